@@ -1,0 +1,64 @@
+"""The records of the system and their field names, spelled once.
+
+Every other module imports these names: traces (JSONL), arrival-log frames (Arrow) and
+wire messages (msgpack) all use the same words. Times are int64 nanoseconds.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+DEFAULT_SITE: Final = "main"
+DEFAULT_STREAM: Final = "events"
+DEFAULT_SOURCE: Final = "s0"
+
+
+class Kind(IntEnum):
+    """What a record is. The values are stored in arrival logs and never change."""
+
+    EVENT = 0
+    POG = 1
+    """Punctuation: no later record of this type and/or source has event time below ``ts``."""
+    IBP = 2
+    """Interval begin punctuation: interval ``id`` of ``type`` began at ``ts``."""
+    SYNC = 3
+    """Time-sync report: ``offset`` and ``delay`` of one source."""
+    TICK = 4
+    """Silence: the arrival clock reached ``arrival`` and nothing else came."""
+    EOS = 5
+    """End of stream of one source."""
+
+
+KIND_NAMES: Final = {kind.name.lower(): kind for kind in Kind}
+
+# Fields that every record may carry.
+KIND: Final = "kind"
+SITE: Final = "site"
+STREAM: Final = "stream"
+SOURCE: Final = "source"
+SEQ: Final = "seq"
+INCARNATION: Final = "incarnation"
+TYPE: Final = "type"
+TS: Final = "ts"
+TE: Final = "te"
+ID: Final = "id"
+ARRIVAL: Final = "arrival"
+ATTRS: Final = "attrs"
+
+# Fields of a sync record.
+OFFSET: Final = "offset"
+"""Reference clock minus source clock [ns]; positive = the source is slow. Added to ``ts``."""
+DELAY: Final = "delay"
+"""Round trip without the server's own time [ns]; half of it bounds the offset's error."""
+FIRST_SEQ: Final = "first_seq"
+"""Number of the first event that this incarnation of the source will send (per stream)."""
+PRECISION: Final = "precision"
+"""Both clocks' reading precision [ns], added to the uncertainty."""
+SKEW_ERROR_PPB: Final = "skew_error_ppb"
+"""How fast the uncertainty grows with the age of the offset [ns per second of age]."""
+
+RECORD_FIELDS: Final = (
+    KIND, SITE, STREAM, SOURCE, SEQ, INCARNATION, TYPE, TS, TE, ID, ARRIVAL, ATTRS,
+    OFFSET, DELAY, FIRST_SEQ, PRECISION, SKEW_ERROR_PPB,
+)  # fmt: skip

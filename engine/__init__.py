@@ -1,0 +1,1 @@
+"""Engine: gateway core, arrival log, ordering, windows, patterns and their Spark host."""

@@ -1,0 +1,1 @@
+"""barrier of the engine."""

@@ -1,0 +1,1 @@
+"""cli of the engine."""

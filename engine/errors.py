@@ -1,0 +1,20 @@
+"""The kinds of error of the engine; never mixed.
+
+``UserError``: the input is at fault; says where and how to mend it; the CLI exits with 2.
+``ContractViolation``: our own bug; crashes with a traceback.
+A peer's bad message is neither: it is refused, counted and kept (see ``engine.gateway``).
+"""
+
+from __future__ import annotations
+
+
+class SlackwaterError(Exception):
+    """Base of every error that slackwater raises on purpose. The CLI exits with 1."""
+
+
+class UserError(SlackwaterError):
+    """The user's input is at fault. The message names the place and the remedy."""
+
+
+class ContractViolation(SlackwaterError):
+    """A promise inside the program was broken: a bug of ours, or a damaged log."""

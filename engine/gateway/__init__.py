@@ -1,0 +1,1 @@
+"""gateway of the engine."""

@@ -1,0 +1,1 @@
+"""log of the engine."""

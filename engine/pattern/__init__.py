@@ -1,0 +1,1 @@
+"""pattern of the engine."""

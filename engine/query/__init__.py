@@ -1,0 +1,1 @@
+"""query of the engine."""

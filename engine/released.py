@@ -1,0 +1,109 @@
+"""What flows from an ordering operator to the query operators: released events in columns.
+
+The contract between ``order/`` on one side and ``window/``, ``pattern/`` and the ordered
+output on the other. Query operators know nothing of how the order was made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+# Values of the ``status`` column.
+IN_ORDER: Final = 0
+RESIDUAL: Final = 1
+"""Released although its ref lies below one already released (residual disorder)."""
+LATE: Final = 2
+"""Arrived after its place was given up, and passed on by choice."""
+LATE_DROPPED: Final = 3
+"""Late and dropped from the ordered stream; only corrections of closed results see it."""
+
+NO_EPOCH: Final = -1
+
+
+class Strings:
+    """A site's string table: text <-> int32 code, in order of first appearance.
+
+    Codes never change within the life of a chain, so columns of codes may be kept in state.
+    """
+
+    def __init__(self, texts: list[str] | None = None) -> None:
+        self.texts: list[str] = list(texts or [])
+        self.codes: dict[str, int] = {text: code for code, text in enumerate(self.texts)}
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def code(self, text: str) -> int:
+        """The code of ``text``, given one if it is new."""
+        found = self.codes.get(text)
+        if found is None:
+            found = self.codes[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+    def find(self, text: str) -> int:
+        """The code of ``text``, or -2 (which no column holds) when it never appeared."""
+        return self.codes.get(text, -2)
+
+    def text(self, code: int) -> str | None:
+        """The text of ``code``; None for -1, which stands for null."""
+        return None if code < 0 else self.texts[code]
+
+
+def _no_ints() -> np.ndarray:
+    return np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class Progress:
+    """Progress that no row shows: punctuations, end of stream, a slack K behind the clock.
+
+    Step ``i`` says: after the first ``row[i]`` rows of this batch, at arrival-clock instant
+    ``at[i]``, every later in-order event has ``ref >= frontier[i]``. Besides these steps, each
+    row that is IN_ORDER moves the frontier to its own ``ref`` at its ``release``.
+    """
+
+    row: np.ndarray = field(default_factory=_no_ints)
+    frontier: np.ndarray = field(default_factory=_no_ints)
+    at: np.ndarray = field(default_factory=_no_ints)
+
+
+@dataclass(slots=True)
+class Gaps:
+    """Runs of numbers given up as missing: ``count[i]`` events of ``source[i]`` whose ref lies
+    between ``low[i]`` and ``high[i]`` (their neighbours'), known before row ``row[i]``."""
+
+    row: np.ndarray = field(default_factory=_no_ints)
+    source: np.ndarray = field(default_factory=_no_ints)
+    stream: np.ndarray = field(default_factory=_no_ints)
+    first_seq: np.ndarray = field(default_factory=_no_ints)
+    count: np.ndarray = field(default_factory=_no_ints)
+    low: np.ndarray = field(default_factory=_no_ints)
+    high: np.ndarray = field(default_factory=_no_ints)
+
+
+@dataclass(slots=True)
+class Released:
+    """Events in release order, as equally long columns.
+
+    ``columns`` holds, for ``n`` events: ``source stream type`` (int32 codes of ``strings``, -1 =
+    null), ``seq incarnation ts te arrival`` (int64, at the source's clock), ``ref`` (event time on
+    the engine's clock; of ``ts``), ``unc`` (uncertainty: half-width around ref, ns), ``epoch``
+    (int64; two events of one source with equal epoch share one clock reading error), ``release``
+    (arrival-clock instant), ``status`` (int8, above), and per attribute ``attrs.NAME`` with, where
+    some event lacks it, a bool mask ``valid.NAME``. String attributes are int32 codes.
+    ``attr_types`` names each attribute's type: ``int float bool str``.
+    ``t_a`` is the largest filtered delay of the site's sources (R19 Eq 3.16) in force here.
+    Rows are sorted by ``release``; LATE and LATE_DROPPED rows fill gaps reported earlier.
+    """
+
+    n: int
+    columns: dict[str, np.ndarray]
+    attr_types: dict[str, str]
+    strings: Strings
+    t_a: int
+    progress: Progress = field(default_factory=Progress)
+    gaps: Gaps = field(default_factory=Gaps)

@@ -1,0 +1,1 @@
+"""spark of the engine."""

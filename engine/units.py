@@ -1,0 +1,62 @@
+"""Time units: everything inside is int64 nanoseconds, users write ``10 s`` or ``500ms``."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from engine.errors import UserError
+
+NS_PER: Final[dict[str, int]] = {
+    "ns": 1,
+    "us": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86400 * 10**9,
+}
+_ALIASES: Final[dict[str, str]] = {
+    "nanosecond": "ns", "nanoseconds": "ns", "microsecond": "us", "microseconds": "us",
+    "millisecond": "ms", "milliseconds": "ms", "sec": "s", "second": "s", "seconds": "s",
+    "m": "min", "minute": "min", "minutes": "min", "mins": "min", "hour": "h", "hours": "h",
+    "day": "d", "days": "d",
+}  # fmt: skip
+_DURATION: Final = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z]*)\s*")
+INT64_MAX: Final = 2**63 - 1
+
+
+def unit_ns(name: str) -> int:
+    """Nanoseconds of one ``name`` (``ns us ms s min h d`` or their English words).
+
+    Raises:
+        UserError: unknown unit; the message lists the known ones.
+    """
+    key = name.lower()
+    key = _ALIASES.get(key, key)
+    if key not in NS_PER:
+        raise UserError(f"unknown time unit {name!r}; use one of {', '.join(NS_PER)}")
+    return NS_PER[key]
+
+
+def parse_duration(text: str, default_unit: str = "ns") -> int:
+    """``"500ms"``, ``"10 s"``, ``"1.5 h"`` or a bare number (in ``default_unit``) as ns.
+
+    >>> parse_duration("500ms"), parse_duration("1.5 s"), parse_duration("10", "ms")
+    (500000000, 1500000000, 10000000)
+
+    Raises:
+        UserError: not a duration, finer than 1 ns, or beyond int64 (292 years).
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise UserError(f"{text!r} is not a duration; write a number and a unit, as in 500ms")
+    whole, fraction, unit = found.groups()
+    scale = unit_ns(unit or default_unit)
+    digits = fraction or ""
+    value, rest = divmod(int(whole + digits) * scale, 10 ** len(digits))
+    if rest:
+        raise UserError(f"{text!r} is finer than one nanosecond")
+    if value > INT64_MAX:
+        raise UserError(f"{text!r} is longer than 292 years")
+    return value

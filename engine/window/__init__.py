@@ -1,0 +1,1 @@
+"""window of the engine."""

@@ -1,0 +1,1 @@
+"""Scenarios: one folder each; they use the public API only."""

@@ -1,0 +1,1 @@
+"""Simulator: agents and gateway on virtual time, over simulated clocks and links."""
