@@ -16,5 +16,5 @@ class UserError(SlackwaterError):
     """The user's input is at fault. The message names the place and the remedy."""
 
 
-class ContractViolation(SlackwaterError):
+class ContractViolation(SlackwaterError):  # noqa: N818 - the house word for it
     """A promise inside the program was broken: a bug of ours, or a damaged log."""

@@ -66,11 +66,11 @@ class Frame:
 
     @property
     def first_arrival(self) -> int:
-        return self.batch.column(r.ARRIVAL)[0].as_py()
+        return int(self.batch.column(r.ARRIVAL)[0].as_py())
 
     @property
     def last_arrival(self) -> int:
-        return self.batch.column(r.ARRIVAL)[self.rows - 1].as_py()
+        return int(self.batch.column(r.ARRIVAL)[self.rows - 1].as_py())
 
     def slice(self, start: int, rows: int) -> Frame:
         """``rows`` records from ``start``, without copying."""
@@ -81,7 +81,7 @@ class Frame:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.batch.schema) as writer:
             writer.write_batch(self.batch)
-        return sink.getvalue().to_pybytes()
+        return bytes(sink.getvalue())
 
     @classmethod
     def from_bytes(cls, site: str, payload: bytes) -> Frame:

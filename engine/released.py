@@ -73,8 +73,11 @@ class Progress:
 
 @dataclass(slots=True)
 class Gaps:
-    """Runs of numbers given up as missing: ``count[i]`` events of ``source[i]`` whose ref lies
-    between ``low[i]`` and ``high[i]`` (their neighbours'), known before row ``row[i]``."""
+    """Runs of numbers given up as missing, known before row ``row[i]`` is released.
+
+    ``count[i]`` events of ``source[i]`` and ``stream[i]``, numbered from ``first_seq[i]``, whose
+    ref lies between ``low[i]`` and ``high[i]`` (their neighbours').
+    """
 
     row: np.ndarray = field(default_factory=_no_ints)
     source: np.ndarray = field(default_factory=_no_ints)

@@ -1,0 +1,140 @@
+"""The plan of a query: what the grammar makes and Python code may build directly.
+
+Plain frozen data without behaviour; operators read it, ``engine.query.expression`` evaluates
+its predicates on columns. Durations are int64 ns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """``alias.name`` or, in a SELECT, ``name``. Record fields (``ts``, ``source`` ...) are names
+    too and win over an event's own attribute of that name; ``attrs.ts`` means the attribute.
+    """
+
+    name: str
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal: int, float, str, bool. Durations such as ``5 s`` are ints of ns."""
+
+    value: int | float | str | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """``op`` is one of ``+ - * /`` (``/`` is true division)."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``op`` is one of ``= != < <= > >=``; false when a side is null."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """``item IN (options)``."""
+
+    item: Expression
+    options: tuple[Constant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Logic:
+    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term)."""
+
+    op: str
+    terms: tuple[Predicate, ...]
+
+
+Expression = Attribute | Constant | Arithmetic
+Predicate = Comparison | Membership | Logic
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a SEQ: an event of ``type`` named ``alias``; ``where`` uses this alias alone."""
+
+    alias: str
+    type: str
+    negated: bool = False
+    where: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeqPlan:
+    """``EVENT SEQ(...) WHERE ... WITHIN w``: strictly increasing event time, last - first <= w.
+
+    ``equalities``: groups of attributes that must be equal, one tuple per group, each naming at
+    most one attribute per step (they partition the state). ``others``: the remaining conjuncts
+    that join several steps. ``within_ns`` None: no bound. ``returns``: attributes selected by
+    RETURN; empty = everything.
+    """
+
+    name: str
+    text: str
+    steps: tuple[Step, ...]
+    equalities: tuple[tuple[Attribute, ...], ...] = ()
+    others: tuple[Predicate, ...] = ()
+    within_ns: int | None = None
+    returns: tuple[Attribute, ...] = ()
+    realtime: int | None = None
+
+
+class Drift(StrEnum):
+    """How R19's three windows are used and emitted."""
+
+    NONE = "none"
+    """One plain window: ``value`` is the MIDDLE aggregate (low and high still reported)."""
+    EACH = "each"
+    """Each of the three is emitted when it closes."""
+    TOGETHER = "together"
+    """One result with the mean of the three when HIGH closes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """``function`` is count | sum | avg | min | max | stddev | quantile; ``attribute`` None means
+    ``count(*)``; ``label`` is the field's name in results: the AS name, or the text, e.g.
+    ``avg(v)``, ``count(*)``, ``quantile(v, 0.9)``. ``parameter`` is quantile's q.
+    """
+
+    function: str
+    attribute: Attribute | None
+    label: str
+    parameter: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TumblingPlan:
+    """``SELECT ... FROM streams WHERE ... GROUP BY ... WINDOW TUMBLING size [DRIFT ...]``.
+
+    ``streams`` empty = every stream. ``columns``: the plain (non-aggregate) selected attributes,
+    each of which is also in ``group_by``.
+    """
+
+    name: str
+    text: str
+    aggregates: tuple[Aggregate, ...]
+    streams: tuple[str, ...]
+    size_ns: int
+    where: Predicate | None = None
+    group_by: tuple[Attribute, ...] = ()
+    drift: Drift = Drift.NONE
+
+
+Plan = SeqPlan | TumblingPlan
