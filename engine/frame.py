@@ -62,7 +62,7 @@ class Frame:
 
     @property
     def rows(self) -> int:
-        return self.batch.num_rows
+        return int(self.batch.num_rows)
 
     @property
     def first_arrival(self) -> int:

@@ -54,7 +54,7 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
     whole, fraction, unit = found.groups()
     scale = unit_ns(unit or default_unit)
     digits = fraction or ""
-    value, rest = divmod(int(whole + digits) * scale, 10 ** len(digits))
+    value, rest = divmod(int(whole + digits) * scale, int("1" + "0" * len(digits)))
     if rest:
         raise UserError(f"{text!r} is finer than one nanosecond")
     if value > INT64_MAX:
