@@ -1,0 +1,50 @@
+# slackwater: everything a newcomer or a CI machine needs. `make help` lists it.
+# The first call of any target sets the machine up (scripts/setup.py): .venv, pinned packages, Java.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# The first Python that is new enough; `make PYTHON=/path/to/python3 ...` chooses another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+
+BIN := .venv/bin
+STAMP := .venv/.ready
+# Compiled Numba kernels, shared by tests, command line and Spark's Python workers.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/build/numba
+
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
+
+.PHONY: help setup demo test test-all check bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+setup: $(STAMP)  ## .venv, pinned packages and Java; every other target does this first
+
+$(STAMP): pyproject.toml constraints.txt scripts/setup.py
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "set-up: Python 3.11 or newer not found. Debian, Ubuntu: sudo apt-get install python3 python3-venv"; exit 1; }
+	@"$(PYTHON)" scripts/setup.py
+
+demo: $(STAMP)  ## simulate a soccer match with wrong clocks, process it on Spark, write out/demo/report.html
+	$(BIN)/slackwater run soccer --out out/demo
+
+test: $(STAMP)  ## all tests but the slow ones (below 10 minutes on 2 cores)
+	$(PYTEST) -m "not slow"
+
+test-all: $(STAMP)  ## the slow suites that make test leaves out
+	$(PYTEST) -m slow
+
+check: $(STAMP)  ## format, lint and types, as CI does
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## the speed table, as ratios within one run
+	$(BIN)/python bench/run.py
+
+clean:  ## removes what was built, but not .venv
+	rm -rf build dist out spark-warehouse metastore_db derby.log *.egg-info \
+		.pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
