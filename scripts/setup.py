@@ -51,9 +51,9 @@ def apt_install(package: str) -> None:
 def make_venv() -> None:
     """Creates .venv unless a working one is there."""
     python = VENV / "bin" / "python"
-    if python.exists() and (VENV / "bin" / "pip").exists():
-        if subprocess.run([python, "-c", ""], check=False).returncode == 0:
-            return
+    has_pip = python.exists() and (VENV / "bin" / "pip").exists()
+    if has_pip and subprocess.run([python, "-c", ""], check=False).returncode == 0:
+        return
     if importlib.util.find_spec("ensurepip") is None:
         # Debian and Ubuntu keep ensurepip, which venv needs, in a package of its own.
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"

@@ -1,0 +1,253 @@
+"""``slackwater doctor``: is this machine able to run slackwater, and if not, what to type.
+
+Judging is pure (``check_*``: measured values in, verdict out); measuring is in ``checks``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from statistics import median
+from typing import IO, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from engine.cli.java import JAVA_MIN, Java, choose_java, install_line, installed_java, java_home
+from engine.errors import UserError
+
+__all__ = ["Check", "Status", "checks", "java_home", "report"]
+
+PYTHON_MIN: Final = (3, 11)
+GIB: Final = 2**30
+MEMORY_GOOD: Final = 4 * GIB
+"""Spark's JVM, two Python workers and the simulator stay below this."""
+MEMORY_MIN: Final = 2 * GIB
+DISK_GOOD: Final = 5 * GIB
+DISK_MIN: Final = GIB
+SPARK_UI_PORTS: Final = range(4040, 4056)
+FSYNC_GOOD_NS: Final = 20_000_000
+"""The gateway acknowledges after an fsync: slower than this and acks are what agents wait for."""
+FSYNC_WRITES: Final = 20
+_REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*([^;]*?)\s*(?:;\s*extra\s*==\s*['\"](\w+)['\"])?")
+
+
+class Status(StrEnum):
+    """Verdict of one check."""
+
+    PASS = "PASS"  # noqa: S105 - not a password
+    WARN = "WARN"
+    """Works, but slower or only in part."""
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's report: what was looked at, what was seen, what to do about it."""
+
+    id: str
+    status: Status
+    value: str
+    remedy: str = ""
+
+
+def check_python(version: tuple[int, int, int]) -> Check:
+    """Judges the running Python's ``version`` (major, minor, micro)."""
+    text = ".".join(map(str, version))
+    if version[:2] >= PYTHON_MIN:
+        return Check("python", Status.PASS, text)
+    return Check("python", Status.FAIL, text, "Install Python 3.11 or newer.")
+
+
+def check_java(found: list[Java], install: str) -> Check:
+    """Judges the Javas ``found`` (``engine.cli.java.find_java``); ``install`` is the remedy."""
+    try:
+        java = choose_java(found, install)
+    except UserError:
+        old = ", ".join(f"Java {java.major} at {java.home}" for java in found)
+        return Check("java", Status.FAIL, old or "not found", f"Needs {JAVA_MIN}+. {install}")
+    return Check("java", Status.PASS, f"{java.major} at {java.home} (by {java.found_by})")
+
+
+def check_amount(name: str, free: int, least: int, good: int, remedy: str) -> Check:
+    """Judges ``free`` bytes of memory or disk against the ``least`` and the ``good`` amount."""
+    status = Status.FAIL if free < least else Status.WARN if free < good else Status.PASS
+    value = f"{free / GIB:.1f} GiB free"
+    return Check(name, status, value, "" if status is Status.PASS else remedy)
+
+
+def check_package(name: str, wanted: str, installed: str | None) -> Check:
+    """Judges one package: ``wanted`` as in pyproject (``>=2.2,<3``), ``installed`` version."""
+    remedy = f'Type: pip install "{name}{wanted}"'
+    if installed is None:
+        return Check(f"package {name}", Status.FAIL, "not installed", remedy)
+    if not _satisfies(installed, wanted):
+        return Check(f"package {name}", Status.FAIL, f"{installed}, not {wanted}", remedy)
+    return Check(f"package {name}", Status.PASS, installed)
+
+
+def check_ports(can_listen: Callable[[int], bool]) -> list[Check]:
+    """Judges the loopback interface; ``can_listen(port)`` tries TCP on 127.0.0.1 (0 = any port)."""
+    if not can_listen(0):
+        remedy = "Spark and its Python workers talk over 127.0.0.1: bring the interface lo up."
+        return [Check("loopback", Status.FAIL, "cannot listen on 127.0.0.1", remedy)]
+    free = next((port for port in SPARK_UI_PORTS if can_listen(port)), None)
+    if free is None:
+        busy = f"{SPARK_UI_PORTS[0]}-{SPARK_UI_PORTS[-1]} all taken"
+        ui = Check("spark ui port", Status.WARN, busy, "Stop the Spark jobs that still run.")
+    else:
+        ui = Check("spark ui port", Status.PASS, f"{free} free")
+    return [Check("loopback", Status.PASS, "127.0.0.1 listens"), ui]
+
+
+def check_cache(folder: Path | None, *, writable: bool) -> Check:
+    """Judges where compiled kernels are kept: NUMBA_CACHE_DIR, or None for beside the code."""
+    value = str(folder) if folder else "beside the code"
+    if writable:
+        return Check("numba cache", Status.PASS, value)
+    remedy = "Every start compiles anew. Type: export NUMBA_CACHE_DIR=$HOME/.cache/slackwater"
+    return Check("numba cache", Status.WARN, f"{value}: not writable", remedy)
+
+
+def check_fsync(waits_ns: Sequence[int]) -> Check:
+    """Judges how long the disk takes to make 4 KiB durable, from some writes' waits in ns."""
+    middle, worst = median(waits_ns), max(waits_ns)
+    value = f"median {middle / 1e6:.1f} ms, worst {worst / 1e6:.1f} ms"
+    if middle <= FSYNC_GOOD_NS:
+        return Check("fsync", Status.PASS, value)
+    return Check("fsync", Status.WARN, value, "Put the arrival log on a faster (local) disk.")
+
+
+def required_packages(requires: Sequence[str], extras: Sequence[str]) -> dict[str, str]:
+    """Name -> specifier of the base install and ``extras``, from a wheel's requirement lines."""
+    packages = {}
+    for line in requires:
+        found = _REQUIREMENT.fullmatch(line)
+        if found is None:
+            continue  # a requirement of another system or Python (an environment marker)
+        name, wanted, extra = found.groups()
+        if (extra is None or extra in extras) and name != "slackwater":
+            packages[name] = wanted
+    return packages
+
+
+def _satisfies(installed: str, wanted: str) -> bool:
+    """Whether a version fulfils a list of ``>=`` and ``<`` bounds."""
+    return all(
+        _numbers(installed) >= _numbers(bound[2:])
+        if bound.startswith(">=")
+        else _numbers(installed) < _numbers(bound.removeprefix("<"))
+        for bound in filter(None, wanted.split(","))
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"[0-9]+", version)[:3])
+
+
+def checks(folder: Path | None = None) -> list[Check]:
+    """Looks at this machine.
+
+    Args:
+        folder: where output will be written (the current folder): its disk is measured.
+    """
+    where = folder or Path.cwd()
+    cache = os.environ.get("NUMBA_CACHE_DIR")
+    cache_folder = Path(cache) if cache else Path(__file__).parent
+    return [
+        check_python(sys.version_info[:3]),
+        check_java(installed_java(), install_line()),
+        check_amount("memory", _free_memory(), MEMORY_MIN, MEMORY_GOOD, "Close other programs."),
+        check_amount(
+            "disk", shutil.disk_usage(where).free, DISK_MIN, DISK_GOOD, f"Free space at {where}."
+        ),
+        *_check_packages(),
+        *check_ports(_can_listen),
+        check_cache(Path(cache) if cache else None, writable=_is_writable(cache_folder)),
+        check_fsync(_fsync_waits(where)),
+    ]
+
+
+def report(found: list[Check], out: IO[str], *, as_json: bool = False) -> int:
+    """Writes the verdicts to ``out`` as a table or as JSON; gives the exit code, 1 on a FAIL."""
+    if as_json:
+        json.dump([asdict(check) for check in found], out, indent=2)
+        out.write("\n")
+    else:
+        colours = {Status.PASS: "green", Status.WARN: "yellow", Status.FAIL: "red"}
+        table = Table("check", "", "seen", "what to do", title="slackwater doctor")
+        for check in found:
+            verdict = f"[{colours[check.status]}]{check.status}[/]"
+            table.add_row(check.id, verdict, check.value, check.remedy)
+        Console(file=out).print(table)
+    return int(any(check.status is Status.FAIL for check in found))
+
+
+def _check_packages() -> list[Check]:
+    try:
+        requires = metadata.requires("slackwater") or []
+    except metadata.PackageNotFoundError:
+        remedy = 'Type in the project\'s folder: pip install -e ".[engine]"'
+        return [Check("package slackwater", Status.FAIL, "not installed", remedy)]
+    wanted = required_packages(requires, ("engine",))
+    return [check_package(name, wanted[name], _installed(name)) for name in sorted(wanted)]
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _free_memory() -> int:
+    """Bytes that a new program can have: available memory, or what the container allows."""
+    amounts = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        line = re.search(r"MemAvailable:\s*([0-9]+) kB", meminfo.read_text(encoding="ascii"))
+        amounts += [int(line[1]) * 1024] if line else []
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text(encoding="ascii").strip()).isdigit():
+        amounts.append(int(text))
+    return min(amounts)
+
+
+def _can_listen(port: int) -> bool:
+    with socket.socket() as listener:
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def _fsync_waits(folder: Path) -> list[int]:
+    waits = []
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for _ in range(FSYNC_WRITES):
+            file.write(bytes(4096))
+            start = time.perf_counter_ns()
+            os.fsync(file.fileno())
+            waits.append(time.perf_counter_ns() - start)
+    return waits
