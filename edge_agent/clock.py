@@ -1,0 +1,34 @@
+"""The two clocks of a device, never mixed: the wall clock stamps, the monotonic clock times.
+
+The wall clock may be wrong, may be set back and may jump; it is what events are stamped with
+and what time sync measures. The monotonic clock has no meaning outside the device and only
+runs forward; every timer of the session runs on it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Now(NamedTuple):
+    """One reading of both clocks of the source, handed in with every call."""
+
+    wall_ns: int
+    """Source's wall clock: ns since the Unix epoch, as wrong as it is."""
+    mono_ns: int
+    """Source's monotonic clock: ns since some instant that only this process knows."""
+
+
+class Clock(Protocol):
+    """Where a driver gets its readings from: the device's clocks, or simulated ones."""
+
+    def now_ns(self) -> int:
+        """The wall clock [ns since the Unix epoch]; reading it never changes it."""
+
+    def monotonic_ns(self) -> int:
+        """The monotonic clock [ns]; never smaller than at an earlier call."""
+
+
+def read(clock: Clock) -> Now:
+    """Both clocks of ``clock``, one right after the other."""
+    return Now(clock.now_ns(), clock.monotonic_ns())

@@ -1,0 +1,194 @@
+"""NTPv4 packets (RFC 5905 section 7.3) and the arithmetic of one exchange, in integers.
+
+An agent asks in client mode, the gateway answers in server mode; any NTP client may ask the
+gateway. ``offset`` is server minus client: what is *added* to the client's clock, positive when
+the client is slow. Times are ns since the Unix epoch; on the wire they are 64-bit fixed point,
+32 bits of seconds since 1900 (modulo 2**32: an *era* of 136 years) and 32 bits of fraction.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from edge_agent.errors import NtpRefused
+
+PACKET_BYTES: Final = 48
+VERSION: Final = 4
+MODE_CLIENT: Final = 3
+MODE_SERVER: Final = 4
+LEAP_UNSYNCHRONISED: Final = 3
+STRATUM_LOCAL: Final = 10
+STRATUM_UNSYNCHRONISED: Final = 16
+LOCAL_CLOCK: Final = 0x7F7F0101
+"""Reference id 127.127.1.1: the server's own clock, not disciplined by anyone."""
+NS: Final = 10**9
+UNIX_EPOCH_S: Final = 2_208_988_800
+"""Seconds from 1900-01-01 to 1970-01-01 (RFC 5905, Figure 4)."""
+_HEADER: Final = struct.Struct(">BBbbIIIQQQQ")
+_WRAP: Final = 1 << 64
+_FRACTION: Final = 1 << 32
+
+
+def ntp_from_ns(unix_ns: int) -> int:
+    """Nanoseconds since 1970 as NTP's 64-bit fixed point, rounded to nearest; the era is lost.
+
+    >>> hex(ntp_from_ns(0))
+    '0x83aa7e8000000000'
+    """
+    since_1900 = unix_ns + UNIX_EPOCH_S * NS
+    return ((since_1900 * _FRACTION + NS // 2) // NS) % _WRAP
+
+
+def ns_from_ntp(fixed: int, near_ns: int) -> int:
+    """Inverse of ``ntp_from_ns``, in the era that puts the result nearest to ``near_ns``.
+
+    Exact for every ns within 68 years of ``near_ns``, in 2036 (when the era ends) and after.
+
+    >>> ns_from_ntp(ntp_from_ns(1_700_000_000_123_456_789), near_ns=1_600_000_000 * NS)
+    1700000000123456789
+    """
+    assert 0 <= fixed < _WRAP
+    ahead = (fixed - ntp_from_ns(near_ns)) % _WRAP
+    if ahead >= _WRAP // 2:
+        ahead -= _WRAP
+    # Whole fixed-point units before rounding, so that near_ns' own rounding does not add up.
+    near_fixed = ((near_ns + UNIX_EPOCH_S * NS) * _FRACTION + NS // 2) // NS
+    since_1900 = ((near_fixed + ahead) * NS + _FRACTION // 2) // _FRACTION
+    return since_1900 - UNIX_EPOCH_S * NS
+
+
+def precision_exponent(precision_ns: int) -> int:
+    """Smallest power of two of a second that is not below ``precision_ns`` (field Precision)."""
+    assert precision_ns > 0
+    exponent = -32
+    while exponent < 0 and NS < precision_ns << -exponent:
+        exponent += 1
+    return exponent
+
+
+def precision_ns(exponent: int) -> int:
+    """Nanoseconds of the field Precision, rounded up; one second at most."""
+    return NS if exponent >= 0 else -(-NS // (1 << min(-exponent, 62)))
+
+
+def _short_from_ns(duration_ns: int) -> int:
+    """A duration as 16.16 fixed-point seconds, rounded up, at most 65536 s."""
+    return min(-(-duration_ns * 65536 // NS), 2**32 - 1)
+
+
+class Exchange(NamedTuple):
+    """One exchange: sent ``t1`` and received ``t4`` on the client's clock, ``t2``/``t3`` server's.
+
+    All in ns since the Unix epoch.
+    """
+
+    t1: int
+    t2: int
+    t3: int
+    t4: int
+
+    @property
+    def offset_ns(self) -> int:
+        """Server minus client (R19 Eq 3.13), positive = the client is slow; rounded down.
+
+        >>> Exchange(100, 205, 206, 111).offset_ns
+        100
+        """
+        return ((self.t2 - self.t1) + (self.t3 - self.t4)) // 2
+
+    @property
+    def delay_ns(self) -> int:
+        """Round trip without the server's own time (R19 Eq 3.12).
+
+        >>> Exchange(100, 205, 206, 111).delay_ns
+        10
+        """
+        return (self.t4 - self.t1) - (self.t3 - self.t2)
+
+
+def request(cookie: int) -> bytes:
+    """A client's question. ``cookie`` (64 random bits) goes where a client may put its own time.
+
+    The server copies it to the origin field of its answer: who cannot see the question cannot
+    forge the answer, and the device's clock is not told to anyone.
+    """
+    assert 0 < cookie < _WRAP
+    first = VERSION << 3 | MODE_CLIENT
+    return _HEADER.pack(first, 0, 0, -20, 0, 0, 0, 0, 0, 0, cookie)
+
+
+class Answer(NamedTuple):
+    """What a client believes of a server's answer: its ``t2`` and ``t3``, and its precision."""
+
+    t2: int
+    t3: int
+    precision_ns: int
+    stratum: int
+
+
+def read_answer(data: bytes, cookie: int, near_ns: int) -> Answer:
+    """Check a server's answer to ``request(cookie)``; ``near_ns`` picks the NTP era.
+
+    Raises:
+        NtpRefused: ``length``, ``mode``, ``origin`` (not what was asked), ``leap`` (3: not
+            synchronised), ``stratum`` (0: kiss of death, or 16 and above), or ``empty_time``.
+    """
+    if len(data) != PACKET_BYTES:
+        raise NtpRefused("length", f"{len(data)} bytes")
+    fields = _HEADER.unpack(data)
+    first, stratum, exponent = fields[0], fields[1], fields[3]
+    origin, received, sent = fields[8], fields[9], fields[10]
+    if first & 7 != MODE_SERVER:
+        raise NtpRefused("mode", f"mode {first & 7}")
+    if origin != cookie:
+        raise NtpRefused("origin", "an answer to no question of ours")
+    if first >> 6 == LEAP_UNSYNCHRONISED:
+        raise NtpRefused("leap", "the server is not synchronised")
+    if stratum == 0 or stratum >= STRATUM_UNSYNCHRONISED:
+        raise NtpRefused("stratum", f"stratum {stratum}")
+    if received == 0 or sent == 0:
+        raise NtpRefused("empty_time", "a server without time")
+    t2 = ns_from_ntp(received, near_ns)
+    return Answer(t2, ns_from_ntp(sent, t2), precision_ns(exponent), stratum)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerClock:
+    """What the server says of its own clock. The defaults are an undisciplined local clock."""
+
+    stratum: int = STRATUM_LOCAL
+    leap: int = 0
+    precision_ns: int = 1_000
+    root_delay_ns: int = 0
+    root_dispersion_ns: int = 10_000_000
+    reference_id: int = LOCAL_CLOCK
+
+    def answer(self, data: bytes, received_ns: int, sent_ns: int) -> bytes:
+        """The answer to a client's question that came at ``received_ns``, leaving at ``sent_ns``.
+
+        Raises:
+            NtpRefused: ``length``, ``mode`` (not a client's) or ``version`` (not 1 to 4).
+        """
+        if len(data) != PACKET_BYTES:
+            raise NtpRefused("length", f"{len(data)} bytes")
+        fields = _HEADER.unpack(data)
+        version, poll, asked = fields[0] >> 3 & 7, fields[2], fields[10]
+        if fields[0] & 7 != MODE_CLIENT:
+            raise NtpRefused("mode", f"mode {fields[0] & 7}")
+        if not 1 <= version <= VERSION:
+            raise NtpRefused("version", f"version {version}")
+        return _HEADER.pack(
+            self.leap << 6 | version << 3 | MODE_SERVER,
+            self.stratum,
+            poll,
+            precision_exponent(self.precision_ns),
+            _short_from_ns(self.root_delay_ns),
+            _short_from_ns(self.root_dispersion_ns),
+            self.reference_id,
+            ntp_from_ns(received_ns),
+            asked,
+            ntp_from_ns(received_ns),
+            ntp_from_ns(sent_ns),
+        )

@@ -1,0 +1,218 @@
+"""Time sync of one device: rounds of NTP exchanges, the best of which is reported upstream.
+
+A round makes up to ``attempts`` good exchanges, ``spacing_ns`` apart, and reports the one of least
+delay (minimum filter, R19 3.2.2): its offset is wrong by at most half its delay (R19 Eq 3.14).
+Every round starts from no samples, so a lucky old one does not win for ever. Rounds repeat
+``resync_ns`` after a report.
+
+Everything ends: an unanswered or refused question costs one of ``retries_max`` extra tries. If
+none of the first ``silent_max`` questions of a round is answered, the round fails; a failed
+round is repeated after ``retry_ns``. If the first one fails, "never synchronised" is reported
+(offset None) so that events can flow with an unknown clock error rather than not at all;
+a later success reports the offset. A round that fails after a success reports nothing: the old
+offset stays in force and its uncertainty grows with its age.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from edge_agent import ntp
+from edge_agent.clock import Now
+from edge_agent.errors import NtpRefused, SettingsError
+
+
+class SyncState(Enum):
+    """What is known of the source's clock. A round in progress does not unsettle SYNCED."""
+
+    UNSYNCED = "unsynced"
+    """Not asked yet, or nobody answered."""
+    ACQUIRING = "acquiring"
+    """The first offset is being measured."""
+    SYNCED = "synced"
+    """At least one offset was reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncSettings:
+    """How often and how patiently the server is asked. All durations on the monotonic clock."""
+
+    attempts: int = 10
+    """Good exchanges per round (R19's "number of time sync attempts")."""
+    spacing_ns: int = 50_000_000
+    timeout_ns: int = 1_000_000_000
+    silent_max: int = 4
+    retries_max: int = 5
+    resync_ns: int = 60_000_000_000
+    retry_ns: int = 10_000_000_000
+    precision_ns: int = 1_000
+    """How finely the source's wall clock can be read."""
+    skew_error_ppb: int = 50_000
+    """How fast a measured offset may grow wrong; the default bounds a device's crystal."""
+
+    def __post_init__(self) -> None:
+        positive = ("attempts", "timeout_ns", "silent_max", "resync_ns", "retry_ns", "precision_ns")
+        for name in positive:
+            if getattr(self, name) <= 0:
+                raise SettingsError(f"sync.{name} must be above 0, is {getattr(self, name)}")
+        for name in ("spacing_ns", "retries_max", "skew_error_ppb"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"sync.{name} must not be negative, is {getattr(self, name)}")
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """Result of a round. ``offset_ns`` and ``delay_ns`` None: never synchronised.
+
+    ``offset_ns``: engine's clock minus source's, positive = the source is slow.
+    ``measured_at_ns``: source's clock, half way between question and answer.
+    ``precision_ns``: of both clocks together.
+    """
+
+    offset_ns: int | None
+    delay_ns: int | None
+    measured_at_ns: int
+    precision_ns: int
+    skew_error_ppb: int
+
+
+class TimeSync:
+    """Sans-IO client: call ``wake`` when ``next_wake`` has come, send what ``requests`` gives."""
+
+    def __init__(self, settings: SyncSettings, cookie: Callable[[], int]) -> None:
+        """``cookie()`` gives 64 random bits, one call per question."""
+        self.settings = settings
+        self.state = SyncState.UNSYNCED
+        self.counts: Counter[str] = Counter()
+        """``asked``, ``answered``, ``timeout``, ``rounds``, ``failed_rounds``, and
+        ``refused_REASON`` for every answer that was not believed."""
+        self._cookie = cookie
+        self._best: SyncReport | None = None
+        self._good = 0
+        self._asked = 0
+        self._active = False
+        self._pending: tuple[int, int] | None = None
+        self._due: int | None = None
+        self._told = False
+        self._requests: list[bytes] = []
+        self._reports: list[SyncReport] = []
+
+    def start(self, now: Now) -> None:
+        """Begin the first round."""
+        assert self._due is None
+        self.state = SyncState.ACQUIRING
+        self._begin(now)
+
+    def stop(self) -> None:
+        """No more rounds: nothing is asked and nothing is due any more."""
+        self._due = None
+        self._pending = None
+        self._active = False
+
+    def next_wake(self) -> int | None:
+        """Monotonic instant at which ``wake`` is due."""
+        return self._due
+
+    def requests(self) -> list[bytes]:
+        """Questions to send now, each made with the ``now`` of the call before. Drained."""
+        made, self._requests = self._requests, []
+        return made
+
+    def reports(self) -> list[SyncReport]:
+        """Results of rounds that have ended. Drained."""
+        made, self._reports = self._reports, []
+        return made
+
+    def wake(self, now: Now) -> None:
+        """Act on whatever is due; harmless when nothing is."""
+        if self._due is None or now.mono_ns < self._due:
+            return
+        if self._pending is not None:
+            self._pending = None
+            self.counts["timeout"] += 1
+            self._after_exchange(now, now.mono_ns)
+            return
+        if not self._active:
+            self._begin(now)
+            return
+        self._ask(now)
+
+    def received(self, data: bytes, now: Now) -> None:
+        """A datagram came. What is not a good answer to the pending question is counted."""
+        if self._pending is None:
+            self.counts["refused_unasked"] += 1
+            return
+        cookie, t1 = self._pending
+        try:
+            answer = ntp.read_answer(data, cookie, now.wall_ns)
+        except NtpRefused as refused:
+            self.counts[f"refused_{refused.reason}"] += 1
+            if refused.reason in ("leap", "stratum", "empty_time"):
+                # It is the server's honest answer: waiting for another one is no use.
+                self._pending = None
+                self._after_exchange(now, now.mono_ns + self.settings.spacing_ns)
+            return
+        self._pending = None
+        self._take(ntp.Exchange(t1, answer.t2, answer.t3, now.wall_ns), answer)
+        self._after_exchange(now, now.mono_ns + self.settings.spacing_ns)
+
+    def _begin(self, now: Now) -> None:
+        self.counts["rounds"] += 1
+        self._active = True
+        self._best = None
+        self._good = self._asked = 0
+        self._ask(now)
+
+    def _ask(self, now: Now) -> None:
+        cookie = self._cookie() % (1 << 64) or 1
+        self._pending = (cookie, now.wall_ns)
+        self._due = now.mono_ns + self.settings.timeout_ns
+        self._asked += 1
+        self.counts["asked"] += 1
+        self._requests.append(ntp.request(cookie))
+
+    def _take(self, exchange: ntp.Exchange, answer: ntp.Answer) -> None:
+        precision = self.settings.precision_ns + answer.precision_ns
+        delay = exchange.delay_ns
+        if answer.t3 < answer.t2:
+            self.counts["refused_server_time"] += 1
+            return
+        if delay < -precision:
+            self.counts["refused_negative_delay"] += 1
+            return
+        # A clock that ticks coarsely may read no time passed at all: that is a delay of zero,
+        # not a lie; the precision, reported beside it, covers the difference.
+        delay = max(delay, 0)
+        self._good += 1
+        self.counts["answered"] += 1
+        if self._best is None or self._best.delay_ns is None or delay < self._best.delay_ns:
+            middle = (exchange.t1 + exchange.t4) // 2
+            self._best = SyncReport(
+                exchange.offset_ns, delay, middle, precision, self.settings.skew_error_ppb
+            )
+
+    def _after_exchange(self, now: Now, next_ask: int) -> None:
+        limits = self.settings
+        silent = self._good == 0 and self._asked >= limits.silent_max
+        if self._good < limits.attempts and not silent:
+            if self._asked < limits.attempts + limits.retries_max:
+                self._due = next_ask
+                return
+        self._active = False
+        if self._best is not None:
+            self.state = SyncState.SYNCED
+            self._told = True
+            self._reports.append(self._best)
+            self._due = now.mono_ns + limits.resync_ns
+            return
+        self.counts["failed_rounds"] += 1
+        self._due = now.mono_ns + limits.retry_ns
+        if not self._told:
+            self._told = True
+            self.state = SyncState.UNSYNCED
+            self._reports.append(
+                SyncReport(None, None, now.wall_ns, limits.precision_ns, limits.skew_error_ppb)
+            )
