@@ -1,0 +1,197 @@
+"""Clocks of simulated devices: pure functions of virtual (true) time.
+
+Sign, once for the whole file: **offset = reference - source**, so a positive offset means that
+the source is slow and ``reading = true time - offset``. ``skew_ppb`` is d(offset)/dt in ns per
+second: a positive skew makes the source fall behind more and more. A step's ``by_ns`` is added
+to the offset, so a positive step sets the source back.
+
+A clock is compiled to a piecewise linear table of offsets when it is built; wander (a random
+walk of the frequency) is drawn there and then, so that reading never changes a clock. (A clock
+that draws at each read makes the run depend on who looks at it.) All arithmetic is in integers:
+
+    offset(e) = offset[i] + floor((e - start[i]) * rate_ppb[i] / 1e9),  e = true time - origin
+
+>>> clock = Clock(ClockSettings(offset_ns=50, skew_ppb=1000))
+>>> clock.read(0), clock.read(10**9), clock.read(2 * 10**9)
+(-50, 999998950, 1999997950)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from engine.errors import ContractViolation
+from simulator.settings import check, parse_many, parsed_by
+
+SECOND: Final = 10**9
+RATE_MAX_PPB: Final = 500_000_000
+"""Skew plus wander stay below half: a clock that runs backwards has no inverse."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """At ``at_ns`` after the start, ``by_ns`` is added to the offset (positive: set back)."""
+
+    at_ns: int
+    by_ns: int
+
+    def __post_init__(self) -> None:
+        check(self.at_ns > 0, "at", "a step must come after the start; use offset instead")
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSettings:
+    """What a device's clock is like.
+
+    Attributes:
+        offset_ns: reference minus source at the start; positive = the source is slow.
+        skew_ppb: d(offset)/dt [ns/s]; 20 ppm = 20_000.
+        wander_ppb: standard deviation of the frequency's change per wander period.
+        wander_period_ns: how often the frequency changes; whole seconds.
+        steps: jumps of the offset, in order of time.
+        resolution_ns: readings are floored to multiples of this.
+    """
+
+    offset_ns: int = 0
+    skew_ppb: int = 0
+    wander_ppb: float = 0.0
+    wander_period_ns: int = SECOND
+    steps: tuple[Step, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+    )
+    resolution_ns: int = 1
+
+    def __post_init__(self) -> None:
+        check(abs(self.skew_ppb) <= RATE_MAX_PPB // 2, "skew_ppb", "beyond 25 %")
+        check(0 <= self.wander_ppb <= 10**6, "wander_ppb", "must lie in 0..1000000")
+        whole = self.wander_period_ns > 0 and self.wander_period_ns % SECOND == 0
+        check(whole, "wander_period", "must be whole seconds, at least 1 s")
+        check(self.resolution_ns >= 1, "resolution", "must be at least 1 ns")
+        times = [step.at_ns for step in self.steps]
+        check(times == sorted(set(times)), "steps", "must be in order of time, one at an instant")
+
+
+class Clock:
+    """One device's clock.
+
+    Args:
+        settings: what it is like.
+        origin_ns: the true time at which ``settings.offset_ns`` holds.
+        horizon_ns: how long after the origin the frequency wanders; it stays as it is later.
+        generator: draws the wander; needed only when there is some.
+    """
+
+    def __init__(
+        self,
+        settings: ClockSettings,
+        origin_ns: int = 0,
+        horizon_ns: int = 0,
+        generator: np.random.Generator | None = None,
+    ) -> None:
+        self.settings = settings
+        self.origin_ns = origin_ns
+        starts, rates = _walk(settings, horizon_ns, generator)
+        self._starts, self._offsets, self._rates = _with_steps(settings, starts, rates)
+        self._start_list: list[int] = self._starts.tolist()
+        self._offset_list: list[int] = self._offsets.tolist()
+        self._rate_list: list[int] = self._rates.tolist()
+
+    def offset(self, true_ns: int) -> int:
+        """Reference minus source at ``true_ns``, before the reading's resolution."""
+        since = true_ns - self.origin_ns
+        row = max(bisect_right(self._start_list, since) - 1, 0)
+        run = since - self._start_list[row]
+        return self._offset_list[row] + run * self._rate_list[row] // SECOND
+
+    def read(self, true_ns: int) -> int:
+        """What the clock shows at ``true_ns``."""
+        reading = true_ns - self.offset(true_ns)
+        return reading - reading % self.settings.resolution_ns
+
+    def read_many(self, true_ns: np.ndarray) -> np.ndarray:
+        """``read`` of an int64 array, number for number."""
+        since = true_ns - self.origin_ns
+        row = np.maximum(np.searchsorted(self._starts, since, side="right") - 1, 0)
+        # Whole seconds and the rest apart: their product with the rate must stay within int64.
+        seconds, rest = np.divmod(since - self._starts[row], SECOND)
+        rate = self._rates[row]
+        reading = true_ns - (self._offsets[row] + seconds * rate + rest * rate // SECOND)
+        if self.settings.resolution_ns > 1:
+            reading -= reading % self.settings.resolution_ns
+        return np.asarray(reading, np.int64)
+
+    def error_many(self, true_ns: np.ndarray) -> np.ndarray:
+        """True time minus reading (sign of an offset), resolution included; int64."""
+        return np.asarray(true_ns - self.read_many(true_ns), np.int64)
+
+    def when_reads(self, reading_ns: int, not_before_ns: int) -> int:
+        """The first true instant from ``not_before_ns`` on at which ``read`` is >= the reading.
+
+        For timers that a device sets on its own clock: a step forward makes them due at the
+        step, a step back makes them wait again.
+        """
+        step = self.settings.resolution_ns
+        goal = -(-reading_ns // step) * step  # a floored reading passes it at a multiple
+        since = not_before_ns - self.origin_ns
+        row = max(bisect_right(self._start_list, since) - 1, 0)
+        earliest = not_before_ns
+        while True:
+            found = max(self._solve(goal, row), earliest)
+            row += 1
+            if row == len(self._start_list):
+                return found
+            border = self.origin_ns + self._start_list[row]
+            if found < border:
+                return found
+            earliest = max(border, not_before_ns)
+
+    def _solve(self, goal: int, row: int) -> int:
+        """The first true instant on line ``row``, prolonged both ways, that reads >= goal."""
+        begin, offset, rate = self._start_list[row], self._offset_list[row], self._rate_list[row]
+        base = self.origin_ns + begin
+
+        def reads(run: int) -> int:
+            return base + run - (offset + run * rate // SECOND)
+
+        run = (goal - base + offset) * SECOND // (SECOND - rate)
+        # The division is exact but for flooring: the answer is at most some steps away.
+        while reads(run) >= goal:
+            run -= 1
+        while reads(run) < goal:
+            run += 1
+        return base + run
+
+
+def _walk(
+    settings: ClockSettings, horizon_ns: int, generator: np.random.Generator | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Starts [ns after origin] and rates [ppb] of the lines, without steps."""
+    if not settings.wander_ppb:
+        return np.zeros(1, np.int64), np.array([settings.skew_ppb], np.int64)
+    if generator is None:
+        raise ContractViolation("a clock that wanders needs a generator")
+    count = horizon_ns // settings.wander_period_ns + 1
+    changes = np.rint(generator.standard_normal(count) * settings.wander_ppb).astype(np.int64)
+    changes[0] = 0
+    rates = np.clip(settings.skew_ppb + np.cumsum(changes), -RATE_MAX_PPB, RATE_MAX_PPB)
+    return np.arange(count, dtype=np.int64) * settings.wander_period_ns, rates
+
+
+def _with_steps(
+    settings: ClockSettings, starts: np.ndarray, rates: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The table of lines: starts, offsets at the starts, rates, cut at the steps as well."""
+    at = np.array([step.at_ns for step in settings.steps], np.int64)
+    by = np.array([step.by_ns for step in settings.steps], np.int64)
+    borders = np.union1d(starts, at)
+    rate = rates[np.searchsorted(starts, borders, side="right") - 1]
+    seconds, rest = np.divmod(np.diff(borders), SECOND)
+    gain = seconds * rate[:-1] + rest * rate[:-1] // SECOND
+    offsets = settings.offset_ns + np.concatenate([np.zeros(1, np.int64), np.cumsum(gain)])
+    stepped = np.concatenate([np.zeros(1, np.int64), np.cumsum(by)])
+    offsets += stepped[np.searchsorted(at, borders, side="right")]
+    return borders, offsets, rate

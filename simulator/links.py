@@ -1,0 +1,273 @@
+"""A link in one direction: when, how often and whether a message comes out at the other end.
+
+The link is an object of its own; sender and receiver know nothing of delay (SimPy's ``Cable``).
+It is sans-IO: ``transmit`` answers with the instants of arrival, the world schedules them. The
+way of a message, in this order:
+
+1. outage: a message that enters during one is lost;
+2. loss model;
+3. queue in front of the bottleneck: ``rate_bytes_per_s`` drains it, what does not fit is lost
+   (drop tail);
+4. duplication: a copy with a delay of its own;
+5. delay; with ``fifo`` no message of a connection overtakes an earlier one.
+
+``reliable`` links behave like TCP: a loss (1, 2) costs a retransmission timeout that doubles
+from attempt to attempt, and a full queue makes the sender wait, so that nothing is lost;
+later messages of the connection wait behind it. Retransmissions do not pass the queue again.
+
+>>> from simulator.seeds import Seeds
+>>> settings = LinkSettings(delay=Constant(delay_ns=100), rate_bytes_per_s=10**9, queue_bytes=50)
+>>> link = Link(settings, Seeds(1), "example", Place(origin_ns=0, data=Path()))
+>>> [link.transmit(0, size_bytes=40, events=1) for _ in range(2)], link.counts.queue_dropped
+([(140,), ()], Tally(messages=1, events=1))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from simulator.delays import Constant
+from simulator.losses import Bernoulli, LossSettings, parse_loss
+from simulator.recorded import DelaySettings, build_delay, parse_delay
+from simulator.seeds import Seeds
+from simulator.settings import check, parse_many, parsed_by
+
+SECOND: Final = 10**9
+RETRANSMISSIONS_MAX: Final = 100
+"""Then the connection counts as broken and the message as lost."""
+RETRANSMIT_TIMEOUT_MAX_NS: Final = 60 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """Nothing passes in [start, start + length), and again every ``every_ns`` if given."""
+
+    start_ns: int
+    length_ns: int
+    every_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        check(self.start_ns >= 0, "start", "must not be negative")
+        check(self.length_ns > 0, "length", "must be positive")
+        long = self.every_ns is None or self.every_ns > self.length_ns
+        check(long, "every", "must be longer than length")
+
+    def covers(self, since_ns: int) -> bool:
+        """Whether ``since_ns`` after the run's start lies in the outage."""
+        within = since_ns - self.start_ns
+        if within < 0:
+            return False
+        return (within if self.every_ns is None else within % self.every_ns) < self.length_ns
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """One direction of a link.
+
+    Attributes:
+        delay: a law (``simulator.delays``) or a recording (``simulator.recorded``).
+        correlation: of neighbouring delays, in [0, 1).
+        fifo: no overtaking within one connection.
+        reliable: losses become retransmissions.
+        retransmit_timeout_ns: wait before the first retransmission, then doubled.
+        loss: a loss model.
+        duplicate: probability that a message arrives twice.
+        rate_bytes_per_s: of the bottleneck, None = infinite; all connections share it.
+        queue_bytes: room in front of the bottleneck.
+        outages: when nothing passes.
+    """
+
+    delay: DelaySettings = field(default=Constant(delay_ns=0), metadata=parsed_by(parse_delay))
+    correlation: float = 0.0
+    fifo: bool = True
+    reliable: bool = False
+    retransmit_timeout_ns: int = 200_000_000
+    loss: LossSettings = field(default=Bernoulli(), metadata=parsed_by(parse_loss))
+    duplicate: float = 0.0
+    rate_bytes_per_s: int | None = None
+    queue_bytes: int = 1_000_000
+    outages: tuple[Outage, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(Outage, given, place))
+    )
+
+    def __post_init__(self) -> None:
+        check(0 <= self.correlation < 1, "correlation", "must lie in 0..1, below 1")
+        check(0 <= self.duplicate <= 1, "duplicate", "must lie in 0..1")
+        check(self.retransmit_timeout_ns > 0, "retransmit_timeout", "must be positive")
+        rate = self.rate_bytes_per_s is None or self.rate_bytes_per_s > 0
+        check(rate, "rate_bytes_per_s", "must be positive")
+        check(self.queue_bytes > 0, "queue_bytes", "must be positive")
+
+    def datagrams(self) -> LinkSettings:
+        """The same path for datagrams: each for itself, nothing sent again."""
+        return replace(self, fifo=False, reliable=False)
+
+
+@dataclass(slots=True)
+class Tally:
+    """A number of messages and of the events in them."""
+
+    messages: int = 0
+    events: int = 0
+
+    def add(self, events: int) -> None:
+        self.messages += 1
+        self.events += events
+
+
+@dataclass(slots=True)
+class LinkCounts:
+    """What became of everything that entered a link; ``balance`` must be zero.
+
+    Attributes:
+        entered: given to ``transmit``.
+        left: arrivals announced, copies included.
+        copied: extra arrivals made by duplication.
+        lost: by the loss model (or, on a reliable link, by a broken connection).
+        cut: by an outage.
+        queue_dropped: no room in the queue.
+        retransmitted: losses mended by sending again (reliable links).
+        queue_waited: found the queue full and waited (reliable links).
+    """
+
+    entered: Tally = field(default_factory=Tally)
+    left: Tally = field(default_factory=Tally)
+    copied: Tally = field(default_factory=Tally)
+    lost: Tally = field(default_factory=Tally)
+    cut: Tally = field(default_factory=Tally)
+    queue_dropped: Tally = field(default_factory=Tally)
+    retransmitted: Tally = field(default_factory=Tally)
+    queue_waited: Tally = field(default_factory=Tally)
+
+    def balance(self) -> tuple[int, int]:
+        """In minus out: entered + copied - left - lost - cut - queue_dropped.
+
+        Returns:
+            The sum in messages and in events; (0, 0) unless there is a bug.
+        """
+        gain = (self.entered, self.copied)
+        gone = (self.left, self.lost, self.cut, self.queue_dropped)
+        messages = sum(t.messages for t in gain) - sum(t.messages for t in gone)
+        return messages, sum(t.events for t in gain) - sum(t.events for t in gone)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a world stands: start of virtual time, and the directory of recordings."""
+
+    origin_ns: int
+    data: Path
+
+
+class Bottleneck:
+    """The queue and the rate that all connections of one direction share."""
+
+    def __init__(self, settings: LinkSettings) -> None:
+        self._rate = settings.rate_bytes_per_s
+        self._room = settings.queue_bytes
+        self._free_ns = 0
+
+    def full(self, now_ns: int, size_bytes: int) -> bool:
+        """Whether ``size_bytes`` more find no room; an empty queue takes any message."""
+        if self._rate is None or self._free_ns <= now_ns:
+            return False
+        waiting = -(-(self._free_ns - now_ns) * self._rate // SECOND)
+        return waiting + size_bytes > self._room
+
+    def passed(self, now_ns: int, size_bytes: int) -> int:
+        """The instant at which the message has left the bottleneck."""
+        if self._rate is None:
+            return now_ns
+        self._free_ns = max(self._free_ns, now_ns) - (-size_bytes * SECOND // self._rate)
+        return self._free_ns
+
+
+class Link:
+    """One connection in one direction.
+
+    Args:
+        settings: what it is like.
+        seeds: gives the link its generators, ``NAME/delay``, ``NAME/loss``, ``NAME/copy``.
+        name: of this connection and direction, unique in the world.
+        place: start of time and directory of recordings.
+        bottleneck: shared with the other connections of this direction; its own if None.
+    """
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        seeds: Seeds,
+        name: str,
+        place: Place,
+        bottleneck: Bottleneck | None = None,
+    ) -> None:
+        self.settings = settings
+        self.counts = LinkCounts()
+        self._origin_ns = place.origin_ns
+        self._delay = build_delay(
+            settings.delay,
+            seeds.generator(f"{name}/delay"),
+            settings.correlation,
+            place.origin_ns,
+            place.data,
+        )
+        self._loss = settings.loss.build(seeds.generator(f"{name}/loss"))
+        self._copy = Bernoulli(settings.duplicate).build(seeds.generator(f"{name}/copy"))
+        self._bottleneck = bottleneck or Bottleneck(settings)
+        self._last_ns = 0
+
+    def transmit(self, now_ns: int, size_bytes: int, events: int) -> tuple[int, ...]:
+        """Takes a message at true time ``now_ns`` (calls in order of time).
+
+        Args:
+            now_ns: when it enters.
+            size_bytes: its size, for the bottleneck.
+            events: in it, for the counts.
+
+        Returns:
+            The instants at which it arrives: none, one, or (duplicated) two.
+        """
+        counts = self.counts
+        counts.entered.add(events)
+        start_ns = self._entry(now_ns, events)
+        if start_ns is None:
+            return ()
+        if self._bottleneck.full(now_ns, size_bytes):
+            if not self.settings.reliable:
+                counts.queue_dropped.add(events)
+                return ()
+            counts.queue_waited.add(events)
+        start_ns += self._bottleneck.passed(now_ns, size_bytes) - now_ns
+        arrivals: tuple[int, ...] = (self._arrival(start_ns),)
+        if self._copy.lost():
+            counts.copied.add(events)
+            counts.left.add(events)
+            arrivals += (self._arrival(start_ns),)
+        counts.left.add(events)
+        return arrivals
+
+    def _entry(self, now_ns: int, events: int) -> int | None:
+        """When the attempt that gets through enters the link; None when none does."""
+        settings, counts = self.settings, self.counts
+        at_ns, wait_ns = now_ns, settings.retransmit_timeout_ns
+        for _ in range(RETRANSMISSIONS_MAX):
+            since = at_ns - self._origin_ns
+            cut = any(outage.covers(since) for outage in settings.outages)
+            if not cut and not self._loss.lost():
+                return at_ns
+            if not settings.reliable:
+                (counts.cut if cut else counts.lost).add(events)
+                return None
+            counts.retransmitted.add(events)
+            at_ns += wait_ns
+            wait_ns = min(2 * wait_ns, RETRANSMIT_TIMEOUT_MAX_NS)
+        counts.lost.add(events)
+        return None
+
+    def _arrival(self, start_ns: int) -> int:
+        at_ns = start_ns + self._delay.sample(start_ns)
+        if self.settings.fifo:
+            at_ns = self._last_ns = max(at_ns, self._last_ns)
+        return at_ns

@@ -1,0 +1,137 @@
+"""From plain dicts to frozen dataclasses of settings, with errors that name the key.
+
+A field whose name ends in ``_ns`` may be written as it is, in nanoseconds (``mean_ns: 5000000``),
+or without the ending as a duration with its unit (``mean: "5 ms"``).
+
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True)
+... class Pause:
+...     length_ns: int
+>>> parse(Pause, {"length": "5 ms"}, "pause")
+Pause(length_ns=5000000)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from engine.errors import ContractViolation, UserError
+from engine.units import INT64_MAX, parse_duration
+
+T = TypeVar("T")
+Parser = Callable[[object, str], Any]
+PARSER: Final = "parser"
+
+
+def parsed_by(parser: Parser) -> dict[str, Parser]:
+    """Metadata of a dataclass field that ``parser(value, place)`` reads from a dict."""
+    return {PARSER: parser}
+
+
+def parse(cls: type[T], given: object, place: str) -> T:
+    """An instance of the dataclass ``cls`` from a mapping; an instance passes as it is.
+
+    Raises:
+        UserError: not a mapping, an unknown or missing key, or a value out of its range; the
+            message begins with ``place`` and the key.
+    """
+    if isinstance(given, cls):
+        return given
+    if not isinstance(given, Mapping):
+        raise UserError(f"{place}: expected a table of settings, found {given!r}")
+    assert dataclasses.is_dataclass(cls)
+    hints = typing.get_type_hints(cls)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        name = _field_name(key, fields, place)
+        if name in values:
+            raise UserError(f"{place}.{key}: given twice, with and without its unit")
+        parser = fields[name].metadata.get(PARSER)
+        spot = f"{place}.{key}"
+        values[name] = parser(value, spot) if parser else _plain(value, hints[name], name, spot)
+    missing = [name for name, field in fields.items() if _required(field) and name not in values]
+    if missing:
+        raise UserError(f"{place}: {missing[0].removesuffix('_ns')} is missing")
+    try:
+        return cls(**values)
+    except UserError as error:
+        raise UserError(f"{place}.{error}") from error
+
+
+def parse_model(registry: Mapping[str, type[Any]], given: object, place: str) -> Any:
+    """One of several dataclasses, chosen by the key ``model``.
+
+    Raises:
+        UserError: no or an unknown model (the message lists the known ones), or as ``parse``.
+    """
+    if isinstance(given, tuple(registry.values())):
+        return given
+    if not isinstance(given, Mapping) or "model" not in given:
+        raise UserError(f"{place}: write a table with model = one of {', '.join(registry)}")
+    name = given["model"]
+    if name not in registry:
+        raise UserError(f"{place}.model: unknown {name!r}; use one of {', '.join(registry)}")
+    rest = {key: value for key, value in given.items() if key != "model"}
+    return parse(registry[name], rest, place)
+
+
+def parse_many(cls: type[T], given: object, place: str) -> tuple[T, ...]:
+    """A tuple of ``cls`` from a list of mappings; errors name the index."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise UserError(f"{place}: expected a list, found {given!r}")
+    return tuple(parse(cls, item, f"{place}[{index}]") for index, item in enumerate(given))
+
+
+def check(holds: bool, key: str, what: str) -> None:
+    """Raises a ``UserError`` ``key: what`` unless ``holds``; for ``__post_init__``."""
+    if not holds:
+        raise UserError(f"{key}: {what}")
+
+
+def _field_name(key: object, fields: Mapping[str, Any], place: str) -> str:
+    for name in (key, f"{key}_ns"):
+        if isinstance(name, str) and name in fields:
+            return name
+    known = ", ".join(name.removesuffix("_ns") for name in fields)
+    raise UserError(f"{place}.{key}: unknown setting; known are {known}")
+
+
+def _required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _plain(value: object, hint: object, name: str, spot: str) -> Any:
+    options = typing.get_args(hint)
+    if value is None and type(None) in options:
+        return None
+    wanted: Any = next((kind for kind in options if kind is not type(None)), hint)
+    if wanted is int and name.endswith("_ns"):
+        return _time_ns(value, spot)
+    if wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise UserError(f"{spot}: {value!r} is not a finite number")
+        return float(value)
+    if wanted not in {int, float, bool, str}:
+        raise ContractViolation(f"{spot}: no parser for settings of type {hint}")
+    if isinstance(value, bool) != (wanted is bool) or not isinstance(value, wanted):
+        raise UserError(f"{spot}: expected {wanted.__name__}, found {value!r}")
+    return value
+
+
+def _time_ns(value: object, spot: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise UserError(f'{spot}: expected nanoseconds or a duration as "20 ms", found {value!r}')
+    if isinstance(value, int):
+        if abs(value) > INT64_MAX:
+            raise UserError(f"{spot}: {value} is longer than 292 years")
+        return value
+    text = value.strip()
+    try:
+        return -parse_duration(text[1:]) if text.startswith("-") else parse_duration(text)
+    except UserError as error:
+        raise UserError(f"{spot}: {error}") from error
