@@ -1,0 +1,106 @@
+"""Who may import whom (DESIGN "Packages"): a light device package, Spark in one folder only."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+STDLIB = sys.stdlib_module_names
+
+# Package -> the top-level names, or dotted prefixes of our own, that it may import.
+ALLOWED = {
+    "edge_agent": {"edge_agent", "msgpack", "ntplib", "netifaces"},
+    "simulator": {
+        "simulator", "edge_agent", "simpy", "numpy", "numba", "pyarrow",
+        "engine.gateway", "engine.log", "engine.frame", "engine.errors", "engine.units",
+    },
+    "engine": {
+        "engine", "edge_agent", "numpy", "numba", "pyarrow", "lark", "msgpack", "pyspark",
+        "pandas", "rich", "typer", "plotly", "simulator", "scenarios",
+    },
+}  # fmt: skip
+# Only these parts of the engine may start simulations: everything else sees an arrival log.
+MAY_SIMULATE = ("engine/cli/", "engine/report/")
+
+
+def imports(text: str) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of every import; ``from a.b import c`` gives ``a.b``."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield node.lineno, node.module or ""
+
+
+def python_files(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def is_allowed(name: str, allowed: set[str]) -> bool:
+    if name.split(".", maxsplit=1)[0] in STDLIB:
+        return True
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in allowed)
+
+
+@pytest.mark.parametrize("package", ALLOWED)
+def test_a_package_imports_only_what_it_may(package: str) -> None:
+    files = python_files(package)
+    assert files
+    offenders = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file in files
+        for line, name in imports(file.read_text(encoding="utf-8"))
+        if not is_allowed(name, ALLOWED[package])
+    ]
+    assert not offenders, "\n".join(["", *offenders])
+
+
+@pytest.mark.parametrize(
+    ("word", "places"),
+    [
+        ("pyspark", ("engine/spark/",)),
+        ("simulator", ("simulator/", "scenarios/", *MAY_SIMULATE)),
+        ("plotly", ("engine/report/",)),
+        ("typer", ("engine/cli/",)),
+    ],
+)
+def test_a_library_stays_in_its_folder(word: str, places: tuple[str, ...]) -> None:
+    offenders = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for package in ("edge_agent", "engine", "simulator", "scenarios")
+        for file in python_files(package)
+        if not file.relative_to(ROOT).as_posix().startswith(places)
+        for line, name in imports(file.read_text(encoding="utf-8"))
+        if name.split(".")[0] == word
+    ]
+    assert not offenders, "\n".join(["", *offenders])
+
+
+def loaded_by(module: str) -> set[str]:
+    """Top-level modules in memory after ``import module`` in a fresh interpreter."""
+    code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT
+    )
+    return set(done.stdout.split())
+
+
+def test_a_device_loads_nothing_heavy() -> None:
+    modules = [
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for file in python_files("edge_agent")
+        if file.name != "__main__.py"
+    ]
+    heavy = {"numpy", "pyarrow", "pyspark", "pandas", "numba", "engine", "rich", "typer"}
+    assert not heavy & loaded_by(", ".join(modules))
+
+
+def test_the_command_line_starts_without_its_heavy_parts() -> None:
+    assert not {"pyspark", "numba", "simpy", "plotly"} & loaded_by("engine.cli")
