@@ -63,7 +63,7 @@ def precision_exponent(precision_ns: int) -> int:
     """Smallest power of two of a second that is not below ``precision_ns`` (field Precision)."""
     assert precision_ns > 0
     exponent = -32
-    while exponent < 0 and NS < precision_ns << -exponent:
+    while exponent < 0 and precision_ns << -exponent > NS:
         exponent += 1
     return exponent
 

@@ -197,10 +197,10 @@ class TimeSync:
     def _after_exchange(self, now: Now, next_ask: int) -> None:
         limits = self.settings
         silent = self._good == 0 and self._asked >= limits.silent_max
-        if self._good < limits.attempts and not silent:
-            if self._asked < limits.attempts + limits.retries_max:
-                self._due = next_ask
-                return
+        used_up = self._asked >= limits.attempts + limits.retries_max
+        if self._good < limits.attempts and not silent and not used_up:
+            self._due = next_ask
+            return
         self._active = False
         if self._best is not None:
             self.state = SyncState.SYNCED

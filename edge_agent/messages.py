@@ -1,0 +1,178 @@
+"""What agent and gateway say to each other, and how much of it: one class per message.
+
+Every number of a stream is carried once by a ``Data`` message. Messages without a number in a
+stream (``Promise``, ``Begin``, ``Sync``, ``Eos``) have one of their own, counted per
+incarnation and called the *control number*, so that they too are acked and resent without being
+recorded twice. Control number 0 is the first ``Sync``. Times are int64 ns at the source's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+PROTOCOL_VERSION: Final = 1
+MESSAGE_MAX: Final = 1 << 20
+"""Longest message [bytes] after its length prefix."""
+HELLO_MAX: Final = 1 << 16
+"""Longest first message of a connection, before anything is known of the peer."""
+ROWS_MAX: Final = 65_536
+NAME_MAX: Final = 200
+"""Longest name of a site, source, stream, type or attribute [characters]."""
+TEXT_MAX: Final = 4_096
+"""Longest string value of an attribute, and of an error's detail [characters]."""
+STREAMS_MAX: Final = 64
+ATTRS_MAX: Final = 256
+NAMES_MAX: Final = 4_096
+"""Most entries of a column's dictionary. Also the longest array that msgpack may build: it makes
+room for what an array *announces*, so nested empty announcements would cost memory."""
+TIME_MAX: Final = 2**62 - 1
+"""Largest event time either way (year 2116): a time plus an offset stays inside int64."""
+OFFSET_MAX: Final = 2**61
+ATTR_TYPES: Final = ("int", "float", "bool", "str")
+CONTROL: Final = -1
+"""Stands for the control numbers where a stream's index is expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSchema:
+    """A stream of a source: its name, and the type of each attribute (``int float bool str``)."""
+
+    name: str
+    attrs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HelloStream:
+    """``first_seq`` of this incarnation, and the number up to which the gateway has acked."""
+
+    schema: StreamSchema
+    first_seq: int
+    acked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """First message of every connection: who speaks, what follows, what was acked before."""
+
+    site: str
+    source: str
+    token: str
+    incarnation: int
+    resend: bool
+    """Unacked messages will come again; else a gap in the numbers stays one."""
+    control_acked: int
+    streams: tuple[HelloStream, ...]
+    version: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A column of strings: int32 ``codes`` into ``names``, -1 = null; codes None: all names[0]."""
+
+    names: list[str]
+    codes: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """A column of numbers or bools, and one byte per row that is 0 where the value is null."""
+
+    values: bytes
+    valid: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """``rows`` events of a stream, numbered from ``first_seq``; columns are little-endian.
+
+    ``ts te ids`` are int64; ``attrs`` has one entry per attribute of the schema, in its order,
+    None where all rows are null.
+    """
+
+    stream: int
+    first_seq: int
+    rows: int
+    ts: bytes
+    te: bytes | None
+    ids: bytes | None
+    types: Texts | None
+    attrs: tuple[Values | Texts | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """POG: no event numbered from ``next`` on, of ``type`` (None: any), has ts < ``ts``.
+
+    ``streams`` are pairs of a stream's index and its next number when the promise was made.
+    """
+
+    number: int
+    ts: int
+    type: str | None
+    streams: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``."""
+
+    number: int
+    stream: int
+    ts: int
+    id: int
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Result of a round of time sync; ``offset``/``delay`` None: never synchronised.
+
+    ``offset`` is the engine's clock minus the source's: positive = the source is slow.
+    """
+
+    number: int
+    offset: int | None
+    delay: int | None
+    measured_at: int
+    precision: int
+    skew_error_ppb: int
+
+
+@dataclass(frozen=True, slots=True)
+class Eos:
+    """The source is done: the number after the last one of each stream."""
+
+    number: int
+    ts: int
+    next_seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The gateway's answer to ``Hello``: the next number it expects, per stream and of controls."""
+
+    control_next: int
+    next_seqs: tuple[int, ...]
+    version: int = PROTOCOL_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    """Everything below these numbers is durable (or refused, counted and kept)."""
+
+    control_next: int
+    next_seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMessage:
+    """The gateway refuses and will close. ``retry``: trying again later may help."""
+
+    reason: str
+    detail: str
+    retry: bool
+
+
+Control = Promise | Begin | Sync | Eos
+Message = Hello | Data | Promise | Begin | Sync | Eos | Welcome | Ack | ErrorMessage

@@ -1,0 +1,321 @@
+"""Bytes of the messages: a 4-byte big-endian length, then one msgpack array.
+
+The first element says which message it is; the others follow the fields of its class in
+``messages``. A decoder believes nothing: every type, length, count and range is checked, and
+whatever breaks a rule raises ``WireError`` and nothing else. What a column *contains* (codes in
+range, ``ts <= te``) is checked where it is used, by the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgpack
+
+from edge_agent import messages as m
+from edge_agent.errors import WireError
+from edge_agent.sequence import SEQ_MAX
+
+HELLO: Final = 1
+DATA: Final = 2
+PROMISE: Final = 3
+BEGIN: Final = 4
+SYNC: Final = 5
+EOS: Final = 6
+WELCOME: Final = 7
+ACK: Final = 8
+ERROR: Final = 9
+PREFIX_BYTES: Final = 4
+PPB_MAX: Final = 10**9
+
+
+def _fields(message: m.Message) -> list[Any]:
+    match message:
+        case m.Data():
+            types = message.types and [message.types.names, message.types.codes]
+            attrs = [_column(column) for column in message.attrs]
+            return [DATA, message.stream, message.first_seq, message.rows, message.ts,
+                    message.te, message.ids, types, attrs]  # fmt: skip
+        case m.Promise():
+            return [PROMISE, message.number, message.ts, message.type, message.streams]
+        case m.Begin():
+            return [BEGIN, message.number, message.stream, message.ts, message.id, message.type]
+        case m.Sync():
+            return [SYNC, message.number, message.offset, message.delay, message.measured_at,
+                    message.precision, message.skew_error_ppb]  # fmt: skip
+        case m.Eos():
+            return [EOS, message.number, message.ts, message.next_seqs]
+        case m.Hello():
+            streams = [
+                [s.schema.name, s.first_seq, s.acked, s.schema.attrs] for s in message.streams
+            ]
+            return [HELLO, message.version, message.site, message.source, message.token,
+                    message.incarnation, message.resend, message.control_acked,
+                    streams]  # fmt: skip
+        case m.Welcome():
+            return [WELCOME, message.version, message.control_next, message.next_seqs]
+        case m.Ack():
+            return [ACK, message.control_next, message.next_seqs]
+        case m.ErrorMessage():
+            return [ERROR, message.reason, message.detail, message.retry]
+
+
+def _column(column: m.Values | m.Texts | None) -> list[Any] | None:
+    if column is None:
+        return None
+    if isinstance(column, m.Values):
+        return [column.values, column.valid]
+    return [column.names, column.codes]
+
+
+def encode(message: m.Message) -> bytes:
+    """The bytes of ``message`` with their length prefix.
+
+    Raises:
+        WireError: ``too_long`` (more than MESSAGE_MAX bytes).
+    """
+    body: bytes = msgpack.packb(_fields(message))
+    if len(body) > m.MESSAGE_MAX:
+        raise WireError("too_long", f"{len(body)} bytes, {m.MESSAGE_MAX} are allowed")
+    return len(body).to_bytes(PREFIX_BYTES, "big") + body
+
+
+def _int(value: object, low: int, high: int, name: str) -> int:
+    if type(value) is not int:
+        raise WireError("type", f"{name} is not an integer")
+    if not low <= value <= high:
+        raise WireError("range", f"{name} = {value}")
+    return value
+
+
+def _seq(value: object, name: str) -> int:
+    return _int(value, 0, SEQ_MAX - 1, name)
+
+
+def _time(value: object, name: str) -> int:
+    return _int(value, -m.TIME_MAX, m.TIME_MAX, name)
+
+
+def _text(value: object, name: str, shortest: int = 1, longest: int = m.NAME_MAX) -> str:
+    if type(value) is not str:
+        raise WireError("type", f"{name} is not a string")
+    if not shortest <= len(value) <= longest:
+        raise WireError("length", f"{name} has {len(value)} characters")
+    return value
+
+
+def _list(value: object, low: int, high: int, name: str) -> list[Any]:
+    if type(value) is not list:
+        raise WireError("type", f"{name} is not an array")
+    if not low <= len(value) <= high:
+        raise WireError("length", f"{name} has {len(value)} elements")
+    return value
+
+
+def _bytes(value: object, size: int, name: str) -> bytes:
+    if type(value) is not bytes:
+        raise WireError("type", f"{name} is not binary")
+    if len(value) != size:
+        raise WireError("length", f"{name} has {len(value)} bytes instead of {size}")
+    return value
+
+
+def _bool(value: object, name: str) -> bool:
+    if type(value) is not bool:
+        raise WireError("type", f"{name} is not a bool")
+    return value
+
+
+def _seqs(value: object) -> tuple[int, ...]:
+    return tuple(_seq(each, "next number") for each in _list(value, 0, m.STREAMS_MAX, "numbers"))
+
+
+def _schema(value: object) -> m.HelloStream:
+    name, first_seq, acked, attrs = _list(value, 4, 4, "stream")
+    if type(attrs) is not dict or len(attrs) > m.ATTRS_MAX:
+        raise WireError("type", "attributes are not a table, or too many")
+    for attr, kind in attrs.items():
+        _text(attr, "attribute")
+        if kind not in m.ATTR_TYPES:
+            raise WireError("attr_type", f"attribute {attr} is of type {kind!r:.50}")
+    first = _seq(first_seq, "first number")
+    done = _int(acked, first, SEQ_MAX - 1, "acked number")
+    return m.HelloStream(m.StreamSchema(_text(name, "stream"), attrs), first, done)
+
+
+def _hello(f: list[Any]) -> m.Hello:
+    streams = tuple(_schema(each) for each in _list(f[8], 1, m.STREAMS_MAX, "streams"))
+    if len({each.schema.name for each in streams}) < len(streams):
+        raise WireError("stream", "a stream is declared twice")
+    return m.Hello(
+        _text(f[2], "site"), _text(f[3], "source"), _text(f[4], "token", 0, m.TEXT_MAX),
+        _seq(f[5], "incarnation"), _bool(f[6], "resend"), _seq(f[7], "control number"), streams,
+    )  # fmt: skip
+
+
+def _texts(value: object, rows: int, name: str, longest: int) -> m.Texts:
+    names, codes = _list(value, 2, 2, name)
+    for each in _list(names, 1 if codes is None else 0, m.NAMES_MAX, name):
+        _text(each, name, 0 if longest == m.TEXT_MAX else 1, longest)
+    return m.Texts(names, None if codes is None else _bytes(codes, 4 * rows, name))
+
+
+def _attr(value: object, rows: int) -> m.Values | m.Texts | None:
+    if value is None:
+        return None
+    first, second = _list(value, 2, 2, "attribute")
+    if type(first) is list:
+        return _texts(value, rows, "attribute", m.TEXT_MAX)
+    if type(first) is not bytes or len(first) not in (rows, 8 * rows):
+        raise WireError("length", f"an attribute is not a column of {rows} rows")
+    return m.Values(first, None if second is None else _bytes(second, rows, "mask"))
+
+
+def _data(f: list[Any]) -> m.Data:
+    rows = _int(f[3], 1, m.ROWS_MAX, "rows")
+    return m.Data(
+        _int(f[1], 0, m.STREAMS_MAX - 1, "stream"),
+        _int(f[2], 0, SEQ_MAX - 1 - rows, "first number"),
+        rows,
+        _bytes(f[4], 8 * rows, "ts"),
+        None if f[5] is None else _bytes(f[5], 8 * rows, "te"),
+        None if f[6] is None else _bytes(f[6], 8 * rows, "ids"),
+        None if f[7] is None else _texts(f[7], rows, "types", m.NAME_MAX),
+        tuple([_attr(each, rows) for each in _list(f[8], 0, m.ATTRS_MAX, "attributes")]),
+    )
+
+
+def _promise(f: list[Any]) -> m.Promise:
+    pairs = []
+    for each in _list(f[4], 1, m.STREAMS_MAX, "streams"):
+        stream, next_seq = _list(each, 2, 2, "stream")
+        pairs.append((_int(stream, 0, m.STREAMS_MAX - 1, "stream"), _seq(next_seq, "number")))
+    if len(dict(pairs)) < len(pairs):
+        raise WireError("stream", "a stream is promised twice")
+    kind = None if f[3] is None else _text(f[3], "type")
+    return m.Promise(_seq(f[1], "control number"), _time(f[2], "ts"), kind, tuple(pairs))
+
+
+def _begin(f: list[Any]) -> m.Begin:
+    return m.Begin(
+        _seq(f[1], "control number"), _int(f[2], 0, m.STREAMS_MAX - 1, "stream"),
+        _time(f[3], "ts"), _int(f[4], -(2**63), 2**63 - 1, "id"), _text(f[5], "type"),
+    )  # fmt: skip
+
+
+def _sync(f: list[Any]) -> m.Sync:
+    if (f[2] is None) != (f[3] is None):
+        raise WireError("type", "offset without delay, or delay without offset")
+    return m.Sync(
+        _seq(f[1], "control number"),
+        None if f[2] is None else _int(f[2], -m.OFFSET_MAX, m.OFFSET_MAX, "offset"),
+        None if f[3] is None else _int(f[3], 0, m.OFFSET_MAX, "delay"),
+        _time(f[4], "measured_at"),
+        _int(f[5], 0, m.OFFSET_MAX, "precision"),
+        _int(f[6], 0, PPB_MAX, "skew error"),
+    )
+
+
+def _welcome(f: list[Any]) -> m.Welcome:
+    return m.Welcome(_seq(f[2], "control number"), _seqs(f[3]))
+
+
+def _error(f: list[Any]) -> m.ErrorMessage:
+    detail = _text(f[2], "detail", 0, m.TEXT_MAX)
+    return m.ErrorMessage(_text(f[1], "reason"), detail, _bool(f[3], "retry"))
+
+
+_READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
+    HELLO: (9, _hello),
+    DATA: (9, _data),
+    PROMISE: (5, _promise),
+    BEGIN: (6, _begin),
+    SYNC: (7, _sync),
+    EOS: (4, lambda f: m.Eos(_seq(f[1], "control number"), _time(f[2], "ts"), _seqs(f[3]))),
+    WELCOME: (4, _welcome),
+    ACK: (3, lambda f: m.Ack(_seq(f[1], "control number"), _seqs(f[2]))),
+    ERROR: (4, _error),
+}
+
+
+def _no_extension(code: int, data: bytes) -> object:
+    raise WireError("type", f"msgpack extension {code} of {len(data)} bytes")
+
+
+def decode(body: bytes) -> m.Message:
+    """The message whose msgpack body (without the length prefix) is ``body``.
+
+    Raises:
+        WireError: anything else than a correct message; ``reason`` is one of ``msgpack type
+            length range version stream attr_type kind``.
+    """
+    try:
+        return _read(_unpacked(body))
+    except WireError as error:
+        raise WireError(error.reason, error.detail, body) from error
+
+
+def _unpacked(body: bytes) -> object:
+    try:
+        return msgpack.unpackb(
+            body,
+            strict_map_key=True,
+            ext_hook=_no_extension,
+            max_array_len=min(m.NAMES_MAX, len(body)),
+            max_map_len=min(m.ATTRS_MAX, len(body)),
+            max_str_len=4 * m.TEXT_MAX,
+            max_ext_len=16,
+        )
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
+        raise WireError("msgpack", str(error)[:200]) from error
+
+
+def _read(fields: object) -> m.Message:
+    if type(fields) is not list or not fields or type(fields[0]) is not int:
+        raise WireError("kind", "not an array that begins with the kind of message")
+    if fields[0] not in _READERS:
+        raise WireError("kind", f"no message is of kind {fields[0]}")
+    if fields[0] in (HELLO, WELCOME) and fields[1:2] != [m.PROTOCOL_VERSION]:
+        raise WireError("version", f"version {fields[1:2]!r:.50}, this is {m.PROTOCOL_VERSION}")
+    size, reader = _READERS[fields[0]]
+    if len(fields) != size:
+        raise WireError("length", f"{len(fields)} fields instead of {size}")
+    return reader(fields)
+
+
+class Decoder:
+    """Cuts one connection's bytes into messages, keeping at most ``limit`` + 4 + one read."""
+
+    def __init__(self, limit: int = m.MESSAGE_MAX) -> None:
+        """``limit``: longest body [bytes] that is accepted from now on; may be changed."""
+        self.limit = limit
+        self._rest = bytearray()
+        self._broken = False
+
+    def feed(self, data: bytes) -> Iterator[m.Message]:
+        """The messages that ``data`` completes, in order; take them all before the next call.
+
+        Raises:
+            WireError: at the place of the fault, after the good messages before it; the stream
+                cannot be read on, and every later call raises ``broken``.
+        """
+        if self._broken:
+            raise WireError("broken", "more bytes after a fault")
+        self._rest += data
+        while len(self._rest) >= PREFIX_BYTES:
+            size = int.from_bytes(self._rest[:PREFIX_BYTES], "big")
+            if not 1 <= size <= self.limit:
+                self._broken = True
+                raise WireError("too_long", f"{size} bytes, {self.limit} are allowed")
+            end = PREFIX_BYTES + size
+            if len(self._rest) < end:
+                return
+            body = bytes(self._rest[PREFIX_BYTES:end])
+            del self._rest[:end]
+            try:
+                message = decode(body)
+            except WireError:
+                self._broken = True
+                raise
+            yield message
