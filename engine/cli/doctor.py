@@ -112,12 +112,13 @@ def check_ports(can_listen: Callable[[int], bool]) -> list[Check]:
 
 
 def check_cache(folder: Path | None, *, writable: bool) -> Check:
-    """Judges where compiled kernels are kept: NUMBA_CACHE_DIR, or None for beside the code."""
-    value = str(folder) if folder else "beside the code"
+    """Judges where compiled kernels are kept; None: Numba is missing, so nothing is compiled."""
+    if folder is None:
+        return Check("kernel cache", Status.WARN, "Numba is not installed", "See package numba.")
     if writable:
-        return Check("numba cache", Status.PASS, value)
-    remedy = "Every start compiles anew. Type: export NUMBA_CACHE_DIR=$HOME/.cache/slackwater"
-    return Check("numba cache", Status.WARN, f"{value}: not writable", remedy)
+        return Check("kernel cache", Status.PASS, str(folder))
+    remedy = "Every start compiles anew. Point SLACKWATER_CACHE to a folder that can be written."
+    return Check("kernel cache", Status.WARN, f"{folder}: not writable", remedy)
 
 
 def check_fsync(waits_ns: Sequence[int]) -> Check:
@@ -163,8 +164,7 @@ def checks(folder: Path | None = None) -> list[Check]:
         folder: where output will be written (the current folder): its disk is measured.
     """
     where = folder or Path.cwd()
-    cache = os.environ.get("NUMBA_CACHE_DIR")
-    cache_folder = Path(cache) if cache else Path(__file__).parent
+    cache = _cache_folder()
     return [
         check_python(sys.version_info[:3]),
         check_java(installed_java(), install_line()),
@@ -174,7 +174,7 @@ def checks(folder: Path | None = None) -> list[Check]:
         ),
         *_check_packages(),
         *check_ports(_can_listen),
-        check_cache(Path(cache) if cache else None, writable=_is_writable(cache_folder)),
+        check_cache(cache, writable=cache is not None and _is_writable(cache)),
         check_fsync(_fsync_waits(where)),
     ]
 
@@ -209,6 +209,14 @@ def _installed(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _cache_folder() -> Path | None:
+    try:
+        from engine.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
+    except ImportError:
+        return None  # told by the check of the package
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_directory())
 
 
 def _free_memory() -> int:

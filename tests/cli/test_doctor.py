@@ -83,10 +83,12 @@ def test_ports() -> None:
 
 
 def test_cache() -> None:
-    assert doctor.check_cache(None, writable=True).value == "beside the code"
+    good = doctor.check_cache(Path("/rw"), writable=True)
+    assert good == Check("kernel cache", Status.PASS, "/rw")
     bad = doctor.check_cache(Path("/ro"), writable=False)
     assert bad.status is Status.WARN
-    assert "NUMBA_CACHE_DIR" in bad.remedy
+    assert "SLACKWATER_CACHE" in bad.remedy
+    assert doctor.check_cache(None, writable=False).status is Status.WARN
 
 
 def test_fsync_is_judged_by_its_median() -> None:
@@ -114,5 +116,5 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     found = {check.id: check for check in doctor.checks(tmp_path)}
     assert found["python"].status is Status.PASS
     assert found["java"].status is Status.PASS, "make test needs Java; make setup installs it"
-    assert {"memory", "disk", "package pyspark", "loopback", "numba cache", "fsync"} <= set(found)
+    assert {"memory", "disk", "package pyspark", "loopback", "kernel cache", "fsync"} <= set(found)
     assert list(tmp_path.iterdir()) == []
