@@ -34,6 +34,10 @@ CONTROL: Final = -1
 """Stands for the control numbers where a stream's index is expected."""
 
 
+Packed = bytes | memoryview
+"""A column's little-endian elements; always bytes when it comes from a decoder."""
+
+
 @dataclass(frozen=True, slots=True)
 class StreamSchema:
     """A stream of a source: its name, and the type of each attribute (``int float bool str``)."""
@@ -71,15 +75,15 @@ class Texts:
     """A column of strings: int32 ``codes`` into ``names``, -1 = null; codes None: all names[0]."""
 
     names: list[str]
-    codes: bytes | None
+    codes: Packed | None
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
     """A column of numbers or bools, and one byte per row that is 0 where the value is null."""
 
-    values: bytes
-    valid: bytes | None
+    values: Packed
+    valid: Packed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +97,9 @@ class Data:
     stream: int
     first_seq: int
     rows: int
-    ts: bytes
-    te: bytes | None
-    ids: bytes | None
+    ts: Packed
+    te: Packed | None
+    ids: Packed | None
     types: Texts | None
     attrs: tuple[Values | Texts | None, ...]
 

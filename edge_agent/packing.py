@@ -1,0 +1,115 @@
+"""From an application's columns to a ``Data`` message, or a ValueError that names the column.
+
+A wrong column is a bug of the program that emits it, so it is told at once and nothing is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from edge_agent import messages as m
+from edge_agent.columns import Codes, Column, Masked, packed
+from edge_agent.errors import SettingsError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+def check_schemas(streams: Sequence[m.StreamSchema]) -> None:
+    """Refuses what the gateway would refuse.
+
+    Raises:
+        SettingsError: no stream, too many, two of one name, or a name or type out of its range.
+    """
+    names = [stream.name for stream in streams]
+    if not 1 <= len(names) <= m.STREAMS_MAX or len(set(names)) < len(names):
+        raise SettingsError(f"give 1 to {m.STREAMS_MAX} streams of different names, not {names}")
+    for stream in streams:
+        check_name(stream.name, "stream")
+        if len(stream.attrs) > m.ATTRS_MAX:
+            raise SettingsError(f"stream {stream.name}: more than {m.ATTRS_MAX} attributes")
+        for attr, kind in stream.attrs.items():
+            check_name(attr, f"stream {stream.name}: attribute")
+            if kind not in m.ATTR_TYPES:
+                raise SettingsError(
+                    f"stream {stream.name}: attribute {attr} is of type {kind!r},"
+                    f" not one of {', '.join(m.ATTR_TYPES)}"
+                )
+
+
+def check_name(name: str, what: str) -> None:
+    """Raises SettingsError when ``name`` is empty or longer than NAME_MAX characters."""
+    if not 1 <= len(name) <= m.NAME_MAX:
+        raise SettingsError(f"{what}: a name has 1 to {m.NAME_MAX} characters, not {len(name)}")
+
+
+def data_message(
+    index: int,
+    schema: m.StreamSchema,
+    *,
+    ts: Buffer,
+    te: Buffer | None,
+    ids: Buffer | None,
+    types: str | Codes | None,
+    attrs: Mapping[str, Column] | None,
+) -> m.Data:
+    """A ``Data`` message with first_seq 0, sharing the memory of the columns.
+
+    Raises:
+        ValueError: no or too many rows, columns of different lengths or wrong elements, an
+            attribute that the schema lacks, too many or too long strings.
+    """
+    rows = len(memoryview(ts))
+    if not 1 <= rows <= m.ROWS_MAX:
+        raise ValueError(f"stream {schema.name}: emit 1 to {m.ROWS_MAX} rows at once, not {rows}")
+    given = dict(attrs or {})
+    columns = [
+        None if name not in given else _attr(given.pop(name), kind, rows, name)
+        for name, kind in schema.attrs.items()
+    ]
+    if given:
+        known = ", ".join(schema.attrs) or "none"
+        raise ValueError(f"stream {schema.name} has no attribute {min(given)}; it has: {known}")
+    return m.Data(
+        index,
+        0,
+        rows,
+        packed(ts, "int", rows, "ts"),
+        None if te is None else packed(te, "int", rows, "te"),
+        None if ids is None else packed(ids, "int", rows, "ids"),
+        _types(types, rows),
+        tuple(columns),
+    )
+
+
+def _types(types: str | Codes | None, rows: int) -> m.Texts | None:
+    if types is None:
+        return None
+    if isinstance(types, str):
+        return m.Texts(_names([types], 1, m.NAME_MAX, "types"), None)
+    return _texts(types, rows, "types", 1, m.NAME_MAX)
+
+
+def _names(names: Sequence[str], shortest: int, longest: int, name: str) -> list[str]:
+    if len(names) > m.NAMES_MAX:
+        raise ValueError(f"{name}: {len(names)} different strings, {m.NAMES_MAX} are allowed")
+    if not all(shortest <= len(each) <= longest for each in names):
+        raise ValueError(f"{name}: a string has {shortest} to {longest} characters")
+    return list(names)
+
+
+def _texts(column: Codes, rows: int, name: str, shortest: int, longest: int) -> m.Texts:
+    names = _names(column.names, shortest, longest, name)
+    return m.Texts(names, packed(column.codes, "code", rows, name))
+
+
+def _attr(column: Column, kind: str, rows: int, name: str) -> m.Values | m.Texts:
+    if isinstance(column, Codes) != (kind == "str"):
+        raise ValueError(f"attribute {name} is of type {kind}; only strings are given as Codes")
+    if isinstance(column, Codes):
+        return _texts(column, rows, name, 0, m.TEXT_MAX)
+    if isinstance(column, Masked):
+        valid = packed(column.valid, "bool", rows, f"{name} (valid)")
+        return m.Values(packed(column.values, kind, rows, name), valid)
+    return m.Values(packed(column, kind, rows, name), None)

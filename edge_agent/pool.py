@@ -1,0 +1,90 @@
+"""The connections of a session: which are open, which to use next, when to try again.
+
+Several connections at once carry more, and are one cause of disorder (R19 3.2.1): messages
+go round robin, and each connection delivers at its own pace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from edge_agent.wire import Decoder
+
+
+class LinkState(Enum):
+    """Where one connection of the pool is."""
+
+    ABSENT = "absent"
+    """Not open; tried again at ``due``."""
+    ASKED = "asked"
+    """The driver was asked to connect; it answers with connected or disconnected."""
+    GREETING = "greeting"
+    """Open, HELLO sent, WELCOME awaited until ``due``."""
+    READY = "ready"
+
+
+@dataclass(slots=True)
+class Link:
+    """One connection of the pool. ``due``: monotonic instant, None: nothing to wait for."""
+
+    number: int
+    backoff_ns: int
+    state: LinkState = LinkState.ABSENT
+    due: int | None = None
+    decoder: Decoder = field(default_factory=Decoder)
+
+    def is_open(self) -> bool:
+        """Whether bytes may come from it."""
+        return self.state in (LinkState.GREETING, LinkState.READY)
+
+
+class Pool:
+    """``size`` connections; a lost one is tried again after a wait that doubles up to a bound."""
+
+    def __init__(self, size: int, backoff_ns: int, backoff_ns_max: int) -> None:
+        self.links = [Link(number, backoff_ns) for number in range(size)]
+        self._backoff_ns = backoff_ns
+        self._backoff_ns_max = backoff_ns_max
+        self._ready: list[Link] = []
+        self._turn = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether some connection can take messages."""
+        return bool(self._ready)
+
+    def next_ready(self) -> Link:
+        """The connection whose turn it is."""
+        self._turn += 1
+        return self._ready[self._turn % len(self._ready)]
+
+    def asked(self, link: Link) -> None:
+        link.state, link.due = LinkState.ASKED, None
+
+    def greeting(self, link: Link, due: int) -> None:
+        link.state, link.due, link.decoder = LinkState.GREETING, due, Decoder()
+
+    def welcomed(self, link: Link) -> None:
+        """The gateway took the connection: it is used from now on."""
+        link.state, link.due, link.backoff_ns = LinkState.READY, None, self._backoff_ns
+        self._ready.append(link)
+        self._ready.sort(key=lambda each: each.number)
+
+    def lost(self, link: Link, mono_ns: int) -> None:
+        """The connection is gone; ``due`` says when to try again."""
+        link.state, link.due = LinkState.ABSENT, mono_ns + link.backoff_ns
+        link.backoff_ns = min(2 * link.backoff_ns, self._backoff_ns_max)
+        self._ready = [each for each in self._ready if each is not link]
+
+    def close(self) -> list[Link]:
+        """Give up for good: the connections that were open or asked for."""
+        opened = [link for link in self.links if link.state is not LinkState.ABSENT]
+        for link in self.links:
+            link.state, link.due = LinkState.ABSENT, None
+        self._ready = []
+        return opened
+
+    def next_due(self) -> int | None:
+        """The earliest ``due`` of all connections."""
+        return min((link.due for link in self.links if link.due is not None), default=None)

@@ -1,0 +1,413 @@
+"""The session of one agent with its gateway, from the first connection to the last ack.
+
+Sans-IO: a driver (asyncio on devices, SimPy in simulation) hands in bytes, datagrams and clock
+readings, and carries out what ``outputs()`` gives. Timers run on the monotonic clock only, stamps
+come from the wall clock only. The order of things:
+
+    Connect -> HELLO -> WELCOME -> time sync -> SYNC (acked) -> DATA, promises -> EOS -> DONE
+
+Data wait for the ack of the first time-sync report, so that the engine knows the source's clock
+before its first event (R19 3.2.2). Messages go round robin over the connections; what a
+lost connection carried and nobody acked is resent on another one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from edge_agent import messages as m
+from edge_agent import wire
+from edge_agent.clock import Now
+from edge_agent.columns import Codes, Column
+from edge_agent.errors import WireError
+from edge_agent.outputs import (
+    Close, Connect, Emitted, Output, SendBytes, SendDatagram, SessionState,
+)  # fmt: skip
+from edge_agent.packing import check_schemas, data_message
+from edge_agent.pool import Link, LinkState, Pool
+from edge_agent.sequence import Numbers
+from edge_agent.settings import Delivery, SessionSettings
+from edge_agent.timesync import SyncReport, SyncState, TimeSync
+from edge_agent.unacked import NOT_SENT, Outgoing, Unacked
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = [
+    "AgentSession", "Close", "Connect", "Delivery", "Emitted", "Output", "SendBytes",
+    "SendDatagram", "SessionSettings", "SessionState",
+]  # fmt: skip
+
+
+class AgentSession:
+    """One start of one agent. See the module; every method may make ``outputs``."""
+
+    def __init__(
+        self,
+        settings: SessionSettings,
+        streams: Sequence[m.StreamSchema],
+        incarnation: int,
+        cookie: Callable[[], int],
+    ) -> None:
+        """``incarnation``: in [0, 2**62), never used before by this source; ``cookie()``: 64 random
+        bits per call.
+
+        Raises:
+            SettingsError: a stream's name, attribute or the incarnation is out of its range.
+        """
+        check_schemas(streams)
+        self.settings = settings
+        self.streams = tuple(streams)
+        self.state = SessionState.IDLE
+        self.failure: m.ErrorMessage | None = None
+        self.counts: Counter[str] = Counter()
+        """Rows: ``emitted acked refused_full refused_finished refused_failed``. Occurrences:
+        ``resent_messages``, ``heartbeats``, ``heartbeats_skipped``, ``bad_message``,
+        ``disconnected``, ``ack_timeout``, ``hello_timeout``, ``error_REASON``."""
+        self._index = {stream.name: index for index, stream in enumerate(self.streams)}
+        self._numbers = Numbers(len(self.streams), incarnation)
+        self._control_next = 1
+        self._acked = dict.fromkeys((m.CONTROL, *range(len(self.streams))), 0)
+        self._unacked = Unacked(list(self._acked), settings.unacked_bytes_max)
+        self._sync = TimeSync(settings.sync, cookie)
+        self._sync_message: Outgoing | None = None
+        self._pool = Pool(settings.connections, settings.reconnect_ns, settings.reconnect_ns_max)
+        self._outputs: list[Output] = []
+        self._quiet_since = [0] * len(self.streams)
+        self._heartbeat_due: int | None = None
+        self._ack_due: int | None = None
+        self._eos_made = False
+
+    @property
+    def incarnation(self) -> int:
+        return self._numbers.incarnation
+
+    @property
+    def sync_state(self) -> SyncState:
+        return self._sync.state
+
+    @property
+    def sync_counts(self) -> Counter[str]:
+        """Counters of ``TimeSync``."""
+        return self._sync.counts
+
+    @property
+    def unacked_bytes(self) -> int:
+        return self._unacked.bytes
+
+    def next_seq(self, stream: str) -> int:
+        """The number that the next row of ``stream`` will get."""
+        return self._numbers.next[self._index[stream]]
+
+    def outputs(self) -> list[Output]:
+        """What the driver has to do now, in this order. Drained; call it after every input."""
+        made, self._outputs = self._outputs, []
+        return made
+
+    # --- what the application calls
+
+    def start(self, now: Now) -> None:
+        """Ask for the connections. Called once."""
+        assert self.state is SessionState.IDLE
+        self.state = SessionState.CONNECTING
+        self._quiet_since = [now.mono_ns] * len(self.streams)
+        for link in self._pool.links:
+            self._connect(link)
+
+    def emit(
+        self,
+        stream: str,
+        now: Now,
+        *,
+        ts: Buffer,
+        te: Buffer | None = None,
+        ids: Buffer | None = None,
+        types: str | Codes | None = None,
+        attrs: Mapping[str, Column] | None = None,
+    ) -> Emitted:
+        """Events of ``stream`` as columns; they become one message and get consecutive numbers.
+
+        ``ts``, ``te`` (default ``ts``) and ``ids`` (of intervals) are int64 buffers; ``types`` is
+        one type for all rows, or Codes; an attribute that is left out is null in every row.
+        The columns are copied before this returns.
+
+        Raises:
+            KeyError: no such stream.
+            ValueError: columns that do not fit together or the schema, or more than MESSAGE_MAX.
+        """
+        index = self._index[stream]
+        message = data_message(
+            index, self.streams[index], ts=ts, te=te, ids=ids, types=types, attrs=attrs
+        )
+        first = self._numbers.next[index]
+        reason = self._refusal()
+        if reason is None:
+            try:
+                data = wire.encode(replace(message, first_seq=first))
+            except WireError as error:
+                raise ValueError(f"stream {stream}: {error.detail}; emit fewer rows") from error
+            if self._unacked.fits(len(data)):
+                self._numbers.take(index, message.rows)
+                self._unacked.add(index, first, message.rows, data)
+                self.counts["emitted"] += message.rows
+                self._quiet_since[index] = now.mono_ns
+                self._pump(now)
+                return Emitted(True, first)
+            reason = "full"
+        self.counts[f"refused_{reason}"] += message.rows
+        return Emitted(False, first, reason)
+
+    def promise(
+        self, now: Now, ts: int, *, stream: str | None = None, type: str | None = None  # noqa: A002
+    ) -> Emitted:
+        """POG: no event emitted from now on has event time below ``ts`` [ns, source's clock].
+
+        Of ``stream`` (None: of every stream) and ``type`` (None: of any). It counts only after the
+        numbers before it have come, so it may overtake them on another connection.
+        """
+        indices = range(len(self.streams)) if stream is None else [self._index[stream]]
+        pairs = tuple((index, self._numbers.next[index]) for index in indices)
+        return self._control(now, m.Promise(self._control_next, ts, type, pairs))
+
+    def begin(self, stream: str, now: Now, *, ts: int, id: int, type: str) -> Emitted:  # noqa: A002
+        """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``."""
+        message = m.Begin(self._control_next, self._index[stream], ts, id, type)
+        return self._control(now, message)
+
+    def finish(self, now: Now) -> None:
+        """No more will be emitted: tell the gateway and stop when it has acked everything."""
+        if self.state in (SessionState.DONE, SessionState.FAILED) or self._eos_made:
+            return
+        eos = m.Eos(self._control_next, now.wall_ns, tuple(self._numbers.next))
+        self._unacked.add(m.CONTROL, eos.number, 1, wire.encode(eos))
+        self._control_next += 1
+        self._eos_made = True
+        self._heartbeat_due = None
+        if self.state is SessionState.RUNNING:
+            self.state = SessionState.FINISHING
+        self._pump(now)
+
+    # --- what the driver calls
+
+    def connected(self, connection: int, now: Now) -> None:
+        """A connection that was asked for is open."""
+        link = self._pool.links[connection]
+        if link.state is not LinkState.ASKED:
+            return
+        self._pool.greeting(link, now.mono_ns + self.settings.hello_timeout_ns)
+        streams = tuple(
+            m.HelloStream(schema, self._numbers.first_seq, self._acked[index])
+            for index, schema in enumerate(self.streams)
+        )
+        hello = m.Hello(
+            self.settings.site, self.settings.source, self.settings.token, self.incarnation,
+            self.settings.delivery is Delivery.RESEND, self._acked[m.CONTROL], streams,
+        )  # fmt: skip
+        self._outputs.append(SendBytes(connection, wire.encode(hello)))
+
+    def disconnected(self, connection: int, now: Now) -> None:
+        """A connection was lost, or could not be opened."""
+        link = self._pool.links[connection]
+        if link.state is LinkState.ABSENT:
+            return
+        self.counts["disconnected"] += 1
+        self._lose(link, now)
+        self._pump(now)
+
+    def received(self, connection: int, data: bytes, now: Now) -> None:
+        """Bytes of the gateway. A fault of the gateway costs it the connection, no more."""
+        link = self._pool.links[connection]
+        if not link.is_open():
+            return
+        try:
+            for message in link.decoder.feed(data):
+                self._take(link, message, now)
+                if not link.is_open():
+                    break
+        except WireError as error:
+            self.counts["bad_message"] += 1
+            self._drop(link, error.reason, now)
+        self._pump(now)
+        self._end_if_done()
+
+    def datagram_received(self, data: bytes, now: Now) -> None:
+        """A datagram that may answer an NTP question."""
+        self._sync.received(data, now)
+        self._after_sync(now)
+
+    def next_wake(self) -> int | None:
+        """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
+        dues = (
+            self._pool.next_due(), self._sync.next_wake(), self._heartbeat_due, self._ack_due,
+        )  # fmt: skip
+        return min((due for due in dues if due is not None), default=None)
+
+    def wake(self, now: Now) -> None:
+        """Act on every timer that is due; harmless when none is."""
+        for link in self._pool.links:
+            if link.due is not None and link.due <= now.mono_ns:
+                if link.state is LinkState.ABSENT:
+                    self._connect(link)
+                else:
+                    self.counts["hello_timeout"] += 1
+                    self._drop(link, "hello timeout", now)
+        if self._ack_due is not None and self._ack_due <= now.mono_ns:
+            self._check_acks(now)
+        if self._heartbeat_due is not None and self._heartbeat_due <= now.mono_ns:
+            self._heartbeat(now)
+        self._sync.wake(now)
+        self._after_sync(now)
+
+    # --- inside
+
+    def _refusal(self) -> str | None:
+        if self.state is SessionState.FAILED:
+            return "failed"
+        return "finished" if self._eos_made else None
+
+    def _control(self, now: Now, message: m.Promise | m.Begin) -> Emitted:
+        index = message.stream if isinstance(message, m.Begin) else message.streams[0][0]
+        first = self._numbers.next[index]
+        reason = self._refusal()
+        data = wire.encode(message)
+        if reason is None and not self._unacked.fits(len(data)):
+            reason = "full"
+        if reason is not None:
+            self.counts[f"refused_{reason}"] += 1
+            return Emitted(False, first, reason)
+        self._control_next += 1
+        self._unacked.add(m.CONTROL, message.number, 1, data)
+        self._pump(now)
+        return Emitted(True, first)
+
+    def _connect(self, link: Link) -> None:
+        self._pool.asked(link)
+        self._outputs.append(Connect(link.number))
+
+    def _lose(self, link: Link, now: Now) -> None:
+        self._pool.lost(link, now.mono_ns)
+        self.counts["resent_messages"] += self._unacked.lost(link.number)
+
+    def _drop(self, link: Link, reason: str, now: Now) -> None:
+        self._outputs.append(Close(link.number, reason))
+        self._lose(link, now)
+
+    def _take(self, link: Link, message: m.Message, now: Now) -> None:
+        match message:
+            case m.Ack() if link.state is LinkState.READY:
+                self._acks(message.control_next, message.next_seqs)
+            case m.Welcome() if link.state is LinkState.GREETING:
+                self._acks(message.control_next, message.next_seqs)
+                self._pool.welcomed(link)
+                if self.state is SessionState.CONNECTING:
+                    self.state = SessionState.SYNCING
+                    self._sync.start(now)
+                    self._after_sync(now)
+            case m.ErrorMessage():
+                self.counts[f"error_{message.reason}"] += 1
+                if message.retry:
+                    self._drop(link, message.reason, now)
+                else:
+                    self._fail(message)
+            case _:
+                raise WireError("unexpected", type(message).__name__)
+
+    def _acks(self, control_next: int, next_seqs: tuple[int, ...]) -> None:
+        if len(next_seqs) != len(self.streams):
+            raise WireError("ack", f"{len(next_seqs)} numbers for {len(self.streams)} streams")
+        made = (self._control_next, *self._numbers.next)
+        acks = (control_next, *next_seqs)
+        if any(ack > own for ack, own in zip(acks, made, strict=True)):
+            raise WireError("ack", "numbers acked that were never sent")
+        for lane, ack in zip(self._acked, acks, strict=True):
+            if ack > self._acked[lane]:
+                self._acked[lane] = ack
+                freed = self._unacked.acked(lane, ack)
+                self.counts["acked"] += freed if lane != m.CONTROL else 0
+        if self.state is SessionState.SYNCING and self._acked[m.CONTROL] > 0:
+            self.state = SessionState.FINISHING if self._eos_made else SessionState.RUNNING
+
+    def _fail(self, error: m.ErrorMessage) -> None:
+        self.state = SessionState.FAILED
+        self.failure = error
+        self._stop(error.reason)
+
+    def _end_if_done(self) -> None:
+        if self.state is SessionState.FINISHING and len(self._unacked) == 0:
+            self.state = SessionState.DONE
+            self._stop("done")
+
+    def _stop(self, reason: str) -> None:
+        self._sync.stop()
+        self._heartbeat_due = self._ack_due = None
+        self._outputs += [Close(link.number, reason) for link in self._pool.close()]
+
+    def _after_sync(self, now: Now) -> None:
+        self._outputs += [SendDatagram(data) for data in self._sync.requests()]
+        for report in self._sync.reports():
+            self._report(report)
+        self._pump(now)
+
+    def _report(self, report: SyncReport) -> None:
+        """Control number 0 is the first report; one that is still unsent is said anew."""
+        waiting = self._sync_message
+        old = waiting is not None and waiting.tries == 0 and not waiting.done
+        number = 0 if waiting is None else waiting.first if old else self._control_next
+        sync = m.Sync(
+            number, report.offset_ns, report.delay_ns, report.measured_at_ns,
+            report.precision_ns, report.skew_error_ppb,
+        )  # fmt: skip
+        if waiting is not None and old:
+            self._unacked.replace(waiting, wire.encode(sync))
+            return
+        if waiting is not None:
+            if self._eos_made:
+                return
+            self._control_next += 1
+        urgent = waiting is None
+        self._sync_message = self._unacked.add(m.CONTROL, number, 1, wire.encode(sync), urgent)
+
+    def _pump(self, now: Now) -> None:
+        """Give waiting messages to connections; before RUNNING only the first sync report."""
+        quiet = self.settings.heartbeat_ns
+        gated = self.state not in (SessionState.RUNNING, SessionState.FINISHING)
+        while self._pool.ready:
+            message = self._unacked.next_waiting(urgent_only=gated)
+            if message is None:
+                break
+            link = self._pool.next_ready()
+            self._unacked.sent(message, link.number, now.mono_ns)
+            self._outputs.append(SendBytes(link.number, message.data))
+            if self.settings.delivery is Delivery.ONCE and message.lane != m.CONTROL:
+                self._unacked.forget(message)
+            elif self._ack_due is None:
+                self._ack_due = now.mono_ns + self.settings.ack_timeout_ns
+        if self._heartbeat_due is None and self.state is SessionState.RUNNING and quiet:
+            self._heartbeat_due = now.mono_ns + quiet
+
+    def _check_acks(self, now: Now) -> None:
+        patience = self.settings.ack_timeout_ns
+        heads = self._unacked.sent_first()
+        overdue = [each for each in heads if each.sent_mono_ns + patience <= now.mono_ns]
+        for number in sorted({each.connection for each in overdue}):
+            self.counts["ack_timeout"] += 1
+            self._drop(self._pool.links[number], "ack timeout", now)
+        left = [each for each in heads if each.connection != NOT_SENT]
+        self._ack_due = min((each.sent_mono_ns + patience for each in left), default=None)
+
+    def _heartbeat(self, now: Now) -> None:
+        """Promise for the streams that were silent: it says that silence is not a loss."""
+        quiet = self.settings.heartbeat_ns
+        silent = [i for i, since in enumerate(self._quiet_since) if since + quiet <= now.mono_ns]
+        if silent:
+            pairs = tuple((index, self._numbers.next[index]) for index in silent)
+            ts = now.wall_ns - self.settings.heartbeat_lag_ns
+            message = m.Promise(self._control_next, ts, None, pairs)
+            sent = self._pool.ready and self._control(now, message).accepted
+            self.counts["heartbeats" if sent else "heartbeats_skipped"] += 1
+            for index in silent:
+                self._quiet_since[index] = now.mono_ns
+        self._heartbeat_due = min(self._quiet_since) + quiet

@@ -1,0 +1,135 @@
+"""Messages that the gateway has not acked yet: bounded, resent in order, forgotten when acked.
+
+Each message belongs to a *lane*: a stream's index, or CONTROL. Within a lane messages are
+kept in the order of their numbers, so a cumulative ack takes them from the front. A message is
+*waiting* until it is given to a connection, and again when that connection is lost.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+NOT_SENT: Final = -1
+OVERHEAD_BYTES: Final = 200
+"""Charged per message beside its bytes, so that many tiny ones stay bounded too."""
+
+
+@dataclass(slots=True, eq=False)
+class Outgoing:
+    """One encoded message and where it is."""
+
+    lane: int
+    first: int
+    count: int
+    data: bytes
+    urgent: bool
+    index: int
+    """Order of making, over all lanes."""
+    connection: int = NOT_SENT
+    sent_mono_ns: int = 0
+    tries: int = 0
+    done: bool = False
+
+    @property
+    def cost(self) -> int:
+        return len(self.data) + OVERHEAD_BYTES
+
+
+class Unacked:
+    """The buffer of a session, with at most ``bytes_max`` bytes of what an application emits."""
+
+    def __init__(self, lanes: list[int], bytes_max: int) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+        self._lanes: dict[int, deque[Outgoing]] = {lane: deque() for lane in lanes}
+        self._waiting: list[tuple[bool, int, Outgoing]] = []
+        self._made = 0
+
+    def __len__(self) -> int:
+        return sum(len(lane) for lane in self._lanes.values())
+
+    def fits(self, size: int) -> bool:
+        """Whether a message of ``size`` bytes may be added."""
+        return self.bytes + size + OVERHEAD_BYTES <= self.bytes_max
+
+    def add(self, lane: int, first: int, count: int, data: bytes, urgent: bool = False) -> Outgoing:
+        """Numbers [first, first + count) of ``lane``.
+
+        An ``urgent`` message is sent before all others; its numbers are the lane's lowest.
+        """
+        message = Outgoing(lane, first, count, data, urgent, self._made)
+        self._made += 1
+        if urgent:
+            self._lanes[lane].appendleft(message)
+        else:
+            self._lanes[lane].append(message)
+        self.bytes += message.cost
+        self._wait(message)
+        return message
+
+    def replace(self, message: Outgoing, data: bytes) -> None:
+        """Says something newer in a message that was never sent."""
+        assert message.tries == 0
+        self.bytes += len(data) - len(message.data)
+        message.data = data
+
+    def acked(self, lane: int, next_number: int) -> int:
+        """Everything of ``lane`` below ``next_number`` is durable; gives how many numbers were."""
+        queue = self._lanes[lane]
+        freed = 0
+        while queue and queue[0].first + queue[0].count <= next_number:
+            message = queue.popleft()
+            self._forget(message)
+            freed += message.count
+        return freed
+
+    def forget(self, message: Outgoing) -> None:
+        """The message will not be resent, acked or not."""
+        self._lanes[message.lane].remove(message)
+        self._forget(message)
+
+    def next_waiting(self, urgent_only: bool) -> Outgoing | None:
+        """The next message to give to a connection, urgent ones first, then in order of making."""
+        while self._waiting and self._waiting[0][2].done:
+            heapq.heappop(self._waiting)
+        if not self._waiting or (urgent_only and not self._waiting[0][2].urgent):
+            return None
+        return heapq.heappop(self._waiting)[2]
+
+    def sent(self, message: Outgoing, connection: int, mono_ns: int) -> None:
+        """``message``, just taken from ``next_waiting``, was given to ``connection``."""
+        message.connection = connection
+        message.sent_mono_ns = mono_ns
+        message.tries += 1
+
+    def lost(self, connection: int) -> int:
+        """What was given to ``connection`` waits again; gives the number of messages."""
+        back = [each for each in self._all() if each.connection == connection]
+        for message in back:
+            message.connection = NOT_SENT
+            self._wait(message)
+        return len(back)
+
+    def sent_first(self) -> list[Outgoing]:
+        """Per lane the oldest message, where it was sent: those that an ack is overdue for."""
+        heads = (lane[0] for lane in self._lanes.values() if lane)
+        return [head for head in heads if head.connection != NOT_SENT]
+
+    def numbers(self, lane: int) -> int:
+        """How many numbers of ``lane`` are in the buffer."""
+        return sum(message.count for message in self._lanes[lane])
+
+    def _all(self) -> Iterator[Outgoing]:
+        for lane in self._lanes.values():
+            yield from lane
+
+    def _wait(self, message: Outgoing) -> None:
+        heapq.heappush(self._waiting, (not message.urgent, message.index, message))
+
+    def _forget(self, message: Outgoing) -> None:
+        self.bytes -= message.cost
+        message.done = True
