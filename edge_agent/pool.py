@@ -18,7 +18,7 @@ class LinkState(Enum):
     ABSENT = "absent"
     """Not open; tried again at ``due``."""
     ASKED = "asked"
-    """The driver was asked to connect; it answers with connected or disconnected."""
+    """The driver was asked to connect; it answers with (dis)connected until ``due``."""
     GREETING = "greeting"
     """Open, HELLO sent, WELCOME awaited until ``due``."""
     READY = "ready"
@@ -59,8 +59,8 @@ class Pool:
         self._turn += 1
         return self._ready[self._turn % len(self._ready)]
 
-    def asked(self, link: Link) -> None:
-        link.state, link.due = LinkState.ASKED, None
+    def asked(self, link: Link, due: int) -> None:
+        link.state, link.due = LinkState.ASKED, due
 
     def greeting(self, link: Link, due: int) -> None:
         link.state, link.due, link.decoder = LinkState.GREETING, due, Decoder()

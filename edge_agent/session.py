@@ -23,8 +23,16 @@ from edge_agent import wire
 from edge_agent.clock import Now
 from edge_agent.columns import Codes, Column
 from edge_agent.errors import WireError
+from edge_agent.greeting import hello_message, sync_message
+from edge_agent.heartbeat import Heartbeat
 from edge_agent.outputs import (
-    Close, Connect, Emitted, Output, SendBytes, SendDatagram, SessionState,
+    Close,
+    Connect,
+    Emitted,
+    Output,
+    SendBytes,
+    SendDatagram,
+    SessionState,
 )  # fmt: skip
 from edge_agent.packing import check_schemas, data_message
 from edge_agent.pool import Link, LinkState, Pool
@@ -76,8 +84,7 @@ class AgentSession:
         self._sync_message: Outgoing | None = None
         self._pool = Pool(settings.connections, settings.reconnect_ns, settings.reconnect_ns_max)
         self._outputs: list[Output] = []
-        self._quiet_since = [0] * len(self.streams)
-        self._heartbeat_due: int | None = None
+        self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
         self._ack_due: int | None = None
         self._eos_made = False
 
@@ -113,9 +120,8 @@ class AgentSession:
         """Ask for the connections. Called once."""
         assert self.state is SessionState.IDLE
         self.state = SessionState.CONNECTING
-        self._quiet_since = [now.mono_ns] * len(self.streams)
         for link in self._pool.links:
-            self._connect(link)
+            self._connect(link, now)
 
     def emit(
         self,
@@ -153,7 +159,7 @@ class AgentSession:
                 self._numbers.take(index, message.rows)
                 self._unacked.add(index, first, message.rows, data)
                 self.counts["emitted"] += message.rows
-                self._quiet_since[index] = now.mono_ns
+                self._heartbeat.spoke(index, now.mono_ns)
                 self._pump(now)
                 return Emitted(True, first)
             reason = "full"
@@ -185,7 +191,7 @@ class AgentSession:
         self._unacked.add(m.CONTROL, eos.number, 1, wire.encode(eos))
         self._control_next += 1
         self._eos_made = True
-        self._heartbeat_due = None
+        self._heartbeat.stop()
         if self.state is SessionState.RUNNING:
             self.state = SessionState.FINISHING
         self._pump(now)
@@ -198,14 +204,9 @@ class AgentSession:
         if link.state is not LinkState.ASKED:
             return
         self._pool.greeting(link, now.mono_ns + self.settings.hello_timeout_ns)
-        streams = tuple(
-            m.HelloStream(schema, self._numbers.first_seq, self._acked[index])
-            for index, schema in enumerate(self.streams)
-        )
-        hello = m.Hello(
-            self.settings.site, self.settings.source, self.settings.token, self.incarnation,
-            self.settings.delivery is Delivery.RESEND, self._acked[m.CONTROL], streams,
-        )  # fmt: skip
+        acked = [self._acked[index] for index in range(len(self.streams))]
+        control = self._acked[m.CONTROL]
+        hello = hello_message(self.settings, self.streams, self._numbers, control, acked)
         self._outputs.append(SendBytes(connection, wire.encode(hello)))
 
     def disconnected(self, connection: int, now: Now) -> None:
@@ -241,7 +242,7 @@ class AgentSession:
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
         dues = (
-            self._pool.next_due(), self._sync.next_wake(), self._heartbeat_due, self._ack_due,
+            self._pool.next_due(), self._sync.next_wake(), self._heartbeat.due, self._ack_due,
         )  # fmt: skip
         return min((due for due in dues if due is not None), default=None)
 
@@ -250,14 +251,14 @@ class AgentSession:
         for link in self._pool.links:
             if link.due is not None and link.due <= now.mono_ns:
                 if link.state is LinkState.ABSENT:
-                    self._connect(link)
+                    self._connect(link, now)
                 else:
                     self.counts["hello_timeout"] += 1
                     self._drop(link, "hello timeout", now)
         if self._ack_due is not None and self._ack_due <= now.mono_ns:
             self._check_acks(now)
-        if self._heartbeat_due is not None and self._heartbeat_due <= now.mono_ns:
-            self._heartbeat(now)
+        if self._heartbeat.due is not None and self._heartbeat.due <= now.mono_ns:
+            self._promise_for_silent(now)
         self._sync.wake(now)
         self._after_sync(now)
 
@@ -283,8 +284,8 @@ class AgentSession:
         self._pump(now)
         return Emitted(True, first)
 
-    def _connect(self, link: Link) -> None:
-        self._pool.asked(link)
+    def _connect(self, link: Link, now: Now) -> None:
+        self._pool.asked(link, now.mono_ns + self.settings.hello_timeout_ns)
         self._outputs.append(Connect(link.number))
 
     def _lose(self, link: Link, now: Now) -> None:
@@ -342,7 +343,8 @@ class AgentSession:
 
     def _stop(self, reason: str) -> None:
         self._sync.stop()
-        self._heartbeat_due = self._ack_due = None
+        self._heartbeat.stop()
+        self._ack_due = None
         self._outputs += [Close(link.number, reason) for link in self._pool.close()]
 
     def _after_sync(self, now: Now) -> None:
@@ -356,23 +358,19 @@ class AgentSession:
         waiting = self._sync_message
         old = waiting is not None and waiting.tries == 0 and not waiting.done
         number = 0 if waiting is None else waiting.first if old else self._control_next
-        sync = m.Sync(
-            number, report.offset_ns, report.delay_ns, report.measured_at_ns,
-            report.precision_ns, report.skew_error_ppb,
-        )  # fmt: skip
+        data = wire.encode(sync_message(number, report))
         if waiting is not None and old:
-            self._unacked.replace(waiting, wire.encode(sync))
+            self._unacked.replace(waiting, data)
             return
         if waiting is not None:
             if self._eos_made:
                 return
             self._control_next += 1
         urgent = waiting is None
-        self._sync_message = self._unacked.add(m.CONTROL, number, 1, wire.encode(sync), urgent)
+        self._sync_message = self._unacked.add(m.CONTROL, number, 1, data, urgent)
 
     def _pump(self, now: Now) -> None:
         """Give waiting messages to connections; before RUNNING only the first sync report."""
-        quiet = self.settings.heartbeat_ns
         gated = self.state not in (SessionState.RUNNING, SessionState.FINISHING)
         while self._pool.ready:
             message = self._unacked.next_waiting(urgent_only=gated)
@@ -385,8 +383,8 @@ class AgentSession:
                 self._unacked.forget(message)
             elif self._ack_due is None:
                 self._ack_due = now.mono_ns + self.settings.ack_timeout_ns
-        if self._heartbeat_due is None and self.state is SessionState.RUNNING and quiet:
-            self._heartbeat_due = now.mono_ns + quiet
+        if self.state is SessionState.RUNNING:
+            self._heartbeat.start(now.mono_ns)
 
     def _check_acks(self, now: Now) -> None:
         patience = self.settings.ack_timeout_ns
@@ -398,16 +396,12 @@ class AgentSession:
         left = [each for each in heads if each.connection != NOT_SENT]
         self._ack_due = min((each.sent_mono_ns + patience for each in left), default=None)
 
-    def _heartbeat(self, now: Now) -> None:
-        """Promise for the streams that were silent: it says that silence is not a loss."""
-        quiet = self.settings.heartbeat_ns
-        silent = [i for i, since in enumerate(self._quiet_since) if since + quiet <= now.mono_ns]
-        if silent:
-            pairs = tuple((index, self._numbers.next[index]) for index in silent)
-            ts = now.wall_ns - self.settings.heartbeat_lag_ns
-            message = m.Promise(self._control_next, ts, None, pairs)
-            sent = self._pool.ready and self._control(now, message).accepted
-            self.counts["heartbeats" if sent else "heartbeats_skipped"] += 1
-            for index in silent:
-                self._quiet_since[index] = now.mono_ns
-        self._heartbeat_due = min(self._quiet_since) + quiet
+    def _promise_for_silent(self, now: Now) -> None:
+        silent = self._heartbeat.silent(now.mono_ns)
+        if not silent:
+            return
+        pairs = tuple((index, self._numbers.next[index]) for index in silent)
+        ts = now.wall_ns - self.settings.heartbeat_lag_ns
+        message = m.Promise(self._control_next, ts, None, pairs)
+        sent = self._pool.ready and self._control(now, message).accepted
+        self.counts["heartbeats" if sent else "heartbeats_skipped"] += 1
