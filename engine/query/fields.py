@@ -1,0 +1,147 @@
+"""The names a query may use: record fields, the events' own attributes, and their kinds.
+
+On corrected streams event time is ``ref`` (SPEC 4.1), so ``ts`` and ``te`` mean the corrected
+times; what the source's clock said is ``raw_ts`` and ``raw_te``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Final
+
+from engine.frame import ATTR_PREFIX
+from engine.query.plan import (
+    Arithmetic,
+    Attribute,
+    Comparison,
+    Constant,
+    Expression,
+    Logic,
+    Membership,
+    Plan,
+    Predicate,
+    SeqPlan,
+)
+
+
+class Kind(StrEnum):
+    """What is known about a value before any event was seen; the values are read in messages."""
+
+    TIME = "a time"
+    NUMBER = "a number"
+    BARE = "a plain number"
+    """A number without a unit: beside a time it is in the trace's time unit."""
+    TEXT = "text"
+    TRUTH = "a truth value"
+    ANY = "unknown"
+
+
+FIELDS: Final[dict[str, Kind]] = {
+    "ts": Kind.TIME,
+    "te": Kind.TIME,
+    "ref": Kind.TIME,
+    "raw_ts": Kind.TIME,
+    "raw_te": Kind.TIME,
+    "arrival": Kind.TIME,
+    "release": Kind.TIME,
+    "seq": Kind.NUMBER,
+    "source": Kind.TEXT,
+    "stream": Kind.TEXT,
+    "type": Kind.TEXT,
+}
+"""Record fields: names that win over an event's own attribute of that name."""
+
+OWN: Final = "attrs"
+_COLUMNS_OF: Final[dict[str, tuple[str, ...]]] = {
+    "ts": ("ref",),
+    "te": ("te", "ref", "ts"),
+    "raw_ts": ("ts",),
+    "raw_te": ("te",),
+}
+KIND_OF_TYPE: Final = {
+    "int": Kind.NUMBER, "float": Kind.NUMBER, "bool": Kind.TRUTH, "str": Kind.TEXT,
+}  # fmt: skip
+_NUMERIC: Final = {Kind.TIME, Kind.NUMBER, Kind.BARE}
+
+
+def attribute_name(word: str, *, own: bool) -> str:
+    """The plan's spelling of ``word`` (``own``: written ``attrs.word``).
+
+    >>> attribute_name("ts", own=False), attribute_name("ts", own=True)
+    ('ts', 'attrs.ts')
+    >>> attribute_name("v", own=False), attribute_name("v", own=True)
+    ('v', 'v')
+    """
+    if (own and word in FIELDS) or word.startswith(ATTR_PREFIX):
+        return ATTR_PREFIX + word
+    return word
+
+
+def own_attribute(name: str) -> str | None:
+    """The event's own attribute that the plan's ``name`` means; None for a record field."""
+    if name in FIELDS:
+        return None
+    return name.removeprefix(ATTR_PREFIX)
+
+
+def comparable(left: Kind, right: Kind) -> bool:
+    """Whether values of these kinds can ever be compared with a known result."""
+    if Kind.ANY in {left, right}:
+        return True
+    return left == right or {left, right} <= _NUMERIC
+
+
+def attributes_in(node: Expression | Predicate | None) -> Iterator[Attribute]:
+    """Every attribute named in ``node``, in order of appearance, repeats included."""
+    match node:
+        case Attribute():
+            yield node
+        case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
+            yield from attributes_in(left)
+            yield from attributes_in(right)
+        case Membership(item=item):
+            yield from attributes_in(item)
+        case Logic(terms=terms):
+            for term in terms:
+                yield from attributes_in(term)
+        case Constant() | None:
+            return
+
+
+def attributes_of(plan: Plan) -> Iterator[Attribute]:
+    """Every attribute that ``plan`` names, repeats included."""
+    if isinstance(plan, SeqPlan):
+        for step in plan.steps:
+            yield from attributes_in(step.where)
+        for group in plan.equalities:
+            yield from group
+        for other in plan.others:
+            yield from attributes_in(other)
+        yield from plan.returns
+        return
+    for aggregate in plan.aggregates:
+        yield from attributes_in(aggregate.attribute)
+    yield from attributes_in(plan.where)
+    yield from plan.group_by
+
+
+def needed_attributes(plan: Plan) -> set[str] | None:
+    """The events' own attributes that ``plan`` needs; None = all (a match shows its events)."""
+    if isinstance(plan, SeqPlan) and not plan.returns:
+        return None
+    names = (own_attribute(attribute.name) for attribute in attributes_of(plan))
+    return {name for name in names if name is not None}
+
+
+def released_columns(attributes: Iterable[Attribute]) -> set[str]:
+    """The columns of ``engine.released.Released`` from which ``attributes`` are computed."""
+    columns: set[str] = set()
+    for attribute in attributes:
+        name = attribute.name
+        if name in FIELDS:
+            columns.update(_COLUMNS_OF.get(name, (name,)))
+        else:
+            own = name.removeprefix(ATTR_PREFIX)
+            columns.update((ATTR_PREFIX + own, "valid." + own))
+    return columns

@@ -1,0 +1,125 @@
+"""What the parser could not read, said in the words of the person who wrote it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from lark import Token
+
+from engine.errors import UserError
+from engine.query.place import Span, closest, printable, refuse
+from engine.units import unit_ns
+
+RESERVED: Final = frozenset({
+    "event", "select", "from", "where", "within", "realtime", "return", "group", "window", "and",
+    "or", "not", "in", "as", "on", "true", "false",
+})  # fmt: skip
+"""Words that name a thing only when quoted, as in ``"group"``."""
+
+_NAMES: Final = {"NAME", "QUOTED", "MEMBER"}
+_VALUE: Final = _NAMES | {"NUMBER", "STRING", "TRUE", "FALSE", "LPAR", "MINUS"}
+_SIGNS: Final = {
+    "COMMA": "','", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "DOT": "'.'",
+    "SEMICOLON": "", "BANG": "'!'", "ENDPOINT": "ts or te", "NUMBER": "a number",
+    "STRING": "text in single quotes", "COMPARE": "a comparison (= != < <= > >=)",
+    "RELATION": "a relation such as BEFORE",
+    "GROUP_BY": "GROUP BY", "$END": "the end of the query",
+}  # fmt: skip
+_ARITHMETIC: Final = {"PLUS", "MINUS", "STAR", "SLASH"}
+# Kinds of thing in the order in which people look for them.
+_ORDER: Final = (
+    "a name", "an alias", "a value", "a number", "text in single quotes", "','", "'.'", "'('",
+    "')'", "'['", "']'", "'!'",
+)  # fmt: skip
+_CHAIN: Final = "write a < b < c as a < b AND b < c"
+
+
+def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
+    """The error for ``token``, which stands where only ``accepts`` may stand."""
+    words = _expected(accepts)
+    expected = f"expected {_choice(words)}" if words else ""
+    if token.type == "$END":
+        end = len(text.rstrip())
+        return refuse(text, (end, end + 1), f"the query ends too early: {expected}")
+    assert token.start_pos is not None
+    at = (token.start_pos, token.start_pos + len(token))
+    unit = _wrong_unit(text[: at[0]])
+    if unit is not None:
+        word = text[unit[0] : unit[1]]
+        near = closest(word, {word.upper() for word in RESERVED})
+        return refuse(text, unit, f"unknown time unit {word!r}", near)
+    special = _special(text, at, token, accepts)
+    if special:
+        return refuse(text, at, special, expected)
+    hint = ""
+    if re.match(r"[^\W\d]", token):
+        hint = closest(str(token), {word.strip("'") for word in words if word.isupper()})
+    if token.lower() in RESERVED and accepts & _NAMES:
+        hint = f'{token.upper()} is a word of the language; as a name it is written "{token}"'
+    if token.type == "COMPARE" and "COMPARE" not in accepts and "_AND" in accepts:
+        hint = _CHAIN
+    message = f"{printable(str(token))!r} is not understood here"
+    return refuse(text, at, f"{message}; {expected}" if expected else message, hint)
+
+
+def _wrong_unit(before: str) -> Span | None:
+    """The word just before the mistake, if it was read as the unit of a number and is none."""
+    found = re.search(r"[0-9]\s*([^\W\d]\w*)\s*$", before)
+    if found is None or found.group(1).lower() in RESERVED or _is_unit(found.group(1)):
+        return None
+    return found.span(1)
+
+
+def _is_unit(word: str) -> bool:
+    try:
+        unit_ns(word)
+    except UserError:
+        return False
+    return True
+
+
+def _special(text: str, at: Span, token: Token, accepts: set[str]) -> str:
+    """Messages for signs that begin something which never ends or is not a word."""
+    rest = text[at[0] :]
+    if token.type:
+        return ""
+    if rest[0] in "'\"`":
+        if len(rest) > 1 and rest[1] == rest[0] and rest[0] != "'":
+            return "a name in quotes has at least one letter"
+        return f"this {'text' if rest[0] == chr(39) else 'name'} has no closing quote"
+    if rest[0] in "0123456789":
+        number = re.match(r"[0-9.]+", rest)
+        assert number is not None
+        return f"{number.group()[:40]!r} is not a number" if accepts & {"NUMBER"} else ""
+    return ""
+
+
+def _expected(accepts: set[str]) -> list[str]:
+    """Names of terminals -> sorted phrases."""
+    left = set(accepts)
+    phrases: set[str] = set()
+    if {"NUMBER", "STRING"} <= left:
+        left -= _VALUE
+        phrases.add("a value")
+    elif left & _NAMES:
+        phrases.add("a name")
+        left -= _NAMES
+    if left >= _ARITHMETIC or {"PLUS", "MINUS"} <= left:
+        left -= _ARITHMETIC
+        phrases.add("+ - * /")
+    phrases |= {_SIGNS.get(name, name.lstrip("_")) for name in left}
+    phrases.discard("")
+    return sorted(phrases, key=lambda word: (_rank(word), word))
+
+
+def _rank(word: str) -> int:
+    if word in _ORDER:
+        return _ORDER.index(word)
+    last = word == "the end of the query"
+    return len(_ORDER) + (2 if last else 1 if word.isupper() else 0)
+
+
+def _choice(words: list[str]) -> str:
+    *head, last = words
+    return f"{', '.join(head)} or {last}" if head else last

@@ -1,0 +1,204 @@
+"""From the parts of a SELECT query to its plan."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.errors import UserError
+from engine.query import syntax as s
+from engine.query.clauses import only, unsupported
+from engine.query.conditions import Context, condition, conjuncts, duration_ns
+from engine.query.contradiction import Bounds
+from engine.query.fields import FIELDS, OWN, Kind, attribute_name, attributes_in
+from engine.query.place import Span, closest, refuse
+from engine.query.plan import Aggregate, Attribute, Drift, Logic, Predicate, TumblingPlan
+
+AGGREGATES: Final = ("count", "sum", "avg", "min", "max", "stddev", "quantile")
+
+
+def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> TumblingPlan:
+    """The plan of a SELECT query.
+
+    Raises:
+        UserError: names, clauses, aggregates or conditions are at fault, or no operator of this
+            version does what is asked.
+    """
+    return _Select(parsed, text, time_unit).plan(name)
+
+
+def default_label(function: str, attribute: Attribute | None, parameter: float | None) -> str:
+    """The result field's name without AS: ``avg(v)``, ``count(*)``, ``quantile(v, 0.9)``."""
+    argument = attribute.name if attribute else "*"
+    extra = "" if parameter is None else f", {parameter!r}"
+    return f"{function}({argument}{extra})"
+
+
+class _Select:
+    """The analysis of one SELECT query."""
+
+    def __init__(self, parsed: s.SelectQuery, text: str, time_unit: str) -> None:
+        self.parsed = parsed
+        self.text = text
+        self.context = Context(text, time_unit, self._resolve)
+        self.streams: tuple[str, ...] = ()
+
+    def plan(self, name: str) -> TumblingPlan:
+        clauses = self.parsed.clauses
+        sources = only(clauses, s.From, self.text)
+        where = only(clauses, s.Where, self.text)
+        groups = only(clauses, s.GroupBy, self.text)
+        window = self._window()
+        self.streams = self._streams(sources)
+        group_by = self._group_by(groups)
+        aggregates = self._aggregates(group_by)
+        return TumblingPlan(
+            name=name,
+            text=self.text,
+            aggregates=aggregates,
+            streams=self.streams,
+            size_ns=duration_ns(window.size, self.context, "the window"),
+            where=self._where(where),
+            group_by=group_by,
+            drift=Drift(window.drift or "none"),
+        )
+
+    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
+        return refuse(self.text, at, message, hint)
+
+    def _window(self) -> s.Tumbling:
+        """The window, after what has no operator yet was refused."""
+        clauses = self.parsed.clauses
+        windows = [c for c in clauses if isinstance(c, s.Tumbling | s.OtherWindow)]
+        if len(windows) > 1:
+            raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
+        sources = [c for c in clauses if isinstance(c, s.From | s.Join)]
+        if len(sources) > 1:
+            hint = "name all streams in one: FROM a, b"
+            raise self._refuse(sources[1].at, "FROM is given twice", hint)
+        for clause in clauses:
+            if isinstance(clause, s.Join):
+                raise unsupported(self.text, clause.join_at, "JOIN")
+        if not windows:
+            message = "a SELECT needs a WINDOW"
+            raise self._refuse(self.parsed.at, message, "add, for example, WINDOW TUMBLING 10 s")
+        window = windows[0]
+        if isinstance(window, s.OtherWindow):
+            raise unsupported(self.text, window.kind_at, f"WINDOW {window.kind}")
+        return window
+
+    def _streams(self, clause: s.From | None) -> tuple[str, ...]:
+        found: list[str] = []
+        for stream in clause.streams if clause else ():
+            if stream.text in found:
+                raise self._refuse(stream.at, f"stream {stream.text!r} is named twice")
+            found.append(stream.text)
+        return tuple(found)
+
+    def _resolve(self, reference: s.Reference) -> Attribute:
+        parts = list(reference.parts)
+        if len(parts) > 1 and not (parts[0].text == OWN and not parts[0].quoted):
+            stream = parts.pop(0)
+            if stream.text not in self.streams:
+                message = f"there is no stream named {stream.text!r} in FROM"
+                raise self._refuse(stream.at, message, closest(stream.text, self.streams))
+            if len(self.streams) > 1:
+                message = "streams named in one FROM are read as one"
+                hint = f"leave out {self.text[stream.at[0] : stream.at[1]]}."
+                raise self._refuse(stream.at, message, hint)
+        own = len(parts) == 2 and parts[0].text == OWN and not parts[0].quoted
+        if len(parts) > 1 and not own:
+            raise self._refuse(reference.at, "too many dots", 'as in v, attrs.v or "x.y"')
+        return Attribute(attribute_name(parts[-1].text, own=own))
+
+    def _group_by(self, clause: s.GroupBy | None) -> tuple[Attribute, ...]:
+        found: list[Attribute] = []
+        for reference in clause.references if clause else ():
+            attribute = self._resolve(reference)
+            if attribute in found:
+                raise self._refuse(reference.at, "this is grouped by twice")
+            found.append(attribute)
+        return tuple(found)
+
+    def _where(self, clause: s.Where | None) -> Predicate | None:
+        if clause is None:
+            return None
+        bounds = Bounds()
+        terms: list[Predicate] = []
+        for node in conjuncts(clause.condition):
+            predicate = condition(node, self.context)
+            if next(attributes_in(predicate), None) is None:
+                raise self._refuse(node.at, "this condition names no attribute", "leave it out")
+            conflict = bounds.add(predicate)
+            if conflict:
+                raise self._refuse(node.at, "this can never be true", conflict)
+            terms.append(predicate)
+        return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
+
+    def _aggregates(self, group_by: tuple[Attribute, ...]) -> tuple[Aggregate, ...]:
+        found: list[Aggregate] = []
+        for item in self.parsed.items:
+            if isinstance(item.value, s.Reference):
+                self._plain(item, item.value, group_by)
+                continue
+            if not isinstance(item.value, s.Call):
+                raise unsupported(self.text, item.value.at, "an expression in SELECT")
+            aggregate = self._aggregate(item.value, item.label)
+            if any(aggregate.label == other.label for other in found):
+                at = item.label.at if item.label else item.value.at
+                hint = "give one of them another name with AS"
+                raise self._refuse(at, f"two results are named {aggregate.label!r}", hint)
+            found.append(aggregate)
+        if not found:
+            at = self.parsed.items[0].value.at
+            raise self._refuse(at, "nothing is aggregated", "add, for example, count(*)")
+        return tuple(found)
+
+    def _plain(self, item: s.Item, reference: s.Reference, group_by: tuple[Attribute, ...]) -> None:
+        attribute = self._resolve(reference)
+        name = reference.parts[-1].text
+        if attribute not in group_by:
+            message = f"{name!r} is neither aggregated nor in GROUP BY"
+            hint = f"write avg({name}), or add GROUP BY {name}"
+            raise self._refuse(reference.at, message, hint)
+        if item.label is not None and item.label.text != attribute.name:
+            raise unsupported(self.text, item.label.at, "AS on a grouping attribute")
+
+    def _aggregate(self, call: s.Call, label: s.Name | None) -> Aggregate:
+        function = call.function.text.lower()
+        if function not in AGGREGATES:
+            near = closest(function, AGGREGATES)
+            hint = f"the aggregates are {', '.join(AGGREGATES)}" + (f"; {near}" if near else "")
+            message = f"unknown aggregate {call.function.text!r}"
+            raise self._refuse(call.function.at, message, hint)
+        parameter = None
+        arguments = call.arguments
+        if function == "quantile":
+            parameter = self._parameter(call)
+            arguments = arguments[:1]
+        if call.star and function == "count":
+            attribute = None
+        elif call.star or len(arguments) != 1:
+            raise self._refuse(call.at, f"{function} takes one attribute", f"as in {function}(v)")
+        else:
+            attribute = self._argument(function, arguments[0])
+        text = default_label(function, attribute, parameter)
+        return Aggregate(function, attribute, label.text if label else text, parameter)
+
+    def _argument(self, function: str, node: s.Node) -> Attribute:
+        if not isinstance(node, s.Reference):
+            raise unsupported(self.text, node.at, f"{function} of an expression")
+        attribute = self._resolve(node)
+        if function != "count" and FIELDS.get(attribute.name) == Kind.TEXT:
+            message = f"{attribute.name!r} is text, and {function} takes numbers"
+            raise self._refuse(node.at, message, f"count({attribute.name}) counts its values")
+        return attribute
+
+    def _parameter(self, call: s.Call) -> float:
+        hint = "as in quantile(v, 0.9)"
+        if call.star or len(call.arguments) != 2:
+            message = "quantile takes an attribute and a share between 0 and 1"
+            raise self._refuse(call.at, message, hint)
+        share = call.arguments[1]
+        if isinstance(share, s.Number) and share.unit is None and 0 <= float(share.text) <= 1:
+            return float(share.text)
+        raise self._refuse(share.at, "the share of a quantile lies between 0 and 1", hint)

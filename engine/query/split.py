@@ -1,0 +1,148 @@
+"""Splits a pattern's WHERE: predicates of one step, equality groups across steps, the rest.
+
+Equalities are closed transitively (``a.id = b.id AND b.id = c.id`` is one group) over positive
+steps only: a predicate on a negated step decides which of its instances count (SPEC 4.1), so it
+must not make two positive steps equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from engine.query import syntax as s
+from engine.query.conditions import Context, condition, conjuncts
+from engine.query.contradiction import Bounds
+from engine.query.fields import attributes_in
+from engine.query.place import Span
+from engine.query.plan import Attribute, Comparison, Logic, Predicate, Step
+
+Node = tuple[str, str]
+"""Alias and name of an attribute."""
+
+
+@dataclass(slots=True)
+class Split:
+    """``where`` by alias; groups and others as in ``engine.query.plan.SeqPlan``."""
+
+    where: dict[str, Predicate]
+    equalities: tuple[tuple[Attribute, ...], ...]
+    others: tuple[Predicate, ...]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """Conjuncts by what they join; numbers are their places in the WHERE."""
+
+    single: dict[str, list[Predicate]] = field(default_factory=dict)
+    equal: list[tuple[int, Attribute, Attribute]] = field(default_factory=list)
+    others: list[tuple[int, Predicate]] = field(default_factory=list)
+
+
+def split(node: s.Node | None, steps: Sequence[Step], context: Context) -> Split:
+    """Splits the WHERE ``node`` of a pattern with ``steps``.
+
+    Raises:
+        UserError: a condition is malformed, names no step, joins two negated steps, or
+            contradicts an earlier one.
+    """
+    parts = _Parts()
+    bounds = Bounds()
+    negated = {step.alias for step in steps if step.negated}
+    for place, term in enumerate(conjuncts(node) if node else []):
+        predicate = condition(term, context)
+        _sort_in(predicate, place, term.at, parts, negated, context)
+        conflict = bounds.add(predicate)
+        if conflict:
+            raise context.refuse(term.at, "this can never be true", conflict)
+    groups = _groups(parts, [step.alias for step in steps], negated)
+    where = {alias: _all(terms) for alias, terms in parts.single.items()}
+    others = tuple(predicate for _, predicate in sorted(parts.others, key=lambda entry: entry[0]))
+    return Split(where, groups, others)
+
+
+def _all(terms: list[Predicate]) -> Predicate:
+    return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
+
+
+def _sort_in(
+    predicate: Predicate, place: int, at: Span, parts: _Parts, negated: set[str], context: Context
+) -> None:
+    aliases = {attribute.alias for attribute in attributes_in(predicate)}
+    if not aliases:
+        raise context.refuse(at, "this condition names no event", "leave it out")
+    if len(aliases) == 1:
+        alias = aliases.pop()
+        assert alias is not None
+        parts.single.setdefault(alias, []).append(predicate)
+        return
+    clash = sorted(alias for alias in aliases if alias in negated)
+    if len(clash) > 1:
+        message = f"this joins two negated steps, {clash[0]} and {clash[1]}"
+        raise context.refuse(at, message, "compare each with a positive step")
+    match predicate:
+        case Comparison(op="=", left=Attribute() as left, right=Attribute() as right):
+            parts.equal.append((place, left, right))
+        case _:
+            parts.others.append((place, predicate))
+
+
+def _node(attribute: Attribute) -> Node:
+    assert attribute.alias is not None
+    return attribute.alias, attribute.name
+
+
+def _groups(
+    parts: _Parts, order: list[str], negated: set[str]
+) -> tuple[tuple[Attribute, ...], ...]:
+    """Equality groups; what does not fit in a group goes to ``parts.single`` or ``others``."""
+    groups: list[list[Node]] = []
+
+    def group_of(node: Node) -> list[Node]:
+        for group in groups:
+            if node in group:
+                return group
+        groups.append([node])
+        return groups[-1]
+
+    positive = [entry for entry in parts.equal if not {entry[1].alias, entry[2].alias} & negated]
+    for _, left, right in positive:
+        first, second = group_of(_node(left)), group_of(_node(right))
+        if first is not second:
+            first.extend(second)
+            groups.remove(second)
+    for place, left, right in parts.equal:
+        if not {left.alias, right.alias} & negated:
+            continue
+        inner, outer = (left, right) if left.alias in negated else (right, left)
+        group = group_of(_node(outer))
+        taken = any(alias == inner.alias for alias, _ in group)
+        elsewhere = any(_node(inner) in other for other in groups if other is not group)
+        if not taken and not elsewhere:
+            group.append(_node(inner))
+        elif _node(inner) not in group:
+            parts.others.append((place, Comparison("=", left, right)))
+    return _ordered([_one_each(group, parts) for group in groups], order)
+
+
+def _one_each(group: list[Node], parts: _Parts) -> list[Node]:
+    """Keeps each step's first attribute; its others must equal that one within the step."""
+    kept: dict[str, Node] = {}
+    for alias, name in group:
+        first = kept.setdefault(alias, (alias, name))
+        if first[1] != name:
+            same = Comparison("=", Attribute(first[1], alias), Attribute(name, alias))
+            parts.single.setdefault(alias, []).append(same)
+    return list(kept.values())
+
+
+def _ordered(groups: list[list[Node]], order: list[str]) -> tuple[tuple[Attribute, ...], ...]:
+    """Members by their steps' order, groups by their first member's; lone leftovers drop out."""
+    rank = {alias: place for place, alias in enumerate(order)}
+    sorted_groups = [sorted(group, key=lambda node: rank[node[0]]) for group in groups]
+    sorted_groups.sort(key=lambda group: rank[group[0][0]])
+    return tuple(
+        tuple(Attribute(name, alias) for alias, name in group)
+        for group in sorted_groups
+        if len(group) > 1
+    )

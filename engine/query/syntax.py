@@ -1,0 +1,286 @@
+"""What the parser makes of a query: its parts and where each stands in the text.
+
+Nothing is checked here beyond the grammar; ``engine.query.analyse`` turns it into a plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.query.place import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """An identifier; ``quoted`` when written in double quotes or backticks."""
+
+    text: str
+    at: Span
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """``name``, ``alias.name``, ``alias.attrs.name``."""
+
+    parts: tuple[Name, ...]
+    at: Span
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as written, with its time unit if it has one."""
+
+    text: str
+    unit: Name | None
+    at: Span
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Text or a truth value."""
+
+    value: str | bool
+    at: Span
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """``- term``."""
+
+    term: Node
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """Arithmetic (``+ - * /``) or a comparison (``= != < <= > >=``)."""
+
+    op: str
+    left: Node
+    right: Node
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """``item IN (options)``."""
+
+    item: Node
+    options: tuple[Node, ...]
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term)."""
+
+    op: str
+    terms: tuple[Node, ...]
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """``function(arguments)``; ``star`` for ``function(*)``."""
+
+    function: Name
+    arguments: tuple[Node, ...]
+    star: bool
+    at: Span
+    depth: int
+
+
+Node = Reference | Number | Literal | Negative | Binary | Among | Junction | Call
+
+
+@dataclass(frozen=True, slots=True)
+class StepNode:
+    """``type [alias]`` inside a pattern."""
+
+    type: Name
+    alias: Name | None
+    at: Span
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NegatedNode:
+    """``! part``; ``at`` covers the exclamation mark."""
+
+    part: PatternNode
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Between two neighbours of a group: ``,`` or one of Z10's nine relations."""
+
+    word: str
+    at: Span
+
+
+@dataclass(frozen=True, slots=True)
+class GroupNode:
+    """``SEQ | PAL | AND | OR (part, part ...)``; ``relations[i]`` follows ``parts[i]``."""
+
+    op: str
+    parts: tuple[PatternNode, ...]
+    relations: tuple[Relation, ...]
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """``step.ts`` or ``step.te`` in a TList (L10 5.3.1)."""
+
+    step: Name
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointChain:
+    """``A.ts < B.te < C.te``: ``ops[i]`` stands between ``ends[i]`` and ``ends[i + 1]``."""
+
+    ends: tuple[Endpoint, ...]
+    ops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IseqNode:
+    """``ISEQ[chains](parts)`` (L10 5.3)."""
+
+    chains: tuple[EndpointChain, ...]
+    parts: tuple[PatternNode, ...]
+    at: Span
+    depth: int
+
+
+PatternNode = StepNode | NegatedNode | GroupNode | IseqNode
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A length of time; ``negative`` when written with a minus sign."""
+
+    number: Number
+    negative: bool
+    at: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of a SELECT or RETURN list."""
+
+    value: Node
+    label: Name | None
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """``WHERE condition``."""
+
+    at: Span
+    condition: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """``WITHIN duration``."""
+
+    at: Span
+    duration: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class Realtime:
+    """``REALTIME 0|1``."""
+
+    at: Span
+    number: Number
+
+
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """``RETURN item, item``."""
+
+    at: Span
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """``FROM stream, stream``."""
+
+    at: Span
+    streams: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """``FROM left JOIN right ON condition``; ``join_at`` covers the word JOIN."""
+
+    at: Span
+    left: Name
+    right: Name
+    condition: Node
+    join_at: Span
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBy:
+    """``GROUP BY attribute, attribute``."""
+
+    at: Span
+    references: tuple[Reference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tumbling:
+    """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1)."""
+
+    at: Span
+    size: Duration
+    drift: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class OtherWindow:
+    """A window that is read and named, but has no operator yet: SLIDING, ROWS, SESSION."""
+
+    at: Span
+    kind: str
+    kind_at: Span
+    extents: tuple[Duration | Number, ...]
+
+
+Clause = Where | Within | Realtime | Returns | From | Join | GroupBy | Tumbling | OtherWindow
+
+
+@dataclass(frozen=True, slots=True)
+class EventQuery:
+    """``EVENT pattern clause ...``."""
+
+    pattern: GroupNode | IseqNode
+    clauses: tuple[Clause, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectQuery:
+    """``SELECT item, item clause ...``; ``at`` covers the word SELECT."""
+
+    at: Span
+    items: tuple[Item, ...]
+    clauses: tuple[Clause, ...]
+
+
+Query = EventQuery | SelectQuery
