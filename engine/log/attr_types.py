@@ -1,0 +1,105 @@
+"""One type per attribute through a whole trace: int, float, bool or text.
+
+Whole numbers and fractions mix (the column becomes float); anything else is a fault that
+names the line which set the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from engine.frame import STRING
+from engine.log.bad_lines import Fault
+from engine.log.trace_record import quoted
+
+_WORDS: Final[dict[type, str]] = {
+    int: "a number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+}
+_ARROW: Final[dict[type, pa.DataType]] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    str: STRING,
+    bool: pa.bool_(),
+}
+_EXACT_MAX: Final = 2**53
+
+
+class _Known(NamedTuple):
+    type: type
+    line: int
+
+
+class AttrTypes:
+    """The types seen so far of the named values of one trace."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+
+    def column(
+        self, name: str, values: Sequence[Any], lines: np.ndarray, label: str
+    ) -> tuple[pa.Array | None, list[Fault]]:
+        """The Arrow column of ``values`` (None = not given), or the faults that prevent it.
+
+        Args:
+            name: key under which the type is remembered.
+            values: int, float, bool, str or None each, checked by ``trace_record``.
+            lines: their line numbers, ascending.
+            label: how messages call the value.
+        """
+        known = self._known.get(name)
+        types = set(map(type, values)) - {type(None)}
+        if known is not None:
+            types.add(known.type)
+        if not types:
+            return None, []
+        if len(types) == 1 or types == {int, float}:
+            kind = float if float in types else types.pop()
+            faults = self._inexact(values, lines, label, known) if kind is float else []
+            if faults:
+                return None, faults
+            if known is None or known.type is not kind:
+                self._known[name] = _Known(kind, known.line if known else _first(values, lines))
+            return pa.array(values, type=_ARROW[kind]), []
+        return None, self._mixed(values, lines, label, known)
+
+    def _mixed(
+        self, values: Sequence[Any], lines: np.ndarray, label: str, known: _Known | None
+    ) -> list[Fault]:
+        faults = []
+        for value, line in zip(values, lines, strict=True):
+            if value is None:
+                continue
+            if known is None:
+                known = _Known(type(value), int(line))
+            elif _WORDS[type(value)] != _WORDS[known.type]:
+                faults.append(Fault(int(line), (
+                    f"{label} is {_WORDS[type(value)]} here ({quoted(value)}) but "
+                    f"{_WORDS[known.type]} on line {known.line}; give it one type throughout"
+                )))  # fmt: skip
+        return faults
+
+    def _inexact(
+        self, values: Sequence[Any], lines: np.ndarray, label: str, known: _Known | None
+    ) -> list[Fault]:
+        """Whole numbers that a float column cannot hold exactly."""
+        column = np.array([0 if value is None else value for value in values], np.float64)
+        faults = []
+        for row in map(int, np.flatnonzero(np.abs(column) >= _EXACT_MAX)):
+            value = values[row]
+            if type(value) is int and int(float(value)) != value:
+                since = "" if known is None or known.type is int else f" (since line {known.line})"
+                faults.append(Fault(int(lines[row]), (
+                    f"{label} {value} cannot be held exactly, as {label} also has fractions{since}"
+                )))  # fmt: skip
+        return faults
+
+
+def _first(values: Sequence[Any], lines: np.ndarray) -> int:
+    return next(int(line) for value, line in zip(values, lines, strict=True) if value is not None)

@@ -1,0 +1,263 @@
+"""From checked columns of row-wise input to frames: defaults, numbers, units, one frame per site.
+
+The defaults of DESIGN "Trace" that depend on earlier rows live here: ``seq`` counted per source and
+stream, ``incarnation`` as last announced by the source, ``arrival`` = line number. State carries
+over from chunk to chunk, so the result does not depend on how the input is cut, except
+that a frame holds rows of one chunk.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edge_agent import records as r
+from edge_agent.records import Kind
+from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+from engine.log.bad_lines import Fault
+from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
+from engine.log.record_rules import TIME_FIELDS, row_faults
+from engine.units import INT64_MAX
+
+_ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
+_SourceKey = tuple[str, str]
+_CountKey = tuple[str, str, str, int]
+
+
+class Intake:
+    """Turns columns of one input into frames; ``unit_ns`` is the ns of one unit of its times.
+
+    ``arrival_given`` tells whether any row gave its arrival.
+    """
+
+    def __init__(self, unit_ns: int) -> None:
+        self.unit_ns = unit_ns
+        self.arrival_given = False
+        self._next_seq: dict[_CountKey, int] = {}
+        self._incarnation: dict[_SourceKey, int] = {}
+        self._arrived: dict[str, tuple[int, int]] = {}  # site -> (arrival, line)
+
+    def check(self, columns: dict[str, pa.Array], lines: np.ndarray) -> list[Fault]:
+        """Faults of rows and between them; the caller takes these rows out, then calls ``frames``.
+
+        Args:
+            columns: record fields by name, null = not given; integers int64 in the user's unit,
+                ``kind`` int8, the others text or dictionary.
+            lines: each row's line number, ascending.
+        """
+        found = row_faults(columns, _kinds(columns, len(lines)), self.unit_ns)
+        if lines[-1] > INT64_MAX // self.unit_ns:
+            found.add(
+                self._arrivals(columns, lines) > INT64_MAX // self.unit_ns,
+                "its line number, taken as arrival, is beyond 64 bits of nanoseconds; "
+                'give "arrival" or a finer --time-unit',
+            )
+        bad = np.zeros(len(lines), bool)
+        bad[list(found.reasons)] = True
+        faults = [Fault(int(lines[row]), reason) for row, reason in found.reasons.items()]
+        return faults + self._backward(columns, lines, np.flatnonzero(~bad))
+
+    def _backward(
+        self, columns: dict[str, pa.Array], lines: np.ndarray, rows: np.ndarray
+    ) -> list[Fault]:
+        """Rows that arrive before an earlier row of their site."""
+        if not len(rows):
+            return []
+        arrival = self._arrivals(columns, lines)
+        codes, sites = _texts(columns, r.SITE, r.DEFAULT_SITE, len(lines))
+        groups = group_rows([codes[rows]])
+        faults = []
+        for number, start in enumerate(groups.starts):
+            end = groups.starts[number + 1] if number + 1 < len(groups) else len(rows)
+            at = rows[groups.order[start:end]]
+            site = sites[codes[at[0]]]
+            known, line = self._arrived.get(site, (int(arrival[at[0]]), int(lines[at[0]])))
+            reached = np.maximum.accumulate(np.concatenate([[known], arrival[at]]))
+            for place in np.flatnonzero(arrival[at] < reached[:-1]):
+                # The first row that reached the instant this one falls behind.
+                first = int(np.searchsorted(reached, reached[place]))
+                before = line if first == 0 else int(lines[at[first - 1]])
+                given = _own_arrival(columns, int(at[place]))
+                faults.append(Fault(int(lines[at[place]]), (
+                    f'"arrival" {arrival[at[place]]}{given} lies before {reached[place]} of '
+                    f"line {before}; records stand in order of arrival"
+                )))  # fmt: skip
+            first = int(np.searchsorted(reached, reached[-1]))
+            self._arrived[site] = (
+                int(reached[-1]), line if first == 0 else int(lines[at[first - 1]])
+            )  # fmt: skip
+        return faults
+
+    def _arrivals(self, columns: dict[str, pa.Array], lines: np.ndarray) -> np.ndarray:
+        """Arrival of each row in the user's unit."""
+        if r.ARRIVAL not in columns:
+            return lines
+        values, given = ints(columns[r.ARRIVAL])
+        self.arrival_given = self.arrival_given or bool(given.any())
+        return np.where(given, values, lines)
+
+    def frames(
+        self, columns: dict[str, pa.Array], attrs: dict[str, pa.Array], lines: np.ndarray
+    ) -> list[Frame]:
+        """Frames of rows that ``check`` found no fault in: one per site, in order of appearance."""
+        rows = len(lines)
+        if rows == 0:
+            return []
+        kind = _kinds(columns, rows)
+        full = dict(columns)
+        full[r.ARRIVAL] = pa.array(self._arrivals(columns, lines))
+        full[r.KIND] = pa.array(kind)
+        full[r.SOURCE] = _default_source(columns.get(r.SOURCE), kind)
+        own_stream = columns.get(r.STREAM, pa.nulls(rows, pa.string())).cast(pa.string())
+        full[r.STREAM] = pc.fill_null(own_stream, r.DEFAULT_STREAM)
+        full.setdefault(r.TS, pa.nulls(rows, pa.int64()))
+        if r.TE in full:
+            full[r.TE] = pc.coalesce(full[r.TE], full[r.TS])
+        for name in TIME_FIELDS:
+            if name in full:
+                full[name] = pc.multiply_checked(full[name], self.unit_ns)
+        site_codes, sites = _texts(columns, r.SITE, r.DEFAULT_SITE, rows)
+        self._number(full, kind, site_codes, sites)
+        encoded = {
+            name: full[name].cast(STRING) if type_ == STRING else full[name]
+            for name, type_ in FIXED_TYPES.items()
+            if name in full
+        }
+        if r.ID in full:
+            encoded[r.ID] = full[r.ID]
+        encoded |= {ATTR_PREFIX + name: column for name, column in attrs.items()}
+        batch = pa.RecordBatch.from_arrays(list(encoded.values()), names=list(encoded))
+        return _by_site(batch, site_codes, sites)
+
+    def _number(
+        self, full: dict[str, pa.Array], kind: np.ndarray, site_codes: np.ndarray, sites: list[str]
+    ) -> None:
+        """Fills ``incarnation`` and ``seq`` where rows do not give them."""
+        rows = len(kind)
+        source_codes, sources = string_codes(full[r.SOURCE])
+        incarnation = self._incarnations(full, kind, (site_codes, sites), (source_codes, sources))
+        full[r.INCARNATION] = pa.array(incarnation)
+        own, given = ints(full.get(r.SEQ, pa.nulls(rows, pa.int64())))
+        seq, given = own.copy(), given.copy()
+        counted = np.flatnonzero(kind == Kind.EVENT)
+        if len(counted):
+            stream_codes, streams = string_codes(full[r.STREAM])
+            keys = [site_codes, source_codes, stream_codes, incarnation]
+            groups = group_rows([key[counted] for key in keys])
+            named = [
+                (sites[site_codes[row]], sources[source_codes[row]],
+                 streams[stream_codes[row]], int(incarnation[row]))
+                for row in counted[groups.first_row]
+            ]  # fmt: skip
+            initial = np.array([self._next_seq.get(key, 0) for key in named], np.int64)
+            at = counted[groups.order]
+            rank = np.arange(len(at)) - groups.starts[groups.code]
+            # Numbers count on from the last one given: seq - rank stays the same until the next.
+            base = carry_forward(groups, seq[at] - rank, given[at], initial)
+            seq[at] = base + rank
+            last = at[_ends(groups)]
+            self._next_seq |= {key: int(seq[row]) + 1 for key, row in zip(named, last, strict=True)}
+            given[counted] = True
+        full[r.SEQ] = pa.array(seq, mask=~given)
+
+    def _incarnations(
+        self,
+        full: dict[str, pa.Array],
+        kind: np.ndarray,
+        site: tuple[np.ndarray, list[str]],
+        source: tuple[np.ndarray, list[str]],
+    ) -> np.ndarray:
+        """A row's own incarnation, else the one its source's latest sync announced, else 0."""
+        rows = len(kind)
+        if r.INCARNATION not in full and not self._incarnation:
+            return np.zeros(rows, np.int64)
+        nothing = pa.nulls(rows, pa.int64())
+        own, given = ints(full.get(r.INCARNATION, nothing))
+        groups = group_rows([site[0], source[0]])
+        named = [
+            (site[1][site[0][row]], source[1][source[0][row]] if source[0][row] >= 0 else "")
+            for row in groups.first_row
+        ]
+        initial = np.array([self._incarnation.get(key, 0) for key in named], np.int64)
+        announced = (given & (kind == Kind.SYNC))[groups.order]
+        latest = carry_forward(groups, own[groups.order], announced, initial)
+        ends = latest[_ends(groups)]
+        self._incarnation |= {
+            key: int(value)
+            for key, value in zip(named, ends, strict=True)
+            if value or key in self._incarnation
+        }
+        filled = np.empty(rows, np.int64)
+        filled[groups.order] = latest
+        return np.where(given, own, filled)
+
+
+def _ends(groups: Groups) -> np.ndarray:
+    """Position, in the groups' order, of each group's last row."""
+    return np.append(groups.starts[1:], len(groups.order)) - 1
+
+
+def _kinds(columns: dict[str, pa.Array], rows: int) -> np.ndarray:
+    if r.KIND not in columns:
+        return np.zeros(rows, np.int8)
+    filled = pc.fill_null(columns[r.KIND], int(Kind.EVENT))
+    return np.asarray(filled.to_numpy(zero_copy_only=False))
+
+
+def _own_arrival(columns: dict[str, pa.Array], row: int) -> str:
+    if r.ARRIVAL in columns and columns[r.ARRIVAL][row].is_valid:
+        return ""
+    return " (its line number, as the line gives none)"
+
+
+def _texts(
+    columns: dict[str, pa.Array], name: str, default: str, rows: int
+) -> tuple[np.ndarray, list[str]]:
+    """Codes and texts of a column whose nulls mean ``default``."""
+    if name not in columns:
+        return np.zeros(rows, np.int64), [default]
+    return string_codes(pc.fill_null(columns[name].cast(pa.string()), default))
+
+
+def _default_source(column: pa.Array | None, kind: np.ndarray) -> pa.Array:
+    """Punctuations without a source are of all sources, ticks of none; others of the default."""
+    own = pa.nulls(len(kind), pa.string()) if column is None else column
+    default = pa.array(
+        np.full(len(kind), r.DEFAULT_SOURCE, object),
+        pa.string(), mask=(kind == Kind.POG) | (kind == Kind.TICK),
+    )  # fmt: skip
+    return pc.coalesce(own.cast(pa.string()), default)
+
+
+def _by_site(batch: pa.RecordBatch, codes: np.ndarray, sites: list[str]) -> list[Frame]:
+    groups = group_rows([codes])
+    frames = []
+    for number in np.argsort(groups.first_row):
+        end = groups.starts[number + 1] if number + 1 < len(groups) else len(groups.order)
+        rows = np.sort(groups.order[groups.starts[number] : end])
+        part = batch if len(groups) == 1 else batch.take(pa.array(rows))
+        frames.append(Frame(sites[codes[rows[0]]], plain_columns(part)))
+    return frames
+
+
+def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` without the columns that say the same for every row (table in ``engine.frame``)."""
+    kept = []
+    for name in batch.schema.names:
+        column = batch.column(name)
+        if name in _ALWAYS:
+            says = True
+        elif name == r.KIND:
+            says = pc.any(pc.not_equal(column, int(Kind.EVENT))).as_py()
+        elif name == r.STREAM:
+            says = pc.any(pc.not_equal(column.cast(pa.string()), r.DEFAULT_STREAM)).as_py()
+        elif name == r.INCARNATION:
+            says = pc.any(pc.not_equal(column, 0)).as_py()
+        elif name == r.TE:
+            says = pc.any(pc.not_equal(column, batch.column(r.TS))).as_py()
+        else:
+            says = column.null_count < len(column)
+        if says:
+            kept.append(name)
+    return pa.RecordBatch.from_arrays([batch.column(name) for name in kept], names=kept)

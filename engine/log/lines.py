@@ -1,0 +1,152 @@
+"""Lines of a text input in bounded chunks: plain or gzip files, or standard input."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+from engine.errors import UserError
+
+STDIN: Final = "-"
+CHUNK_LINES: Final = 65_536
+LINE_BYTES_MAX: Final = 1 << 20
+KEPT_BYTES_OF_LONG_LINE: Final = 1_000
+_BLOCK_BYTES: Final = 1 << 20
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_UTF8_BYTES_MAX: Final = 4
+_BOM: Final = "\ufeff"
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Consecutive lines, the first of number ``first`` (1-based); ``faults``: index -> reason."""
+
+    first: int
+    texts: list[str] = field(default_factory=list)
+    faults: dict[int, str] = field(default_factory=dict)
+
+
+def display_name(path: str) -> str:
+    """How messages call ``path``."""
+    return "<stdin>" if path == STDIN else path
+
+
+@contextmanager
+def open_bytes(path: str) -> Iterator[BinaryIO]:
+    """The bytes of ``path`` (``-``: standard input), unpacked when they are gzip.
+
+    Raises:
+        UserError: no such file, a directory, or not readable.
+    """
+    if path == STDIN:
+        with _unpacked(sys.stdin.buffer) as stream:
+            yield stream
+        return
+    try:
+        raw = Path(path).open("rb")  # noqa: SIM115 - closed below; only opening is the user's fault
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    with raw, _unpacked(raw) as stream:
+        yield stream
+
+
+@contextmanager
+def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
+    peekable = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("Any", raw))
+    if peekable.peek(2)[:2] == _GZIP_MAGIC:
+        with gzip.open(peekable, "rb") as unpacked:
+            yield cast("BinaryIO", unpacked)
+    else:
+        yield cast("BinaryIO", peekable)
+
+
+def read_chunks(stream: BinaryIO, name: str) -> Iterator[Chunk]:
+    """Lines of ``stream`` in chunks of at most ``CHUNK_LINES``; memory stays bounded.
+
+    A line that is not UTF-8 or is longer than ``LINE_BYTES_MAX`` comes as a fault, the latter cut
+    to ``KEPT_BYTES_OF_LONG_LINE``.
+
+    Raises:
+        UserError: a damaged gzip file.
+    """
+    chunk = Chunk(first=1)
+    for texts, faults in _blocks(stream, name):
+        start = 0
+        while start < len(texts):
+            taken = texts[start : start + CHUNK_LINES - len(chunk.texts)]
+            base = len(chunk.texts) - start
+            chunk.texts += taken
+            end = start + len(taken)
+            chunk.faults |= {base + i: why for i, why in faults.items() if start <= i < end}
+            start = end
+            if len(chunk.texts) == CHUNK_LINES:
+                yield chunk
+                chunk = Chunk(first=chunk.first + CHUNK_LINES)
+    if chunk.texts:
+        yield chunk
+
+
+def _blocks(stream: BinaryIO, name: str) -> Iterator[tuple[list[str], dict[int, str]]]:
+    tail = b""
+    long_line = b""  # the kept beginning of a line too long to hold, until its end is found
+    at_start = True
+    while block := _read(stream, name):
+        data = tail + block
+        whole, newline, tail = data.rpartition(b"\n")
+        if newline:
+            texts, faults = _decode(whole, at_start=at_start)
+            if long_line:  # its rest ended at the first newline of this block
+                texts[0], faults[0] = _long(long_line)
+                long_line = b""
+            at_start = False
+            yield texts, faults
+        if long_line or len(tail) > LINE_BYTES_MAX:
+            long_line = long_line or tail[:KEPT_BYTES_OF_LONG_LINE]
+            tail = b""
+    if long_line:
+        text, why = _long(long_line)
+        yield [text], {0: why}
+    elif tail:
+        yield _decode(tail, at_start=at_start)
+
+
+def _read(stream: BinaryIO, name: str) -> bytes:
+    try:
+        return stream.read(_BLOCK_BYTES)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{name}: damaged gzip file: {error}") from error
+    except OSError as error:
+        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
+
+
+def _decode(whole: bytes, *, at_start: bool) -> tuple[list[str], dict[int, str]]:
+    faults: dict[int, str] = {}
+    try:
+        texts = whole.decode().split("\n")
+    except UnicodeDecodeError:
+        texts = []
+        for index, line in enumerate(whole.split(b"\n")):
+            try:
+                texts.append(line.decode())
+            except UnicodeDecodeError as error:
+                texts.append(line.decode(errors="backslashreplace"))
+                faults[index] = f"not UTF-8 at byte {error.start + 1}; save the file as UTF-8"
+    if at_start:
+        texts[0] = texts[0].removeprefix(_BOM)
+    if max(map(len, texts)) > LINE_BYTES_MAX // _UTF8_BYTES_MAX:
+        for index, text in enumerate(texts):
+            if len(text.encode()) > LINE_BYTES_MAX:
+                texts[index], faults[index] = _long(text[:KEPT_BYTES_OF_LONG_LINE].encode())
+    return texts, faults
+
+
+def _long(beginning: bytes) -> tuple[str, str]:
+    why = f"the line is longer than {LINE_BYTES_MAX} bytes; write one record a line"
+    return beginning[:KEPT_BYTES_OF_LONG_LINE].decode(errors="backslashreplace"), why

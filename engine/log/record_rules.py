@@ -1,0 +1,128 @@
+"""Rules between the fields of one record, checked on whole columns (DESIGN "Trace").
+
+Used for every kind of row-wise input: JSONL traces, CSV, Parquet.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edge_agent import records as r
+from edge_agent.records import Kind
+from engine.log.grouped import ints
+from engine.units import INT64_MAX
+
+TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
+"""Fields in the trace's time unit; the other integers are counts or parts per billion."""
+COUNTER_MAX: Final = 2**62
+"""Largest number a record may carry: leaves room to count on from it."""
+
+_EVERYWHERE: Final = {r.KIND, r.SITE, r.ARRIVAL}
+_NAMED: Final = _EVERYWHERE | {r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION}
+FIELDS_OF_KIND: Final[dict[Kind, set[str]]] = {
+    Kind.EVENT: _NAMED | {r.TYPE, r.TS, r.TE, r.ID, r.ATTRS},
+    Kind.POG: _NAMED | {r.TYPE, r.TS},
+    Kind.IBP: _NAMED | {r.TYPE, r.TS, r.ID, r.ATTRS},
+    Kind.SYNC: _NAMED | {r.TS, r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB},
+    Kind.TICK: _EVERYWHERE,
+    Kind.EOS: _NAMED | {r.TS},
+}
+_NEEDED: Final[dict[str, tuple[Kind, ...]]] = {
+    r.TS: (Kind.EVENT, Kind.POG, Kind.IBP),
+    r.TYPE: (Kind.IBP,),
+    r.ID: (Kind.IBP,),
+    r.ARRIVAL: (Kind.TICK,),
+}
+_NOT_NEGATIVE: Final = (
+    r.SEQ, r.INCARNATION, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB,
+)  # fmt: skip
+
+
+class RowFaults:
+    """The first fault of each row, as later ones may only follow from it."""
+
+    def __init__(self) -> None:
+        self.reasons: dict[int, str] = {}
+
+    def add(self, rows: np.ndarray, reason: str) -> None:
+        for row in np.flatnonzero(rows):
+            self.reasons.setdefault(int(row), reason)
+
+
+def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> RowFaults:
+    """Faults of rows looked at one by one.
+
+    Args:
+        columns: record fields, times still in the user's unit; attributes apart.
+        kind: ``Kind`` of each row.
+        unit_ns: ns of one time unit.
+    """
+    found = RowFaults()
+    given = {name: each.is_valid().to_numpy(zero_copy_only=False) for name, each in columns.items()}
+    nothing = np.zeros(len(kind), bool)
+    for each in Kind:
+        of_kind = kind == each
+        if not of_kind.any():
+            continue
+        name_of_kind = each.name.lower()
+        for field, mask in given.items():
+            if field not in FIELDS_OF_KIND[each]:
+                found.add(
+                    of_kind & mask,
+                    f'"{field}" does not belong to a record of kind {name_of_kind}',
+                )
+        for field, kinds in _NEEDED.items():
+            if each in kinds:
+                found.add(
+                    of_kind & ~given.get(field, nothing),
+                    f'a record of kind {name_of_kind} needs "{field}"',
+                )
+    is_pog = kind == Kind.POG
+    named = given.get(r.TYPE, nothing) | given.get(r.SOURCE, nothing)
+    found.add(is_pog & ~named, 'a record of kind pog needs "type" and/or "source"')
+    _sync_faults(found, given, kind == Kind.SYNC)
+    _value_faults(found, columns, unit_ns)
+    return found
+
+
+def _sync_faults(found: RowFaults, given: dict[str, np.ndarray], is_sync: np.ndarray) -> None:
+    if not is_sync.any():
+        return
+    nothing = np.zeros(len(is_sync), bool)
+    offset, delay = given.get(r.OFFSET, nothing), given.get(r.DELAY, nothing)
+    found.add(is_sync & offset & ~delay, 'a record of kind sync needs "delay" beside "offset"')
+    found.add(is_sync & delay & ~offset, 'a record of kind sync needs "offset" beside "delay"')
+    # A source without a clock reading may still announce where its numbers start.
+    announced = given.get(r.FIRST_SEQ, nothing) | given.get(r.INCARNATION, nothing)
+    found.add(
+        is_sync & ~offset & ~announced,
+        'a record of kind sync needs "offset" and "delay" (or "first_seq", "incarnation")',
+    )
+
+
+def _value_faults(found: RowFaults, columns: dict[str, pa.Array], unit_ns: int) -> None:
+    limit = INT64_MAX // unit_ns
+    for field in TIME_FIELDS:
+        if field in columns and unit_ns > 1:
+            values, _ = ints(columns[field])
+            found.add(
+                (values > limit) | (values < -limit),
+                f'"{field}" is beyond 64 bits of nanoseconds (292 years); check --time-unit',
+            )
+    for field in _NOT_NEGATIVE:
+        if field in columns:
+            values, _ = ints(columns[field])
+            found.add(values < 0, f'"{field}" must not be negative')
+            if field not in TIME_FIELDS:
+                found.add(values > COUNTER_MAX, f'"{field}" is beyond {COUNTER_MAX}')
+    if r.TE in columns and r.TS in columns:
+        backwards = pc.fill_null(pc.less(columns[r.TE], columns[r.TS]), fill_value=False)
+        for row in np.flatnonzero(backwards.to_numpy(zero_copy_only=False)):
+            ts, te = columns[r.TS][row].as_py(), columns[r.TE][row].as_py()
+            found.reasons.setdefault(
+                int(row), f'"te" {te} lies before "ts" {ts}; an interval ends at or after its start'
+            )

@@ -1,0 +1,260 @@
+"""Reader of JSONL traces: one record a line, in order of arrival (DESIGN "Trace").
+
+Lines are parsed one by one (that is what JSON costs) and from there on handled as columns: a
+chunk whose columns have the right types is taken in bulk, and only when one has not are its records
+judged singly by ``trace_record.fault``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent import records as r
+from engine.errors import UserError
+from engine.frame import STRING, Frame
+from engine.log.attr_types import AttrTypes
+from engine.log.bad_lines import BadLines, Fault
+from engine.log.intake import Intake
+from engine.log.lines import Chunk, display_name, open_bytes, read_chunks
+from engine.log.trace_record import (
+    EXAMPLE,
+    INT64_MIN,
+    INT_FIELDS,
+    TEXT_FIELDS,
+    fault,
+    parse,
+    parse_all,
+)
+from engine.units import INT64_MAX, unit_ns
+
+_NONE: Final = type(None)
+_BLANK: Final = " \t\r"
+_NO_ATTRS: Final[dict[str, Any]] = {}
+
+
+class TraceRead:
+    """A trace being read: iterate it (or ``frames``) for its frames; counts grow meanwhile.
+
+    Attributes:
+        bad_count: lines refused so far and skipped.
+        records: records taken so far.
+        arrival_given: whether a record so far gave its arrival (else line numbers stand in).
+    """
+
+    def __init__(self, path: str, time_unit: str, on_bad: str, dead_letter: Path | None) -> None:
+        self.path = path
+        self.name = display_name(path)
+        self._unit_ns = unit_ns(time_unit)
+        self._bad = BadLines(self.name, on_bad, dead_letter)
+        self._start()
+
+    def _start(self) -> None:
+        self.records = 0
+        self._intake = Intake(self._unit_ns)
+        self._types = AttrTypes()
+
+    @property
+    def bad_count(self) -> int:
+        return self._bad.count
+
+    @property
+    def arrival_given(self) -> bool:
+        return self._intake.arrival_given
+
+    @property
+    def frames(self) -> Iterator[Frame]:
+        return iter(self)
+
+    def __iter__(self) -> Iterator[Frame]:
+        self._start()
+        with self._bad, open_bytes(self.path) as stream:
+            for chunk in read_chunks(stream, self.name):
+                yield from self._frames(chunk)
+        if self.records == 0:
+            if self.bad_count:
+                raise UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
+            raise UserError(f"{self.name}:1: the file is empty; write one record a line: {EXAMPLE}")
+
+    def _frames(self, chunk: Chunk) -> list[Frame]:
+        records, lines, faults = _parse(chunk)
+        columns = _typed(records)
+        if columns is None:
+            bad = _shape_faults(records, lines)
+            faults += bad
+            records, lines, _ = _without(bad, records, lines, {})
+            columns = _typed(records)
+            assert columns is not None, "records without fault have typed columns"
+        ids, bad = self._types.column("id", [each.get(r.ID) for each in records], lines, '"id"')
+        faults += bad
+        records, lines, columns = _without(bad, records, lines, columns)
+        if bad:
+            ids, _ = self._types.column("id", [each.get(r.ID) for each in records], lines, '"id"')
+        if ids is not None:
+            columns[r.ID] = ids
+        if len(lines):
+            bad = self._intake.check(columns | _holds_attrs(records), lines)
+            faults += bad
+            records, lines, columns = _without(bad, records, lines, columns)
+        attrs, bad = self._attrs(records, lines)
+        faults += bad
+        if bad:
+            records, lines, columns = _without(bad, records, lines, columns)
+            attrs, _ = self._attrs(records, lines)
+        self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
+        self.records += len(lines)
+        return self._intake.frames(columns, attrs, lines)
+
+    def _attrs(
+        self, records: list[dict[str, Any]], lines: np.ndarray
+    ) -> tuple[dict[str, pa.Array], list[Fault]]:
+        """Attribute columns in alphabetical order of names; the first fault of each line."""
+        each = [record.get(r.ATTRS) or _NO_ATTRS for record in records]
+        columns: dict[str, pa.Array] = {}
+        faults: dict[int, Fault] = {}
+        for name in sorted(set[str]().union(*each)):
+            values = [attrs.get(name) for attrs in each]
+            column, bad = self._types.column("attrs." + name, values, lines, f'attribute "{name}"')
+            for one in bad:
+                faults.setdefault(one.line, one)
+            if column is not None:
+                columns[name] = column
+        return columns, list(faults.values())
+
+
+def read_trace(
+    path: str | Path,
+    time_unit: str = "ns",
+    on_bad: str = "stop",
+    dead_letter: str | Path | None = None,
+) -> TraceRead:
+    """A trace as frames of at most ``lines.CHUNK_LINES`` records, each of one site.
+
+    Args:
+        path: a JSONL file, plain or gzip; ``-`` is standard input.
+        time_unit: unit of every time in it; frames hold ns.
+        on_bad: ``stop`` at the first bad line, or ``skip`` and count it.
+        dead_letter: JSONL file that gets the skipped lines with their reasons.
+
+    Raises:
+        UserError: while iterating: ``FILE:LINE: what is wrong``, or a file that cannot be read.
+    """
+    letters = None if dead_letter is None else Path(dead_letter)
+    return TraceRead(str(path), time_unit, on_bad, letters)
+
+
+def _parse(chunk: Chunk) -> tuple[list[Any], np.ndarray, list[Fault]]:
+    """JSON values of the lines, their line numbers, and the faults; blank lines hold no record."""
+    quick = None if chunk.faults else parse_all(chunk.texts)
+    if quick is not None:
+        return quick, np.arange(chunk.first, chunk.first + len(quick)), []
+    records: list[Any] = []
+    blank: list[int] = []
+    faults = [Fault(chunk.first + index, why) for index, why in chunk.faults.items()]
+    for index, text in enumerate(chunk.texts):
+        try:
+            records.append(parse(text))
+        except ValueError as error:
+            blank.append(index)
+            if text.strip(_BLANK) and index not in chunk.faults:
+                faults.append(Fault(chunk.first + index, str(error)))
+        else:
+            if index in chunk.faults:
+                records.pop()
+                blank.append(index)
+    lines = np.delete(np.arange(chunk.first, chunk.first + len(chunk.texts)), blank)
+    return records, lines, faults
+
+
+def _shape_faults(records: list[Any], lines: np.ndarray) -> list[Fault]:
+    return [
+        Fault(int(line), reason)
+        for record, line in zip(records, lines, strict=True)
+        if (reason := fault(record)) is not None
+    ]
+
+
+def _typed(records: list[Any]) -> dict[str, pa.Array] | None:
+    """Columns, when every record keeps the rules of ``trace_record.fault``; else None."""
+    if not set(map(type, records)) <= {dict}:
+        return None
+    fields = set[str]().union(*records)
+    if not fields.issubset(r.RECORD_FIELDS):
+        return None
+    columns: dict[str, pa.Array] = {}
+    try:
+        for name in INT_FIELDS:
+            if name in fields:
+                values = [record.get(name) for record in records]
+                if not set(map(type, values)) <= {int, _NONE}:
+                    return None
+                columns[name] = pa.array(values, pa.int64())
+        for name in TEXT_FIELDS:
+            if name in fields:
+                values = [record.get(name) for record in records]
+                if not set(map(type, values)) <= {str, _NONE}:
+                    return None
+                if name != r.KIND:
+                    columns[name] = pa.array(values, STRING)
+                elif set(values) <= {*r.KIND_NAMES, None}:
+                    codes = [None if word is None else r.KIND_NAMES[word] for word in values]
+                    columns[name] = pa.array(codes, pa.int8())
+                else:
+                    return None
+    except (OverflowError, UnicodeEncodeError):
+        return None
+    if r.ID in fields and not _ids_fit(records):
+        return None
+    return columns if r.ATTRS not in fields or _attrs_fit(records) else None
+
+
+def _ids_fit(records: list[Any]) -> bool:
+    ids = [record.get(r.ID) for record in records]
+    return set(map(type, ids)) <= {int, str, _NONE} and _scalars_fit(ids)
+
+
+def _attrs_fit(records: list[Any]) -> bool:
+    attrs = [record[r.ATTRS] for record in records if record.get(r.ATTRS) is not None]
+    if not set(map(type, attrs)) <= {dict}:
+        return False
+    values = [value for each in attrs for value in each.values()]
+    if not set(map(type, values)) <= {int, float, bool, str, _NONE}:
+        return False
+    return _scalars_fit([*values, *set[str]().union(*attrs)])
+
+
+def _scalars_fit(values: list[Any]) -> bool:
+    """Integers within 64 bits, floats finite, text that UTF-8 can say."""
+    whole = [value for value in values if type(value) is int]
+    if whole and not (min(whole) >= INT64_MIN and max(whole) <= INT64_MAX):
+        return False
+    if not all(map(math.isfinite, [value for value in values if type(value) is float])):
+        return False
+    try:
+        "".join([value for value in values if type(value) is str]).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _holds_attrs(records: list[Any]) -> dict[str, pa.Array]:
+    """A column that is null where a record has no attributes: not every kind may have them."""
+    return {r.ATTRS: pa.array([record.get(r.ATTRS) and True for record in records], pa.bool_())}
+
+
+def _without(
+    faults: list[Fault], records: list[Any], lines: np.ndarray, columns: dict[str, pa.Array]
+) -> tuple[list[Any], np.ndarray, dict[str, pa.Array]]:
+    """Records, lines and columns without the faulty lines."""
+    if not faults:
+        return records, lines, columns
+    keep = ~np.isin(lines, [one.line for one in faults])
+    kept = pa.array(keep)
+    columns = {name: column.filter(kept) for name, column in columns.items()}
+    good = [record for record, each in zip(records, keep, strict=True) if each]
+    return good, lines[keep], columns

@@ -1,0 +1,186 @@
+"""The rules that one trace line must keep, and the words for the one it breaks (DESIGN "Trace").
+
+This is the slow, exact judge: columns of a chunk are accepted in bulk (``trace_columns``), and only
+when something there is off is each record asked for its fault.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+from edge_agent import records as r
+from engine.units import INT64_MAX
+
+INT_FIELDS: Final = (
+    r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL,
+    r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB,
+)  # fmt: skip
+TEXT_FIELDS: Final = (r.KIND, r.SITE, r.STREAM, r.SOURCE, r.TYPE)
+INT64_MIN: Final = -(2**63)
+EXAMPLE: Final = '{"type": "A", "ts": 3}'
+
+
+class DuplicateKeyError(ValueError):
+    """A JSON object names one key twice; the message names the key."""
+
+
+class NotFiniteError(ValueError):
+    """NaN or Infinity, which JSON does not have."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DuplicateKeyError(f"{quoted(twice)} is given twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise NotFiniteError(f"{name} is not a JSON number; leave the attribute out")
+
+
+Scan = Callable[[str, int], tuple[Any, int]]
+# ``raw_decode`` without its wrapper: (text, start) -> (value, end); what costs time is the wrapper.
+_scan: Final[Scan] = getattr(json.JSONDecoder(parse_constant=_no_constant), "scan_once")  # noqa: B009
+_scan_strict: Final[Scan] = getattr(  # noqa: B009
+    json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant), "scan_once"
+)
+
+
+def parse_all(texts: Sequence[str]) -> list[Any] | None:
+    """The JSON values of ``texts``, if all are records and none names a key twice; else None.
+
+    Quick, and may give up on good lines; ``parse`` then judges them one by one.
+    """
+    records: list[Any] = []
+    try:
+        for text in texts:
+            value, end = _scan(text, 0)
+            if end != len(text):
+                return None
+            records.append(value)
+    except (ValueError, StopIteration, RecursionError):
+        return None
+    if not set(map(type, records)) <= {dict}:
+        return None
+    attrs = [record[r.ATTRS] for record in records if r.ATTRS in record]
+    if not set(map(type, attrs)) <= {dict}:
+        return None
+    # Every key written has its colon: equal counts mean that no key was written twice.
+    keys = sum(map(len, records)) + sum(map(len, attrs))
+    return records if keys == sum(map(str.count, texts, repeat(":"))) else None
+
+
+def parse(text: str) -> Any:
+    """The JSON value of ``text``, which holds nothing else.
+
+    Raises:
+        ValueError: with the reason, in words for the user.
+    """
+    stripped = text.strip(" \t\r")
+    try:
+        value, end = _scan_strict(stripped, 0)
+    except StopIteration as stop:
+        raise ValueError(_not_json("expecting value", int(stop.value))) from None
+    except json.JSONDecodeError as error:
+        raise ValueError(_not_json(error.msg, error.pos)) from None
+    except RecursionError:
+        raise ValueError("not JSON that can be read: nested too deeply") from None
+    if end != len(stripped):
+        raise ValueError(_not_json("extra text", end))
+    return value
+
+
+def _not_json(what: str, position: int) -> str:
+    return (
+        f"not JSON ({what[:1].lower()}{what[1:]} at column {position + 1}); "
+        f"write one object a line, such as {EXAMPLE}"
+    )
+
+
+def quoted(value: Any) -> str:
+    """``value`` as it stands in the line, cut to a readable length."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``; did you mean "x"?`` when a known word is near, else all the known words."""
+    words = list(known)
+    near = difflib.get_close_matches(word, words, n=1)
+    if near:
+        return f'; did you mean "{near[0]}"?'
+    return f"; known are {', '.join(words)}"
+
+
+def fault(record: Any) -> str | None:
+    """Why ``record`` (a parsed line) cannot be taken, or None: names, types and ranges."""
+    if not isinstance(record, dict):
+        return f"a record is an object such as {EXAMPLE}, not {quoted(record)}"
+    for name, value in record.items():
+        if name not in r.RECORD_FIELDS:
+            hint = did_you_mean(name, r.RECORD_FIELDS)
+            return f"unknown field {quoted(name)}{hint} (an event's own values go in attrs)"
+        reason = None if value is None else _field_fault(name, value)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _field_fault(name: str, value: Any) -> str | None:
+    if name in INT_FIELDS:
+        return _int_fault(name, value)
+    if name == r.ID:
+        if type(value) is int or isinstance(value, str):
+            return _scalar_fault('"id"', value)
+        return f'"id" must be an integer or text, not {quoted(value)}'
+    if name == r.ATTRS:
+        return _attrs_fault(value)
+    if not isinstance(value, str):
+        return f"{quoted(name)} must be text, not {quoted(value)}"
+    if name == r.KIND and value not in r.KIND_NAMES:
+        return f"unknown kind {quoted(value)}{did_you_mean(value, r.KIND_NAMES)}"
+    return _scalar_fault(quoted(name), value)
+
+
+def _int_fault(name: str, value: Any) -> str | None:
+    if type(value) is not int:
+        remedy = "; write whole numbers in a finer --time-unit" if type(value) is float else ""
+        return f"{quoted(name)} must be an integer, not {quoted(value)}{remedy}"
+    return _scalar_fault(quoted(name), value)
+
+
+def _attrs_fault(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return f'"attrs" must be an object such as {{"v": 1.5}}, not {quoted(value)}'
+    for name, item in value.items():
+        if not isinstance(item, int | float | str | None):
+            allowed = "must be a number, text, true or false"
+            return f"attribute {quoted(name)} {allowed}, not {quoted(item)}"
+        reason = _scalar_fault("an attribute's name", name) or _scalar_fault(
+            f"attribute {quoted(name)}", item
+        )
+        if reason is not None:
+            return reason
+    return None
+
+
+def _scalar_fault(what: str, value: int | float | str | None) -> str | None:
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return f"{what} holds half of a surrogate pair, which is not a character"
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            return f"{what} is beyond what a float holds"
+    elif value is not None and not INT64_MIN <= value <= INT64_MAX:
+        return f"{what} is beyond 64 bits: {quoted(value)}"
+    return None
