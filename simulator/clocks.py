@@ -19,7 +19,7 @@ that draws at each read makes the run depend on who looks at it.) All arithmetic
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -75,30 +75,48 @@ class ClockSettings:
         check(times == sorted(set(times)), "steps", "must be in order of time, one at an instant")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rates:
+    """A clock's frequency: ``rates_ppb[i]`` [ns/s] from ``starts_ns[i]`` after the origin on."""
+
+    starts_ns: np.ndarray
+    rates_ppb: np.ndarray
+
+
 class Clock:
-    """One device's clock.
+    """One clock of a device.
 
     Args:
         settings: what it is like.
         origin_ns: the true time at which ``settings.offset_ns`` holds.
-        horizon_ns: how long after the origin the frequency wanders; it stays as it is later.
-        generator: draws the wander; needed only when there is some.
+        rates: its frequency (``draw_rates``); the skew alone if None.
+
+    Raises:
+        ContractViolation: the settings ask for wander and no rates are given.
     """
 
     def __init__(
         self,
         settings: ClockSettings,
         origin_ns: int = 0,
-        horizon_ns: int = 0,
-        generator: np.random.Generator | None = None,
+        rates: Rates | None = None,
     ) -> None:
+        if rates is None and settings.wander_ppb:
+            raise ContractViolation("a clock that wanders needs its rates drawn")
         self.settings = settings
         self.origin_ns = origin_ns
-        starts, rates = _walk(settings, horizon_ns, generator)
-        self._starts, self._offsets, self._rates = _with_steps(settings, starts, rates)
+        self._frequency = rates or Rates(
+            np.zeros(1, np.int64), np.array([settings.skew_ppb], np.int64)
+        )
+        self._starts, self._offsets, self._rates = _with_steps(settings, self._frequency)
         self._start_list: list[int] = self._starts.tolist()
         self._offset_list: list[int] = self._offsets.tolist()
         self._rate_list: list[int] = self._rates.tolist()
+
+    def monotonic(self) -> Clock:
+        """The device's timer: the same crystal, but never set, and exact to the nanosecond."""
+        timer = replace(self.settings, offset_ns=0, steps=(), resolution_ns=1)
+        return Clock(timer, self.origin_ns, self._frequency)
 
     def offset(self, true_ns: int) -> int:
         """Reference minus source at ``true_ns``, before the reading's resolution."""
@@ -166,29 +184,29 @@ class Clock:
         return base + run
 
 
-def _walk(
-    settings: ClockSettings, horizon_ns: int, generator: np.random.Generator | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Starts [ns after origin] and rates [ppb] of the lines, without steps."""
-    if not settings.wander_ppb:
-        return np.zeros(1, np.int64), np.array([settings.skew_ppb], np.int64)
-    if generator is None:
-        raise ContractViolation("a clock that wanders needs a generator")
+def draw_rates(settings: ClockSettings, horizon_ns: int, generator: np.random.Generator) -> Rates:
+    """Skew plus a random walk: a normal step of ``wander_ppb`` at each wander period.
+
+    Args:
+        settings: the clock's.
+        horizon_ns: how long after the origin the frequency wanders; it stays as it is later.
+        generator: the clock's own.
+    """
     count = horizon_ns // settings.wander_period_ns + 1
     changes = np.rint(generator.standard_normal(count) * settings.wander_ppb).astype(np.int64)
     changes[0] = 0
     rates = np.clip(settings.skew_ppb + np.cumsum(changes), -RATE_MAX_PPB, RATE_MAX_PPB)
-    return np.arange(count, dtype=np.int64) * settings.wander_period_ns, rates
+    return Rates(np.arange(count, dtype=np.int64) * settings.wander_period_ns, rates)
 
 
 def _with_steps(
-    settings: ClockSettings, starts: np.ndarray, rates: np.ndarray
+    settings: ClockSettings, frequency: Rates
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The table of lines: starts, offsets at the starts, rates, cut at the steps as well."""
     at = np.array([step.at_ns for step in settings.steps], np.int64)
     by = np.array([step.by_ns for step in settings.steps], np.int64)
-    borders = np.union1d(starts, at)
-    rate = rates[np.searchsorted(starts, borders, side="right") - 1]
+    borders = np.union1d(frequency.starts_ns, at)
+    rate = frequency.rates_ppb[np.searchsorted(frequency.starts_ns, borders, side="right") - 1]
     seconds, rest = np.divmod(np.diff(borders), SECOND)
     gain = seconds * rate[:-1] + rest * rate[:-1] // SECOND
     offsets = settings.offset_ns + np.concatenate([np.zeros(1, np.int64), np.cumsum(gain)])

@@ -116,6 +116,10 @@ class Tally:
         self.messages += 1
         self.events += events
 
+    def remove(self, events: int) -> None:
+        self.messages -= 1
+        self.events -= events
+
 
 @dataclass(slots=True)
 class LinkCounts:
@@ -216,7 +220,7 @@ class Link:
         self._loss = settings.loss.build(seeds.generator(f"{name}/loss"))
         self._copy = Bernoulli(settings.duplicate).build(seeds.generator(f"{name}/copy"))
         self._bottleneck = bottleneck or Bottleneck(settings)
-        self._last_ns = 0
+        self._latest_ns = 0
 
     def transmit(self, now_ns: int, size_bytes: int, events: int) -> tuple[int, ...]:
         """Takes a message at true time ``now_ns`` (calls in order of time).
@@ -268,6 +272,11 @@ class Link:
 
     def _arrival(self, start_ns: int) -> int:
         at_ns = start_ns + self._delay.sample(start_ns)
-        if self.settings.fifo:
-            at_ns = self._last_ns = max(at_ns, self._last_ns)
+        if at_ns < self._latest_ns:
+            return self._latest_ns if self.settings.fifo else at_ns
+        self._latest_ns = at_ns
         return at_ns
+
+    def close(self, now_ns: int) -> int:
+        """When the other end hears that the connection was closed: after all that was sent."""
+        return max(now_ns + self._delay.sample(now_ns), self._latest_ns)

@@ -87,6 +87,13 @@ def parse_many(cls: type[T], given: object, place: str) -> tuple[T, ...]:
     return tuple(parse(cls, item, f"{place}[{index}]") for index, item in enumerate(given))
 
 
+def parse_times(given: object, place: str) -> tuple[int, ...]:
+    """A tuple of times [ns] from a list of nanoseconds or durations; errors name the index."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise UserError(f"{place}: expected a list, found {given!r}")
+    return tuple(_time_ns(item, f"{place}[{index}]") for index, item in enumerate(given))
+
+
 def check(holds: bool, key: str, what: str) -> None:
     """Raises a ``UserError`` ``key: what`` unless ``holds``; for ``__post_init__``."""
     if not holds:

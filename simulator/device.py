@@ -1,0 +1,233 @@
+"""A device: its clocks, its events, and the very agent that would run on it.
+
+The agent collects events for ``poll_ns`` and emits them as one message. Polls are spaced in true
+time: what a crystal's error does to 20 ms nobody can see. All timers of the session run on the
+device's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from simpy import Environment
+
+from edge_agent.clock import Now
+from edge_agent.columns import Codes
+from edge_agent.messages import MESSAGE_MAX, ROWS_MAX
+from edge_agent.outputs import Connect, SendBytes, SendDatagram, SessionState
+from edge_agent.session import AgentSession
+from edge_agent.settings import Delivery, SessionSettings
+from simulator.alarm import LocalAlarm, call_at
+from simulator.clocks import Clock
+from simulator.feed import Feed, Slice
+from simulator.network import Connection, Network
+from simulator.scenario import SourceSettings
+from simulator.workload import Span, cut, cut_codes
+
+SETTLED: Final = frozenset({SessionState.DONE, SessionState.FAILED})
+COLUMN_BYTES: Final = 9
+"""Of one row of one attribute, at most: 8 bytes and a mask."""
+
+
+class Device:
+    """One source.
+
+    Args:
+        env: virtual time.
+        settings: of the source.
+        clock: its wall clock.
+        feed: its events.
+        network: its links.
+        cookies: random 64-bit numbers for the time sync.
+        span: when events happen.
+        phase_ns: of the polls.
+        settled: called when the session is done or has failed for good.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: SourceSettings,
+        clock: Clock,
+        feed: Feed,
+        network: Network,
+        cookies: np.random.Generator,
+        span: Span,
+        phase_ns: int,
+        settled: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.feed = feed
+        self.network = network
+        self.counts: Counter[str] = Counter()
+        """``polled``, ``accepted``, ``refused_REASON``, ``forgotten`` (at a restart): events."""
+        self.sessions: list[AgentSession] = []
+        """One per incarnation; the last one is running."""
+        self._env = env
+        self._timer = clock.monotonic()
+        self._cookies = cookies
+        self._span = span
+        self._phase_ns = phase_ns
+        self._on_settled = settled
+        self._told = False
+        self._ended = False
+        self._open: dict[int, Connection] = {}
+        self._alarm = LocalAlarm(env, self._timer.when_reads, self._wake)
+        self._rows_max = self._most_rows()
+        call_at(env, span.start_ns, self._start)
+        for at_ns in settings.restarts_ns:
+            call_at(env, span.start_ns + at_ns, self._restart)
+        call_at(env, span.start_ns, self._plan)
+
+    @property
+    def session(self) -> AgentSession:
+        """The session of the present incarnation."""
+        return self.sessions[-1]
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing more will come of this device."""
+        return bool(self.sessions) and self.session.state in SETTLED and not self.network.busy
+
+    # --- what the network calls
+
+    def opened(self, connection: Connection) -> None:
+        if self._open.get(connection.number) is connection:
+            self.session.connected(connection.number, self._now())
+            self._carry_out()
+
+    def closed(self, connection: Connection) -> None:
+        if self._open.get(connection.number) is connection:
+            del self._open[connection.number]
+            self.session.disconnected(connection.number, self._now())
+            self._carry_out()
+
+    def received(self, connection: Connection, data: bytes) -> None:
+        if self._open.get(connection.number) is connection:
+            self.session.received(connection.number, data, self._now())
+            self._carry_out()
+
+    def datagram(self, data: bytes) -> None:
+        self.session.datagram_received(data, self._now())
+        self._carry_out()
+
+    # --- inside
+
+    def _now(self) -> Now:
+        true_ns = self._env.now
+        return Now(self.clock.read(true_ns), self._timer.read(true_ns))
+
+    def _start(self, _: Any) -> None:
+        settings = self.settings
+        lag_ns = settings.heartbeat_lag_ns
+        session = AgentSession(
+            SessionSettings(
+                source=settings.name,
+                site=settings.site,
+                connections=settings.connections,
+                delivery=Delivery.RESEND if settings.resend else Delivery.ONCE,
+                sync=settings.sync,
+                heartbeat_ns=settings.heartbeat_ns,
+                heartbeat_lag_ns=2 * settings.poll_ns if lag_ns is None else lag_ns,
+                unacked_bytes_max=settings.unacked_bytes_max,
+            ),
+            settings.workload.streams(),
+            incarnation=len(self.sessions),
+            cookie=lambda: int(self._cookies.integers(2**64, dtype=np.uint64)),
+        )
+        self.sessions.append(session)
+        session.start(self._now())
+        if self._ended:
+            session.finish(self._now())
+        self._carry_out()
+
+    def _restart(self, event: Any) -> None:
+        """Power off and on: connections break, what was not sent or not polled is gone."""
+        if self.session.state in SETTLED:
+            return
+        for connection in self._open.values():
+            connection.close_from_agent()
+        self._open.clear()
+        for part in self.feed.take(self._env.now):
+            self.counts["forgotten"] += part.high - part.low
+        self._start(event)
+
+    def _plan(self, _: Any = None) -> None:
+        """Waits for the poll that finds the next event, or for the end."""
+        due_ns, poll_ns = self.feed.next_due(), self.settings.poll_ns
+        if due_ns is None:
+            end_ns = self._span.start_ns + self._span.length_ns
+            call_at(self._env, end_ns, self._finish)
+        elif poll_ns == 0:
+            call_at(self._env, due_ns, self._poll)
+        else:
+            first_ns = self._span.start_ns + self._phase_ns
+            polls = max(-(-(due_ns - first_ns) // poll_ns), 0)
+            call_at(self._env, first_ns + polls * poll_ns, self._poll)
+
+    def _poll(self, _: Any) -> None:
+        now = self._now()
+        for part in self.feed.take(self._env.now):
+            for low in range(part.low, part.high, self._rows_max):
+                self._emit(part._replace(low=low, high=min(low + self._rows_max, part.high)), now)
+        self._carry_out()
+        self._plan()
+
+    def _emit(self, part: Slice, now: Now) -> None:
+        stamped, low, high = part
+        batch = stamped.batch
+        types = batch.types
+        emitted = self.session.emit(
+            batch.stream,
+            now,
+            ts=stamped.ts[low:high].data,
+            te=None if stamped.te is None else stamped.te[low:high].data,
+            ids=None if batch.ids is None else batch.ids[low:high].data,
+            types=cut_codes(types, low, high) if isinstance(types, Codes) else types,
+            attrs={name: cut(column, low, high) for name, column in batch.attrs.items()},
+        )
+        rows = high - low
+        if emitted.accepted:
+            self.counts["accepted"] += rows
+            stamped.seq[low:high] = np.arange(emitted.first_seq, emitted.first_seq + rows)
+            stamped.incarnation[low:high] = self.session.incarnation
+        else:
+            self.counts[f"refused_{emitted.reason}"] += rows
+        if high == batch.true_ns.size:
+            batch.attrs = {}  # sent: the truth table does not need them
+
+    def _finish(self, _: Any) -> None:
+        self._ended = True
+        self.session.finish(self._now())
+        self._carry_out()
+
+    def _wake(self) -> None:
+        self.session.wake(self._now())
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        """Does what the session asks for, and waits for its next deadline."""
+        session = self.session
+        for output in session.outputs():
+            if isinstance(output, SendBytes):
+                self._open[output.connection].send_up(output.data)
+            elif isinstance(output, SendDatagram):
+                self.network.ask(output.data, self)
+            elif isinstance(output, Connect):
+                self._open[output.connection] = self.network.connect(output.connection, self)
+            else:
+                connection = self._open.pop(output.connection, None)
+                if connection is not None:
+                    connection.close_from_agent()
+        self._alarm.set(session.next_wake())
+        if not self._told and session.state in SETTLED:
+            self._told = True
+            self._on_settled()
+
+    def _most_rows(self) -> int:
+        widest = max(len(schema.attrs) for schema in self.settings.workload.streams()) + 4
+        return min(ROWS_MAX, MESSAGE_MAX // 2 // (COLUMN_BYTES * widest))

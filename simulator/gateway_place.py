@@ -1,0 +1,89 @@
+"""The gateway on virtual time: the very core that runs on a receiver's machine.
+
+The engine's clock is true time unless the scenario gives it an error of its own; arrival times
+and the gateway's NTP answers come from that clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from engine.gateway.core import Close, GatewayCore
+from simpy import Environment
+
+from simulator.alarm import LocalAlarm
+from simulator.clocks import Clock
+from simulator.links import Tally
+from simulator.network import Connection, Network
+
+
+class GatewayHost:
+    """Drives a gateway core.
+
+    Args:
+        env: virtual time.
+        core: the gateway.
+        clock: the engine's clock.
+    """
+
+    def __init__(self, env: Environment, core: GatewayCore, clock: Clock) -> None:
+        self.core = core
+        self.clock = clock
+        self.delivered = Tally()
+        """Messages and events that reached the core."""
+        self._env = env
+        self._connections: dict[Hashable, Connection] = {}
+        self._alarm = LocalAlarm(env, clock.when_reads, self._wake)
+
+    def start(self) -> None:
+        """Starts the core's timers."""
+        self._wake()
+
+    def finish(self) -> None:
+        """Writes what the core still holds."""
+        self.core.finish(self._now())
+        self.core.outputs()  # acks that nobody hears any more
+
+    # --- what the network calls
+
+    def opened(self, connection: Connection) -> None:
+        self._connections[connection.key] = connection
+        self.core.connected(connection.key, self._now())
+        self._carry_out()
+
+    def closed(self, connection: Connection) -> None:
+        del self._connections[connection.key]
+        self.core.disconnected(connection.key, self._now())
+        self._carry_out()
+
+    def received(self, connection: Connection, data: bytes, events: int) -> None:
+        self.delivered.add(events)
+        self.core.received(connection.key, data, self._now())
+        self._carry_out()
+
+    def datagram(self, network: Network, data: bytes) -> None:
+        now_ns = self._now()
+        answer = self.core.datagram_received(data, now_ns, now_ns)
+        if answer is not None:
+            network.answer(answer)
+        self._carry_out()
+
+    # --- inside
+
+    def _now(self) -> int:
+        return self.clock.read(self._env.now)
+
+    def _wake(self) -> None:
+        self.core.wake(self._now())
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        """Does what the core asks for, and waits for its next deadline."""
+        for output in self.core.outputs():
+            connection = self._connections[output.connection]
+            if isinstance(output, Close):
+                del self._connections[output.connection]
+                connection.close_from_gateway()
+            else:
+                connection.send_down(output.data)
+        self._alarm.set(self.core.next_wake())

@@ -1,0 +1,231 @@
+"""The network between one device and the gateway: connections and datagrams over links.
+
+Each connection number of the agent's pool has its own link in each direction; all numbers of a
+direction share the bottleneck. A connection that is closed and opened again keeps its links but
+is a new ``Connection``: what is still under way on the old one reaches nobody, and is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from simpy import Environment
+
+from simulator.alarm import call_at
+from simulator.links import Bottleneck, Link, LinkSettings, Place, Tally
+from simulator.seeds import Seeds
+
+HANDSHAKE_BYTES: Final = 60
+"""A bare TCP segment: what opening a connection sends in each direction."""
+CONNECT_TIMEOUT_NS: Final = 3 * 10**9
+"""After it the device gives up opening (the handshake was lost)."""
+_PREFIX_BYTES: Final = 4
+_DATA_HEAD: Final = b"\x99\x02"
+"""A message with nine fields of which the first says DATA (``edge_agent.wire``)."""
+
+
+class AgentSide(Protocol):
+    """What the network calls at the device's end."""
+
+    def opened(self, connection: Connection) -> None: ...
+    def closed(self, connection: Connection) -> None: ...
+    def received(self, connection: Connection, data: bytes) -> None: ...
+    def datagram(self, data: bytes) -> None: ...
+
+
+class GatewaySide(Protocol):
+    """What the network calls at the gateway's end."""
+
+    def opened(self, connection: Connection) -> None: ...
+    def closed(self, connection: Connection) -> None: ...
+    def received(self, connection: Connection, data: bytes, events: int) -> None: ...
+    def datagram(self, network: Network, data: bytes) -> None: ...
+
+
+@dataclass(slots=True)
+class Stray:
+    """What came out of a link and reached nobody, or is still in it.
+
+    Attributes:
+        closed: arrived at the gateway after its connection was closed.
+        under_way: given to a link and not come out yet.
+    """
+
+    closed: Tally = field(default_factory=Tally)
+    under_way: Tally = field(default_factory=Tally)
+
+
+class Network:
+    """All links of one device.
+
+    Args:
+        env: virtual time.
+        settings: up (from the device) and down (to it).
+        seeds: of the run.
+        name: of the device, unique.
+        connections: size of the pool.
+        place: start of time and directory of recordings.
+        gateway: the other end.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        settings: tuple[LinkSettings, LinkSettings],
+        seeds: Seeds,
+        name: str,
+        connections: int,
+        place: Place,
+        gateway: GatewaySide,
+    ) -> None:
+        up, down = settings
+        up_queue, down_queue = Bottleneck(up), Bottleneck(down)
+        numbers = range(connections)
+        self.name = name
+        self.env = env
+        self.up = [Link(up, seeds, f"link/{name}/up/{n}", place, up_queue) for n in numbers]
+        self.down = [Link(down, seeds, f"link/{name}/down/{n}", place, down_queue) for n in numbers]
+        self.stray = Stray()
+        self.gateway = gateway
+        self.agent: AgentSide | None = None
+        self._opened = 0
+        self._ask = Link(up.datagrams(), seeds, f"link/{name}/up/ntp", place, up_queue)
+        self._answer = Link(down.datagrams(), seeds, f"link/{name}/down/ntp", place, down_queue)
+
+    @property
+    def busy(self) -> bool:
+        """Whether messages with events are still under way to the gateway."""
+        return self.stray.under_way.events > 0
+
+    def connect(self, number: int, agent: AgentSide) -> Connection:
+        """Opens connection ``number``; ``agent.opened`` or ``agent.closed`` follows."""
+        self._opened += 1
+        return Connection(self, number, (self.name, self._opened), agent)
+
+    def ask(self, data: bytes, agent: AgentSide) -> None:
+        """Sends a datagram of the device."""
+        self.agent = agent
+        for at_ns in self._ask.transmit(self.env.now, len(data), 0):
+            call_at(self.env, at_ns, self._asked, data)
+
+    def answer(self, data: bytes) -> None:
+        """Sends a datagram of the gateway to the device."""
+        for at_ns in self._answer.transmit(self.env.now, len(data), 0):
+            call_at(self.env, at_ns, self._answered, data)
+
+    def _asked(self, event: Any) -> None:
+        self.gateway.datagram(self, event.value)
+
+    def _answered(self, event: Any) -> None:
+        assert self.agent is not None
+        self.agent.datagram(event.value)
+
+
+class Connection:
+    """One opening of one connection of a pool; ``key`` is what the gateway's core calls it."""
+
+    def __init__(self, network: Network, number: int, key: Hashable, agent: AgentSide) -> None:
+        self.network = network
+        self.number = number
+        self.key = key
+        self._agent = agent
+        self._env = network.env
+        self._up = network.up[number]
+        self._down = network.down[number]
+        self._open_at_agent = False
+        self._open_at_gateway = False
+        self._given_up = False
+        for at_ns in self._up.transmit(self._env.now, HANDSHAKE_BYTES, 0)[:1]:
+            call_at(self._env, at_ns, self._reached_gateway)
+        call_at(self._env, self._env.now + CONNECT_TIMEOUT_NS, self._waited)
+
+    def send_up(self, data: bytes) -> None:
+        """One message of the agent."""
+        events = rows_in(data)
+        waiting = self.network.stray.under_way
+        for at_ns in self._up.transmit(self._env.now, len(data), events):
+            waiting.add(events)
+            call_at(self._env, at_ns, self._came_up, (data, events))
+
+    def send_down(self, data: bytes) -> None:
+        """Some bytes of the gateway."""
+        for at_ns in self._down.transmit(self._env.now, len(data), 0):
+            call_at(self._env, at_ns, self._came_down, data)
+
+    def close_from_agent(self) -> None:
+        """The device closes; the gateway hears of it after everything that was sent."""
+        self._open_at_agent = False
+        self._given_up = True
+        call_at(self._env, self._up.close(self._env.now), self._close_came_up)
+
+    def close_from_gateway(self) -> None:
+        """The gateway closes; the device hears of it after everything that was sent."""
+        self._open_at_gateway = False
+        call_at(self._env, self._down.close(self._env.now), self._close_came_down)
+
+    def _reached_gateway(self, _: Any) -> None:
+        if self._given_up:
+            return
+        self._open_at_gateway = True
+        self.network.gateway.opened(self)
+        for at_ns in self._down.transmit(self._env.now, HANDSHAKE_BYTES, 0)[:1]:
+            call_at(self._env, at_ns, self._reached_agent)
+
+    def _reached_agent(self, _: Any) -> None:
+        if not self._given_up:
+            self._open_at_agent = True
+            self._agent.opened(self)
+
+    def _waited(self, _: Any) -> None:
+        if not self._open_at_agent and not self._given_up:
+            self.close_from_agent()
+            self._agent.closed(self)
+
+    def _came_up(self, event: Any) -> None:
+        data, events = event.value
+        self.network.stray.under_way.remove(events)
+        if self._open_at_gateway:
+            self.network.gateway.received(self, data, events)
+        else:
+            self.network.stray.closed.add(events)
+
+    def _came_down(self, event: Any) -> None:
+        if self._open_at_agent:
+            self._agent.received(self, event.value)
+
+    def _close_came_up(self, _: Any) -> None:
+        if self._open_at_gateway:
+            self._open_at_gateway = False
+            self.network.gateway.closed(self)
+
+    def _close_came_down(self, _: Any) -> None:
+        if self._open_at_agent:
+            self._open_at_agent = False
+            self._given_up = True
+            self._agent.closed(self)
+
+
+def rows_in(message: bytes) -> int:
+    """How many events a message of the wire holds: the fourth field of a DATA message, else 0.
+
+    Read here by hand, since every message passes and only this number is wanted.
+    """
+    if message[_PREFIX_BYTES : _PREFIX_BYTES + 2] != _DATA_HEAD:
+        return 0
+    at = _PREFIX_BYTES + 2
+    value = 0
+    for _ in range(3):  # stream, first_seq, rows
+        value, at = _unsigned(message, at)
+    return value
+
+
+def _unsigned(message: bytes, at: int) -> tuple[int, int]:
+    """The msgpack unsigned integer at ``at``, and where the next value begins."""
+    first = message[at]
+    if first < 0x80:
+        return first, at + 1
+    assert 0xCC <= first <= 0xCF, "a DATA message begins with unsigned integers"
+    end = at + 1 + (1 << (first - 0xCC))
+    return int.from_bytes(message[at + 1 : end], "big"), end

@@ -1,0 +1,180 @@
+"""A simulated scenario in settings: who is there, with what clock, link and workload.
+
+Everything random or chosen is declared here; a scenario and the versions repeat a run byte
+for byte. Frozen dataclasses, written in Python or as plain dicts (TOML):
+
+>>> scenario = read_scenario({
+...     "name": "two", "seed": 1, "duration": "10 s",
+...     "sources": [{"name": "s0", "workload": {"model": "periodic", "period": "10 ms"},
+...                  "up": {"delay": {"model": "constant", "delay": "3 ms"}},
+...                  "clock": {"offset": "5 ms"}}],
+... })
+>>> scenario.sources[0].clock.offset_ns
+5000000
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from edge_agent.errors import SettingsError
+from edge_agent.records import DEFAULT_SITE
+from edge_agent.timesync import SyncSettings
+from engine.errors import UserError
+from simulator.clocks import ClockSettings
+from simulator.links import LinkSettings
+from simulator.settings import check, parse, parse_many, parse_times, parsed_by
+from simulator.workload import Workload, parse_workload
+
+SECOND: Final = 10**9
+START_NS: Final = 1_767_225_600 * SECOND
+"""2026-01-01T00:00:00Z."""
+
+
+def _parse_sync(given: object, place: str) -> SyncSettings:
+    try:
+        return parse(SyncSettings, given, place)
+    except SettingsError as error:
+        raise UserError(f"{place}: {error}") from error
+
+
+def _settings_of(cls: type[Any]) -> Mapping[str, Any]:
+    return parsed_by(lambda given, place: parse(cls, given, place))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSettings:
+    """One device with its agent.
+
+    Attributes:
+        name: of the source, unique in the scenario.
+        workload: its events.
+        site: where its events go.
+        clock: the device's clock.
+        up: link from the agent to the gateway; NTP requests take the same path as datagrams.
+        down: link from the gateway to the agent (acks, NTP answers).
+        connections: pool of parallel connections (R19); each is a link of its own.
+        resend: whether unacked messages are sent again; if not, a loss stays a gap.
+        poll_ns: the agent collects events for this long and sends them as one message; 0 = each
+            event at once.
+        poll_phase_ns: of the polls; None = drawn from the seed.
+        heartbeat_ns: silence after which the agent promises progress, 0 = never.
+        heartbeat_lag_ns: how much older than the device's clock an event may be when it is sent:
+            the longest interval plus a poll; None = two polls, right for point events.
+        sync: time sync.
+        restarts_ns: instants after the start at which the agent starts anew, with a new
+            incarnation; what was not yet sent is gone.
+        unacked_bytes_max: how much the agent buffers; it refuses events beyond.
+    """
+
+    name: str
+    workload: Workload = field(metadata=parsed_by(parse_workload))
+    site: str = DEFAULT_SITE
+    clock: ClockSettings = field(default=ClockSettings(), metadata=_settings_of(ClockSettings))
+    up: LinkSettings = field(default=LinkSettings(), metadata=_settings_of(LinkSettings))
+    down: LinkSettings = field(default=LinkSettings(), metadata=_settings_of(LinkSettings))
+    connections: int = 1
+    resend: bool = True
+    poll_ns: int = 20_000_000
+    poll_phase_ns: int | None = None
+    heartbeat_ns: int = SECOND
+    heartbeat_lag_ns: int | None = None
+    sync: SyncSettings = field(default=SyncSettings(), metadata=parsed_by(_parse_sync))
+    restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
+    unacked_bytes_max: int = 8 << 20
+
+    def __post_init__(self) -> None:
+        check(bool(self.name), "name", "must not be empty")
+        check(1 <= self.connections <= 64, "connections", "must lie in 1..64")
+        check(self.poll_ns >= 0, "poll", "must not be negative")
+        phase = self.poll_phase_ns is None or self.poll_phase_ns >= 0
+        check(phase, "poll_phase", "must not be negative")
+        check(self.heartbeat_ns >= 0, "heartbeat", "must not be negative")
+        lag = self.heartbeat_lag_ns is None or self.heartbeat_lag_ns >= 0
+        check(lag, "heartbeat_lag", "must not be negative")
+        check(self.unacked_bytes_max > 0, "unacked_bytes_max", "must be positive")
+        in_order = list(self.restarts_ns) == sorted(set(self.restarts_ns))
+        check(
+            in_order and min(self.restarts_ns, default=1) > 0, "restarts", "must be in order, > 0"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayPlace:
+    """The gateway and the clock of its machine (the engine's clock).
+
+    Attributes:
+        clock: error of the engine's clock; none by default: engine time = true time.
+        tick_every_ns: silence that is recorded, 0 = none.
+        frame_rows: a frame is written when it has so many rows, or
+        frame_every_ns: after so long.
+    """
+
+    clock: ClockSettings = field(default=ClockSettings(), metadata=_settings_of(ClockSettings))
+    tick_every_ns: int = 100_000_000
+    frame_rows: int = 8192
+    frame_every_ns: int = 200_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A whole simulated run.
+
+    Attributes:
+        name: of the scenario.
+        seed: root of all randomness.
+        duration_ns: how long events happen.
+        sources: the devices.
+        gateway: the receiver.
+        start_ns: true time at the start, since the Unix epoch.
+        drain_ns: how long after the last event the run waits for what is still under way.
+        clock_sample_ns: distance of the clock errors in the truth table.
+    """
+
+    name: str
+    seed: int
+    duration_ns: int
+    sources: tuple[SourceSettings, ...] = field(
+        metadata=parsed_by(lambda given, place: parse_many(SourceSettings, given, place))
+    )
+    gateway: GatewayPlace = field(default=GatewayPlace(), metadata=_settings_of(GatewayPlace))
+    start_ns: int = START_NS
+    drain_ns: int = 60 * SECOND
+    clock_sample_ns: int = SECOND
+
+    def __post_init__(self) -> None:
+        check(self.seed >= 0, "seed", "must not be negative")
+        check(self.duration_ns > 0, "duration", "must be positive")
+        check(self.drain_ns >= 0, "drain", "must not be negative")
+        check(self.clock_sample_ns > 0, "clock_sample", "must be positive")
+        check(bool(self.sources), "sources", "there must be at least one")
+        names = [(source.site, source.name) for source in self.sources]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        check(not twice, "sources", f"two are called {twice[0][1] if twice else ''!r} in one site")
+
+
+def read_scenario(given: object, place: str = "scenario") -> Scenario:
+    """A scenario from plain dicts.
+
+    Raises:
+        UserError: the message names the key.
+    """
+    return parse(Scenario, given, place)
+
+
+def options(settings: object) -> Any:
+    """Every setting as plain data, for the manifest; objects without fields by their class."""
+    if dataclasses.is_dataclass(settings) and not isinstance(settings, type):
+        names = [each.name for each in dataclasses.fields(settings) if each.repr]
+        plain = {name: options(getattr(settings, name)) for name in names}
+        return {"is": type(settings).__name__, **plain}
+    if isinstance(settings, tuple | list):
+        return [options(each) for each in settings]
+    if isinstance(settings, Mapping):
+        return {str(key): options(value) for key, value in settings.items()}
+    if settings is None or isinstance(settings, int | float | str | bool):
+        return settings
+    return {"is": type(settings).__name__}

@@ -1,0 +1,145 @@
+"""What no device and no engine can know: true event times, and how wrong every clock was.
+
+Two Parquet tables beside the arrival log:
+
+``events.parquet``: one row per generated event: ``site source stream seq incarnation true_ts ts``
+(``seq`` null: the agent never numbered it; ``ts`` at the source's clock; ``true_te te`` for
+intervals), ``type``, and the workload's own truth columns as ``truth.NAME``.
+
+``clocks.parquet``: per source and sample ``site source true_ns engine_ns source_ns offset_ns``;
+offset = engine - source, the sign of NTP: what a perfect time sync would report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from edge_agent.columns import Codes
+from simulator.clocks import Clock
+from simulator.workload import Batch, Span
+
+TRUTH_PREFIX: Final = "truth."
+NO_SEQ: Final = -1
+_NAME: Final = pa.dictionary(pa.int32(), pa.string())
+_EMPTY: Final = pa.schema(
+    [
+        ("site", _NAME),
+        ("source", _NAME),
+        ("stream", _NAME),
+        ("seq", pa.int64()),
+        ("incarnation", pa.int64()),
+        ("true_ts", pa.int64()),
+        ("ts", pa.int64()),
+    ]
+)
+
+
+@dataclass(slots=True)
+class StampedBatch:
+    """A batch of one source, stamped by its clock; ``seq`` is filled in as the agent numbers it.
+
+    Attributes:
+        batch: what happened.
+        ts: starts at the source's clock, int64.
+        te: ends at the source's clock, int64, or None for point events.
+        seq: number of each event, ``NO_SEQ`` while it has none.
+        incarnation: under which it was numbered.
+    """
+
+    batch: Batch
+    ts: np.ndarray
+    te: np.ndarray | None
+    seq: np.ndarray
+    incarnation: np.ndarray
+
+    @classmethod
+    def stamp(cls, batch: Batch, clock: Clock) -> StampedBatch:
+        """The batch as the device with this clock sees it."""
+        te = None if batch.end_ns is None else clock.read_many(batch.end_ns)
+        rows = batch.true_ns.size
+        return cls(
+            batch,
+            clock.read_many(batch.true_ns),
+            te,
+            np.full(rows, NO_SEQ, np.int64),
+            np.full(rows, NO_SEQ, np.int64),
+        )
+
+
+def event_table(made: Iterable[tuple[str, str, Iterable[StampedBatch]]]) -> pa.Table:
+    """The events table from (site, source, batches), in this order."""
+    parts = [
+        _event_part(site, source, stamped) for site, source, batches in made for stamped in batches
+    ]
+    if not parts:
+        return _EMPTY.empty_table()
+    return pa.concat_tables(parts, promote_options="permissive").unify_dictionaries()
+
+
+def _event_part(site: str, source: str, stamped: StampedBatch) -> pa.Table:
+    batch = stamped.batch
+    rows = batch.true_ns.size
+    nowhere = stamped.seq == NO_SEQ
+    columns: dict[str, pa.Array] = {
+        "site": _same(site, rows),
+        "source": _same(source, rows),
+        "stream": _same(batch.stream, rows),
+        "seq": pa.array(stamped.seq, mask=nowhere),
+        "incarnation": pa.array(stamped.incarnation, mask=nowhere),
+        "true_ts": pa.array(batch.true_ns),
+        "ts": pa.array(stamped.ts),
+    }
+    if stamped.te is not None:
+        columns |= {"true_te": pa.array(batch.end_ns), "te": pa.array(stamped.te)}
+    if isinstance(batch.types, Codes):
+        codes = np.asarray(batch.types.codes, np.int32)
+        values = pa.array(codes, mask=codes < 0)
+        names = pa.array(list(batch.types.names), pa.string())
+        columns["type"] = pa.DictionaryArray.from_arrays(values, names)
+    elif batch.types is not None:
+        columns["type"] = _same(batch.types, rows)
+    columns |= {TRUTH_PREFIX + name: pa.array(each) for name, each in batch.truth.items()}
+    return pa.table(columns)
+
+
+def _same(text: str, rows: int) -> pa.Array:
+    codes = pa.array(np.zeros(rows, np.int32))
+    return pa.DictionaryArray.from_arrays(codes, pa.array([text], pa.string()))
+
+
+def clock_table(
+    clocks: Iterable[tuple[str, str, Clock]], engine: Clock, span: Span, every_ns: int
+) -> pa.Table:
+    """The clocks table: every clock read each ``every_ns`` of true time within ``span``."""
+    times = np.arange(span.start_ns, span.start_ns + span.length_ns + 1, every_ns, dtype=np.int64)
+    engine_ns = engine.read_many(times)
+    parts = []
+    for site, source, clock in clocks:
+        source_ns = clock.read_many(times)
+        parts.append(
+            pa.table(
+                {
+                    "site": _same(site, times.size),
+                    "source": _same(source, times.size),
+                    "true_ns": pa.array(times),
+                    "engine_ns": pa.array(engine_ns),
+                    "source_ns": pa.array(source_ns),
+                    "offset_ns": pa.array(engine_ns - source_ns),
+                }
+            )
+        )
+    return pa.concat_tables(parts).unify_dictionaries()
+
+
+def write_truth(directory: Path, events: pa.Table, clocks: pa.Table) -> None:
+    """Both tables into ``directory``, which is made if need be."""
+    directory.mkdir(parents=True, exist_ok=True)
+    pq.write_table(events, directory / "events.parquet")
+    pq.write_table(clocks, directory / "clocks.parquet")

@@ -1,0 +1,181 @@
+"""Simulated clocks: sign, integers, purity, inverse; against a slow twin in Python's integers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_agent.ntp import Exchange
+from engine.errors import ContractViolation, UserError
+from simulator.clocks import SECOND, Clock, ClockSettings, Rates, Step, draw_rates
+from simulator.seeds import Seeds
+from simulator.settings import parse
+
+NOW = 1_767_225_600 * SECOND
+
+
+def reading_twin(settings: ClockSettings, rates: Rates, origin_ns: int, true_ns: int) -> int:
+    """A reading by walking through every line in unbounded integers."""
+    starts, ppb = rates.starts_ns.tolist(), rates.rates_ppb.tolist()
+    since = true_ns - origin_ns
+    borders = sorted({*starts, *(step.at_ns for step in settings.steps)})
+    offset = settings.offset_ns
+    for at, border in enumerate(borders):
+        offset += sum(step.by_ns for step in settings.steps if step.at_ns == border)
+        last = at + 1 == len(borders) or since < borders[at + 1]
+        until = since if last else borders[at + 1]
+        rate = ppb[max(i for i, start in enumerate(starts) if start <= border)]
+        offset += (until - border) * rate // SECOND
+        if last:
+            break
+    reading = true_ns - offset
+    return reading - reading % settings.resolution_ns
+
+
+@st.composite
+def clocks(draw: st.DrawFn) -> tuple[Clock, Rates]:
+    times = draw(st.lists(st.integers(1, 20 * SECOND), max_size=4, unique=True))
+    steps = tuple(Step(at, draw(st.integers(-SECOND, SECOND))) for at in sorted(times))
+    settings = ClockSettings(
+        offset_ns=draw(st.integers(-(10**15), 10**15)),
+        skew_ppb=draw(st.integers(-(10**8), 10**8)),
+        wander_ppb=draw(st.sampled_from([0.0, 50.0, 10_000.0])),
+        wander_period_ns=draw(st.sampled_from([SECOND, 3 * SECOND])),
+        steps=steps,
+        resolution_ns=draw(st.sampled_from([1, 7, 1000, 10**6])),
+    )
+    generator = Seeds(draw(st.integers(0, 9))).generator("clock")
+    rates = draw_rates(settings, 10 * SECOND, generator)
+    origin = draw(st.sampled_from([0, NOW]))
+    return Clock(settings, origin, rates), rates
+
+
+def test_a_positive_offset_is_a_slow_source() -> None:
+    assert Clock(ClockSettings(offset_ns=50)).read(1000) == 950
+
+
+def test_20_ppm_of_skew_lose_20_us_a_second() -> None:
+    clock = Clock(ClockSettings(skew_ppb=20_000), origin_ns=NOW)
+    assert [clock.read(NOW + s * SECOND) - NOW for s in (0, 1, 2, 100)] == [
+        0,
+        SECOND - 20_000,
+        2 * SECOND - 40_000,
+        100 * SECOND - 2_000_000,
+    ]
+
+
+def test_the_sign_is_that_of_ntp() -> None:
+    # SPEC 2: offset = ((t2-t1)+(t3-t4))/2; symmetric legs of 5 ms give it exactly.
+    leg = 5_000_000
+    for offset_ns in (3600 * SECOND, -3600 * SECOND, 1):
+        source = Clock(ClockSettings(offset_ns=offset_ns))
+        there, back = source.read(NOW), source.read(NOW + 2 * leg)
+        exchange = Exchange(there, NOW + leg, NOW + leg, back)
+        assert (exchange.offset_ns, exchange.delay_ns) == (offset_ns, 2 * leg)
+
+
+def test_a_step_sets_back_from_its_instant_on() -> None:
+    clock = Clock(ClockSettings(steps=(Step(100, 30), Step(200, -10))))
+    assert [clock.read(t) for t in (0, 99, 100, 199, 200, 300)] == [0, 99, 70, 169, 180, 280]
+
+
+def test_resolution_floors_also_below_zero() -> None:
+    clock = Clock(ClockSettings(resolution_ns=10))
+    assert [clock.read(t) for t in (-11, -10, -1, 0, 9, 10, 19)] == [-20, -10, -10, 0, 0, 10, 10]
+
+
+def test_one_century_of_skew_does_not_overflow() -> None:
+    century = 36525 * 86400 * SECOND
+    clock = Clock(ClockSettings(skew_ppb=100_000_000))
+    assert clock.read(century) == century - century // 10
+    assert clock.read_many(np.array([century])).tolist() == [century - century // 10]
+
+
+@given(clocks(), st.lists(st.integers(0, 40 * SECOND), min_size=1, max_size=20))
+def test_scalar_array_and_twin_agree_and_reading_changes_nothing(
+    made: tuple[Clock, Rates], since: list[int]
+) -> None:
+    clock, rates = made
+    times = [clock.origin_ns + s for s in since]
+    twin = [reading_twin(clock.settings, rates, clock.origin_ns, t) for t in times]
+    assert clock.read_many(np.array(times)).tolist() == twin
+    assert [clock.read(t) for t in reversed(times)] == twin[::-1]
+    assert clock.read_many(np.array(times)).tolist() == twin
+    errors = clock.error_many(np.array(times)).tolist()
+    assert errors == [t - reading for t, reading in zip(times, twin, strict=True)]
+
+
+@given(clocks(), st.integers(0, 25 * SECOND), st.integers(-2 * SECOND, 25 * SECOND))
+def test_when_reads_is_the_first_instant(
+    made: tuple[Clock, Rates], not_before: int, ahead: int
+) -> None:
+    clock, _ = made
+    begin = clock.origin_ns + not_before
+    reading = clock.read(begin) + ahead
+    due = clock.when_reads(reading, begin)
+    assert due >= begin
+    assert clock.read(due) >= reading
+    earlier = np.unique(np.linspace(begin, due - 1, 50).astype(np.int64)) if due > begin else []
+    assert all(clock.read(int(t)) < reading for t in earlier if begin <= t < due)
+    if due > begin:
+        assert clock.read(due - 1) < reading
+
+
+def test_a_step_forward_makes_a_timer_due_at_the_step_and_one_back_makes_it_wait() -> None:
+    forward = Clock(ClockSettings(steps=(Step(100, -50),)))
+    assert forward.when_reads(120, 0) == 100
+    back = Clock(ClockSettings(steps=(Step(100, 50),)))
+    assert back.when_reads(99, 0) == 99
+    assert back.when_reads(100, 0) == 150
+
+
+def test_the_monotonic_clock_shares_the_crystal_and_is_never_set() -> None:
+    settings = ClockSettings(
+        offset_ns=10**12, skew_ppb=20_000, steps=(Step(SECOND, 10**9),), resolution_ns=10**6
+    )
+    timer = Clock(settings, NOW).monotonic()
+    assert [timer.read(NOW + t) - NOW for t in (0, 2 * SECOND)] == [0, 2 * SECOND - 40_000]
+
+
+def test_wander_is_a_walk_of_the_frequency() -> None:
+    settings = ClockSettings(skew_ppb=1000, wander_ppb=100)
+    rates = draw_rates(settings, 4000 * SECOND, Seeds(3).generator("clock"))
+    changes = np.diff(rates.rates_ppb)
+    assert rates.rates_ppb[0] == 1000
+    assert abs(changes.mean()) < 5
+    assert 95 < changes.std() < 105
+
+
+def test_a_wandering_clock_without_its_rates_is_our_bug() -> None:
+    with pytest.raises(ContractViolation, match="needs its rates"):
+        Clock(ClockSettings(wander_ppb=1))
+
+
+@pytest.mark.parametrize(
+    ("given_", "message"),
+    [
+        ({"ofset": 1}, r"clock\.ofset: unknown setting; known are offset, skew_ppb"),
+        ({"offset": "5 lightyears"}, r"clock\.offset: unknown time unit"),
+        ({"offset": 1.5}, r"clock\.offset: expected nanoseconds"),
+        ({"offset": 1, "offset_ns": 1}, r"clock\.offset_ns: given twice"),
+        ({"skew_ppb": "fast"}, r"clock\.skew_ppb: expected int"),
+        ({"wander_period": "1500 ms"}, r"clock\.wander_period: must be whole seconds"),
+        ({"steps": [{"at": "1 s"}]}, r"clock\.steps\[0\]: by is missing"),
+        ({"steps": [{"at": 0, "by": 1}]}, r"clock\.steps\[0\]\.at: a step must come after"),
+        ({"steps": {"at": 1}}, r"clock\.steps: expected a list"),
+        ({"steps": [{"at": 2, "by": 1}, {"at": 1, "by": 1}]}, r"clock\.steps: must be in order"),
+        (7, "clock: expected a table"),
+    ],
+)
+def test_errors_name_the_key(given_: object, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        parse(ClockSettings, given_, "clock")
+
+
+def test_durations_are_read_with_unit_and_sign() -> None:
+    read = parse(
+        ClockSettings, {"offset": "-1.5 ms", "steps": [{"at": "30 s", "by": "5 ms"}]}, "clock"
+    )
+    assert read == ClockSettings(offset_ns=-1_500_000, steps=(Step(30 * SECOND, 5_000_000),))
