@@ -73,7 +73,7 @@ class Device:
         self._span = span
         self._phase_ns = phase_ns
         self._on_settled = settled
-        self._told = False
+        self.told = False
         self._ended = False
         self._open: dict[int, Connection] = {}
         self._alarm = LocalAlarm(env, self._timer.when_reads, self._wake)
@@ -224,8 +224,8 @@ class Device:
                 if connection is not None:
                     connection.close_from_agent()
         self._alarm.set(session.next_wake())
-        if not self._told and session.state in SETTLED:
-            self._told = True
+        if not self.told and session.state in SETTLED:
+            self.told = True
             self._on_settled()
 
     def _most_rows(self) -> int:
