@@ -1,0 +1,134 @@
+"""What the documents say is true: their commands run, their links lead somewhere.
+
+Every ```sh block is run as it stands, in the order of its page, in one folder per page with the
+project's .venv on PATH; a block that is followed by an ```output block must print exactly that.
+Blocks fenced as ```console are for people only (they would recurse, or need a recording).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+SLOW = re.compile(r"^(make|slackwater (run|simulate))\b", re.MULTILINE)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Commands of a page, where they stand, and what they must print (None: anything)."""
+
+    place: str
+    commands: str
+    output: str | None
+
+    @property
+    def is_slow(self) -> bool:
+        return SLOW.search(self.commands) is not None
+
+
+def blocks(name: str, text: str) -> list[Block]:
+    """The ```sh blocks of a page."""
+    found = []
+    fences = list(FENCE.finditer(text))
+    for number, fence in enumerate(fences):
+        if fence[1] == "sh":
+            line = text.count("\n", 0, fence.start()) + 1
+            following = fences[number + 1 : number + 2]
+            output = following[0][2] if following and following[0][1] == "output" else None
+            found.append(Block(f"{name}:{line}", fence[2], output))
+    return found
+
+
+def run(block: Block, folder: Path) -> None:
+    """Runs one block with bash; ``make`` runs in the project's folder."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.commands],
+        cwd=ROOT if block.commands.startswith("make") else folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = f"{block.place}\n{block.commands}\nstdout:\n{done.stdout}\nstderr:\n{done.stderr}"
+    assert done.returncode == 0, told
+    assert "Traceback" not in done.stderr, told
+    if block.output is not None:
+        assert done.stdout == block.output, told
+
+
+def page_blocks(page: Path) -> list[Block]:
+    return blocks(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page_blocks(page)], ids=lambda page: page.name
+)
+def test_commands_run(page: Path, tmp_path: Path) -> None:
+    for block in page_blocks(page):
+        if not block.is_slow:
+            run(block, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "block",
+    [block for page in PAGES for block in page_blocks(page) if block.is_slow],
+    ids=lambda block: block.place,
+)
+def test_slow_commands_run(block: Block, tmp_path: Path) -> None:
+    run(block, tmp_path)
+
+
+def test_blocks_are_found_with_their_output() -> None:
+    text = "# A\n\n```sh\necho 1\n```\n\n```output\n1\n```\n\n```console\nno\n```\n"
+    text += "```sh\nmake x\n```\n"
+    first, second = blocks("a.md", text)
+    assert (first.place, first.commands, first.output) == ("a.md:3", "echo 1\n", "1\n")
+    assert (second.is_slow, second.output) == (True, None)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [Block("a", "false\n", None), Block("a", "echo 2\n", "1\n"), Block("a", "no-such\n", None)],
+)
+def test_a_command_that_fails_or_prints_otherwise_is_seen(block: Block, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        run(block, tmp_path)
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    broken = []
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if link.startswith(("https://", "http://")):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    linked = {(ROOT / link).resolve() for link in LINK.findall(readme) if "://" not in link}
+    assert set(PAGES) - {ROOT / "README.md"} <= linked
