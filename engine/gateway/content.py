@@ -1,0 +1,75 @@
+"""What the columns of a ``Data`` message contain: checked at once, column by column.
+
+The wire has checked lengths and counts; here are the rules that need the stream's schema or a
+look at the elements.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from edge_agent.errors import WireError
+from edge_agent.messages import TIME_MAX, Data, Packed, StreamSchema, Texts, Values
+
+INT: Final = np.dtype("<i8")
+CODE: Final = np.dtype("<i4")
+
+
+class ContentRefused(WireError):  # noqa: N818 - a refusal is expected traffic
+    """A message whose numbers are known but whose columns the engine could not read.
+
+    ``rows``: how many of its events had not come before.
+    """
+
+    rows = 0
+
+
+def check_data(data: Data, schema: StreamSchema) -> None:
+    """Refuses a message that the engine could not read.
+
+    Raises:
+        ContentRefused: ``attrs`` (not those of the schema), ``time`` (beyond the years 1823-2116),
+            ``te`` (an event that ends before it begins) or ``codes`` (outside their dictionary).
+    """
+    if len(data.attrs) != len(schema.attrs):
+        detail = f"{len(data.attrs)} attributes instead of {len(schema.attrs)}"
+        raise ContentRefused("attrs", detail)
+    ts = np.frombuffer(data.ts, INT)
+    _check_times(ts, "ts")
+    if data.te is not None:
+        te = np.frombuffer(data.te, INT)
+        _check_times(te, "te")
+        if (te < ts).any():
+            raise ContentRefused("te", "an event ends before it begins")
+    if data.types is not None:
+        _check_codes(data.types, "types")
+    for (name, kind), column in zip(schema.attrs.items(), data.attrs, strict=True):
+        if column is None:
+            continue
+        if isinstance(column, Texts) != (kind == "str"):
+            raise ContentRefused("attrs", f"attribute {name} is not of type {kind}")
+        if isinstance(column, Values):
+            _check_values(column.values, data.rows, kind, name)
+        else:
+            _check_codes(column, name)
+
+
+def _check_times(times: np.ndarray, name: str) -> None:
+    # One comparison for both ends: below -TIME_MAX wraps to a huge unsigned number.
+    if (times + TIME_MAX).view(np.uint64).max() > 2 * TIME_MAX:
+        raise ContentRefused("time", f"{name} lies beyond {TIME_MAX} ns")
+
+
+def _check_values(values: Packed, rows: int, kind: str, name: str) -> None:
+    if len(values) != rows * (1 if kind == "bool" else 8):
+        raise ContentRefused("attrs", f"attribute {name} is not a column of type {kind}")
+
+
+def _check_codes(texts: Texts, name: str) -> None:
+    if texts.codes is None:
+        return
+    codes = np.frombuffer(texts.codes, CODE)
+    if (codes + np.int32(1)).view(np.uint32).max() > len(texts.names):
+        raise ContentRefused("codes", f"{name}: a code lies outside its dictionary")

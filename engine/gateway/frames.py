@@ -1,0 +1,272 @@
+"""Frame builder: messages and records of one site, in arrival order, become one Arrow frame.
+
+Messages stay as they came until the frame is built; then each column is made with one
+concatenation over all messages. Loops run over messages and columns, never over events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent import records as r
+from edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
+from edge_agent.records import Kind
+from engine.frame import ATTR_PREFIX, Frame
+from engine.gateway.content import CODE, INT
+
+ROW_BYTES: Final = 64
+"""Charged per row for the columns that the gateway adds."""
+TEXT_BYTES: Final = 64
+"""Charged per entry of a dictionary beside its characters."""
+_SYNC_FIELDS: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
+_ARROW: Final = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+_NO_SCHEMA: Final = StreamSchema("")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive rows of a frame that came together.
+
+    ``seq`` None: no number. ``sync``: the values of ``offset delay first_seq precision
+    skew_error_ppb`` of a sync record.
+    """
+
+    kind: Kind
+    arrival: int
+    data: Data
+    source: str | None = None
+    stream: str | None = None
+    seq: int | None = None
+    incarnation: int = 0
+    schema: StreamSchema = _NO_SCHEMA
+    sync: tuple[int | None, ...] | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.data.rows
+
+
+def one_row(ts: int, type_: str | None = None, id_: int | None = None) -> Data:
+    """The columns of a single record that is not an event."""
+    ids = None if id_ is None else id_.to_bytes(8, "little", signed=True)
+    types = None if type_ is None else Texts([type_], None)
+    return Data(0, 0, 1, ts.to_bytes(8, "little", signed=True), None, ids, types, ())
+
+
+def cut(data: Data, start: int, end: int) -> Data:
+    """Rows [start, end) of a message."""
+
+    def of(column: Packed, size: int = 8) -> Packed:
+        return column[start * size : end * size]
+
+    def attr(column: Values | Texts | None) -> Values | Texts | None:
+        if isinstance(column, Values):
+            size = len(column.values) // data.rows
+            valid = None if column.valid is None else of(column.valid, 1)
+            return Values(of(column.values, size), valid)
+        return texts(column)
+
+    def texts(column: Texts | None) -> Texts | None:
+        if column is None or column.codes is None:
+            return column
+        return Texts(column.names, of(column.codes, 4))
+
+    return replace(
+        data,
+        first_seq=data.first_seq + start,
+        rows=end - start,
+        ts=of(data.ts),
+        te=None if data.te is None else of(data.te),
+        ids=None if data.ids is None else of(data.ids),
+        types=texts(data.types),
+        attrs=tuple(attr(column) for column in data.attrs),
+    )
+
+
+class FrameBuilder:
+    """Collects the parts of one frame. ``bytes`` is an estimate of the frame's memory."""
+
+    def __init__(self, site: str) -> None:
+        self.site = site
+        self.rows = 0
+        self.bytes = 0
+        self._parts: list[Part] = []
+
+    def add(self, part: Part) -> None:
+        """Rows that came after all rows added before."""
+        assert not self._parts or part.arrival >= self._parts[-1].arrival
+        self._parts.append(part)
+        self.rows += part.rows
+        self.bytes += part.rows * (ROW_BYTES + 8 * len(part.schema.attrs))
+        for column in (part.data.types, *part.data.attrs):
+            if isinstance(column, Texts):
+                self.bytes += sum(TEXT_BYTES + len(name) for name in column.names)
+
+    def tick(self, arrival: int) -> None:
+        """Nothing came until ``arrival``. A tick right after a tick takes its place."""
+        if self._parts and self._parts[-1].kind is Kind.TICK:
+            self._parts.pop()
+            self.rows -= 1
+            self.bytes -= ROW_BYTES
+        self.add(Part(Kind.TICK, arrival, one_row(arrival)))
+
+    def build(self) -> Frame:
+        """The frame of everything added since ``clear``; at least one row."""
+        assert self._parts
+        return Frame(self.site, _batch(self._parts))
+
+    def clear(self) -> None:
+        """The frame that was built is durable: begin the next one."""
+        self._parts = []
+        self.rows = self.bytes = 0
+
+
+def _batch(parts: list[Part]) -> pa.RecordBatch:
+    counts = np.array([part.rows for part in parts], np.int64)
+    columns: dict[str, pa.Array] = {}
+    kinds = np.array([part.kind for part in parts], np.int8)
+    if kinds.any():
+        columns[r.KIND] = pa.array(np.repeat(kinds, counts))
+    if any(part.stream not in (r.DEFAULT_STREAM, None) for part in parts):
+        columns[r.STREAM] = _labels([part.stream for part in parts], counts)
+    columns[r.SOURCE] = _labels([part.source for part in parts], counts)
+    columns[r.SEQ] = _numbers(parts, counts)
+    incarnations = np.array([part.incarnation for part in parts], np.int64)
+    if incarnations.any():
+        columns[r.INCARNATION] = pa.array(np.repeat(incarnations, counts))
+    if any(part.data.types is not None for part in parts):
+        columns[r.TYPE] = _strings([part.data.types for part in parts], counts)
+    ts = np.frombuffer(b"".join(part.data.ts for part in parts), INT)
+    columns[r.TS] = pa.array(ts)
+    if any(part.data.te is not None for part in parts):
+        te = np.frombuffer(b"".join(part.data.te or part.data.ts for part in parts), INT)
+        if (te != ts).any():
+            columns[r.TE] = pa.array(te)
+    if any(part.data.ids is not None for part in parts):
+        ids = [None if part.data.ids is None else Values(part.data.ids, None) for part in parts]
+        columns[r.ID] = _values(ids, "int", counts)
+    columns[r.ARRIVAL] = pa.array(np.repeat([part.arrival for part in parts], counts))
+    if any(part.sync is not None for part in parts):
+        columns.update(_sync_columns(parts, counts))
+    columns.update(_attr_columns(parts, counts))
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _labels(labels: list[str | None], counts: np.ndarray) -> pa.Array:
+    """One label per part, repeated over its rows, as a dictionary."""
+    codes: dict[str | None, int] = {}
+    each = np.array([codes.setdefault(label, len(codes)) for label in labels], np.int32)
+    empty = codes.pop(None, None)
+    names: list[str] = [label for label in codes if label is not None]
+    if empty is not None:
+        # The null label took a code: close its place.
+        each = np.where(each == empty, -1, each - (each > empty).astype(np.int32))
+    return _dictionary(np.repeat(each.astype(np.int32), counts), names)
+
+
+def _dictionary(codes: np.ndarray, names: Sequence[str]) -> pa.Array:
+    absent = codes < 0
+    indices = pa.array(codes, mask=absent if absent.any() else None)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+
+
+def _numbers(parts: list[Part], counts: np.ndarray) -> pa.Array:
+    firsts = np.array([-1 if part.seq is None else part.seq for part in parts], np.int64)
+    starts = np.cumsum(counts) - counts
+    seq = np.arange(counts.sum(), dtype=np.int64) + np.repeat(firsts - starts, counts)
+    if (firsts >= 0).all():
+        return pa.array(seq)
+    return pa.array(seq, mask=np.repeat(firsts < 0, counts))
+
+
+def _values(columns: Sequence[Values | None], kind: str, counts: np.ndarray) -> pa.Array:
+    """Numbers or bools of all parts; None stands for a part whose rows are all null."""
+    size = 1 if kind == "bool" else 8
+    zeros = memoryview(bytes(int(counts.max()) * size))
+    rows = counts.tolist()
+    given = [
+        zeros[: size * n] if column is None else column.values
+        for column, n in zip(columns, rows, strict=True)
+    ]
+    dtype = {"int": "<i8", "float": "<f8", "bool": "u1"}[kind]
+    values = np.frombuffer(b"".join(given), dtype)
+    if kind == "bool":
+        values = values != 0
+    if all(column is not None and column.valid is None for column in columns):
+        return pa.array(values)
+    ones = memoryview(bytes([1]) * int(counts.max()))
+    masks = [
+        zeros[:n] if column is None else ones[:n] if column.valid is None else column.valid
+        for column, n in zip(columns, rows, strict=True)
+    ]
+    absent = np.frombuffer(b"".join(masks), np.uint8) == 0
+    return pa.array(values, _ARROW[kind], mask=absent)
+
+
+def _strings(columns: Sequence[Texts | None], counts: np.ndarray) -> pa.Array:
+    """Strings of all parts in one dictionary; None stands for a part of nulls.
+
+    ``place`` maps every part's own codes to the frame's: part i's code c is at ``base[i] + c``, and
+    its null (-1) just before.
+    """
+    names: dict[str, int] = {}
+    place: list[int] = [-1, -1]
+    bases: list[int] = []
+    known: dict[tuple[str, ...], int] = {}
+    zeros = memoryview(bytes(4 * int(counts.max())))
+    given: list[Packed] = []
+    for column, n in zip(columns, counts.tolist(), strict=True):
+        if column is None or column.codes is None:
+            given.append(zeros[: 4 * n])
+        else:
+            given.append(column.codes)
+        if column is None:
+            bases.append(1)
+            continue
+        key = tuple(column.names)
+        if key not in known:
+            place.append(-1)
+            known[key] = len(place)
+            place += [names.setdefault(name, len(names)) for name in key]
+        bases.append(known[key])
+    at = np.frombuffer(b"".join(given), CODE) + np.repeat(np.array(bases, np.int64), counts)
+    return _dictionary(np.array(place, np.int32)[at], list(names))
+
+
+def _sync_columns(parts: list[Part], counts: np.ndarray) -> Iterable[tuple[str, pa.Array]]:
+    none = (None,) * len(_SYNC_FIELDS)
+    per_part = zip(*(part.sync or none for part in parts), strict=True)
+    at = pa.array(np.repeat(np.arange(len(parts)), counts))
+    return {
+        name: pa.array(values, pa.int64()).take(at)
+        for name, values in zip(_SYNC_FIELDS, per_part, strict=True)
+    }.items()
+
+
+def _attr_columns(parts: list[Part], counts: np.ndarray) -> dict[str, pa.Array]:
+    kinds: dict[str, str] = {}
+    for schema in {id(part.schema): part.schema for part in parts}.values():
+        for name, kind in schema.attrs.items():
+            assert kinds.setdefault(name, kind) == kind
+    places = {
+        id(part.schema): {name: i for i, name in enumerate(part.schema.attrs)} for part in parts
+    }
+    columns: dict[str, pa.Array] = {}
+    for name, kind in kinds.items():
+        given: list[Values | Texts | None] = []
+        for part in parts:
+            index = places[id(part.schema)].get(name)
+            given.append(None if index is None else part.data.attrs[index])
+        if all(column is None for column in given):
+            continue
+        texts = [column for column in given if not isinstance(column, Values)]
+        numbers = [column for column in given if not isinstance(column, Texts)]
+        columns[ATTR_PREFIX + name] = (
+            _strings(texts, counts) if kind == "str" else _values(numbers, kind, counts)
+        )
+    return columns

@@ -1,0 +1,220 @@
+"""From accepted messages to records of a site's next frame; each number is recorded once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Protocol
+
+from edge_agent import messages as m
+from edge_agent.errors import WireError
+from edge_agent.records import Kind
+from engine.gateway.content import ContentRefused, check_data
+from engine.gateway.frames import FrameBuilder, Part, cut, one_row
+from engine.gateway.peers import Lane, Source
+from engine.gateway.source_store import SourceStore
+
+
+class Rhythm(Protocol):
+    """The settings that say when a frame is closed and when silence is recorded."""
+
+    @property
+    def tick_every_ns(self) -> int: ...
+    @property
+    def frame_every_ns(self) -> int: ...
+
+
+class Site:
+    """One site's frame in the making, and what it waits for. Instants of the arrival clock."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.builder = FrameBuilder(name)
+        self.sources: dict[str, Source] = {}
+        self.last_record = 0
+        self.tick_due: int | None = None
+        self.frame_due: int | None = None
+        self._dirty: list[Source] = []
+
+    def touched(self, source: Source) -> None:
+        """Something of ``source`` will be durable when the frame is."""
+        if not source.dirty:
+            source.dirty = True
+            self._dirty.append(source)
+
+    def heard(self, arrival: int, rhythm: Rhythm) -> None:
+        """Something of an accepted source was recorded, or refused, at ``arrival``."""
+        self.last_record = arrival
+        if rhythm.tick_every_ns:
+            self.tick_due = arrival + rhythm.tick_every_ns
+        if self.frame_due is None:
+            self.frame_due = arrival + rhythm.frame_every_ns
+
+    def ticked(self, arrival: int, rhythm: Rhythm, *, last: bool) -> None:
+        """Nothing came until ``arrival``; ``last``: nothing is expected any more either."""
+        self.builder.tick(arrival)
+        self.tick_due = None if last else arrival + rhythm.tick_every_ns
+        if self.frame_due is None:
+            self.frame_due = arrival + rhythm.frame_every_ns
+
+    def flushed(self) -> list[Source]:
+        """The frame is durable; gives the sources that it was about."""
+        self.builder.clear()
+        self.frame_due = None
+        sources, self._dirty = self._dirty, []
+        for source in sources:
+            source.dirty = False
+        return sources
+
+
+class Intake:
+    """Writes messages of accepted sources into their site's frame."""
+
+    def __init__(
+        self, store: SourceStore, counts: Counter[tuple[str, str]], islands_max: int
+    ) -> None:
+        self._store = store
+        self._counts = counts
+        self._islands_max = islands_max
+
+    def data(self, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
+        """Records the events of ``data`` that did not come before; False: all of them did.
+
+        Raises:
+            ContentRefused: the content is wrong; its numbers count as received all the same.
+            WireError: ``stream`` (not declared), or ``islands_max``: too many gaps before it.
+        """
+        if data.stream >= len(source.lanes):
+            raise WireError("stream", f"stream {data.stream} of {len(source.lanes)}")
+        lane, schema = source.lanes[data.stream], source.schemas[data.stream]
+        first, end = data.first_seq, data.first_seq + data.rows
+        parts = lane.received.new_parts(first, end)
+        new = sum(b - a for a, b in parts)
+        if new < data.rows:
+            self._counts[source.name, "duplicate"] += data.rows - new
+        if not parts:
+            return False
+        self._make_room(source, lane, first, end)
+        lane.received.add(first, end)
+        site.touched(source)
+        try:
+            check_data(data, schema)
+        except ContentRefused as refused:
+            refused.rows = new
+            raise
+        if not source.announced:
+            ts = int.from_bytes(data.ts[:8], "little", signed=True)
+            self._announce(source, site, None, ts, arrival)
+        for a, b in parts:
+            rows = data if b - a == data.rows else cut(data, a - first, b - first)
+            part = Part(
+                Kind.EVENT, arrival, rows, source.name, schema.name, a, source.incarnation, schema
+            )
+            site.builder.add(part)
+        self._counts[source.name, "recorded"] += new
+        return True
+
+    def control(
+        self, source: Source, site: Site, message: m.Control, arrival: int
+    ) -> bool:
+        """Records a message that has a control number; False: it came before.
+
+        Raises:
+            WireError: ``stream`` (not declared), ``numbers``, or ``islands_max``.
+        """
+        lane, number = source.control, message.number
+        if not lane.received.new_parts(number, number + 1):
+            self._counts[source.name, "duplicate_control"] += 1
+            return False
+        self._make_room(source, lane, number, number + 1)
+        match message:
+            case m.Sync():
+                self._sync(source, site, message, arrival)
+            case m.Promise():
+                self._promise(source, site, message, arrival)
+            case m.Begin():
+                self._begin(source, site, message, arrival)
+            case m.Eos():
+                self._eos(source, site, message, arrival)
+        lane.received.add(number, number + 1)
+        site.touched(source)
+        return True
+
+    def _make_room(self, source: Source, lane: Lane, first: int, end: int) -> None:
+        received = lane.received
+        if received.islands < self._islands_max or not received.makes_island(first, end):
+            return
+        if source.resend:
+            # The first gap will be resent: closing makes the agent begin there.
+            raise WireError("islands_max", f"{received.islands} gaps before number {first}")
+        self._counts[source.name, "given_up"] += received.give_up_first_gap()
+
+    def _announce(
+        self, source: Source, site: Site, sync: m.Sync | None, ts: int, arrival: int
+    ) -> None:
+        """Says once per incarnation where the numbers of each stream begin."""
+        source.announced = True
+        for schema, lane in zip(source.schemas, source.lanes, strict=True):
+            self._sync_row(source, site, sync, schema.name, lane.start, ts, arrival)
+
+    def _sync(self, source: Source, site: Site, sync: m.Sync, arrival: int) -> None:
+        ts = sync.measured_at
+        if source.announced:
+            self._sync_row(source, site, sync, source.schemas[0].name, None, ts, arrival)
+        else:
+            self._announce(source, site, sync, ts, arrival)
+        self._store.put(source.site, source.name, source.incarnation, sync, arrival)
+
+    def _sync_row(
+        self,
+        source: Source,
+        site: Site,
+        sync: m.Sync | None,
+        stream: str,
+        first_seq: int | None,
+        ts: int,
+        arrival: int,
+    ) -> None:
+        values: tuple[int | None, ...] = (None, None, first_seq, None, None)
+        if sync is not None:
+            values = (sync.offset, sync.delay, first_seq, sync.precision, sync.skew_error_ppb)
+        site.builder.add(
+            Part(
+                Kind.SYNC, arrival, one_row(ts), source.name, stream, None, source.incarnation,
+                sync=values,
+            )
+        )  # fmt: skip
+
+    def _promise(self, source: Source, site: Site, promise: m.Promise, arrival: int) -> None:
+        if max(stream for stream, _ in promise.streams) >= len(source.lanes):
+            raise WireError("stream", "a promise for a stream that was not declared")
+        if not source.announced:
+            self._announce(source, site, None, promise.ts, arrival)
+        row = one_row(promise.ts, promise.type)
+        for stream, next_seq in promise.streams:
+            name = source.schemas[stream].name
+            site.builder.add(
+                Part(Kind.POG, arrival, row, source.name, name, next_seq, source.incarnation)
+            )
+
+    def _begin(self, source: Source, site: Site, begin: m.Begin, arrival: int) -> None:
+        if begin.stream >= len(source.lanes):
+            raise WireError("stream", "an interval of a stream that was not declared")
+        if not source.announced:
+            self._announce(source, site, None, begin.ts, arrival)
+        row = one_row(begin.ts, begin.type, begin.id)
+        name = source.schemas[begin.stream].name
+        site.builder.add(
+            Part(Kind.IBP, arrival, row, source.name, name, None, source.incarnation)
+        )
+
+    def _eos(self, source: Source, site: Site, eos: m.Eos, arrival: int) -> None:
+        if len(eos.next_seqs) != len(source.lanes):
+            raise WireError("numbers", f"{len(eos.next_seqs)} for {len(source.lanes)} streams")
+        if not source.announced:
+            self._announce(source, site, None, eos.ts, arrival)
+        source.ended = True
+        for schema, next_seq in zip(source.schemas, eos.next_seqs, strict=True):
+            row = one_row(eos.ts)
+            site.builder.add(
+                Part(Kind.EOS, arrival, row, source.name, schema.name, next_seq, source.incarnation)
+            )
