@@ -1,0 +1,258 @@
+"""The arrival log: a folder of Parquet files, one row per frame (DESIGN "Arrival log").
+
+Files are written whole and never changed. Their names sort in the order of writing, and so do their
+mtimes, as Spark's file source takes files in order of mtime (in ms).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import ContractViolation, UserError
+from engine.frame import Frame
+from engine.log.whole_file import NS_PER_MS, TEMPORARY_SUFFIX, parquet_files, write_parquet
+
+SITE: Final = "site"
+FIRST_ARRIVAL: Final = "first_arrival"
+LAST_ARRIVAL: Final = "last_arrival"
+ROWS: Final = "rows"
+PAYLOAD: Final = "payload"
+LOG_SCHEMA: Final = pa.schema(
+    {
+        SITE: pa.string(),
+        FIRST_ARRIVAL: pa.int64(),
+        LAST_ARRIVAL: pa.int64(),
+        ROWS: pa.int64(),
+        PAYLOAD: pa.binary(),
+    }
+)
+ROWS_PER_FILE: Final = 524_288
+BYTES_PER_FILE: Final = 256 << 20
+"""A file is closed at the first frame that reaches either; this one bounds the memory."""
+_LOCK: Final = ".lock"
+_NAME: Final = re.compile(r"frames-([0-9]+)\.parquet")
+
+
+class LogWriter:
+    """Appends frames to the log in ``directory``, made if absent; goes on after a crash.
+
+    Frames wait in memory until ``rows_per_file`` records (or ``BYTES_PER_FILE``) are together, or
+    ``flush`` is called; only after that are they on disk. One writer at a time.
+
+    Raises:
+        UserError: the folder cannot be made, holds something else, or has a writer already.
+    """
+
+    def __init__(self, directory: str | Path, rows_per_file: int = ROWS_PER_FILE) -> None:
+        assert rows_per_file > 0
+        self.directory = Path(directory)
+        self.rows_per_file = rows_per_file
+        self._waiting: list[tuple[Frame, bytes]] = []
+        self._rows = 0
+        self._bytes = 0
+        self._lock = self._open()
+        try:
+            self._continue()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _open(self) -> int:
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise UserError(f"{self.directory}: cannot be written: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise UserError(
+                f"{self.directory}: another process is writing this log; choose another folder"
+            ) from error
+        return lock
+
+    def _continue(self) -> None:
+        """Takes up numbers, mtimes and arrival clocks where the existing files end."""
+        files = _log_files(self.directory)
+        self._number = 0
+        self._mtime_ms = 0
+        self._arrived: dict[str, int] = {}
+        for file in files:
+            found = _NAME.fullmatch(file.name)
+            self._number = max(self._number, int(found[1]) if found else 0)
+            self._mtime_ms = max(self._mtime_ms, file.stat().st_mtime_ns // NS_PER_MS)
+            index = _read(file, [SITE, LAST_ARRIVAL])
+            for site, last in zip(*(column.to_pylist() for column in index.columns), strict=True):
+                self._arrived[site] = max(last, self._arrived.get(site, last))
+
+    def append(self, frame: Frame) -> None:
+        """Adds ``frame``, whose site's arrival clock must not go backwards.
+
+        Raises:
+            ContractViolation: an empty frame, or one that arrived before its site's last.
+        """
+        if frame.rows == 0:
+            raise ContractViolation(f"site {frame.site!r}: an empty frame")
+        last = self._arrived.get(frame.site)
+        if last is not None and frame.first_arrival < last:
+            raise ContractViolation(
+                f"site {frame.site!r}: frame of arrival {frame.first_arrival} after {last}"
+            )
+        self._arrived[frame.site] = frame.last_arrival
+        payload = frame.to_bytes()
+        self._waiting.append((frame, payload))
+        self._rows += frame.rows
+        self._bytes += len(payload)
+        if self._rows >= self.rows_per_file or self._bytes >= BYTES_PER_FILE:
+            self.flush()
+
+    def flush(self) -> Path | None:
+        """Puts the waiting frames on disk as one file; gives its path, or None without frames."""
+        if not self._waiting:
+            return None
+        frames = [frame for frame, _ in self._waiting]
+        table = pa.Table.from_arrays(
+            [
+                pa.array([frame.site for frame in frames], pa.string()),
+                pa.array([frame.first_arrival for frame in frames], pa.int64()),
+                pa.array([frame.last_arrival for frame in frames], pa.int64()),
+                pa.array([frame.rows for frame in frames], pa.int64()),
+                pa.array([payload for _, payload in self._waiting], pa.binary()),
+            ],
+            schema=LOG_SCHEMA,
+        )
+        path = self.directory / f"frames-{self._number + 1:012d}.parquet"
+        self._mtime_ms = write_parquet(
+            path, [table], LOG_SCHEMA, plain_columns=(PAYLOAD,), after_ms=self._mtime_ms
+        )
+        self._number += 1
+        self._waiting.clear()
+        self._rows = self._bytes = 0
+        return path
+
+    def close(self) -> None:
+        """Flushes and lets other writers in; the writer is of no use afterwards."""
+        self.flush()
+        os.close(self._lock)
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            self.close()
+        else:  # what was flushed is complete; the rest is as after a crash
+            os.close(self._lock)
+
+
+class LogReader:
+    """The frames of the log in ``directory``, in order; iterate as often as you like.
+
+    Only complete files are read: the temporary file of a crashed writer is left out.
+
+    Raises:
+        UserError: not an arrival log; says what is there instead.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        if not self.directory.is_dir():
+            what = "is a file, not a folder" if self.directory.exists() else "no such folder"
+            raise UserError(f"{self.directory}: {what}; an arrival log is a folder")
+        self.files = _log_files(self.directory)
+        if not self.files:
+            raise UserError(f"{self.directory}: not an arrival log: {_found_instead(self.directory)}")
+
+    def __iter__(self) -> Iterator[Frame]:
+        arrived: dict[str, tuple[int, Path]] = {}
+        for file in self.files:
+            for row, entry in enumerate(_read(file, LOG_SCHEMA.names).to_pylist()):
+                frame = _frame(file, row, entry)
+                last, where = arrived.get(frame.site, (frame.first_arrival, file))
+                if frame.first_arrival < last:
+                    raise UserError(
+                        f"{file}: row {row}: site {frame.site!r} goes back to arrival "
+                        f"{frame.first_arrival} after {last} of {where.name}; files of two logs?"
+                    )
+                arrived[frame.site] = (frame.last_arrival, file)
+                yield frame
+
+
+def _log_files(directory: Path) -> list[Path]:
+    """Complete files of the log.
+
+    Raises:
+        UserError: a Parquet file that is damaged or not part of an arrival log.
+    """
+    files = parquet_files(directory)
+    for file in files:
+        try:
+            schema = pq.read_schema(file)
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(file, error) from error
+        if any(
+            name not in schema.names or schema.field(name).type != LOG_SCHEMA.field(name).type
+            for name in LOG_SCHEMA.names
+        ):
+            raise UserError(
+                f"{directory}: not an arrival log: {file.name} has the columns "
+                f"{', '.join(schema.names[:8])}; make a log of it with slackwater log import"
+            )
+    return files
+
+
+def is_log_file(schema: pa.Schema) -> bool:
+    """Whether a Parquet file of this schema is one file of an arrival log."""
+    return set(LOG_SCHEMA.names) <= set(schema.names)
+
+
+def _read(file: Path, columns: list[str]) -> pa.Table:
+    try:
+        return pq.ParquetFile(file).read(columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from error
+
+
+def _damaged(file: Path, error: Exception) -> UserError:
+    said = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return UserError(f"{file}: damaged file: {said}; restore it, or move it away to read the rest")
+
+
+def _frame(file: Path, row: int, entry: dict[str, object]) -> Frame:
+    site, payload = entry[SITE], entry[PAYLOAD]
+    if not isinstance(site, str) or not isinstance(payload, bytes):
+        raise UserError(f"{file}: damaged file: row {row} has no site or no payload")
+    try:
+        frame = Frame.from_bytes(site, payload)
+    except (ContractViolation, pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from error
+    said = (entry[ROWS], entry[FIRST_ARRIVAL], entry[LAST_ARRIVAL])
+    if frame.rows == 0 or said != (frame.rows, frame.first_arrival, frame.last_arrival):
+        raise UserError(f"{file}: damaged file: row {row} does not describe its payload")
+    return frame
+
+
+def _found_instead(directory: Path) -> str:
+    names = sorted(path.name for path in directory.iterdir() if path.name != _LOCK)
+    unfinished = [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
+    if not names:
+        return "the folder is empty"
+    if unfinished == names:
+        return f"nothing but unfinished files ({', '.join(unfinished[:3])}); was the writer cut off?"
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"it holds {', '.join(names[:3])}{more}"

@@ -1,0 +1,82 @@
+"""Parquet files that appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
+
+Temporary names begin with a dot, which Spark's file source and our readers leave out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TEMPORARY_SUFFIX: Final = ".writing"
+NS_PER_MS: Final = 10**6
+
+
+def temporary(path: Path) -> Path:
+    """Where ``path`` is written before it takes its name."""
+    return path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
+
+
+def write_parquet(
+    path: Path,
+    row_groups: Iterable[pa.Table],
+    schema: pa.Schema,
+    *,
+    plain_columns: tuple[str, ...] = (),
+    after_ms: int = 0,
+) -> int:
+    """Writes ``path`` at one stroke, replacing what was there, and gives its mtime [ms].
+
+    Args:
+        path: the file's final name.
+        row_groups: the content, one row group each.
+        schema: of every row group.
+        plain_columns: columns without Parquet dictionaries and statistics (large binary ones).
+        after_ms: the mtime is later than this: Spark takes files in order of mtime, in ms.
+    """
+    others = [name for name in schema.names if name not in plain_columns]
+    unfinished = temporary(path)
+    with (
+        unfinished.open("wb") as sink,
+        pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=others if plain_columns else True,
+            write_statistics=others if plain_columns else True,
+        ) as writer,
+    ):
+        for table in row_groups:
+            writer.write_table(table)
+        writer.close()
+        sink.flush()
+        os.fsync(sink.fileno())
+    mtime_ms = max(unfinished.stat().st_mtime_ns // NS_PER_MS, after_ms + 1)
+    os.utime(unfinished, ns=(mtime_ms * NS_PER_MS, mtime_ms * NS_PER_MS))
+    unfinished.rename(path)
+    sync_folder(path.parent)
+    return mtime_ms
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames and removals in ``folder`` outlive a crash of the machine."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def parquet_files(folder: Path) -> list[Path]:
+    """The complete Parquet files right in ``folder``, by name."""
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.suffix == ".parquet" and not path.name.startswith((".", "_"))
+    )
