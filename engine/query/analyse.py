@@ -15,7 +15,7 @@ from engine.query.fields import OWN, attribute_name
 from engine.query.parse import parse
 from engine.query.place import Span, closest, listed, refuse
 from engine.query.plan import Attribute, Plan, SeqPlan, Step
-from engine.query.select import select_plan
+from engine.query.selection import select_plan
 from engine.query.split import split
 from engine.units import unit_ns
 

@@ -137,12 +137,10 @@ def _one_each(group: list[Node], parts: _Parts) -> list[Node]:
 
 
 def _ordered(groups: list[list[Node]], order: list[str]) -> tuple[tuple[Attribute, ...], ...]:
-    """Members by their steps' order, groups by their first member's; lone leftovers drop out."""
-    rank = {alias: place for place, alias in enumerate(order)}
-    sorted_groups = [sorted(group, key=lambda node: rank[node[0]]) for group in groups]
-    sorted_groups.sort(key=lambda group: rank[group[0][0]])
-    return tuple(
-        tuple(Attribute(name, alias) for alias, name in group)
-        for group in sorted_groups
+    """Members by their steps' order, groups by their members; lone leftovers drop out."""
+    ranked = sorted(
+        sorted((order.index(alias), name) for alias, name in group)
+        for group in groups
         if len(group) > 1
     )
+    return tuple(tuple(Attribute(name, order[rank]) for rank, name in group) for group in ranked)

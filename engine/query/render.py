@@ -1,0 +1,166 @@
+"""From a plan to its canonical text: ``parse`` and ``analyse`` give the same plan back.
+
+Clauses stand in the language's order, each step's own conditions first, then the equalities, then
+the rest; durations are written in the largest unit that divides them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from engine.errors import ContractViolation
+from engine.frame import ATTR_PREFIX
+from engine.query.fields import OWN
+from engine.query.mistakes import RESERVED
+from engine.query.plan import (
+    Aggregate,
+    Arithmetic,
+    Attribute,
+    Comparison,
+    Constant,
+    Drift,
+    Expression,
+    Logic,
+    Membership,
+    Plan,
+    Predicate,
+    SeqPlan,
+    Step,
+    TumblingPlan,
+)
+from engine.query.selection import default_label
+from engine.units import NS_PER
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Words that are no names in some places; quoted everywhere, so that no reader has to know where.
+_SOFT: Final = frozenset({
+    "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
+    "finish", "equal", "join", "tumbling", "drift", "each", "together", "sliding", "every",
+    "rows", "session", OWN,
+})  # fmt: skip
+
+
+def render(plan: Plan) -> str:
+    """The text of ``plan``, on one line; numbers without a unit are in ns.
+
+    >>> from engine.query import query
+    >>> render(query("event seq(A a, B b) where a.id=b.id within 5000 ms"))
+    'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
+    """
+    return _seq(plan) if isinstance(plan, SeqPlan) else _tumbling(plan)
+
+
+def render_duration(duration_ns: int) -> str:
+    """``5 s`` for 5_000_000_000, ``90 min`` for an hour and a half."""
+    for unit, length in reversed(NS_PER.items()):
+        if duration_ns % length == 0:
+            return f"{duration_ns // length} {unit}"
+    raise ContractViolation(f"{duration_ns!r} is not a whole number of ns")
+
+
+def render_predicate(predicate: Predicate) -> str:
+    """The text of one condition; AND, OR and NOT inside AND and OR in parentheses."""
+    match predicate:
+        case Comparison(op=op, left=left, right=right):
+            return f"{render_expression(left)} {op} {render_expression(right)}"
+        case Membership(item=item, options=options):
+            listed = ", ".join(render_expression(option) for option in options)
+            return f"{render_expression(item)} IN ({listed})"
+        case Logic(op="not", terms=(term,)):
+            return f"NOT ({render_predicate(term)})"
+        case Logic(op=op, terms=terms):
+            return f" {op.upper()} ".join(_term(term) for term in terms)
+
+
+def render_expression(expression: Expression, tightness: int = 0) -> str:
+    """The text of one value, in parentheses if it binds less tightly than ``tightness``."""
+    match expression:
+        case Constant(value=bool() as truth):
+            return "TRUE" if truth else "FALSE"
+        case Constant(value=str() as text):
+            return "'" + text.replace("'", "''") + "'"
+        case Constant(value=number):
+            return repr(number)
+        case Attribute():
+            return _attribute(expression)
+        case Arithmetic(op=op, left=left, right=right):
+            own = 1 if op in "+-" else 2
+            # Operators of one rank group to the left.
+            first, second = render_expression(left, own), render_expression(right, own + 1)
+            text = f"{first} {op} {second}"
+            return f"({text})" if own < tightness else text
+
+
+def quote(name: str) -> str:
+    """``name`` as the grammar reads it back: plain where it can be."""
+    if _PLAIN.fullmatch(name) and name.lower() not in RESERVED | _SOFT:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _attribute(attribute: Attribute) -> str:
+    name = attribute.name
+    own = name.startswith(ATTR_PREFIX)
+    text = f"{OWN}.{quote(name.removeprefix(ATTR_PREFIX))}" if own else quote(name)
+    return text if attribute.alias is None else f"{quote(attribute.alias)}.{text}"
+
+
+def _term(term: Predicate) -> str:
+    text = render_predicate(term)
+    return f"({text})" if isinstance(term, Logic) and term.op != "not" else text
+
+
+def _conjunct(predicate: Predicate) -> str:
+    """As ``_term``, except that an AND joins the AND around it."""
+    inner = isinstance(predicate, Logic) and predicate.op == "and"
+    return render_predicate(predicate) if inner else _term(predicate)
+
+
+def _step(step: Step) -> str:
+    alias = "" if step.alias == step.type else f" {quote(step.alias)}"
+    return f"{'!' if step.negated else ''}{quote(step.type)}{alias}"
+
+
+def _seq(plan: SeqPlan) -> str:
+    terms = [_conjunct(step.where) for step in plan.steps if step.where is not None]
+    for group in plan.equalities:
+        # A negated step never stands between two others: only positive steps chain on.
+        negated = {step.alias for step in plan.steps if step.negated}
+        chain = sorted(group, key=lambda attribute: attribute.alias in negated)
+        anchor = chain[0]
+        for attribute in chain[1:]:
+            terms.append(f"{_attribute(anchor)} = {_attribute(attribute)}")
+            anchor = anchor if attribute.alias in negated else attribute
+    terms += [_term(other) for other in plan.others]
+    clauses = [f"EVENT SEQ({', '.join(_step(step) for step in plan.steps)})"]
+    if terms:
+        clauses.append(f"WHERE {' AND '.join(terms)}")
+    if plan.within_ns is not None:
+        clauses.append(f"WITHIN {render_duration(plan.within_ns)}")
+    if plan.realtime is not None:
+        clauses.append(f"REALTIME {plan.realtime}")
+    if plan.returns:
+        clauses.append(f"RETURN {', '.join(map(_attribute, plan.returns))}")
+    return " ".join(clauses)
+
+
+def _aggregate(aggregate: Aggregate) -> str:
+    argument = _attribute(aggregate.attribute) if aggregate.attribute else "*"
+    extra = "" if aggregate.parameter is None else f", {aggregate.parameter!r}"
+    text = f"{aggregate.function}({argument}{extra})"
+    plain = default_label(aggregate.function, aggregate.attribute, aggregate.parameter)
+    return text if aggregate.label == plain else f"{text} AS {quote(aggregate.label)}"
+
+
+def _tumbling(plan: TumblingPlan) -> str:
+    clauses = [f"SELECT {', '.join(map(_aggregate, plan.aggregates))}"]
+    if plan.streams:
+        clauses.append(f"FROM {', '.join(map(quote, plan.streams))}")
+    if plan.where is not None:
+        clauses.append(f"WHERE {_conjunct(plan.where)}")
+    if plan.group_by:
+        clauses.append(f"GROUP BY {', '.join(map(_attribute, plan.group_by))}")
+    drift = "" if plan.drift is Drift.NONE else f" DRIFT {plan.drift.upper()}"
+    clauses.append(f"WINDOW TUMBLING {render_duration(plan.size_ns)}{drift}")
+    return " ".join(clauses)
