@@ -1,0 +1,173 @@
+"""Columns of records inside a chain: frames decoded to NumPy, joined, and cut.
+
+A plain dict of equally long arrays. Strings are int32 codes of the site's table (-1 = null). An
+attribute ``attrs.x`` has a bool mask ``valid.x`` only where some record lacks it. Columns that a
+frame leaves out (``te`` = ``ts``, ``kind`` = event) are left out here too, until another frame
+brings them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent import records as r
+from engine.errors import ContractViolation
+from engine.frame import ATTR_PREFIX, Frame
+from engine.released import Strings
+
+Columns = dict[str, np.ndarray]
+VALID_PREFIX: Final = "valid."
+ID_TYPE: Final = "$id"
+"""Key of the interval id among attribute types and masks (``$`` cannot start an attribute)."""
+_SYNC_ONLY: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
+_CODED: Final = (r.STREAM, r.SOURCE, r.TYPE)
+
+
+def mask_name(column: str) -> str:
+    """The mask of an attribute column or of ``id``."""
+    return VALID_PREFIX + (ID_TYPE if column == r.ID else column.removeprefix(ATTR_PREFIX))
+
+
+def type_name(column: str) -> str:
+    """The key of an attribute column or of ``id`` among the attribute types."""
+    return ID_TYPE if column == r.ID else column.removeprefix(ATTR_PREFIX)
+
+
+def _codes(array: pa.Array, strings: Strings) -> np.ndarray:
+    """Dictionary-encoded (or plain) text as codes of the site's table."""
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
+    table = np.array(
+        [-1 if text is None else strings.code(text) for text in array.dictionary.to_pylist()]
+        + [-1],
+        np.int32,
+    )
+    indices = array.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(table) - 1)
+    return np.asarray(table[indices.to_numpy(zero_copy_only=False)])
+
+
+def _integers(array: pa.Array, null: int) -> np.ndarray:
+    if array.null_count:
+        array = array.fill_null(null)
+    return np.asarray(array.to_numpy(zero_copy_only=False))
+
+
+def _attribute(array: pa.Array, strings: Strings) -> tuple[str, np.ndarray, np.ndarray | None]:
+    """(type name, values, mask or None) of an attribute column."""
+    valid = None
+    if array.null_count:
+        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False))
+    kind = array.type
+    if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "str", _codes(array, strings), valid
+    if pa.types.is_boolean(kind):
+        filled = array.fill_null(False) if array.null_count else array
+        return "bool", np.asarray(filled.to_numpy(zero_copy_only=False)), valid
+    if pa.types.is_integer(kind):
+        return "int", _integers(array, 0).astype(np.int64, copy=False), valid
+    if pa.types.is_floating(kind):
+        filled = array.fill_null(0.0) if array.null_count else array
+        values = np.asarray(filled.to_numpy(zero_copy_only=False)).astype(np.float64, copy=False)
+        return "float", values, valid
+    raise ContractViolation(f"attribute of type {kind}; frames hold int64, float64, bool or text")
+
+
+def decode(
+    frame: Frame, strings: Strings, wanted: set[str] | None
+) -> tuple[Columns, dict[str, str]]:
+    """The frame's columns and its attributes' types.
+
+    Args:
+        frame: records in arrival order.
+        strings: the site's table; new texts are added.
+        wanted: attribute columns to decode; None = all.
+    """
+    columns: Columns = {}
+    types: dict[str, str] = {}
+    for name, array in zip(frame.batch.schema.names, frame.batch.columns, strict=True):
+        if name in _CODED:
+            columns[name] = _codes(array, strings)
+        elif name.startswith(ATTR_PREFIX) or name == r.ID:
+            if wanted is None or name in wanted:
+                types[type_name(name)], columns[name], valid = _attribute(array, strings)
+                if valid is not None:
+                    columns[mask_name(name)] = valid
+        elif name not in _SYNC_ONLY:
+            null = -1 if name == r.SEQ else 0
+            columns[name] = _integers(array, null)
+    return columns, types
+
+
+def sync_records(frame: Frame) -> list[dict[str, int | str | None]]:
+    """The frame's sync records, each with its ``row``; empty for nearly every frame."""
+    if r.KIND not in frame.batch.schema.names:
+        return []
+    rows = np.flatnonzero(_integers(frame.batch.column(r.KIND), 0) == int(r.Kind.SYNC))
+    if not len(rows):
+        return []
+    names = [n for n in (r.SOURCE, r.STREAM, r.INCARNATION, r.TS, r.ARRIVAL, *_SYNC_ONLY)
+             if n in frame.batch.schema.names]  # fmt: skip
+    found = frame.batch.select(names).take(pa.array(rows)).to_pylist()
+    return [{**record, "row": int(row)} for record, row in zip(found, rows, strict=True)]
+
+
+def _missing_part(name: str, part: Columns, rows: int, like: np.ndarray) -> np.ndarray:
+    """What a column that ``part`` left out stands for."""
+    if name == r.TE:
+        return part[r.TS]
+    if name.startswith(VALID_PREFIX):
+        key = name.removeprefix(VALID_PREFIX)
+        column = r.ID if key == ID_TYPE else ATTR_PREFIX + key
+        return np.full(rows, column in part)
+    if name in _CODED:
+        return np.full(rows, -1, np.int32)
+    return np.zeros(rows, like.dtype)
+
+
+def join(parts: list[Columns], lengths: list[int]) -> Columns:
+    """The parts one after another; a column that some part lacks is filled in."""
+    if len(parts) == 1:
+        return parts[0]
+    names: dict[str, np.ndarray] = {}
+    for part in parts:
+        names.update(part)
+    for name in list(names):
+        if (name.startswith(ATTR_PREFIX) or name == r.ID) and any(name not in p for p in parts):
+            names.setdefault(mask_name(name), np.empty(0, bool))
+    return {
+        name: np.concatenate(
+            [
+                part[name] if name in part else _missing_part(name, part, rows, like)
+                for part, rows in zip(parts, lengths, strict=True)
+            ]
+        )
+        for name, like in names.items()
+    }
+
+
+def promote(columns: Columns, types: dict[str, str], known: dict[str, str], site: str) -> None:
+    """Bring attribute columns to the types ``known`` so far, which may widen int to float.
+
+    Raises:
+        ContractViolation: text in one frame and a number in another, naming the attribute.
+    """
+    for name, found in types.items():
+        before = known.get(name)
+        if before is None or before == found:
+            known[name] = found
+            continue
+        if {before, found} != {"int", "float"}:
+            raise ContractViolation(
+                f"site {site!r}: attribute {name!r} is {found} here and was {before} before; "
+                "give one of them another name"
+            )
+        known[name] = "float"
+    for name in types:
+        column = r.ID if name == ID_TYPE else ATTR_PREFIX + name
+        if known[name] == "float" and columns[column].dtype != np.float64:
+            columns[column] = columns[column].astype(np.float64)

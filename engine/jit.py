@@ -1,0 +1,40 @@
+"""``njit`` with a compiled cache that is never stale and also works in Spark's workers.
+
+Numba's own cache looks only at the file of the outermost kernel, so a change in a kernel that
+it calls would go unnoticed; and installs may be read-only. Hence one cache directory per state
+of our sources. ``SLACKWATER_CACHE`` moves it (default: the user's cache directory); the Spark
+host hands it to executors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba import config
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels of exactly these sources are kept."""
+    digest = hashlib.sha256(f"{numba.__version__}".encode())
+    root = Path(__file__).parent
+    for folder in ("order", "window", "pattern", "."):
+        for path in sorted((root / folder).glob("*.py")):
+            digest.update(path.read_bytes())
+    home = os.environ.get("SLACKWATER_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    base = Path(home) if home else Path.home() / ".cache"
+    return base / "slackwater" / "numba" / digest.hexdigest()[:16]
+
+
+def njit(function: _F) -> _F:
+    """Compile ``function`` in nopython mode, kept on disk between runs."""
+    if not os.environ.get("NUMBA_CACHE_DIR"):
+        config.CACHE_DIR = str(cache_directory())
+    compiled: _F = numba.njit(cache=True, error_model="numpy")(function)
+    return compiled

@@ -1,0 +1,73 @@
+"""The contract of an ordering operator, and what one call of it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from engine.columns import Columns
+from engine.reference import Sync
+from engine.released import Gaps, Progress
+
+
+@dataclass(slots=True)
+class Ordered:
+    """Events let go by one call: ``columns`` as ``engine.released.Released`` has them.
+
+    ``quarantined``: columns of the events that were set aside with a ``reason`` code each
+    (``order.state.QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``).
+    """
+
+    n: int
+    columns: Columns
+    progress: Progress = field(default_factory=Progress)
+    gaps: Gaps = field(default_factory=Gaps)
+    quarantined: Columns = field(default_factory=dict)
+
+
+class Order(Protocol):
+    """A deterministic function of the arrival log; every result is cut-independent."""
+
+    def announce(self, sync: Sync) -> None:
+        """A sync record: the source's incarnation and first number. Called between batches."""
+
+    def newest_ts(self, source: int) -> int:
+        """Largest event time seen of the source with this code; ``INT_MIN`` before any."""
+
+    def process(self, columns: Columns, rows: int) -> Ordered:
+        """Records in arrival order, none of them a sync record."""
+
+    def flush(self) -> Ordered:
+        """End of the input, at the last arrival. Called once."""
+
+    def counters(self) -> list[dict[str, Any]]:
+        """One dict per (source, stream): what became of its events."""
+
+    def buffered(self) -> int:
+        """Events held now."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as plain data."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot of an order with equal settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guards:
+    """What every order does before it trusts an event time.
+
+    ``guard_ns``: an event whose ref lies beyond its arrival by more than its uncertainty plus
+    this is quarantined and moves no clock; None switches the guard off.
+    ``default_uncertainty_ns``: of a source that was never synchronised.
+    """
+
+    guard_ns: int | None = 1_000_000_000
+    default_uncertainty_ns: int = 0
+
+
+def no_events() -> np.ndarray:
+    """An empty int64 column."""
+    return np.empty(0, np.int64)

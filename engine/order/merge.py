@@ -1,0 +1,263 @@
+"""``merge``: the lanes' queues put into one order by reference time (R19 3.2.2, Fig 3.3).
+
+The heads of the queues are compared by ``ref``, ties by (source, seq). A lane with an empty queue
+blocks the merge until its own timeout has passed since its last arrival; then it is idle and is
+skipped, and any arrival clears the flag. A punctuation that promises more than the smallest head
+unblocks at once. An event whose ``ref`` is below the last released one goes out at once and counts
+as residual disorder.
+
+A winner tree over the lanes gives the smallest head in O(log lanes) per event.
+
+When not to use: a single source, or one whose clock was never compared with the engine's (all
+offsets 0): then ``ref`` is only as good as the devices' own clocks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.jit import njit
+from engine.order.state import (
+    INT_MAX,
+    INT_MIN,
+    NONE,
+    NOTE_PROGRESS,
+    NOTE_QUARANTINE,
+    QUARANTINED_FUTURE,
+    S_DEFAULT_UNC,
+    S_GUARD,
+    S_LATE_PASS,
+    S_RESIDUAL_DROP,
+    STAGE_QUEUE,
+    V_EVENTS,
+    V_FRONTIER,
+    V_LAST_REF,
+    V_NOTES,
+    Out,
+    Trees,
+)
+from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+
+TIE_NOW: Final = -2
+"""Tie rank of a head that must go at once: before every blocking lane."""
+TIE_BLOCK: Final = -1
+
+
+@njit
+def update_merge(leaf: np.ndarray, node: np.ndarray, lane: int) -> None:
+    """Replay the matches of ``lane`` up to the root of the merge's winner tree."""
+    size = len(leaf)
+    place = (lane + size) >> 1
+    while place >= 1:
+        a, b = 2 * place, 2 * place + 1
+        a = a - size if a >= size else node[a].merge
+        b = b - size if b >= size else node[b].merge
+        if leaf[b].key < leaf[a].key or (leaf[b].key == leaf[a].key and leaf[b].tie < leaf[a].tie):
+            a = b
+        node[place].merge = a
+        place >>= 1
+
+
+@njit
+def update_timer(leaf: np.ndarray, node: np.ndarray, lane: int) -> None:
+    """Replay the matches of ``lane`` in the tree of deadlines; ties go to the first lane."""
+    size = len(leaf)
+    place = (lane + size) >> 1
+    while place >= 1:
+        a, b = 2 * place, 2 * place + 1
+        a = a - size if a >= size else node[a].timer
+        b = b - size if b >= size else node[b].timer
+        node[place].timer = b if leaf[b].when < leaf[a].when else a
+        place >>= 1
+
+
+@njit
+def set_timer(tr: Trees, lane: int, when: int) -> None:
+    """The lane's next deadline; a stale earlier one does no harm, so only look when it differs."""
+    if tr.leaf[lane].when != when:
+        tr.leaf[lane].when = when
+        update_timer(tr.leaf, tr.node, lane)
+
+
+@njit
+def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: int) -> None:
+    """Recompute what the lane brings to the merge: its head, a promise, a block, or nothing."""
+    head = ln[lane].head
+    if head != NONE:
+        if rows[head].ref < s[V_LAST_REF]:
+            key, tie = INT_MIN, TIE_NOW
+        else:
+            key, tie = rows[head].ref, ln[lane].rank
+    elif ln[lane].closed or ln[lane].idle:
+        key, tie = INT_MAX, INT_MAX
+    else:
+        key, tie = ln[lane].bound, TIE_BLOCK
+    if tr.leaf[lane].key != key or tr.leaf[lane].tie != tie:
+        tr.leaf[lane].key = key
+        tr.leaf[lane].tie = tie
+        update_merge(tr.leaf, tr.node, lane)
+
+
+@njit
+def reference(ck: np.ndarray, s: np.ndarray, source: int, ts: int) -> tuple[int, int, int]:
+    """(ref, uncertainty, epoch) of event time ``ts`` at ``source``'s clock (R19 Eq 3.14, 3.15)."""
+    n = ck[source, 0].n
+    if n == 0:
+        return ts, s[S_DEFAULT_UNC], NONE
+    j = n - 1
+    while j > 0 and ts < ck[source, j].start:
+        j -= 1
+    unc = ck[source, j].unc
+    rate = ck[source, j].rate
+    if rate > 0:
+        age = max(0, ts - ck[source, j].anchor)
+        unc += age // 1_000_000_000 * rate + age % 1_000_000_000 * rate // 1_000_000_000
+    return ts + ck[source, j].offset, unc, ck[source, j].ident
+
+
+@njit
+def emit(s: np.ndarray, out: Out, row: int, now: int, status: int) -> None:
+    """Release ``row`` at arrival-clock instant ``now``."""
+    i = s[V_EVENTS]
+    out.event[i].row = row
+    out.event[i].release = now
+    out.event[i].status = status
+    s[V_EVENTS] = i + 1
+
+
+@njit
+def note(s: np.ndarray, out: Out, kind: int, first: int, second: int) -> int:
+    """Begin a note after the events released so far; returns its place."""
+    i = s[V_NOTES]
+    out.note[i, 0] = kind
+    out.note[i, 1] = s[V_EVENTS]
+    out.note[i, 2] = first
+    out.note[i, 3] = second
+    s[V_NOTES] = i + 1
+    return int(i)
+
+
+@njit
+def correct(
+    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, out: Out, row: int
+) -> bool:
+    """Give ``row`` its reference time; False when the future guard quarantines it."""
+    ref, unc, epoch = reference(ck, s, rows[row].source, rows[row].ts)
+    rows[row].ref = ref
+    rows[row].unc = unc
+    rows[row].epoch = epoch
+    guard = s[S_GUARD]
+    if guard >= 0 and ref - rows[row].arrival > unc + guard:
+        note(s, out, NOTE_QUARANTINE, row, QUARANTINED_FUTURE)
+        ln[rows[row].lane].quarantined_future += 1
+        return False
+    return True
+
+
+@njit
+def push(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, row: int) -> None:
+    """Append an event that is next by sequence number to its lane's queue."""
+    lane = rows[row].lane
+    rows[row].stage = STAGE_QUEUE
+    rows[row].nxt = NONE
+    ln[lane].last_ref = rows[row].ref
+    if ln[lane].head == NONE:
+        ln[lane].head = row
+        ln[lane].tail = row
+        set_key(rows, ln, tr, s, lane)
+    else:
+        rows[ln[lane].tail].nxt = row
+        ln[lane].tail = row
+
+
+@njit
+def push_late(
+    rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, row: int, now: int
+) -> None:
+    """A late event: dropped, sent at once, or put among its lane's queue by ``ref``."""
+    lane = rows[row].lane
+    rows[row].late = 1
+    if not s[S_LATE_PASS]:
+        ln[lane].late_dropped += 1
+        rows[row].stage = 0
+        emit(s, out, row, now, LATE_DROPPED)
+        return
+    ln[lane].late_passed += 1
+    if rows[row].ref < s[V_LAST_REF]:
+        rows[row].stage = 0
+        emit(s, out, row, now, LATE)
+        return
+    rows[row].stage = STAGE_QUEUE
+    before, after = NONE, ln[lane].head
+    while after != NONE and rows[after].ref <= rows[row].ref:
+        before, after = after, rows[after].nxt
+    rows[row].nxt = after
+    if before == NONE:
+        ln[lane].head = row
+    else:
+        rows[before].nxt = row
+    if after == NONE:
+        ln[lane].tail = row
+    set_key(rows, ln, tr, s, lane)
+
+
+@njit
+def _pop(
+    rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, lane: int, now: int
+) -> None:
+    """Release the head of ``lane``."""
+    row = ln[lane].head
+    ln[lane].head = rows[row].nxt
+    if ln[lane].head == NONE:
+        ln[lane].tail = NONE
+    rows[row].stage = 0
+    below = rows[row].ref < s[V_LAST_REF]
+    if not below:
+        s[V_LAST_REF] = rows[row].ref
+        s[V_FRONTIER] = max(s[V_FRONTIER], rows[row].ref)
+    if rows[row].late:
+        emit(s, out, row, now, LATE)
+    elif not below:
+        ln[lane].in_order += 1
+        emit(s, out, row, now, IN_ORDER)
+    elif s[S_RESIDUAL_DROP]:
+        ln[lane].residual_dropped += 1
+        emit(s, out, row, now, LATE_DROPPED)
+    else:
+        ln[lane].residual += 1
+        emit(s, out, row, now, RESIDUAL)
+    set_key(rows, ln, tr, s, lane)
+
+
+@njit
+def idle_deadline(ln: np.ndarray, lane: int) -> int:
+    """When an empty lane stops blocking the merge."""
+    if ln[lane].head != NONE or ln[lane].idle or ln[lane].closed or ln[lane].last_arrival < 0:
+        return INT_MAX
+    return int(ln[lane].last_arrival + ln[lane].idle_timeout)
+
+
+@njit
+def drain(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, now: int) -> None:
+    """Release every head that no lane can still precede, at instant ``now``."""
+    while True:
+        lane = tr.node[1].merge
+        key = tr.leaf[lane].key
+        if key == INT_MAX and tr.leaf[lane].tie == INT_MAX:
+            return
+        if ln[lane].head != NONE:
+            _pop(rows, ln, tr, s, out, lane, now)
+            continue
+        deadline = idle_deadline(ln, lane)
+        if deadline < now:
+            ln[lane].idle = 1
+            set_key(rows, ln, tr, s, lane)
+            continue
+        if deadline < tr.leaf[lane].when:
+            set_timer(tr, lane, deadline)
+        if key > s[V_FRONTIER]:  # a promise of silence: progress without an event
+            s[V_FRONTIER] = key
+            note(s, out, NOTE_PROGRESS, key, now)
+        return

@@ -1,0 +1,250 @@
+"""``sequence`` + ``merge``: order by sequence numbers, then by reference time (R19 3.2.1, 3.2.2).
+
+Latency is added only where something is missing. Citation: Rajendran 2019, chapters 3 and 4.
+
+When not to use: sources that cannot number their events (use a slack order), or whose numbers
+are not in event-time order.
+
+State is the pending rows and one set of numbers per lane; the kernels' rings, queues and trees
+are rebuilt from them at every call, so a snapshot is small and plain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.columns import VALID_PREFIX, Columns, join
+from engine.order.base import Guards, Ordered
+from engine.order.lanes import LaneTable
+from engine.order.sequence_run import flush, needed_rings, run, survivors
+from engine.order.state import (
+    COUNTERS,
+    EVENT,
+    INT_MIN,
+    LEAF,
+    MAX_RING,
+    MODE_FIXED,
+    MODE_QUANTILE,
+    MODE_R19,
+    NODE,
+    NOTE_GAP,
+    NOTE_PROGRESS,
+    NOTE_QUARANTINE,
+    NOTE_WIDTH,
+    ROW,
+    SCALARS,
+    SETTINGS,
+    V_CLOCK,
+    V_EVENTS,
+    V_FRONTIER,
+    V_LAST_REF,
+    V_NOTES,
+    Out,
+    Trees,
+)
+from engine.reference import SourceClocks, Sync
+from engine.released import Gaps, Progress
+
+_MODES: Final = {"r19": MODE_R19, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE}
+_ROW_COLUMNS: Final = {
+    r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", r.SOURCE: "source",
+    "ref": "ref", "unc": "unc", "epoch": "epoch",
+}  # fmt: skip
+"""Columns that the kernels' rows hold; every other column only travels along."""
+_LENGTH: Final = "te_length"
+"""``te - ts``, so that a frame without ``te`` is filled with zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSettings:
+    """Settings of ``sequence`` (R19's seven parameters, and the choice of timeout).
+
+    ``timeout``: ``quantile`` | ``r19`` | ``fixed``; ``quantile``: target share of events in time;
+    ``fixed_ns``: the fixed timeout; ``latency_ns``: the latency threshold, which caps every
+    timeout but the fixed one; ``alpha_milli``, ``beta_milli``: smoothing factors in 1/1000;
+    ``late``: ``drop`` | ``pass``; ``residual``: ``emit`` | ``drop``.
+    """
+
+    timeout: str = "quantile"
+    quantile_ppm: int = 999_000
+    fixed_ns: int = 0
+    latency_ns: int = 500_000_000
+    alpha_milli: int = 600
+    beta_milli: int = 600
+    late: str = "drop"
+    residual: str = "emit"
+
+
+class Sequence:
+    """The ordering operator ``sequence`` with its merge over all lanes of a site."""
+
+    def __init__(
+        self,
+        settings: SequenceSettings,
+        clocks: SourceClocks,
+        guards: Guards,
+        wanted: set[str] | None = None,
+    ) -> None:
+        self._clocks = clocks
+        self._wanted = wanted
+        self._lanes = LaneTable(clocks.strings)
+        self._rows = np.empty(0, ROW)
+        self._payload: Columns = {}
+        guard = -1 if guards.guard_ns is None else guards.guard_ns
+        self._scalars = np.zeros(SCALARS, np.int64)
+        self._scalars[: len(SETTINGS)] = (
+            _MODES[settings.timeout], settings.fixed_ns, settings.latency_ns,
+            settings.alpha_milli, settings.beta_milli, 1_000_000 - settings.quantile_ppm,
+            settings.late == "pass", settings.residual == "drop", guard,
+            guards.default_uncertainty_ns,
+        )  # fmt: skip
+        self._scalars[[V_LAST_REF, V_CLOCK, V_FRONTIER]] = INT_MIN
+        self._rings = np.empty(0, np.int32)
+        self.buffered_max = 0
+
+    def announce(self, sync: Sync) -> None:
+        """A sync record with a first number makes its lane known before any event."""
+        if sync.first_seq is not None:
+            self._lanes.announce(sync, self._scalars)
+
+    def newest_ts(self, source: int) -> int:
+        """Largest event time seen of the source with this code."""
+        return self._lanes.newest_ts(source)
+
+    def buffered(self) -> int:
+        """Events held now."""
+        return len(self._rows)
+
+    def process(self, columns: Columns, rows: int) -> Ordered:
+        """Records in arrival order; see ``engine.order.base.Order``."""
+        pending = len(self._rows)
+        all_rows = np.zeros(pending + rows, ROW)
+        all_rows[:pending] = self._rows
+        new = all_rows[pending:]
+        new["lane"] = self._lanes.of(columns, rows, self._scalars)
+        for name in (r.SEQ, r.TS, r.ARRIVAL, r.SOURCE):
+            new[name] = columns[name]
+        if r.INCARNATION in columns:
+            new["inc"] = columns[r.INCARNATION]
+        if r.KIND in columns:
+            new["kind"] = columns[r.KIND]
+            new["plain"] = columns[r.TYPE] < 0 if r.TYPE in columns else 1
+        payload = {
+            name: column
+            for name, column in columns.items()
+            if name not in _ROW_COLUMNS and name not in (r.KIND, r.TE) and self._wants(name)
+        }
+        if r.TE in columns and self._wants(r.TE):
+            payload[_LENGTH] = columns[r.TE] - columns[r.TS]
+        if pending:
+            payload = join([self._payload, payload], [pending, rows])
+        return self._call(all_rows, payload, pending, last=False)
+
+    def flush(self) -> Ordered:
+        """End of the input: everything held is let go at the last arrival."""
+        return self._call(self._rows, self._payload, len(self._rows), last=True)
+
+    def _wants(self, column: str) -> bool:
+        return self._wanted is None or column in self._wanted or column.startswith(VALID_PREFIX)
+
+    def _call(self, rows: np.ndarray, payload: Columns, pending: int, last: bool) -> Ordered:
+        total = len(rows)
+        ck = self._lanes.link(self._clocks)
+        ln, scalars = self._lanes.tables, self._scalars
+        trees = self._trees(rows)
+        notes = 4 * total + 6 * self._lanes.count + 16
+        out = Out(np.empty(total, EVENT), np.empty((notes, NOTE_WIDTH), np.int64))
+        scalars[[V_EVENTS, V_NOTES]] = 0
+        if last:
+            flush(rows, total, ln, ck, trees, scalars, out)
+        else:
+            run(rows, pending, total, ln, ck, trees, scalars, out)
+        keep = np.empty(total, np.int64)
+        keep = keep[: survivors(rows, ln, trees, keep)]
+        ordered = self._ordered(rows, payload, out)
+        self._rows = rows[keep]
+        self._payload = {name: column[keep] for name, column in payload.items()}
+        self.buffered_max = max(self.buffered_max, len(keep))
+        return ordered
+
+    def _trees(self, rows: np.ndarray) -> Trees:
+        """Trees over the lanes, and a ring per lane as large as this call can need."""
+        lanes = self._lanes.count
+        low, high = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
+        ln = self._lanes.tables
+        needed_rings(rows, ln, low, high)
+        offset = 0
+        for lane in range(lanes):
+            # Python ints: numbers far apart would overflow int64 when subtracted.
+            spread = min(int(high[lane]) - int(low[lane]) + 2, MAX_RING)
+            capacity = 1 << max(4, (max(spread, 1) - 1).bit_length())
+            ln["ring_off"][lane] = offset
+            ln["ring_cap"][lane] = capacity
+            offset += capacity
+        if len(self._rings) < offset:
+            self._rings = np.empty(offset, np.int32)
+        size = 1 << max(1, (max(lanes, 2) - 1).bit_length())
+        return Trees(np.empty(size, LEAF), np.zeros(size, NODE), self._rings[:offset])
+
+    def _ordered(self, rows: np.ndarray, payload: Columns, out: Out) -> Ordered:
+        """Gather what the kernel released."""
+        events = out.event[: self._scalars[V_EVENTS]]
+        notes = out.note[: self._scalars[V_NOTES]]
+        taken = self._gather(rows, payload, events["row"])
+        taken["release"] = events["release"].copy()
+        taken["status"] = events["status"].copy()
+        gap = notes[notes[:, 0] == NOTE_GAP]
+        step = notes[notes[:, 0] == NOTE_PROGRESS]
+        bad = notes[notes[:, 0] == NOTE_QUARANTINE]
+        quarantined = {}
+        if len(bad):
+            quarantined = {**self._gather(rows, payload, bad[:, 2]), "reason": bad[:, 3]}
+        source = self._lanes.tables["source"][gap[:, 2]].astype(np.int32)
+        return Ordered(
+            len(events),
+            taken,
+            Progress(step[:, 1], step[:, 2], step[:, 3]),
+            Gaps(
+                gap[:, 1], source, self._lanes.stream_of(gap[:, 2]), gap[:, 3], gap[:, 4],
+                gap[:, 5], gap[:, 6],
+            ),
+            quarantined,
+        )  # fmt: skip
+
+    def _gather(self, rows: np.ndarray, payload: Columns, index: np.ndarray) -> Columns:
+        """The wanted columns of the rows at ``index``."""
+        taken = {
+            name: rows[field][index] for name, field in _ROW_COLUMNS.items() if self._wants(name)
+        }
+        taken.update({name: column[index] for name, column in payload.items()})
+        if self._wants(r.TE):
+            length = taken.pop(_LENGTH, None)
+            ts = rows["ts"][index]
+            taken[r.TE] = ts if length is None else ts + length
+        return taken
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Per (source, stream): what became of its events, and its present timeouts."""
+        return self._lanes.counters(COUNTERS)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "rows": self._rows.copy(),
+            "payload": {name: column.copy() for name, column in self._payload.items()},
+            "scalars": self._scalars.copy(),
+            "buffered_max": self.buffered_max,
+            "lanes": self._lanes.snapshot(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._rows = state["rows"].copy()
+        self._payload = {name: column.copy() for name, column in state["payload"].items()}
+        self._scalars[:] = state["scalars"]
+        self.buffered_max = state["buffered_max"]
+        self._lanes.restore(state["lanes"])

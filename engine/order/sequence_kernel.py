@@ -1,0 +1,374 @@
+"""``sequence``: one source's events put into the order of their numbers (R19 3.2.1, Fig 4.2).
+
+Equal to the expected number: release it and the run of buffered successors. Larger: buffer.
+Smaller: a duplicate if it was released, else late. When the earliest deadline of the buffer
+passes, the numbers up to the first buffered one are missing and its run is released as of that
+deadline, whenever that is noticed. A new incarnation waits until the old one is drained.
+
+The reorder buffer is a ring indexed by number (O(1)); deadlines are kept as a staircase: of two
+buffered events the one with the smaller number and the later deadline can never decide.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.jit import njit
+from engine.order.merge import correct, drain, note, push, push_late, reference, set_key, set_timer
+from engine.order.state import (
+    INT_MAX,
+    INT_MIN,
+    MISSING_KEPT,
+    NONE,
+    NOTE_GAP,
+    NOTE_QUARANTINE,
+    QUARANTINED_JUMP,
+    S_GUARD,
+    STAGE_HELD,
+    STAGE_RING,
+    Out,
+    Trees,
+)
+from engine.order.timeout import saw_held, saw_in_order
+
+
+@njit
+def to_merge(
+    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, out: Out, row: int
+) -> None:
+    """The next event by number leaves the sequence stage."""
+    if correct(rows, ln, ck, s, out, row):
+        push(rows, ln, tr, s, row)
+    else:
+        rows[row].stage = 0
+
+
+@njit
+def buffer_row(rows: np.ndarray, ln: np.ndarray, tr: Trees, row: int, deadline: int) -> None:
+    """Put ``row`` into its lane's ring and its deadline into the staircase."""
+    lane = rows[row].lane
+    tr.ring[ln[lane].ring_off + (rows[row].seq & (ln[lane].ring_cap - 1))] = row
+    ln[lane].ring_count += 1
+    rows[row].stage = STAGE_RING
+    rows[row].deadline = deadline
+    after, before = NONE, ln[lane].dq_tail
+    while before != NONE and rows[before].seq > rows[row].seq:
+        after, before = before, rows[before].dq_prev
+    if after != NONE and rows[after].deadline <= deadline:
+        return  # a later number must be let go first anyway
+    while before != NONE and rows[before].deadline >= deadline:
+        before = rows[before].dq_prev
+    rows[row].dq_prev = before
+    rows[row].dq_next = after
+    if before == NONE:
+        ln[lane].dq_head = row
+    else:
+        rows[before].dq_next = row
+    if after == NONE:
+        ln[lane].dq_tail = row
+    else:
+        rows[after].dq_prev = row
+
+
+@njit
+def next_deadline(rows: np.ndarray, ln: np.ndarray, lane: int) -> int:
+    """Earliest deadline of the lane's gap: of a buffered event or of a marker beyond the gap."""
+    when = min(ln[lane].pog_deadline, ln[lane].eos_deadline)
+    if ln[lane].dq_head != NONE:
+        when = min(when, rows[ln[lane].dq_head].deadline)
+    return int(when)
+
+
+@njit
+def apply_markers(
+    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, lane: int
+) -> None:
+    """A punctuation or end of stream counts once every earlier number is settled."""
+    if ln[lane].pog_seq >= 0 and ln[lane].expected >= ln[lane].pog_seq:
+        ln[lane].pog_seq = -1
+        ln[lane].pog_deadline = INT_MAX
+        promise(rows, ln, ck, tr, s, lane, ln[lane].pog_ts)
+    if ln[lane].eos_seq >= 0 and ln[lane].expected >= ln[lane].eos_seq:
+        ln[lane].eos_seq = -1
+        ln[lane].eos_deadline = INT_MAX
+        ln[lane].closed = 1
+        set_key(rows, ln, tr, s, lane)
+
+
+@njit
+def promise(
+    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, lane: int, ts: int
+) -> None:
+    """No later event of the lane has event time below ``ts``."""
+    bound, _, _ = reference(ck, s, ln[lane].source, ts)
+    if bound > ln[lane].bound:
+        ln[lane].bound = bound
+        set_key(rows, ln, tr, s, lane)
+
+
+@njit
+def release_run(
+    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, out: Out, lane: int, now: int,
+    learn: bool,
+) -> None:  # fmt: skip
+    """Let the run of buffered events from the expected number on go to the merge."""
+    mask = ln[lane].ring_cap - 1
+    while ln[lane].ring_count > 0:
+        place = ln[lane].ring_off + (ln[lane].expected & mask)
+        row = tr.ring[place]
+        if row == NONE:
+            break
+        tr.ring[place] = NONE
+        ln[lane].ring_count -= 1
+        ln[lane].expected += 1
+        if learn:
+            saw_held(ln, s, lane, now - rows[row].arrival)
+        to_merge(rows, ln, ck, tr, s, out, row)
+    expected = ln[lane].expected
+    head = ln[lane].dq_head
+    while head != NONE and rows[head].seq < expected:
+        head = rows[head].dq_next
+    ln[lane].dq_head = head
+    if head == NONE:
+        ln[lane].dq_tail = NONE
+    else:
+        rows[head].dq_prev = NONE
+    apply_markers(rows, ln, ck, tr, s, lane)
+
+
+@njit
+def remember_missing(ln: np.ndarray, lane: int, first: int, end: int) -> None:
+    """Keep the run [first, end) so that a late event is told from a duplicate."""
+    n = ln[lane].missing_n
+    kept = ln[lane].missing
+    if n == MISSING_KEPT:
+        if kept[0, 0] == ln[lane].inc:
+            ln[lane].forgotten = max(ln[lane].forgotten, kept[0, 2])
+        for i in range(1, n):
+            kept[i - 1] = kept[i]
+        n -= 1
+    kept[n, 0] = ln[lane].inc
+    kept[n, 1] = first
+    kept[n, 2] = end
+    ln[lane].missing_n = n + 1
+
+
+@njit
+def take_missing(ln: np.ndarray, lane: int, inc: int, seq: int) -> bool:
+    """True (once) when (inc, seq) was given up as missing; it is not missing any more."""
+    kept = ln[lane].missing
+    n = ln[lane].missing_n
+    for i in range(n):
+        if kept[i, 0] == inc and kept[i, 1] <= seq < kept[i, 2]:
+            end = kept[i, 2]
+            kept[i, 2] = seq
+            if kept[i, 1] == seq:
+                for j in range(i + 1, n):
+                    kept[j - 1] = kept[j]
+                ln[lane].missing_n = n - 1
+            if seq + 1 < end:
+                current = ln[lane].inc
+                ln[lane].inc = inc
+                remember_missing(ln, lane, seq + 1, end)
+                ln[lane].inc = current
+            ln[lane].missing_filled += 1
+            return True
+    return False
+
+
+@njit
+def give_up(
+    rows: np.ndarray,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+    lane: int,
+    now: int,
+) -> None:
+    """The gap's deadline ``now`` has passed: what is missing is missing, the run goes."""
+    first = ln[lane].expected
+    end = INT_MAX
+    if ln[lane].pog_seq >= 0:
+        end = min(end, ln[lane].pog_seq)
+    if ln[lane].eos_seq >= 0:
+        end = min(end, ln[lane].eos_seq)
+    high = now
+    if ln[lane].ring_count > 0:
+        seq, mask = first, ln[lane].ring_cap - 1
+        while seq < end and tr.ring[ln[lane].ring_off + (seq & mask)] == NONE:
+            seq += 1
+        if seq < end:
+            end = seq
+            row = tr.ring[ln[lane].ring_off + (seq & mask)]
+            ref, unc, _ = reference(ck, s, rows[row].source, rows[row].ts)
+            guard = s[S_GUARD]
+            if guard < 0 or ref - rows[row].arrival <= unc + guard:
+                high = ref
+    if end == INT_MAX or end <= first:
+        return
+    low = ln[lane].last_ref
+    i = note(s, out, NOTE_GAP, lane, first)
+    out.note[i, 4] = end - first
+    out.note[i, 5] = high if low == INT_MIN else min(low, high)
+    out.note[i, 6] = high
+    ln[lane].missing_total += end - first
+    remember_missing(ln, lane, first, end)
+    ln[lane].expected = end
+    release_run(rows, ln, ck, tr, s, out, lane, now, False)
+
+
+@njit
+def late_or_duplicate(
+    rows: np.ndarray,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+    row: int,
+    now: int,
+) -> None:
+    """A number below the expected one: late if it was given up, else a duplicate."""
+    lane, inc, seq = rows[row].lane, rows[row].inc, rows[row].seq
+    late = take_missing(ln, lane, inc, seq)
+    if not late and inc == ln[lane].inc:
+        late = seq < ln[lane].forgotten
+    if not late and inc < ln[lane].inc:
+        late = inc != ln[lane].prev_inc or seq >= ln[lane].prev_expected
+    if not late:
+        rows[row].stage = 0
+        ln[lane].duplicate += 1
+    elif correct(rows, ln, ck, s, out, row):
+        push_late(rows, ln, tr, s, out, row, now)
+    else:
+        rows[row].stage = 0
+
+
+@njit
+def hold(rows: np.ndarray, ln: np.ndarray, row: int) -> None:
+    """Keep an event of a later incarnation until the present one is drained."""
+    lane = rows[row].lane
+    rows[row].stage = STAGE_HELD
+    rows[row].nxt = NONE
+    if ln[lane].held_head == NONE:
+        ln[lane].held_head = row
+    else:
+        rows[ln[lane].held_tail].nxt = row
+    ln[lane].held_tail = row
+
+
+@njit
+def begin(rows: np.ndarray, ln: np.ndarray, lane: int, row: int) -> None:
+    """First event of a lane or of a new incarnation: where its numbers start."""
+    inc = rows[row].inc
+    if ln[lane].started:
+        ln[lane].prev_inc = ln[lane].inc
+        ln[lane].prev_expected = ln[lane].expected
+    ln[lane].started = 1
+    ln[lane].inc = inc
+    ln[lane].expected = ln[lane].ann_first if ln[lane].ann_inc == inc else rows[row].seq
+    ln[lane].far_seq = -2
+    ln[lane].closed = 0
+    ln[lane].pog_seq = -1
+    ln[lane].pog_deadline = INT_MAX
+    ln[lane].eos_seq = -1
+    ln[lane].eos_deadline = INT_MAX
+    ln[lane].forgotten = -1
+    ln[lane].max_seq = -1
+    ln[lane].highs_n = 0
+
+
+@njit
+def jumped(
+    rows: np.ndarray,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+    row: int,
+    now: int,
+) -> bool:
+    """A number too far ahead to buffer: refused, unless its successor confirms it (RFC 3550 A.1).
+
+    Returns True when the lane restarts at this row.
+    """
+    lane, seq = rows[row].lane, rows[row].seq
+    if seq != ln[lane].far_seq + 1:
+        ln[lane].far_seq = seq
+        ln[lane].quarantined_jump += 1
+        note(s, out, NOTE_QUARANTINE, row, QUARANTINED_JUMP)
+        rows[row].stage = 0
+        return False
+    while ln[lane].ring_count > 0:
+        give_up(rows, ln, ck, tr, s, out, lane, now)
+    ln[lane].expected = seq
+    return True
+
+
+@njit
+def accept(
+    rows: np.ndarray,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+    row: int,
+    now: int,
+) -> None:
+    """One event through the flow of R19 Fig 4.2, without the drain of the merge."""
+    lane, seq, inc = rows[row].lane, rows[row].seq, rows[row].inc
+    if not ln[lane].started or (
+        inc > ln[lane].inc and ln[lane].ring_count == 0 and ln[lane].held_head == NONE
+    ):
+        begin(rows, ln, lane, row)
+    elif inc > ln[lane].inc:
+        hold(rows, ln, row)
+        return
+    if inc < ln[lane].inc or seq < ln[lane].expected:
+        late_or_duplicate(rows, ln, ck, tr, s, out, row, now)
+        return
+    if seq - ln[lane].expected >= ln[lane].ring_cap and not jumped(
+        rows, ln, ck, tr, s, out, row, now
+    ):
+        return
+    if seq == ln[lane].expected:
+        saw_in_order(ln, s, lane, now)
+        ln[lane].expected = seq + 1
+        to_merge(rows, ln, ck, tr, s, out, row)
+        release_run(rows, ln, ck, tr, s, out, lane, now, True)
+    elif tr.ring[ln[lane].ring_off + (seq & (ln[lane].ring_cap - 1))] != NONE:
+        rows[row].stage = 0
+        ln[lane].duplicate += 1
+    else:
+        buffer_row(rows, ln, tr, row, now + ln[lane].gap_timeout)
+        when = next_deadline(rows, ln, lane)
+        if when < tr.leaf[lane].when:
+            set_timer(tr, lane, when)
+
+
+@njit
+def resume_held(
+    rows: np.ndarray,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+    lane: int,
+    now: int,
+) -> None:
+    """The old incarnation is drained: let the held events of later ones through."""
+    while ln[lane].held_head != NONE and ln[lane].ring_count == 0:
+        row = ln[lane].held_head
+        ln[lane].held_head = NONE
+        ln[lane].held_tail = NONE
+        while row != NONE:
+            following = rows[row].nxt
+            rows[row].nxt = NONE
+            accept(rows, ln, ck, tr, s, out, row, now)
+            row = following
+    drain(rows, ln, tr, s, out, now)

@@ -1,0 +1,266 @@
+"""The event loop of ``sequence`` + ``merge``: records and deadlines in the order of their instants.
+
+At one instant records go before deadlines (SPEC 4.2), so a deadline D acts, as of D, when the
+first record later than D is seen, or at the end of the input.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edge_agent.records import Kind
+from engine.jit import njit
+from engine.order.merge import drain, idle_deadline, set_key, set_timer, update_merge, update_timer
+from engine.order.sequence_kernel import (
+    accept,
+    apply_markers,
+    buffer_row,
+    give_up,
+    hold,
+    next_deadline,
+    promise,
+    resume_held,
+)
+from engine.order.state import (
+    INT_MAX,
+    INT_MIN,
+    NONE,
+    STAGE_HELD,
+    STAGE_RING,
+    V_CLOCK,
+    Out,
+    Trees,
+)
+from engine.order.timeout import saw_arrival
+
+_EVENT = int(Kind.EVENT)
+_IBP = int(Kind.IBP)
+_POG = int(Kind.POG)
+_EOS = int(Kind.EOS)
+
+
+@njit
+def rebuild(rows: np.ndarray, pending: int, ln: np.ndarray, tr: Trees, s: np.ndarray) -> None:
+    """Rings, queues, staircases and trees from the pending rows, which come in queue order."""
+    tr.ring[:] = NONE
+    lanes = len(ln)
+    for lane in range(lanes):
+        ln[lane].head = NONE
+        ln[lane].tail = NONE
+        ln[lane].held_head = NONE
+        ln[lane].dq_head = NONE
+        ln[lane].dq_tail = NONE
+        ln[lane].ring_count = 0
+    for row in range(pending):
+        lane = rows[row].lane
+        if rows[row].stage == STAGE_RING:
+            buffer_row(rows, ln, tr, row, rows[row].deadline)
+        elif rows[row].stage == STAGE_HELD:
+            hold(rows, ln, row)
+        else:
+            rows[row].nxt = NONE
+            if ln[lane].head == NONE:
+                ln[lane].head = row
+            else:
+                rows[ln[lane].tail].nxt = row
+            ln[lane].tail = row
+    for lane in range(len(tr.leaf)):
+        tr.leaf[lane].key = INT_MAX
+        tr.leaf[lane].tie = INT_MAX
+        tr.leaf[lane].when = INT_MAX
+    for lane in range(len(tr.leaf)):
+        update_merge(tr.leaf, tr.node, lane)
+        update_timer(tr.leaf, tr.node, lane)
+    for lane in range(lanes):
+        set_key(rows, ln, tr, s, lane)
+        when = min(next_deadline(rows, ln, lane), idle_deadline(ln, lane))
+        set_timer(tr, lane, when)
+
+
+@njit
+def fire(
+    rows: np.ndarray,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+    before: int,
+) -> None:
+    """Act on every deadline earlier than ``before``, each as of its own instant."""
+    while True:
+        lane = tr.node[1].timer
+        when = tr.leaf[lane].when
+        if when >= before:
+            return
+        gap = next_deadline(rows, ln, lane)
+        idle = idle_deadline(ln, lane)
+        now = min(gap, idle)
+        if now > when:
+            set_timer(tr, lane, now)
+            continue
+        if gap <= idle:
+            give_up(rows, ln, ck, tr, s, out, lane, now)
+        else:
+            ln[lane].idle = 1
+            set_key(rows, ln, tr, s, lane)
+        if ln[lane].held_head != NONE:
+            resume_held(rows, ln, ck, tr, s, out, lane, now)
+        drain(rows, ln, tr, s, out, now)
+        set_timer(tr, lane, min(next_deadline(rows, ln, lane), idle_deadline(ln, lane)))
+
+
+@njit
+def mark(
+    rows: np.ndarray,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    row: int,
+    lane: int,
+    now: int,
+) -> None:
+    """A punctuation or end of stream for ``lane``: at once, or when earlier numbers are settled."""
+    ts, seq = rows[row].ts, rows[row].seq
+    touch(rows, ln, tr, s, lane, now)
+    waits = seq >= 0 and (not ln[lane].started or seq > ln[lane].expected)
+    deadline = now + ln[lane].gap_timeout if ln[lane].started else INT_MAX
+    if rows[row].kind == _POG:
+        if not waits:
+            promise(rows, ln, ck, tr, s, lane, ts)
+        elif seq >= ln[lane].pog_seq:
+            if ln[lane].pog_seq < 0:
+                ln[lane].pog_deadline = deadline
+            ln[lane].pog_seq = seq
+            ln[lane].pog_ts = ts
+    elif waits:
+        ln[lane].eos_seq = seq
+        ln[lane].eos_deadline = deadline
+    else:
+        ln[lane].closed = 1
+        set_key(rows, ln, tr, s, lane)
+    if waits:
+        when = next_deadline(rows, ln, lane)
+        if when < tr.leaf[lane].when:
+            set_timer(tr, lane, when)
+
+
+@njit
+def touch(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: int, now: int) -> None:
+    """Any arrival of a lane clears its idle flag."""
+    ln[lane].last_arrival = now
+    if ln[lane].idle:
+        ln[lane].idle = 0
+        set_key(rows, ln, tr, s, lane)
+
+
+@njit
+def run(
+    rows: np.ndarray,
+    start: int,
+    end: int,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+) -> None:
+    """Records [start, end) in arrival order; ``start`` rows before them are pending."""
+    rebuild(rows, start, ln, tr, s)
+    for row in range(start, end):
+        now = rows[row].arrival
+        if tr.leaf[tr.node[1].timer].when < now:
+            fire(rows, ln, ck, tr, s, out, now)
+        s[V_CLOCK] = now
+        kind, lane = rows[row].kind, rows[row].lane
+        if kind == _EVENT:
+            ln[lane].arrived += 1
+            before, duplicates = ln[lane].last_arrival, ln[lane].duplicate
+            touch(rows, ln, tr, s, lane, now)
+            ln[lane].max_ts = max(ln[lane].max_ts, rows[row].ts)
+            accept(rows, ln, ck, tr, s, out, row, now)
+            if ln[lane].duplicate == duplicates and rows[row].inc == ln[lane].inc:
+                saw_arrival(ln, s, lane, rows[row].seq, now, before)
+            if ln[lane].held_head != NONE:
+                resume_held(rows, ln, ck, tr, s, out, lane, now)
+            drain(rows, ln, tr, s, out, now)
+        elif (kind == _POG and rows[row].plain) or kind == _EOS:
+            if lane != NONE and rows[row].seq >= 0:
+                mark(rows, ln, ck, tr, s, row, lane, now)
+            elif rows[row].source != NONE:
+                lane = ck[rows[row].source, 0].first_lane
+                while lane != NONE:
+                    mark(rows, ln, ck, tr, s, row, lane, now)
+                    lane = ln[lane].next_lane
+            drain(rows, ln, tr, s, out, now)
+
+
+@njit
+def flush(
+    rows: np.ndarray,
+    pending: int,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+) -> None:
+    """End of the input at the last arrival: every buffer and queue is let go, in order."""
+    rebuild(rows, pending, ln, tr, s)
+    now = s[V_CLOCK]
+    fire(rows, ln, ck, tr, s, out, now)
+    for lane in range(len(ln)):
+        while ln[lane].ring_count > 0 or ln[lane].held_head != NONE:
+            if ln[lane].ring_count > 0:
+                give_up(rows, ln, ck, tr, s, out, lane, now)
+            else:
+                resume_held(rows, ln, ck, tr, s, out, lane, now)
+        while ln[lane].started and (ln[lane].pog_seq >= 0 or ln[lane].eos_seq >= 0):
+            give_up(rows, ln, ck, tr, s, out, lane, now)
+            apply_markers(rows, ln, ck, tr, s, lane)
+    for lane in range(len(ln)):
+        ln[lane].idle = 1
+        set_key(rows, ln, tr, s, lane)
+    drain(rows, ln, tr, s, out, now)
+
+
+@njit
+def survivors(rows: np.ndarray, ln: np.ndarray, tr: Trees, keep: np.ndarray) -> int:
+    """Write the rows still pending to ``keep`` in the order that ``rebuild`` needs."""
+    n = 0
+    for lane in range(len(ln)):
+        row = ln[lane].head
+        while row != NONE:
+            keep[n] = row
+            n += 1
+            row = rows[row].nxt
+        if ln[lane].ring_count > 0:
+            left, seq = ln[lane].ring_count, ln[lane].expected
+            mask, base = ln[lane].ring_cap - 1, ln[lane].ring_off
+            while left > 0:
+                row = tr.ring[base + (seq & mask)]
+                if row != NONE:
+                    keep[n] = row
+                    n += 1
+                    left -= 1
+                seq += 1
+        row = ln[lane].held_head
+        while row != NONE:
+            keep[n] = row
+            n += 1
+            row = rows[row].nxt
+    return n
+
+
+@njit
+def needed_rings(rows: np.ndarray, ln: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    """Smallest and largest number that may meet in each lane's ring during this call."""
+    for lane in range(len(ln)):
+        low[lane] = ln[lane].expected if ln[lane].started else INT_MAX
+        high[lane] = INT_MIN
+    for row in range(len(rows)):
+        if rows[row].kind == _EVENT:
+            lane, seq = rows[row].lane, rows[row].seq
+            low[lane] = min(low[lane], seq)
+            high[lane] = max(high[lane], seq)

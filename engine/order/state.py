@@ -1,0 +1,160 @@
+"""Columns that the ordering kernels work on: rows, lanes and clocks, as groups of NumPy arrays.
+
+A *lane* is one (source, stream): it has its own sequence numbers, its own reorder buffer and its
+own queue in front of the merge. Kernels never allocate; the host (``order/sequence.py``) sizes
+everything before each call, and ``engine/jit.py`` caches what is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+NONE: Final = -1
+INT_MIN: Final = -(2**63) + 1
+INT_MAX: Final = 2**63 - 1
+
+# Stages of a pending row, kept between calls.
+STAGE_RING: Final = 1
+"""In the reorder buffer of its lane: a smaller number has not come yet."""
+STAGE_QUEUE: Final = 2
+"""In its lane's queue before the merge."""
+STAGE_HELD: Final = 3
+"""Of a later incarnation than the lane's present one, which is not drained yet."""
+
+MAX_RING: Final = 1 << 18
+"""Largest distance between the expected number and a buffered one; more is a jump."""
+MISSING_KEPT: Final = 128
+"""Runs of missing numbers remembered per lane, to tell a late event from a duplicate."""
+EPOCHS_KEPT: Final = 8
+"""Offsets remembered per source, to correct events stamped before the newest sync."""
+BINS: Final = 512
+"""Bins of a waiting-time sketch (16 per octave from 1 us to 18 minutes)."""
+HIGHS_KEPT: Final = 1024
+"""Arrivals of new highest numbers remembered per lane, to learn how long waits had to be."""
+
+QUARANTINED_FUTURE: Final = 0
+QUARANTINED_JUMP: Final = 1
+
+COUNTERS: Final = (
+    "arrived", "in_order", "residual", "late_passed", "late_dropped", "duplicate",
+    "quarantined_future", "quarantined_jump", "missing_total", "missing_filled",
+    "residual_dropped",
+)  # fmt: skip
+"""Counters kept per lane; every event that arrived is in exactly one of the next seven."""
+
+ROW: Final = np.dtype(
+    [
+        ("seq", "i8"), ("inc", "i8"), ("ts", "i8"), ("arrival", "i8"), ("deadline", "i8"),
+        ("ref", "i8"), ("unc", "i8"), ("epoch", "i8"),
+        ("source", "i4"), ("lane", "i4"),
+        # next row of the lane's queue or held list; neighbours in its staircase of deadlines
+        ("nxt", "i4"), ("dq_next", "i4"), ("dq_prev", "i4"),
+        ("kind", "i1"), ("stage", "i1"), ("late", "i1"),
+        ("plain", "i1"),  # 1: a punctuation without a type covers all of its source's types
+    ],
+    align=True,
+)  # fmt: skip
+"""A pending or new record, as the kernels see it."""
+
+LANE_FIELDS: Final = (
+    # the sequence stage: which numbers are expected, and the reorder buffer
+    "source", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
+    "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "held_head",
+    "held_tail", "dq_head", "dq_tail",
+    # markers of how far the source has got: punctuation and end of stream
+    "pog_seq", "pog_ts", "pog_deadline", "eos_seq", "eos_deadline",
+    # the merge
+    "head", "tail", "idle", "closed", "bound", "last_ref", "last_arrival", "max_ts", "rank",
+    # averages of R19 Eq 3.1-3.11, in 1/1000 ns, and the timeouts in force [ns]
+    "last_in_order", "inter_n", "inter_avg", "inter_dev", "hold_n", "hold_avg", "hold_dev",
+    "gap_timeout", "idle_timeout",
+    # the sketches of `quantile`, and the memory of missing numbers
+    "waits_n", "waits_new", "inters_n", "highs_n", "max_seq", "missing_n", "forgotten",
+)  # fmt: skip
+"""int64 each."""
+LANE_FIRST: Final[dict[str, int]] = {
+    "source": NONE, "next_lane": NONE, "prev_inc": -1, "far_seq": -2, "ann_inc": -1,
+    "held_head": NONE, "held_tail": NONE, "dq_head": NONE, "dq_tail": NONE, "head": NONE,
+    "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
+    "bound": INT_MIN, "last_ref": INT_MIN, "last_arrival": INT_MIN, "max_ts": INT_MIN,
+    "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1,
+}  # fmt: skip
+"""What a lane that has seen nothing starts with; 0 where not named."""
+LANE: Final = np.dtype(
+    [(name, "i8") for name in (*LANE_FIELDS, *COUNTERS)]
+    + [
+        ("missing", "i8", (MISSING_KEPT, 3)),
+        ("highs", "i8", (HIGHS_KEPT, 2)),
+        ("waits", "i4", (BINS,)),
+        ("inters", "i4", (BINS,)),
+    ]
+)
+"""A lane: its numbers, its counters, and its memories."""
+
+CLOCK: Final = np.dtype(
+    [
+        ("start", "i8"), ("offset", "i8"), ("unc", "i8"), ("rate", "i8"), ("anchor", "i8"),
+        ("ident", "i8"),
+        ("n", "i8"), ("first_lane", "i8"),  # of the source; kept in its first entry
+    ]
+)  # fmt: skip
+"""One offset of a source, in force from event time ``start`` on; an array [source, epoch]."""
+
+LEAF: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("when", "i8")])
+"""What a lane brings to the merge (key, tie), and its next deadline (when)."""
+NODE: Final = np.dtype([("merge", "i8"), ("timer", "i8")])
+"""Winners of the two trees over the lanes; node 1 is the root."""
+EVENT: Final = np.dtype([("row", "i8"), ("release", "i8"), ("status", "i1")])
+"""One released event."""
+
+
+class Trees(NamedTuple):
+    """Winner trees over lanes, and the lanes' rings one after another."""
+
+    leaf: np.ndarray
+    node: np.ndarray
+    ring: np.ndarray
+
+
+class Out(NamedTuple):
+    """What a call gives: released events, and notes (gap, progress, quarantine) between them."""
+
+    event: np.ndarray
+    note: np.ndarray
+
+
+NOTE_GAP: Final = 0
+"""(kind, released before, lane, first number, count, low ref, high ref)."""
+NOTE_PROGRESS: Final = 1
+"""(kind, released before, frontier, at)."""
+NOTE_QUARANTINE: Final = 2
+"""(kind, released before, row, reason)."""
+NOTE_WIDTH: Final = 7
+
+# Places in the scalars: settings, then what changes.
+SETTINGS: Final = (
+    "mode", "fixed", "latency", "alpha", "beta", "tail_ppm", "late_pass", "residual_drop",
+    "guard", "default_uncertainty",
+)  # fmt: skip
+S_MODE: Final = 0
+S_FIXED: Final = 1
+S_LATENCY: Final = 2
+S_ALPHA: Final = 3
+S_BETA: Final = 4
+S_TAIL: Final = 5
+S_LATE_PASS: Final = 6
+S_RESIDUAL_DROP: Final = 7
+S_GUARD: Final = 8
+S_DEFAULT_UNC: Final = 9
+V_LAST_REF: Final = 10
+V_CLOCK: Final = 11
+V_FRONTIER: Final = 12
+V_EVENTS: Final = 13
+V_NOTES: Final = 14
+SCALARS: Final = 15
+
+MODE_R19: Final = 0
+MODE_FIXED: Final = 1
+MODE_QUANTILE: Final = 2
