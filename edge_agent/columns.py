@@ -10,10 +10,14 @@ import sys
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+
+class Buffer(Protocol):
+    """Anything that a memoryview can be made of (``collections.abc.Buffer`` from 3.12 on)."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 
 FORMATS: Final[dict[str, tuple[int, str]]] = {
     "int": (8, "ql"),
@@ -40,7 +44,7 @@ class Masked:
     valid: Buffer
 
 
-Column: TypeAlias = "Buffer | Codes | Masked"
+Column = Buffer | Codes | Masked
 
 
 def packed(values: Buffer, kind: str, rows: int, name: str) -> memoryview | bytes:

@@ -6,14 +6,10 @@ A wrong column is a bug of the program that emits it, so it is told at once and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from edge_agent import messages as m
-from edge_agent.columns import Codes, Column, Masked, packed
+from edge_agent.columns import Buffer, Codes, Column, Masked, packed
 from edge_agent.errors import SettingsError
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 
 def check_schemas(streams: Sequence[m.StreamSchema]) -> None:

@@ -16,12 +16,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.clock import Now
-from edge_agent.columns import Codes, Column
+from edge_agent.columns import Buffer, Codes, Column
 from edge_agent.errors import WireError
 from edge_agent.greeting import hello_message, sync_message
 from edge_agent.heartbeat import Heartbeat
@@ -39,10 +38,7 @@ from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.sequence import Numbers
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncReport, SyncState, TimeSync
-from edge_agent.unacked import NOT_SENT, Outgoing, Unacked
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
+from edge_agent.unacked import Outgoing, Unacked
 
 __all__ = [
     "AgentSession", "Close", "Connect", "Delivery", "Emitted", "Output", "SendBytes",
@@ -388,13 +384,11 @@ class AgentSession:
 
     def _check_acks(self, now: Now) -> None:
         patience = self.settings.ack_timeout_ns
-        heads = self._unacked.sent_first()
-        overdue = [each for each in heads if each.sent_mono_ns + patience <= now.mono_ns]
-        for number in sorted({each.connection for each in overdue}):
+        for number in self._unacked.overdue(now.mono_ns - patience):
             self.counts["ack_timeout"] += 1
             self._drop(self._pool.links[number], "ack timeout", now)
-        left = [each for each in heads if each.connection != NOT_SENT]
-        self._ack_due = min((each.sent_mono_ns + patience for each in left), default=None)
+        oldest = self._unacked.oldest_sent()
+        self._ack_due = None if oldest is None else oldest + patience
 
     def _promise_for_silent(self, now: Now) -> None:
         silent = self._heartbeat.silent(now.mono_ns)

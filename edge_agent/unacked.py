@@ -114,14 +114,19 @@ class Unacked:
             self._wait(message)
         return len(back)
 
-    def sent_first(self) -> list[Outgoing]:
-        """Per lane the oldest message, where it was sent: those that an ack is overdue for."""
+    def overdue(self, sent_until: int) -> list[int]:
+        """Connections that hold a lane's oldest message since ``sent_until`` [monotonic ns]."""
+        late = (head for head in self._heads() if head.sent_mono_ns <= sent_until)
+        return sorted({head.connection for head in late})
+
+    def oldest_sent(self) -> int | None:
+        """When the longest unacked of the lanes' oldest messages was sent [monotonic ns]."""
+        return min((head.sent_mono_ns for head in self._heads()), default=None)
+
+    def _heads(self) -> list[Outgoing]:
+        """Per lane the message that its next ack is about, where it was sent."""
         heads = (lane[0] for lane in self._lanes.values() if lane)
         return [head for head in heads if head.connection != NOT_SENT]
-
-    def numbers(self, lane: int) -> int:
-        """How many numbers of ``lane`` are in the buffer."""
-        return sum(message.count for message in self._lanes[lane])
 
     def _all(self) -> Iterator[Outgoing]:
         for lane in self._lanes.values():

@@ -68,6 +68,7 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
         ("pyspark", ("engine/spark/",)),
         ("simulator", ("simulator/", "scenarios/", *MAY_SIMULATE)),
         ("plotly", ("engine/report/",)),
+        ("lark", ("engine/query/",)),
         ("typer", ("engine/cli/",)),
     ],
 )
