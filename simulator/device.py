@@ -33,10 +33,10 @@ COLUMN_BYTES: Final = 9
 
 
 class Device:
-    """One source.
+    """One source, switched on now.
 
     Args:
-        env: virtual time.
+        env: virtual time, at the start of the run.
         settings: of the source.
         clock: its wall clock.
         feed: its events.
@@ -64,7 +64,9 @@ class Device:
         self.feed = feed
         self.network = network
         self.counts: Counter[str] = Counter()
-        """``polled``, ``accepted``, ``refused_REASON``, ``forgotten`` (at a restart): events."""
+        """Events: ``polled``, ``accepted``, ``forgotten`` (``polled`` too late, at a restart)."""
+        self.refused: Counter[str] = Counter()
+        """Events that the session did not take, by reason."""
         self.sessions: list[AgentSession] = []
         """One per incarnation; the last one is running."""
         self._env = env
@@ -78,10 +80,10 @@ class Device:
         self._open: dict[int, Connection] = {}
         self._alarm = LocalAlarm(env, self._timer.when_reads, self._wake)
         self._rows_max = self._most_rows()
-        call_at(env, span.start_ns, self._start)
+        call_at(env, env.now, self._start)
         for at_ns in settings.restarts_ns:
-            call_at(env, span.start_ns + at_ns, self._restart)
-        call_at(env, span.start_ns, self._plan)
+            call_at(env, env.now + at_ns, self._restart)
+        call_at(env, env.now, self._plan)
 
     @property
     def session(self) -> AgentSession:
@@ -153,6 +155,7 @@ class Device:
             connection.close_from_agent()
         self._open.clear()
         for part in self.feed.take(self._env.now):
+            self.counts["polled"] += part.high - part.low
             self.counts["forgotten"] += part.high - part.low
         self._start(event)
 
@@ -191,12 +194,14 @@ class Device:
             attrs={name: cut(column, low, high) for name, column in batch.attrs.items()},
         )
         rows = high - low
+        self.counts["polled"] += rows
         if emitted.accepted:
             self.counts["accepted"] += rows
             stamped.seq[low:high] = np.arange(emitted.first_seq, emitted.first_seq + rows)
             stamped.incarnation[low:high] = self.session.incarnation
         else:
-            self.counts[f"refused_{emitted.reason}"] += rows
+            assert emitted.reason is not None
+            self.refused[emitted.reason] += rows
         if high == batch.true_ns.size:
             batch.attrs = {}  # sent: the truth table does not need them
 

@@ -6,11 +6,12 @@ and the gateway's NTP answers come from that clock.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 
-from engine.gateway.core import Close, GatewayCore
 from simpy import Environment
 
+from engine.gateway.core import Close, GatewayCore
 from simulator.alarm import LocalAlarm
 from simulator.clocks import Clock
 from simulator.links import Tally
@@ -29,8 +30,10 @@ class GatewayHost:
     def __init__(self, env: Environment, core: GatewayCore, clock: Clock) -> None:
         self.core = core
         self.clock = clock
-        self.delivered = Tally()
-        """Messages and events that reached the core."""
+        self.delivered: dict[str, Tally] = {}
+        """Messages and events that reached the core, by network."""
+        self.unheard: Counter[str] = Counter()
+        """Events of messages for which the core closed the connection, by network."""
         self._env = env
         self._connections: dict[Hashable, Connection] = {}
         self._alarm = LocalAlarm(env, clock.when_reads, self._wake)
@@ -57,9 +60,12 @@ class GatewayHost:
         self._carry_out()
 
     def received(self, connection: Connection, data: bytes, events: int) -> None:
-        self.delivered.add(events)
+        name = connection.network.name
+        self.delivered.setdefault(name, Tally()).add(events)
         self.core.received(connection.key, data, self._now())
         self._carry_out()
+        if connection.key not in self._connections:
+            self.unheard[name] += events
 
     def datagram(self, network: Network, data: bytes) -> None:
         now_ns = self._now()

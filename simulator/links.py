@@ -12,8 +12,11 @@ way of a message, in this order:
 5. delay; with ``fifo`` no message of a connection overtakes an earlier one.
 
 ``reliable`` links behave like TCP: a loss (1, 2) costs a retransmission timeout that doubles
-from attempt to attempt, and a full queue makes the sender wait, so that nothing is lost;
-later messages of the connection wait behind it. Retransmissions do not pass the queue again.
+from attempt to attempt, a full queue makes the sender wait, and nothing is copied, so that
+nothing is lost; later messages of the connection wait behind it. Retransmissions do not pass the
+queue again. On other links the caller says of each message whether it ``may_fail``: the network
+makes losses of messages with events and of datagrams; greetings, reports and acks get through, as
+with real devices, where events are lost in queues and not by TCP.
 
 >>> from simulator.seeds import Seeds
 >>> settings = LinkSettings(delay=Constant(delay_ns=100), rate_bytes_per_s=10**9, queue_bytes=50)
@@ -73,7 +76,7 @@ class LinkSettings:
         reliable: losses become retransmissions.
         retransmit_timeout_ns: wait before the first retransmission, then doubled.
         loss: a loss model.
-        duplicate: probability that a message arrives twice.
+        duplicate: probability that a message arrives twice; not on reliable links.
         rate_bytes_per_s: of the bottleneck, None = infinite; all connections share it.
         queue_bytes: room in front of the bottleneck.
         outages: when nothing passes.
@@ -222,37 +225,41 @@ class Link:
         self._bottleneck = bottleneck or Bottleneck(settings)
         self._latest_ns = 0
 
-    def transmit(self, now_ns: int, size_bytes: int, events: int) -> tuple[int, ...]:
+    def transmit(
+        self, now_ns: int, size_bytes: int, events: int, may_fail: bool = True
+    ) -> tuple[int, ...]:
         """Takes a message at true time ``now_ns`` (calls in order of time).
 
         Args:
             now_ns: when it enters.
             size_bytes: its size, for the bottleneck.
             events: in it, for the counts.
+            may_fail: False: it passes as on a reliable link.
 
         Returns:
             The instants at which it arrives: none, one, or (duplicated) two.
         """
         counts = self.counts
         counts.entered.add(events)
-        start_ns = self._entry(now_ns, events)
+        reliable = self.settings.reliable or not may_fail
+        start_ns = self._entry(now_ns, events, reliable)
         if start_ns is None:
             return ()
         if self._bottleneck.full(now_ns, size_bytes):
-            if not self.settings.reliable:
+            if not reliable:
                 counts.queue_dropped.add(events)
                 return ()
             counts.queue_waited.add(events)
         start_ns += self._bottleneck.passed(now_ns, size_bytes) - now_ns
         arrivals: tuple[int, ...] = (self._arrival(start_ns),)
-        if self._copy.lost():
+        if not reliable and self._copy.lost():
             counts.copied.add(events)
             counts.left.add(events)
             arrivals += (self._arrival(start_ns),)
         counts.left.add(events)
         return arrivals
 
-    def _entry(self, now_ns: int, events: int) -> int | None:
+    def _entry(self, now_ns: int, events: int, reliable: bool) -> int | None:
         """When the attempt that gets through enters the link; None when none does."""
         settings, counts = self.settings, self.counts
         at_ns, wait_ns = now_ns, settings.retransmit_timeout_ns
@@ -261,7 +268,7 @@ class Link:
             cut = any(outage.covers(since) for outage in settings.outages)
             if not cut and not self._loss.lost():
                 return at_ns
-            if not settings.reliable:
+            if not reliable:
                 (counts.cut if cut else counts.lost).add(events)
                 return None
             counts.retransmitted.add(events)

@@ -137,7 +137,7 @@ class Connection:
         self._open_at_agent = False
         self._open_at_gateway = False
         self._given_up = False
-        for at_ns in self._up.transmit(self._env.now, HANDSHAKE_BYTES, 0)[:1]:
+        for at_ns in self._up.transmit(self._env.now, HANDSHAKE_BYTES, 0, may_fail=False):
             call_at(self._env, at_ns, self._reached_gateway)
         call_at(self._env, self._env.now + CONNECT_TIMEOUT_NS, self._waited)
 
@@ -145,13 +145,13 @@ class Connection:
         """One message of the agent."""
         events = rows_in(data)
         waiting = self.network.stray.under_way
-        for at_ns in self._up.transmit(self._env.now, len(data), events):
+        for at_ns in self._up.transmit(self._env.now, len(data), events, events > 0):
             waiting.add(events)
             call_at(self._env, at_ns, self._came_up, (data, events))
 
     def send_down(self, data: bytes) -> None:
         """Some bytes of the gateway."""
-        for at_ns in self._down.transmit(self._env.now, len(data), 0):
+        for at_ns in self._down.transmit(self._env.now, len(data), 0, may_fail=False):
             call_at(self._env, at_ns, self._came_down, data)
 
     def close_from_agent(self) -> None:
@@ -170,7 +170,7 @@ class Connection:
             return
         self._open_at_gateway = True
         self.network.gateway.opened(self)
-        for at_ns in self._down.transmit(self._env.now, HANDSHAKE_BYTES, 0)[:1]:
+        for at_ns in self._down.transmit(self._env.now, HANDSHAKE_BYTES, 0, may_fail=False):
             call_at(self._env, at_ns, self._reached_agent)
 
     def _reached_agent(self, _: Any) -> None:

@@ -127,9 +127,11 @@ class Scenario:
         name: of the scenario.
         seed: root of all randomness.
         duration_ns: how long events happen.
+        warm_up_ns: how long the devices are on, and synchronise, before the first event.
         sources: the devices.
         gateway: the receiver.
-        start_ns: true time at the start, since the Unix epoch.
+        start_ns: true time at the start, when the devices are switched on, since the Unix epoch.
+            Steps of clocks, outages and restarts count from here.
         drain_ns: how long after the last event the run waits for what is still under way.
         clock_sample_ns: distance of the clock errors in the truth table.
     """
@@ -142,12 +144,14 @@ class Scenario:
     )
     gateway: GatewayPlace = field(default=GatewayPlace(), metadata=_settings_of(GatewayPlace))
     start_ns: int = START_NS
+    warm_up_ns: int = 2 * SECOND
     drain_ns: int = 60 * SECOND
     clock_sample_ns: int = SECOND
 
     def __post_init__(self) -> None:
         check(self.seed >= 0, "seed", "must not be negative")
         check(self.duration_ns > 0, "duration", "must be positive")
+        check(self.warm_up_ns >= 0, "warm_up", "must not be negative")
         check(self.drain_ns >= 0, "drain", "must not be negative")
         check(self.clock_sample_ns > 0, "clock_sample", "must be positive")
         check(bool(self.sources), "sources", "there must be at least one")

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from engine.gateway.core import GatewayCore, GatewaySettings, Sink
 from simpy import Environment
 
-from edge_agent.records import KIND
-from edge_agent.records import Kind as RecordKind
+from edge_agent import records as r
 from engine.frame import Frame
+from engine.gateway.core import GatewayCore, GatewaySettings, Sink
 from simulator.alarm import call_at
+from simulator.balance import Account, add_links
 from simulator.clocks import Clock, ClockSettings, draw_rates
 from simulator.device import Device
 from simulator.digest import FrameDigest
 from simulator.feed import Feed
 from simulator.gateway_host import GatewayHost
-from simulator.links import Place
+from simulator.links import Place, Tally
 from simulator.network import Network
 from simulator.scenario import Scenario, SourceSettings
 from simulator.seeds import Seeds
@@ -34,24 +34,33 @@ SETTLE_NS: Final = 10_000_000
 
 
 class CountedSink:
-    """Passes frames on, hashing them and counting their rows by kind."""
+    """Passes frames on, hashing them and counting their rows."""
 
     def __init__(self, sink: Sink) -> None:
+        self.frames = 0
         self.rows: Counter[str] = Counter()
-        """``event``, ``sync``, ``tick``..., and ``frames``."""
+        """By kind: ``event``, ``sync``, ``tick``..."""
+        self.events: Counter[str] = Counter()
+        """By source."""
         self.digest = FrameDigest()
         self._sink = sink
 
     def append(self, frame: Frame) -> None:
         self._sink.append(frame)
         self.digest.add(frame)
-        self.rows["frames"] += 1
-        if KIND not in frame.batch.schema.names:
+        self.frames += 1
+        source = frame.batch.column(r.SOURCE)
+        codes = source.indices.fill_null(-1).to_numpy()
+        if r.KIND in frame.batch.schema.names:
+            kinds = frame.batch.column(r.KIND).to_numpy()
+            for name, kind in r.KIND_NAMES.items():
+                self.rows[name] += int(np.count_nonzero(kinds == kind))
+            codes = codes[kinds == r.Kind.EVENT]
+        else:
             self.rows["event"] += frame.rows
-            return
-        kinds = np.bincount(frame.batch.column(KIND).to_numpy(), minlength=len(RecordKind))
-        for kind in RecordKind:
-            self.rows[kind.name.lower()] += int(kinds[kind])
+        counted = np.bincount(codes, minlength=len(source.dictionary))
+        for name, count in zip(source.dictionary.to_pylist(), counted.tolist(), strict=True):
+            self.events[name] += count
 
 
 class World:
@@ -68,7 +77,8 @@ class World:
 
     def __init__(self, scenario: Scenario, sink: Sink, data: Path) -> None:
         self.scenario = scenario
-        self.span = Span(scenario.start_ns, scenario.duration_ns)
+        self.start_ns = scenario.start_ns
+        self.span = Span(scenario.start_ns + scenario.warm_up_ns, scenario.duration_ns)
         self.env = Environment(initial_time=scenario.start_ns)
         self.sink = CountedSink(sink)
         self._seeds = Seeds(scenario.seed)
@@ -95,10 +105,40 @@ class World:
         self.env.run(until=self._stop)
         self.gateway.finish()
 
+    def accounts(self) -> dict[str, Account]:
+        """Where the events of each source went, by the source's name (over all sites)."""
+        found: dict[str, Account] = {}
+        for device in self.devices:
+            found.setdefault(device.settings.name, Account()).add(self._account(device))
+        counted = self.gateway.core.counts
+        for name, account in found.items():
+            account.known = counted[name, "duplicate"]
+            account.refused_by_gateway = counted[name, "refused"]
+            account.logged = self.sink.events[name]
+        return found
+
+    def _account(self, device: Device) -> Account:
+        network = device.network
+        generated = sum(each.batch.true_ns.size for each in device.feed.generated)
+        account = Account(
+            generated=generated,
+            accepted=device.counts["accepted"],
+            forgotten=device.counts["forgotten"],
+            not_polled=generated - device.counts["polled"],
+            closed=network.stray.closed.events,
+            under_way=network.stray.under_way.events,
+            delivered=self.gateway.delivered.get(network.name, Tally()).events,
+            unheard=self.gateway.unheard[network.name],
+        )
+        account.refused_by_agent.update(device.refused)
+        add_links(account.up, [each.counts for each in network.up])
+        return account
+
     def _clock(self, name: str, settings: ClockSettings) -> Clock:
-        horizon_ns = self.span.length_ns + self.scenario.drain_ns
+        scenario = self.scenario
+        horizon_ns = scenario.warm_up_ns + scenario.duration_ns + scenario.drain_ns
         generator = self._seeds.generator(f"clock/{name}")
-        return Clock(settings, self.span.start_ns, draw_rates(settings, horizon_ns, generator))
+        return Clock(settings, self.start_ns, draw_rates(settings, horizon_ns, generator))
 
     def _device(self, source: SourceSettings, place: Place) -> Device:
         name = f"{source.site}/{source.name}"

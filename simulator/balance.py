@@ -1,0 +1,140 @@
+"""Where every event of a run went, and the sums that must come out.
+
+A checker apart from the simulator, run after every simulation. The sums, in events:
+
+* device: generated = accepted + refused by the agent + forgotten at a restart + not yet polled;
+* each link: what entered and was copied = what left, was lost, cut off or dropped;
+* network: what left the links = delivered + arrived on a closed connection + still under way;
+* gateway: delivered = logged + already known (resent or copied) + refused + unheard.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.errors import ContractViolation
+from simulator.links import LinkCounts
+
+LINK_FIELDS = (
+    "entered", "left", "copied", "lost", "cut", "queue_dropped", "retransmitted", "queue_waited",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Account:
+    """Events of one source, or of all; ``missing`` and ``refused`` follow from the others.
+
+    Attributes:
+        generated: that happened on the device.
+        accepted: numbered by the agent.
+        refused_by_agent: by reason (``full``...).
+        forgotten: gone at a restart before they were polled.
+        not_polled: the run was over before the agent looked.
+        up: links to the gateway, summed over the pool; a resent message enters again.
+        closed: came out of a link after its connection was closed.
+        under_way: still in a link at the end.
+        delivered: given to the gateway.
+        known: delivered, but logged before (resent or copied).
+        refused_by_gateway: broke a rule of the content.
+        unheard: in messages for which the gateway closed the connection.
+        logged: in the arrival log.
+    """
+
+    generated: int = 0
+    accepted: int = 0
+    refused_by_agent: Counter[str] = field(default_factory=Counter)
+    forgotten: int = 0
+    not_polled: int = 0
+    up: LinkCounts = field(default_factory=LinkCounts)
+    closed: int = 0
+    under_way: int = 0
+    delivered: int = 0
+    known: int = 0
+    refused_by_gateway: int = 0
+    unheard: int = 0
+    logged: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Numbered by the agent, and never logged."""
+        return self.accepted - self.logged
+
+    def add(self, other: Account) -> None:
+        """Adds the numbers of another source."""
+        for name in ("generated", "accepted", "forgotten", "not_polled", "closed", "under_way",
+                     "delivered", "known", "refused_by_gateway", "unheard", "logged"):  # fmt: skip
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.refused_by_agent.update(other.refused_by_agent)
+        add_links(self.up, [other.up])
+
+    def problems(self) -> list[str]:
+        """The sums that do not come out, as text."""
+        refused = self.refused_by_agent.total()
+        sums = {
+            "generated = accepted + refused + forgotten + not polled": (
+                self.generated,
+                self.accepted + refused + self.forgotten + self.not_polled,
+            ),
+            "entered + copied = left + lost + cut + queue dropped": (
+                self.up.balance()[1],
+                0,
+            ),
+            "left = delivered + closed + under way": (
+                self.up.left.events,
+                self.delivered + self.closed + self.under_way,
+            ),
+            "delivered = logged + known + refused + unheard": (
+                self.delivered,
+                self.logged + self.known + self.refused_by_gateway + self.unheard,
+            ),
+            "logged <= accepted": (max(self.logged - self.accepted, 0), 0),
+        }
+        return [
+            f"{text}: {left} against {right}"
+            for text, (left, right) in sums.items()
+            if left != right
+        ]
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data for the manifest; links in events and messages."""
+        links = {name: getattr(self.up, name) for name in LINK_FIELDS}
+        return {
+            "generated": self.generated,
+            "accepted": self.accepted,
+            "refused_by_agent": dict(sorted(self.refused_by_agent.items())),
+            "forgotten": self.forgotten,
+            "not_polled": self.not_polled,
+            "link_events": {name: tally.events for name, tally in links.items()},
+            "link_messages": {name: tally.messages for name, tally in links.items()},
+            "closed": self.closed,
+            "under_way": self.under_way,
+            "delivered": self.delivered,
+            "known": self.known,
+            "refused_by_gateway": self.refused_by_gateway,
+            "unheard": self.unheard,
+            "logged": self.logged,
+            "missing": self.missing,
+        }
+
+
+def add_links(total: LinkCounts, links: Iterable[LinkCounts]) -> None:
+    """Adds the counts of ``links`` to ``total``."""
+    for each in links:
+        for name in LINK_FIELDS:
+            own, other = getattr(total, name), getattr(each, name)
+            own.messages += other.messages
+            own.events += other.events
+
+
+def check_balance(accounts: dict[str, Account]) -> None:
+    """All sums of every source.
+
+    Raises:
+        ContractViolation: some event was made or lost unaccounted for: a bug, not bad luck.
+    """
+    problems = [f"{name}: {text}" for name, each in accounts.items() for text in each.problems()]
+    if problems:
+        raise ContractViolation("the simulation's sums do not balance: " + "; ".join(problems))

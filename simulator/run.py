@@ -1,0 +1,145 @@
+"""Runs a scenario and keeps what came of it: arrival log, truth, manifest with a hash.
+
+    OUT/log/           the arrival log: all that the engine may see
+    OUT/truth/         true times and clock errors (``simulator.truth``)
+    OUT/manifest.json  seed, options, versions, counts, and the hash of the log's content
+
+The same scenario and versions give the same files, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.errors import UserError
+from engine.frame import Frame
+from engine.gateway.core import Sink
+from engine.log.arrival_log import LogWriter
+from simulator.balance import Account, check_balance
+from simulator.scenario import Scenario, options
+from simulator.truth import clock_table, event_table, write_truth
+from simulator.workload import Span
+from simulator.world import World
+
+LOG: Final = "log"
+TRUTH: Final = "truth"
+MANIFEST: Final = "manifest.json"
+VERSIONED: Final = ("slackwater", "simpy", "numpy", "numba", "pyarrow", "msgpack")
+
+
+@dataclass(frozen=True, slots=True)
+class Simulated:
+    """What came of a run.
+
+    Attributes:
+        manifest: seed, options, versions, counts, hash; plain data.
+        events: truth of every event (``simulator.truth``).
+        clocks: clock errors over time.
+    """
+
+    manifest: dict[str, Any]
+    events: pa.Table
+    clocks: pa.Table
+
+    @property
+    def digest(self) -> str:
+        """Hash of the arrival log's content (``simulator.digest``)."""
+        return str(self.manifest["log_sha256"])
+
+
+class FrameList:
+    """A sink that keeps the frames."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+
+    def append(self, frame: Frame) -> None:
+        self.frames.append(frame)
+
+
+def simulate(scenario: Scenario, sink: Sink, data: Path) -> Simulated:
+    """Runs ``scenario``; its frames go to ``sink`` while it runs.
+
+    Args:
+        scenario: what to run.
+        sink: the arrival log, or a ``FrameList``.
+        data: directory of the recordings (``simulator.recorded.data_directory``).
+
+    Raises:
+        UserError: the scenario asks for a recording that is not there.
+        ContractViolation: events were made or lost unaccounted for.
+    """
+    world = World(scenario, sink, data)
+    world.run()
+    accounts = world.accounts()
+    check_balance(accounts)
+    devices = world.devices
+    events = event_table(
+        (each.settings.site, each.settings.name, each.feed.generated) for each in devices
+    )
+    clocks = clock_table(
+        ((each.settings.site, each.settings.name, each.clock) for each in devices),
+        world.gateway.clock,
+        Span(scenario.start_ns, scenario.warm_up_ns + scenario.duration_ns),
+        scenario.clock_sample_ns,
+    )
+    return Simulated(_manifest(world, accounts), events, clocks)
+
+
+def simulate_to(scenario: Scenario, directory: Path, data: Path) -> Simulated:
+    """``simulate`` with everything written to ``directory``, which must be new or empty.
+
+    Raises:
+        UserError: ``directory`` holds something already; or as ``simulate``.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UserError(f"{directory}: is not an empty folder; choose another one with --out")
+    writer = LogWriter(directory / LOG)
+    try:
+        done = simulate(scenario, writer, data)
+    finally:
+        writer.close()
+    write_truth(directory / TRUTH, done.events, done.clocks)
+    text = json.dumps(done.manifest, indent=2) + "\n"
+    (directory / MANIFEST).write_text(text, encoding="utf-8")
+    return done
+
+
+def _manifest(world: World, accounts: dict[str, Account]) -> dict[str, Any]:
+    total = Account()
+    for account in accounts.values():
+        total.add(account)
+    sessions = [each.session for each in world.devices]
+    refusals = sorted(world.gateway.core.counts.items())
+    return {
+        "scenario": world.scenario.name,
+        "seed": world.scenario.seed,
+        "options": options(world.scenario),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in VERSIONED},
+        },
+        "log_sha256": world.sink.digest.hexdigest(),
+        "frames": world.sink.frames,
+        "rows": dict(sorted(world.sink.rows.items())),
+        "end_ns": int(world.env.now),
+        "events": total.plain(),
+        "sources": {
+            f"{device.settings.site}/{device.settings.name}": {
+                "state": session.state.value,
+                "incarnations": len(device.sessions),
+                "session": dict(sorted(session.counts.items())),
+                "sync": dict(sorted(session.sync_counts.items())),
+            }
+            for device, session in zip(world.devices, sessions, strict=True)
+        },
+        "events_by_source": {name: account.plain() for name, account in accounts.items()},
+        "gateway": [[source, reason, count] for (source, reason), count in refusals],
+    }
