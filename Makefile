@@ -37,9 +37,8 @@ test-all: $(STAMP)  ## the slow suites that make test leaves out
 	$(PYTEST) -m slow
 
 check: $(STAMP)  ## format, lint and types, as CI does
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
+	@failed=0; for tool in "ruff format --check ." "ruff check ." mypy; do \
+		echo "$(BIN)/$$tool"; $(BIN)/$$tool || failed=1; done; exit $$failed
 
 bench: $(STAMP)  ## the speed table, as ratios within one run
 	$(BIN)/python bench/run.py
