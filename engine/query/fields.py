@@ -30,8 +30,8 @@ class Kind(StrEnum):
 
     TIME = "a time"
     NUMBER = "a number"
-    BARE = "a plain number"
-    """A number without a unit: beside a time it is in the trace's time unit."""
+    BARE = "a number without a unit"
+    """Beside a time it is in the trace's time unit."""
     TEXT = "text"
     TRUTH = "a truth value"
     ANY = "unknown"

@@ -65,7 +65,7 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
 
 def _wrong_unit(before: str) -> Span | None:
     """The word just before the mistake, if it was read as the unit of a number and is none."""
-    found = re.search(r"[0-9]\s*([^\W\d]\w*)\s*$", before)
+    found = re.search(r"(?<![\w.])[0-9.]+\s*([^\W\d]\w*)\s*$", before)
     if found is None or found.group(1).lower() in RESERVED or _is_unit(found.group(1)):
         return None
     return found.span(1)

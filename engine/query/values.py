@@ -115,13 +115,17 @@ def _both(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray | Non
     return np.asarray(left & right)
 
 
-def _add(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _add(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     total = left + right
+    if _largest(left) + _largest(right) < _SAFE:
+        return total, None
     return total, ((left ^ total) & (right ^ total)) >= 0
 
 
-def _subtract(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _subtract(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     rest = left - right
+    if _largest(left) + _largest(right) < _SAFE:
+        return rest, None
     return rest, ((left ^ right) & (left ^ rest)) >= 0
 
 
