@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -21,7 +22,7 @@ STAMP = VENV / ".ready"
 PYTHON_MIN = (3, 11)
 
 
-def fail(message: str) -> None:
+def fail(message: str) -> NoReturn:
     """Ends the set-up with what is wrong and what to do."""
     sys.exit(f"set-up: {message}")
 
@@ -94,7 +95,7 @@ def ensure_java() -> None:
         package = apt_package()
         if package is None or not may_use_apt():
             fail(str(error))
-        apt_install(str(package))
+        apt_install(package)
     print(f"set-up: Java at {java_home()}", flush=True)
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.query.analyse import query
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 SLOW = re.compile(r"^(make|slackwater (run|simulate))\b", re.MULTILINE)
@@ -132,3 +134,18 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     linked = {(ROOT / link).resolve() for link in LINK.findall(readme) if "://" not in link}
     assert set(PAGES) - {ROOT / "README.md"} <= linked
+
+
+EXAMPLES = [
+    line
+    for page in PAGES
+    for fence in FENCE.finditer(page.read_text(encoding="utf-8"))
+    if fence[1] == "text"
+    for line in fence[2].splitlines()
+    if line.startswith(("EVENT", "SELECT"))
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_example_queries_are_understood(example: str) -> None:
+    assert query(example).text == example
