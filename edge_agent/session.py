@@ -237,9 +237,8 @@ class AgentSession:
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
-        dues = (
-            self._pool.next_due(), self._sync.next_wake(), self._heartbeat.due, self._ack_due,
-        )  # fmt: skip
+        timers = (self._pool.next_due(), self._sync.next_wake())
+        dues = (*timers, self._heartbeat.due, self._ack_due)
         return min((due for due in dues if due is not None), default=None)
 
     def wake(self, now: Now) -> None:

@@ -1,0 +1,191 @@
+"""SPEC 2: rounds of exchanges, minimum filter, resync; and a server that does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from edge_agent import ntp
+from edge_agent.clock import Now
+from edge_agent.errors import SettingsError
+from edge_agent.timesync import SyncReport, SyncSettings, SyncState, TimeSync
+
+MS = 10**6
+S = 10**9
+START = 1_700_000_000 * S
+Legs = tuple[int, int] | None
+"""One-way delays out and back; None: the question is lost."""
+
+
+class Line:
+    """A source whose clock is slow by ``offset``, asking a server over a line with given legs."""
+
+    def __init__(self, offset: int, legs: Iterator[Legs], settings: SyncSettings) -> None:
+        cookies = iter(range(1, 10**6))
+        self.offset, self.legs, self.time = offset, legs, 0
+        self.sync = TimeSync(settings, lambda: next(cookies))
+        self.reports: list[SyncReport] = []
+        self.arrivals: list[tuple[int, bytes]] = []
+        self.spoil: Callable[[bytes], bytes] = lambda data: data
+
+    def now(self) -> Now:
+        return Now(START + self.time - self.offset, self.time)
+
+    def carry(self) -> None:
+        self.reports += self.sync.reports()
+        for question in self.sync.requests():
+            legs = next(self.legs)
+            if legs is not None:
+                at = START + self.time + legs[0]
+                answer = self.spoil(ntp.ServerClock(precision_ns=1).answer(question, at, at))
+                self.arrivals.append((self.time + sum(legs), answer))
+        self.arrivals.sort()
+
+    def run(self, until: int) -> None:
+        while True:
+            self.carry()
+            due = self.sync.next_wake()
+            waits = [t for t in (due, self.arrivals[0][0] if self.arrivals else None) if t is not None]
+            if not waits or min(waits) > until:
+                self.time = until
+                return
+            self.time = max(self.time, min(waits))
+            if self.arrivals and self.arrivals[0][0] <= self.time:
+                self.sync.received(self.arrivals.pop(0)[1], self.now())
+            else:
+                self.sync.wake(self.now())
+
+
+def always(*legs: Legs) -> Iterator[Legs]:
+    while True:
+        yield from legs
+
+
+def line(offset: int, legs: Iterator[Legs], **settings: int) -> Line:
+    made = Line(offset, legs, SyncSettings(precision_ns=1, **settings))
+    made.sync.start(made.now())
+    return made
+
+
+def test_r19_minimum_filter_keeps_the_exchange_of_least_delay() -> None:
+    legs = [(20 * MS, 2 * MS), (5 * MS, 5 * MS), *[(9 * MS, 6 * MS)] * 8]
+    source = line(7 * S, iter(legs))
+    source.run(2 * S)
+    assert len(source.reports) == 1
+    report = source.reports[0]
+    assert (report.offset_ns, report.delay_ns) == (7 * S, 10 * MS)
+    # Second question: 22 ms for the first and 50 ms of spacing; measured half way.
+    assert report.measured_at_ns == START - 7 * S + 22 * MS + 50 * MS + 5 * MS
+    assert report.precision_ns == 1 + 2
+    assert report.skew_error_ppb == 50_000
+    assert source.sync.state is SyncState.SYNCED
+    assert source.sync.counts == {"rounds": 1, "asked": 10, "answered": 10}
+
+
+def test_a_round_is_repeated_after_resync_and_forgets_old_samples() -> None:
+    legs = [*[(1 * MS, 1 * MS)] * 10, *[(8 * MS, 8 * MS)] * 10]
+    source = line(S, iter(legs), resync_ns=60 * S)
+    source.run(62 * S)
+    assert [report.delay_ns for report in source.reports] == [2 * MS, 16 * MS]
+
+
+def test_lost_exchanges_are_repeated_within_bounds() -> None:
+    source = line(S, always((MS, MS), None), attempts=4, retries_max=2, timeout_ns=S)
+    source.run(30 * S)
+    assert len(source.reports) == 1
+    # asked, lost, asked, lost, asked, lost: 4 attempts + 2 retries are used up with 3 answers.
+    assert source.sync.counts == {"rounds": 1, "asked": 6, "answered": 3, "timeout": 3}
+
+
+def test_a_server_that_never_answers_is_reported_once_and_asked_again() -> None:
+    source = line(S, always(None), silent_max=4, timeout_ns=S, retry_ns=10 * S)
+    source.run(3 * S)
+    assert source.reports == []
+    assert source.sync.state is SyncState.ACQUIRING
+    source.run(4 * S)
+    assert source.reports == [SyncReport(None, None, START + 3 * S, 1, 50_000)]
+    assert source.sync.state is SyncState.UNSYNCED
+    source.run(40 * S)
+    assert len(source.reports) == 1
+    source.legs = always((MS, MS))
+    source.run(60 * S)
+    assert source.reports[1].offset_ns == S
+    assert source.sync.state is SyncState.SYNCED
+
+
+def test_a_failed_round_after_a_good_one_leaves_the_old_offset_alone() -> None:
+    source = line(S, iter([*[(MS, MS)] * 10, *[None] * 4, *[(2 * MS, 2 * MS)] * 10]))
+    source.run(80 * S)
+    assert [report.delay_ns for report in source.reports] == [2 * MS, 4 * MS]
+    assert source.sync.counts["failed_rounds"] == 1
+
+
+def spoiled(place: int, byte: int) -> Callable[[bytes], bytes]:
+    return lambda data: data[:place] + bytes([byte]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (spoiled(1, 0), "stratum"),
+        (spoiled(1, 16), "stratum"),
+        (spoiled(0, 3 << 6 | 4 << 3 | 4), "leap"),
+        (spoiled(0, 4 << 3 | 3), "mode"),
+        (spoiled(31, 255), "origin"),
+        (lambda data: data[:40], "length"),
+    ],
+)
+def test_answers_that_are_not_believed_are_counted_by_reason(
+    spoil: Callable[[bytes], bytes], reason: str
+) -> None:
+    source = line(S, always((MS, MS)))
+    source.spoil = spoil
+    source.run(5 * S)
+    assert source.sync.counts[f"refused_{reason}"] == 4
+    assert [report.offset_ns for report in source.reports] == [None]
+
+
+def test_a_negative_delay_is_refused_and_counted() -> None:
+    sync = TimeSync(SyncSettings(precision_ns=1), lambda: 9)
+    sync.start(Now(START, 0))
+    question = sync.requests()[0]
+    # The server says it kept the question for 5 ms, but only 1 ms went by.
+    sync.received(ntp.ServerClock().answer(question, START, START + 5 * MS), Now(START + MS, MS))
+    assert sync.counts["refused_negative_delay"] == 1
+    assert sync.counts["answered"] == 0
+
+
+def test_a_delay_below_what_the_clocks_can_read_counts_as_zero() -> None:
+    sync = TimeSync(SyncSettings(attempts=1, precision_ns=10 * MS), lambda: 9)
+    sync.start(Now(START, 0))
+    answer = ntp.ServerClock().answer(sync.requests()[0], START, START + 5 * MS)
+    sync.received(answer, Now(START, MS))
+    assert [report.delay_ns for report in sync.reports()] == [0]
+
+
+def test_answers_to_nothing_are_refused() -> None:
+    source = line(S, always((MS, MS)), attempts=1)
+    answer = ntp.ServerClock().answer(ntp.request(4711), START, START)
+    source.sync.received(answer, source.now())
+    assert source.sync.counts["refused_origin"] == 1
+    source.run(S)
+    source.sync.received(answer, source.now())
+    assert source.sync.counts["refused_unasked"] == 1
+    assert len(source.reports) == 1
+
+
+def test_an_answer_that_comes_after_its_timeout_is_not_taken_for_the_next_question() -> None:
+    source = line(S, iter([(MS, 1500 * MS), *[(MS, MS)] * 20]), attempts=2, timeout_ns=S)
+    source.run(5 * S)
+    # It came while nothing was pending, after the second question was answered.
+    assert source.sync.counts["timeout"] == 1
+    assert source.reports[0].delay_ns == 2 * MS
+
+
+@pytest.mark.parametrize("name", ["attempts", "timeout_ns", "resync_ns", "precision_ns"])
+def test_settings_out_of_range_name_themselves(name: str) -> None:
+    with pytest.raises(SettingsError, match=f"sync.{name} must be above 0"):
+        SyncSettings(**{name: 0})
+    with pytest.raises(SettingsError, match="sync.spacing_ns must not be negative"):
+        SyncSettings(spacing_ns=-1)
