@@ -109,6 +109,7 @@ class Clock:
             np.zeros(1, np.int64), np.array([settings.skew_ppb], np.int64)
         )
         self._starts, self._offsets, self._rates = _with_steps(settings, self._frequency)
+        self._step = settings.resolution_ns
         self._start_list: list[int] = self._starts.tolist()
         self._offset_list: list[int] = self._offsets.tolist()
         self._rate_list: list[int] = self._rates.tolist()
@@ -127,8 +128,12 @@ class Clock:
 
     def read(self, true_ns: int) -> int:
         """What the clock shows at ``true_ns``."""
-        reading = true_ns - self.offset(true_ns)
-        return reading - reading % self.settings.resolution_ns
+        # The same as true_ns - self.offset(true_ns), without a call: read at every message.
+        since = true_ns - self.origin_ns
+        row = bisect_right(self._start_list, since) - 1 if since > 0 else 0
+        run = since - self._start_list[row]
+        reading = true_ns - self._offset_list[row] - run * self._rate_list[row] // SECOND
+        return reading - reading % self._step if self._step > 1 else reading
 
     def read_many(self, true_ns: np.ndarray) -> np.ndarray:
         """``read`` of an int64 array, number for number."""

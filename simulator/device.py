@@ -15,7 +15,6 @@ import numpy as np
 from simpy import Environment
 
 from edge_agent.clock import Now
-from edge_agent.columns import Codes
 from edge_agent.messages import MESSAGE_MAX, ROWS_MAX
 from edge_agent.outputs import Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.session import AgentSession
@@ -25,7 +24,7 @@ from simulator.clocks import Clock
 from simulator.feed import Feed, Slice
 from simulator.network import Connection, Network
 from simulator.scenario import SourceSettings
-from simulator.workload import Span, cut, cut_codes
+from simulator.workload import Span
 
 SETTLED: Final = frozenset({SessionState.DONE, SessionState.FAILED})
 COLUMN_BYTES: Final = 9
@@ -175,35 +174,34 @@ class Device:
     def _poll(self, _: Any) -> None:
         now = self._now()
         for part in self.feed.take(self._env.now):
+            if part.high - part.low <= self._rows_max:
+                self._emit(part, now)
+                continue
             for low in range(part.low, part.high, self._rows_max):
                 self._emit(part._replace(low=low, high=min(low + self._rows_max, part.high)), now)
         self._carry_out()
         self._plan()
 
     def _emit(self, part: Slice, now: Now) -> None:
-        stamped, low, high = part
+        stamped, columns, low, high = part
         batch = stamped.batch
-        types = batch.types
         emitted = self.session.emit(
             batch.stream,
             now,
             ts=stamped.ts[low:high].data,
             te=None if stamped.te is None else stamped.te[low:high].data,
             ids=None if batch.ids is None else batch.ids[low:high].data,
-            types=cut_codes(types, low, high) if isinstance(types, Codes) else types,
-            attrs={name: cut(column, low, high) for name, column in batch.attrs.items()},
+            types=columns.types(low, high),
+            attrs=columns.attrs(low, high),
         )
         rows = high - low
         self.counts["polled"] += rows
         if emitted.accepted:
             self.counts["accepted"] += rows
-            stamped.seq[low:high] = np.arange(emitted.first_seq, emitted.first_seq + rows)
-            stamped.incarnation[low:high] = self.session.incarnation
+            stamped.numbered.append((low, high, emitted.first_seq, self.session.incarnation))
         else:
             assert emitted.reason is not None
             self.refused[emitted.reason] += rows
-        if high == batch.true_ns.size:
-            batch.attrs = {}  # sent: the truth table does not need them
 
     def _finish(self, _: Any) -> None:
         self._ended = True

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from simulator.clocks import Clock
 from simulator.truth import StampedBatch
-from simulator.workload import Batch
+from simulator.workload import Batch, Columns
 
 
 class Slice(NamedTuple):
-    """Rows ``low`` to ``high`` of a stamped batch."""
+    """Rows ``low`` to ``high`` of a stamped batch, and the batch's columns for cutting."""
 
     stamped: StampedBatch
+    columns: Columns
     low: int
     high: int
 
@@ -28,6 +29,7 @@ class Slice(NamedTuple):
 @dataclass(slots=True)
 class _Open:
     stamped: StampedBatch
+    columns: Columns
     due_ns: list[int]
     at: int = 0
 
@@ -50,10 +52,12 @@ class Feed:
 
     def next_due(self) -> int | None:
         """True instant at which the device has its next event; None: there is none."""
-        dues = [each.due_ns[each.at] for each in self._open]
-        if self._ahead is not None:
-            dues.append(self._ahead.due_ns[0])
-        return min(dues, default=None)
+        due_ns = None if self._ahead is None else self._ahead.due_ns[0]
+        for each in self._open:
+            next_ns = each.due_ns[each.at]
+            if due_ns is None or next_ns < due_ns:
+                due_ns = next_ns
+        return due_ns
 
     def take(self, now_ns: int) -> list[Slice]:
         """All that is due at true time ``now_ns``, batch by batch; each event once."""
@@ -65,7 +69,7 @@ class Feed:
         for each in self._open:
             high = bisect_right(each.due_ns, now_ns, each.at)
             if high > each.at:
-                taken.append(Slice(each.stamped, each.at, high))
+                taken.append(Slice(each.stamped, each.columns, each.at, high))
                 each.at = high
                 ended |= high == len(each.due_ns)
         if ended:
@@ -77,5 +81,7 @@ class Feed:
         if batch is None:
             return None
         stamped = StampedBatch.stamp(batch, self._clock)
+        columns = Columns(batch)
+        batch.attrs = {}  # from here on only the agent needs them
         self.generated.append(stamped)
-        return _Open(stamped, batch.due_ns.tolist())
+        return _Open(stamped, columns, batch.due_ns.tolist())

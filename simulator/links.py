@@ -224,6 +224,9 @@ class Link:
         self._copy = Bernoulli(settings.duplicate).build(seeds.generator(f"{name}/copy"))
         self._bottleneck = bottleneck or Bottleneck(settings)
         self._latest_ns = 0
+        # Most links of most scenarios only delay: said once, not found out at each message.
+        self._only_delays = not settings.outages and settings.rate_bytes_per_s is None
+        self._only_delays &= settings.loss == Bernoulli() and not settings.duplicate
 
     def transmit(
         self, now_ns: int, size_bytes: int, events: int, may_fail: bool = True
@@ -241,6 +244,9 @@ class Link:
         """
         counts = self.counts
         counts.entered.add(events)
+        if self._only_delays:
+            counts.left.add(events)
+            return (self._arrival(now_ns),)
         reliable = self.settings.reliable or not may_fail
         start_ns = self._entry(now_ns, events, reliable)
         if start_ns is None:

@@ -49,28 +49,29 @@ class StampedBatch:
         batch: what happened.
         ts: starts at the source's clock, int64.
         te: ends at the source's clock, int64, or None for point events.
-        seq: number of each event, ``NO_SEQ`` while it has none.
-        incarnation: under which it was numbered.
+        numbered: runs that the agent numbered: first row, end row, number of the first row, and
+            the incarnation.
     """
 
     batch: Batch
     ts: np.ndarray
     te: np.ndarray | None
-    seq: np.ndarray
-    incarnation: np.ndarray
+    numbered: list[tuple[int, int, int, int]]
 
     @classmethod
     def stamp(cls, batch: Batch, clock: Clock) -> StampedBatch:
         """The batch as the device with this clock sees it."""
         te = None if batch.end_ns is None else clock.read_many(batch.end_ns)
-        rows = batch.true_ns.size
-        return cls(
-            batch,
-            clock.read_many(batch.true_ns),
-            te,
-            np.full(rows, NO_SEQ, np.int64),
-            np.full(rows, NO_SEQ, np.int64),
-        )
+        return cls(batch, clock.read_many(batch.true_ns), te, [])
+
+    def numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Number and incarnation of each event, int64; ``NO_SEQ`` where it has none."""
+        seq = np.full(self.ts.size, NO_SEQ, np.int64)
+        incarnations = seq.copy()
+        for low, high, first_seq, incarnation in self.numbered:
+            seq[low:high] = np.arange(first_seq, first_seq + high - low)
+            incarnations[low:high] = incarnation
+        return seq, incarnations
 
 
 def event_table(made: Iterable[tuple[str, str, Iterable[StampedBatch]]]) -> pa.Table:
@@ -86,13 +87,14 @@ def event_table(made: Iterable[tuple[str, str, Iterable[StampedBatch]]]) -> pa.T
 def _event_part(site: str, source: str, stamped: StampedBatch) -> pa.Table:
     batch = stamped.batch
     rows = batch.true_ns.size
-    nowhere = stamped.seq == NO_SEQ
+    seq, incarnations = stamped.numbers()
+    nowhere = seq == NO_SEQ
     columns: dict[str, pa.Array] = {
         "site": _same(site, rows),
         "source": _same(source, rows),
         "stream": _same(batch.stream, rows),
-        "seq": pa.array(stamped.seq, mask=nowhere),
-        "incarnation": pa.array(stamped.incarnation, mask=nowhere),
+        "seq": pa.array(seq, mask=nowhere),
+        "incarnation": pa.array(incarnations, mask=nowhere),
         "true_ts": pa.array(batch.true_ns),
         "ts": pa.array(stamped.ts),
     }

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from edge_agent.columns import Codes, Masked
+from edge_agent.columns import Codes, Column, Masked
 from edge_agent.messages import StreamSchema
 from edge_agent.records import DEFAULT_STREAM
 from engine.errors import ContractViolation
@@ -92,19 +92,40 @@ class Workload(Protocol):
         """
 
 
-def cut_codes(column: Codes, low: int, high: int) -> Codes:
-    """Rows ``low`` to ``high`` of a column of strings, without copying."""
-    return Codes(column.names, np.asarray(column.codes)[low:high].data)
+class Columns:
+    """A batch's types and attributes as ``AgentSession.emit`` takes them, cut without copying.
 
+    Views are made once for the batch: a cut of a view costs a third of one of an array.
+    """
 
-def cut(column: AttrColumn, low: int, high: int) -> Codes | Masked | memoryview:
-    """Rows ``low`` to ``high`` of a column as ``AgentSession.emit`` takes it, without copying."""
-    if isinstance(column, Codes):
-        return cut_codes(column, low, high)
-    if isinstance(column, Masked):
-        values, valid = np.asarray(column.values), np.asarray(column.valid)
-        return Masked(values[low:high].data, valid[low:high].data)
-    return column[low:high].data
+    __slots__ = ("_codes", "_masked", "_plain", "_types")
+
+    def __init__(self, batch: Batch) -> None:
+        given = batch.attrs.items()
+        self._types = batch.types
+        self._codes = [(n, c.names, memoryview(c.codes)) for n, c in given if isinstance(c, Codes)]
+        self._masked = [
+            (n, memoryview(c.values), memoryview(c.valid))
+            for n, c in given
+            if isinstance(c, Masked)
+        ]
+        self._plain = [(n, c.data) for n, c in given if isinstance(c, np.ndarray)]
+
+    def types(self, low: int, high: int) -> str | Codes | None:
+        """Types of rows ``low`` to ``high``."""
+        given = self._types
+        if isinstance(given, Codes):
+            return Codes(given.names, memoryview(given.codes)[low:high])
+        return given
+
+    def attrs(self, low: int, high: int) -> dict[str, Column]:
+        """Attributes of rows ``low`` to ``high``."""
+        cut: dict[str, Column] = {name: view[low:high] for name, view in self._plain}
+        for name, names, codes in self._codes:
+            cut[name] = Codes(names, codes[low:high])
+        for name, values, valid in self._masked:
+            cut[name] = Masked(values[low:high], valid[low:high])
+        return cut
 
 
 @dataclass(frozen=True, slots=True)
