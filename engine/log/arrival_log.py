@@ -176,7 +176,9 @@ class LogReader:
             raise UserError(f"{self.directory}: {what}; an arrival log is a folder")
         self.files = _log_files(self.directory)
         if not self.files:
-            raise UserError(f"{self.directory}: not an arrival log: {_found_instead(self.directory)}")
+            raise UserError(
+                f"{self.directory}: not an arrival log: {_found_instead(self.directory)}"
+            )
 
     def __iter__(self) -> Iterator[Frame]:
         arrived: dict[str, tuple[int, Path]] = {}
@@ -253,6 +255,8 @@ def _found_instead(directory: Path) -> str:
     if not names:
         return "the folder is empty"
     if unfinished == names:
-        return f"nothing but unfinished files ({', '.join(unfinished[:3])}); was the writer cut off?"
+        return (
+            f"nothing but unfinished files ({', '.join(unfinished[:3])}); was the writer cut off?"
+        )
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"it holds {', '.join(names[:3])}{more}"

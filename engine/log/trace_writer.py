@@ -14,6 +14,7 @@ from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.frame import ATTR_PREFIX, Frame
 from engine.log.record_rules import FIELDS_OF_KIND, TIME_FIELDS
+from engine.log.row_export import in_unit
 from engine.units import unit_ns
 
 FIELD_ORDER: Final = tuple(name for name in r.RECORD_FIELDS if name not in (r.SITE, r.ATTRS))
@@ -49,7 +50,9 @@ class TraceWriter:
         columns = {name: batch.column(name).to_pylist() for name in present}
         for name in TIME_FIELDS:
             if name in columns:
-                columns[name] = self._in_unit(frame, name)
+                what = f'site {frame.site!r}: "{name}"'
+                exact = in_unit(batch.column(name), self._unit_ns, what, self._unit)
+                columns[name] = exact.to_pylist()
         kinds = columns.get(r.KIND, [0] * frame.rows)
         columns[r.KIND] = [Kind(kind).name.lower() for kind in kinds]
         if self._incarnations:
@@ -83,20 +86,6 @@ class TraceWriter:
             lines.append(encode(record))
         if lines:
             self._out.write("\n".join(lines) + "\n")
-
-    def _in_unit(self, frame: Frame, name: str) -> list[int | None]:
-        column = frame.batch.column(name)
-        if self._unit_ns == 1:
-            return list(column.to_pylist())
-        divided = pc.divide(column, self._unit_ns)
-        exact = pc.equal(pc.multiply(divided, self._unit_ns), column)
-        if pc.any(pc.invert(exact)).as_py():
-            row = pc.index(exact, value=False).as_py()
-            raise UserError(
-                f'site {frame.site!r}: "{name}" {column[row].as_py()} ns is not a whole number of '
-                f"{self._unit}; write with a finer --time-unit"
-            )
-        return list(divided.to_pylist())
 
 
 def attr_dicts(batch: pa.RecordBatch, site: str) -> list[dict[str, Any]] | None:

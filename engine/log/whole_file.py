@@ -1,4 +1,4 @@
-"""Parquet files that appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
+"""Files that appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
 
 Temporary names begin with a dot, which Spark's file source and our readers leave out.
 """
@@ -6,9 +6,10 @@ Temporary names begin with a dot, which Spark's file source and our readers leav
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -62,6 +63,22 @@ def write_parquet(
     unfinished.rename(path)
     sync_folder(path.parent)
     return mtime_ms
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A stream whose content becomes ``path`` when the block ends well, and vanishes otherwise."""
+    unfinished = temporary(path)
+    try:
+        with unfinished.open("wb") as sink:
+            yield sink
+            sink.flush()
+            os.fsync(sink.fileno())
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    unfinished.rename(path)
+    sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:
