@@ -34,7 +34,23 @@ def cache_directory() -> Path:
 
 def njit(function: _F) -> _F:
     """Compile ``function`` in nopython mode, kept on disk between runs."""
+    return _compile(function, cache=True)
+
+
+def kernel(function: _F) -> _F:
+    """``njit`` for a function that allocates nothing: no reference counts, about 10x as fast
+    where many small functions hand arrays to one another.
+    """
+    return _compile(function, cache=True, _nrt=False)
+
+
+def inline(function: _F) -> _F:
+    """``kernel`` for a small function of a hot path: it becomes part of its callers."""
+    return _compile(function, forceinline=True, _nrt=False)
+
+
+def _compile(function: _F, **options: bool) -> _F:
     if not os.environ.get("NUMBA_CACHE_DIR"):
         config.CACHE_DIR = str(cache_directory())
-    compiled: _F = numba.njit(cache=True, error_model="numpy")(function)
+    compiled: _F = numba.njit(error_model="numpy", **options)(function)
     return compiled

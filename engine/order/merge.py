@@ -18,7 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import inline, kernel
 from engine.order.state import (
     INT_MAX,
     INT_MIN,
@@ -45,7 +45,7 @@ TIE_NOW: Final = -2
 TIE_BLOCK: Final = -1
 
 
-@njit
+@inline
 def update_merge(leaf: np.ndarray, node: np.ndarray, lane: int) -> None:
     """Replay the matches of ``lane`` up to the root of the merge's winner tree."""
     size = len(leaf)
@@ -60,7 +60,7 @@ def update_merge(leaf: np.ndarray, node: np.ndarray, lane: int) -> None:
         place >>= 1
 
 
-@njit
+@kernel
 def update_timer(leaf: np.ndarray, node: np.ndarray, lane: int) -> None:
     """Replay the matches of ``lane`` in the tree of deadlines; ties go to the first lane."""
     size = len(leaf)
@@ -73,7 +73,7 @@ def update_timer(leaf: np.ndarray, node: np.ndarray, lane: int) -> None:
         place >>= 1
 
 
-@njit
+@kernel
 def set_timer(tr: Trees, lane: int, when: int) -> None:
     """The lane's next deadline; a stale earlier one does no harm, so only look when it differs."""
     if tr.leaf[lane].when != when:
@@ -81,7 +81,7 @@ def set_timer(tr: Trees, lane: int, when: int) -> None:
         update_timer(tr.leaf, tr.node, lane)
 
 
-@njit
+@inline
 def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: int) -> None:
     """Recompute what the lane brings to the merge: its head, a promise, a block, or nothing."""
     head = ln[lane].head
@@ -100,7 +100,7 @@ def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: in
         update_merge(tr.leaf, tr.node, lane)
 
 
-@njit
+@inline
 def reference(ck: np.ndarray, s: np.ndarray, source: int, ts: int) -> tuple[int, int, int]:
     """(ref, uncertainty, epoch) of event time ``ts`` at ``source``'s clock (R19 Eq 3.14, 3.15)."""
     n = ck[source, 0].n
@@ -117,7 +117,7 @@ def reference(ck: np.ndarray, s: np.ndarray, source: int, ts: int) -> tuple[int,
     return ts + ck[source, j].offset, unc, ck[source, j].ident
 
 
-@njit
+@inline
 def emit(s: np.ndarray, out: Out, row: int, now: int, status: int) -> None:
     """Release ``row`` at arrival-clock instant ``now``."""
     i = s[V_EVENTS]
@@ -127,7 +127,7 @@ def emit(s: np.ndarray, out: Out, row: int, now: int, status: int) -> None:
     s[V_EVENTS] = i + 1
 
 
-@njit
+@kernel
 def note(s: np.ndarray, out: Out, kind: int, first: int, second: int) -> int:
     """Begin a note after the events released so far; returns its place."""
     i = s[V_NOTES]
@@ -139,7 +139,7 @@ def note(s: np.ndarray, out: Out, kind: int, first: int, second: int) -> int:
     return int(i)
 
 
-@njit
+@inline
 def correct(
     rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, out: Out, row: int
 ) -> bool:
@@ -156,7 +156,7 @@ def correct(
     return True
 
 
-@njit
+@inline
 def push(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, row: int) -> None:
     """Append an event that is next by sequence number to its lane's queue."""
     lane = rows[row].lane
@@ -172,7 +172,7 @@ def push(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, row: int) -
         ln[lane].tail = row
 
 
-@njit
+@kernel
 def push_late(
     rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, row: int, now: int
 ) -> None:
@@ -203,7 +203,7 @@ def push_late(
     set_key(rows, ln, tr, s, lane)
 
 
-@njit
+@inline
 def _pop(
     rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, lane: int, now: int
 ) -> None:
@@ -231,7 +231,7 @@ def _pop(
     set_key(rows, ln, tr, s, lane)
 
 
-@njit
+@inline
 def idle_deadline(ln: np.ndarray, lane: int) -> int:
     """When an empty lane stops blocking the merge."""
     if ln[lane].head != NONE or ln[lane].idle or ln[lane].closed or ln[lane].last_arrival < 0:
@@ -239,7 +239,7 @@ def idle_deadline(ln: np.ndarray, lane: int) -> int:
     return int(ln[lane].last_arrival + ln[lane].idle_timeout)
 
 
-@njit
+@kernel
 def drain(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, now: int) -> None:
     """Release every head that no lane can still precede, at instant ``now``."""
     while True:

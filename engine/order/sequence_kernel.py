@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import inline, kernel
 from engine.order.merge import correct, drain, note, push, push_late, reference, set_key, set_timer
 from engine.order.state import (
     INT_MAX,
@@ -32,7 +32,7 @@ from engine.order.state import (
 from engine.order.timeout import saw_held, saw_in_order
 
 
-@njit
+@inline
 def to_merge(
     rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, out: Out, row: int
 ) -> None:
@@ -43,7 +43,7 @@ def to_merge(
         rows[row].stage = 0
 
 
-@njit
+@kernel
 def buffer_row(rows: np.ndarray, ln: np.ndarray, tr: Trees, row: int, deadline: int) -> None:
     """Put ``row`` into its lane's ring and its deadline into the staircase."""
     lane = rows[row].lane
@@ -51,11 +51,14 @@ def buffer_row(rows: np.ndarray, ln: np.ndarray, tr: Trees, row: int, deadline: 
     ln[lane].ring_count += 1
     rows[row].stage = STAGE_RING
     rows[row].deadline = deadline
+    tail = ln[lane].dq_tail
+    if tail != NONE and rows[tail].seq > rows[row].seq and rows[tail].deadline <= deadline:
+        return  # the usual late filler of a gap: a later number must be let go first anyway
     after, before = NONE, ln[lane].dq_tail
     while before != NONE and rows[before].seq > rows[row].seq:
         after, before = before, rows[before].dq_prev
     if after != NONE and rows[after].deadline <= deadline:
-        return  # a later number must be let go first anyway
+        return
     while before != NONE and rows[before].deadline >= deadline:
         before = rows[before].dq_prev
     rows[row].dq_prev = before
@@ -70,7 +73,7 @@ def buffer_row(rows: np.ndarray, ln: np.ndarray, tr: Trees, row: int, deadline: 
         rows[after].dq_prev = row
 
 
-@njit
+@inline
 def next_deadline(rows: np.ndarray, ln: np.ndarray, lane: int) -> int:
     """Earliest deadline of the lane's gap: of a buffered event or of a marker beyond the gap."""
     when = min(ln[lane].pog_deadline, ln[lane].eos_deadline)
@@ -79,7 +82,7 @@ def next_deadline(rows: np.ndarray, ln: np.ndarray, lane: int) -> int:
     return int(when)
 
 
-@njit
+@kernel
 def apply_markers(
     rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, lane: int
 ) -> None:
@@ -95,7 +98,7 @@ def apply_markers(
         set_key(rows, ln, tr, s, lane)
 
 
-@njit
+@kernel
 def promise(
     rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, lane: int, ts: int
 ) -> None:
@@ -106,12 +109,16 @@ def promise(
         set_key(rows, ln, tr, s, lane)
 
 
-@njit
+@kernel
 def release_run(
     rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, out: Out, lane: int, now: int,
     learn: bool,
 ) -> None:  # fmt: skip
     """Let the run of buffered events from the expected number on go to the merge."""
+    if ln[lane].ring_count == 0:
+        if ln[lane].pog_seq >= 0 or ln[lane].eos_seq >= 0:
+            apply_markers(rows, ln, ck, tr, s, lane)
+        return
     mask = ln[lane].ring_cap - 1
     while ln[lane].ring_count > 0:
         place = ln[lane].ring_off + (ln[lane].expected & mask)
@@ -136,7 +143,7 @@ def release_run(
     apply_markers(rows, ln, ck, tr, s, lane)
 
 
-@njit
+@kernel
 def remember_missing(ln: np.ndarray, lane: int, first: int, end: int) -> None:
     """Keep the run [first, end) so that a late event is told from a duplicate."""
     n = ln[lane].missing_n
@@ -145,7 +152,8 @@ def remember_missing(ln: np.ndarray, lane: int, first: int, end: int) -> None:
         if kept[0, 0] == ln[lane].inc:
             ln[lane].forgotten = max(ln[lane].forgotten, kept[0, 2])
         for i in range(1, n):
-            kept[i - 1] = kept[i]
+            for part in range(3):
+                kept[i - 1, part] = kept[i, part]
         n -= 1
     kept[n, 0] = ln[lane].inc
     kept[n, 1] = first
@@ -153,7 +161,7 @@ def remember_missing(ln: np.ndarray, lane: int, first: int, end: int) -> None:
     ln[lane].missing_n = n + 1
 
 
-@njit
+@kernel
 def take_missing(ln: np.ndarray, lane: int, inc: int, seq: int) -> bool:
     """True (once) when (inc, seq) was given up as missing; it is not missing any more."""
     kept = ln[lane].missing
@@ -164,7 +172,8 @@ def take_missing(ln: np.ndarray, lane: int, inc: int, seq: int) -> bool:
             kept[i, 2] = seq
             if kept[i, 1] == seq:
                 for j in range(i + 1, n):
-                    kept[j - 1] = kept[j]
+                    for part in range(3):
+                        kept[j - 1, part] = kept[j, part]
                 ln[lane].missing_n = n - 1
             if seq + 1 < end:
                 current = ln[lane].inc
@@ -176,7 +185,7 @@ def take_missing(ln: np.ndarray, lane: int, inc: int, seq: int) -> bool:
     return False
 
 
-@njit
+@kernel
 def give_up(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -219,7 +228,7 @@ def give_up(
     release_run(rows, ln, ck, tr, s, out, lane, now, False)
 
 
-@njit
+@kernel
 def late_or_duplicate(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -246,7 +255,7 @@ def late_or_duplicate(
         rows[row].stage = 0
 
 
-@njit
+@kernel
 def hold(rows: np.ndarray, ln: np.ndarray, row: int) -> None:
     """Keep an event of a later incarnation until the present one is drained."""
     lane = rows[row].lane
@@ -259,7 +268,7 @@ def hold(rows: np.ndarray, ln: np.ndarray, row: int) -> None:
     ln[lane].held_tail = row
 
 
-@njit
+@kernel
 def begin(rows: np.ndarray, ln: np.ndarray, lane: int, row: int) -> None:
     """First event of a lane or of a new incarnation: where its numbers start."""
     inc = rows[row].inc
@@ -280,7 +289,7 @@ def begin(rows: np.ndarray, ln: np.ndarray, lane: int, row: int) -> None:
     ln[lane].highs_n = 0
 
 
-@njit
+@kernel
 def jumped(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -308,7 +317,7 @@ def jumped(
     return True
 
 
-@njit
+@kernel
 def accept(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -350,7 +359,7 @@ def accept(
             set_timer(tr, lane, when)
 
 
-@njit
+@kernel
 def resume_held(
     rows: np.ndarray,
     ln: np.ndarray,

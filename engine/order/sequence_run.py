@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge_agent.records import Kind
-from engine.jit import njit
+from engine.jit import inline, kernel
 from engine.order.merge import drain, idle_deadline, set_key, set_timer, update_merge, update_timer
 from engine.order.sequence_kernel import (
     accept,
@@ -39,10 +39,11 @@ _POG = int(Kind.POG)
 _EOS = int(Kind.EOS)
 
 
-@njit
+@kernel
 def rebuild(rows: np.ndarray, pending: int, ln: np.ndarray, tr: Trees, s: np.ndarray) -> None:
     """Rings, queues, staircases and trees from the pending rows, which come in queue order."""
-    tr.ring[:] = NONE
+    for place in range(len(tr.ring)):
+        tr.ring[place] = NONE
     lanes = len(ln)
     for lane in range(lanes):
         ln[lane].head = NONE
@@ -77,7 +78,7 @@ def rebuild(rows: np.ndarray, pending: int, ln: np.ndarray, tr: Trees, s: np.nda
         set_timer(tr, lane, when)
 
 
-@njit
+@kernel
 def fire(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -110,7 +111,7 @@ def fire(
         set_timer(tr, lane, min(next_deadline(rows, ln, lane), idle_deadline(ln, lane)))
 
 
-@njit
+@kernel
 def mark(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -146,7 +147,7 @@ def mark(
             set_timer(tr, lane, when)
 
 
-@njit
+@inline
 def touch(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: int, now: int) -> None:
     """Any arrival of a lane clears its idle flag."""
     ln[lane].last_arrival = now
@@ -155,7 +156,7 @@ def touch(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: int,
         set_key(rows, ln, tr, s, lane)
 
 
-@njit
+@kernel
 def run(
     rows: np.ndarray,
     start: int,
@@ -196,7 +197,7 @@ def run(
             drain(rows, ln, tr, s, out, now)
 
 
-@njit
+@kernel
 def flush(
     rows: np.ndarray,
     pending: int,
@@ -225,7 +226,7 @@ def flush(
     drain(rows, ln, tr, s, out, now)
 
 
-@njit
+@kernel
 def survivors(rows: np.ndarray, ln: np.ndarray, tr: Trees, keep: np.ndarray) -> int:
     """Write the rows still pending to ``keep`` in the order that ``rebuild`` needs."""
     n = 0
@@ -253,7 +254,7 @@ def survivors(rows: np.ndarray, ln: np.ndarray, tr: Trees, keep: np.ndarray) -> 
     return n
 
 
-@njit
+@kernel
 def needed_rings(rows: np.ndarray, ln: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     """Smallest and largest number that may meet in each lane's ring during this call."""
     for lane in range(len(ln)):

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import kernel
 from engine.order.state import (
     BINS,
     HIGHS_KEPT,
@@ -37,13 +37,13 @@ _UNIT: Final = 1000
 _LONGEST: Final = 8 * 10**12  # a sample is cut here (2.2 h), so that products stay in int64
 
 
-@njit
+@kernel
 def smooth(previous: int, sample: int, factor: int) -> int:
     """``factor * previous + (1 - factor) * sample``, rounded to the nearest unit."""
     return (factor * previous + (_UNIT - factor) * sample + _UNIT // 2) // _UNIT
 
 
-@njit
+@kernel
 def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tuple[int, int]:
     """New (avg, dev) after the ``n``-th earlier samples: Eq 3.2-3.5 and 3.7-3.10."""
     sample = min(sample_ns, _LONGEST) * _UNIT
@@ -53,7 +53,7 @@ def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tu
     return smooth(avg, sample, factor), (error if n == 1 else smooth(dev, error, factor))
 
 
-@njit
+@kernel
 def bin_of(wait_ns: int) -> int:
     """Bin of a waiting time: 0 below 1024 ns, then 16 per octave."""
     if wait_ns < 1024:
@@ -66,7 +66,7 @@ def bin_of(wait_ns: int) -> int:
     return min((octave - 10) * 16 + ((wait_ns >> (octave - 4)) & 15) + 1, BINS - 1)
 
 
-@njit
+@kernel
 def bin_end(index: int) -> int:
     """The longest waiting time of a bin [ns]."""
     if index == 0:
@@ -75,7 +75,7 @@ def bin_end(index: int) -> int:
     return ((17 + part) << (octave - 4)) - 1
 
 
-@njit
+@kernel
 def sketch_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
     """Waiting time [ns] that at most ``tail_ppm`` millionths of the samples exceed."""
     allowed = total * tail_ppm // 1_000_000
@@ -87,7 +87,7 @@ def sketch_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
     return 0
 
 
-@njit
+@kernel
 def _learn_sketch(bins: np.ndarray, total: int, sample_ns: int, window: int) -> int:
     """Count one sample; halve everything when the window is full. Returns the new total."""
     bins[bin_of(sample_ns)] += 1
@@ -100,13 +100,13 @@ def _learn_sketch(bins: np.ndarray, total: int, sample_ns: int, window: int) -> 
     return total
 
 
-@njit
+@kernel
 def _window(tail_ppm: int) -> int:
     """Samples remembered: enough for the tail to hold four of them."""
     return min(max(WINDOW, 4_000_000 // max(tail_ppm, 4)), 1 << 20)
 
 
-@njit
+@kernel
 def _refresh(ln: np.ndarray, s: np.ndarray, lane: int) -> None:
     """Recompute the lane's timeouts from what it has learnt."""
     latency, mode, tail = s[S_LATENCY], s[S_MODE], s[S_TAIL]
@@ -129,13 +129,13 @@ def _refresh(ln: np.ndarray, s: np.ndarray, lane: int) -> None:
         ln[lane].waits_new = 0
 
 
-@njit
+@kernel
 def start_lane(ln: np.ndarray, s: np.ndarray, lane: int) -> None:
     """Timeouts of a lane that has learnt nothing yet."""
     _refresh(ln, s, lane)
 
 
-@njit
+@kernel
 def saw_in_order(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
     """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival."""
     if s[S_MODE] != MODE_R19:
@@ -151,7 +151,7 @@ def saw_in_order(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
     _refresh(ln, s, lane)
 
 
-@njit
+@kernel
 def saw_held(ln: np.ndarray, s: np.ndarray, lane: int, held: int) -> None:
     """A buffered event was let go because its gap closed: Eq 3.7-3.10 on its holding time."""
     if s[S_MODE] != MODE_R19:
@@ -163,7 +163,7 @@ def saw_held(ln: np.ndarray, s: np.ndarray, lane: int, held: int) -> None:
     _refresh(ln, s, lane)
 
 
-@njit
+@kernel
 def _needed_wait(ln: np.ndarray, lane: int, seq: int, now: int, spacing: int) -> int:
     """How long one would have had to wait for ``seq``: since the first arrival of a larger one."""
     highs = ln[lane].highs
@@ -180,7 +180,7 @@ def _needed_wait(ln: np.ndarray, lane: int, seq: int, now: int, spacing: int) ->
     return int(now - since + (spacing if low < n else 0))
 
 
-@njit
+@kernel
 def saw_arrival(ln: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, before: int) -> None:
     """Every event of the lane teaches ``quantile`` how long to wait for such a one.
 
