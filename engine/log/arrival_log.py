@@ -39,6 +39,8 @@ ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
 """A file is closed at the first frame that reaches either; this one bounds the memory."""
 _LOCK: Final = ".lock"
+_ARRIVAL: Final = b"slackwater.arrival"
+_LINE_NUMBERS: Final = b"line numbers"
 _NAME: Final = re.compile(r"frames-([0-9]+)\.parquet")
 
 
@@ -48,6 +50,9 @@ class LogWriter:
     Frames wait in memory until ``rows_per_file`` records (or ``BYTES_PER_FILE``) are together, or
     ``flush`` is called; only after that are they on disk. One writer at a time.
 
+    ``arrival_given`` is False while the arrivals are but the line numbers of a trace; readers of
+    the log see it, as nothing can be told from such arrivals about clocks.
+
     Raises:
         UserError: the folder cannot be made, holds something else, or has a writer already.
     """
@@ -56,6 +61,7 @@ class LogWriter:
         assert rows_per_file > 0
         self.directory = Path(directory)
         self.rows_per_file = rows_per_file
+        self.arrival_given = True
         self._waiting: list[tuple[Frame, bytes]] = []
         self._rows = 0
         self._bytes = 0
@@ -131,9 +137,11 @@ class LogWriter:
             ],
             schema=LOG_SCHEMA,
         )
+        metadata = {} if self.arrival_given else {_ARRIVAL: _LINE_NUMBERS}
+        schema = LOG_SCHEMA.with_metadata(metadata)
         path = self.directory / f"frames-{self._number + 1:012d}.parquet"
         self._mtime_ms = write_parquet(
-            path, [table], LOG_SCHEMA, plain_columns=(PAYLOAD,), after_ms=self._mtime_ms
+            path, [table.cast(schema)], schema, plain_columns=(PAYLOAD,), after_ms=self._mtime_ms
         )
         self._number += 1
         self._waiting.clear()
@@ -164,6 +172,7 @@ class LogReader:
     """The frames of the log in ``directory``, in order; iterate as often as you like.
 
     Only complete files are read: the temporary file of a crashed writer is left out.
+    ``arrival_given`` is False when the arrivals are the line numbers of an imported trace.
 
     Raises:
         UserError: not an arrival log; says what is there instead.
@@ -176,9 +185,10 @@ class LogReader:
             raise UserError(f"{self.directory}: {what}; an arrival log is a folder")
         self.files = _log_files(self.directory)
         if not self.files:
-            raise UserError(
-                f"{self.directory}: not an arrival log: {_found_instead(self.directory)}"
-            )
+            found = _found_instead(self.directory)
+            raise UserError(f"{self.directory}: not an arrival log: {found}")
+        metadata = pq.read_schema(self.files[-1]).metadata or {}
+        self.arrival_given = metadata.get(_ARRIVAL) != _LINE_NUMBERS
 
     def __iter__(self) -> Iterator[Frame]:
         arrived: dict[str, tuple[int, Path]] = {}

@@ -1,0 +1,137 @@
+"""Any input as frames: a trace, a CSV file, row-wise Parquet or an arrival log, told apart here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import UserError
+from engine.frame import Frame
+from engine.log.arrival_log import LogReader, is_log_file
+from engine.log.csv_import import DELIMITERS, CsvRead, read_csv
+from engine.log.lines import STDIN, open_bytes
+from engine.log.parquet_import import ParquetRead, read_parquet
+from engine.log.trace import TraceRead, read_trace
+
+_PARQUET_MAGIC: Final = b"PAR1"
+_HEAD_BYTES: Final = 4096
+_TRACE_SUFFIXES: Final = {".jsonl", ".ndjson", ".json"}
+_CSV_SUFFIXES: Final = {".csv", ".tsv"}
+
+
+class InputKind(StrEnum):
+    """What an input is."""
+
+    TRACE = "trace"
+    CSV = "csv"
+    PARQUET = "parquet"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class InputLog:
+    """An input of some ``kind``; iterate it for its frames (standard input only once)."""
+
+    path: str
+    kind: InputKind
+    reader: TraceRead | CsvRead | ParquetRead | LogReader
+
+    @property
+    def frames(self) -> Iterator[Frame]:
+        return iter(self.reader)
+
+    def __iter__(self) -> Iterator[Frame]:
+        return iter(self.reader)
+
+    @property
+    def bad_count(self) -> int:
+        """Lines or rows refused so far; an arrival log has none."""
+        return 0 if isinstance(self.reader, LogReader) else self.reader.bad_count
+
+    @property
+    def arrival_given(self) -> bool:
+        """Whether arrivals are instants (else line numbers); final once all frames are read."""
+        return self.reader.arrival_given
+
+
+def input_kind(path: str | Path) -> InputKind:
+    """What ``path`` is: by its being a folder, its first bytes, then its suffix.
+
+    Raises:
+        UserError: it cannot be read, or is a single file of an arrival log.
+    """
+    name = str(path)
+    if name == STDIN:
+        return InputKind.TRACE
+    if Path(name).is_dir():
+        return InputKind.LOG
+    with open_bytes(name) as stream:
+        try:
+            head = stream.read(_HEAD_BYTES)
+        except (EOFError, OSError) as error:
+            raise UserError(f"{name}: cannot be read: {error}") from error
+    if head.startswith(_PARQUET_MAGIC):
+        _refuse_log_file(Path(name))
+        return InputKind.PARQUET
+    suffixes = set(Path(name.lower()).suffixes[-2:])
+    if suffixes & _CSV_SUFFIXES:
+        return InputKind.CSV
+    if suffixes & _TRACE_SUFFIXES or head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return InputKind.TRACE
+    header = head.split(b"\n", 1)[0].decode(errors="replace")
+    return InputKind.CSV if any(sign in header for sign in DELIMITERS) else InputKind.TRACE
+
+
+def open_input(
+    path: str | Path,
+    time_unit: str = "ns",
+    on_bad: str = "stop",
+    dead_letter: str | Path | None = None,
+    mapping: Mapping[str, str] | None = None,
+    attrs: Sequence[str] | None = None,
+    delimiter: str | None = None,
+) -> InputLog:
+    """The frames of ``path``, whatever kind of input it is.
+
+    Args:
+        path: a trace (``-``: standard input), a CSV or Parquet file, or a log's folder.
+        time_unit: unit of the times in it; an arrival log is always in ns.
+        on_bad: ``stop`` or ``skip`` bad lines.
+        dead_letter: JSONL file for skipped lines.
+        mapping: record field -> column of CSV or Parquet.
+        attrs: columns of CSV or Parquet that become attributes; None = all the rest.
+        delimiter: of CSV; None = guessed from the header.
+
+    Raises:
+        UserError: here or while iterating: the input is at fault; names the place.
+    """
+    name = str(path)
+    kind = input_kind(name)
+    if kind in (InputKind.TRACE, InputKind.LOG) and (mapping or attrs is not None):
+        raise UserError(f"{name}: is a {kind}, whose fields have their names; only CSV and Parquet "
+                        "files take a column mapping")  # fmt: skip
+    reader: TraceRead | CsvRead | ParquetRead | LogReader
+    if kind is InputKind.LOG:
+        reader = LogReader(name)
+    elif kind is InputKind.TRACE:
+        reader = read_trace(name, time_unit, on_bad, dead_letter)
+    elif kind is InputKind.CSV:
+        reader = read_csv(name, time_unit, on_bad, dead_letter, mapping, attrs, delimiter)
+    else:
+        reader = read_parquet(name, time_unit, on_bad, dead_letter, mapping, attrs)
+    return InputLog(name, kind, reader)
+
+
+def _refuse_log_file(path: Path) -> None:
+    try:
+        schema = pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path}: damaged Parquet file: {error}") from error
+    if is_log_file(schema):
+        raise UserError(f"{path}: one file of an arrival log; give its folder, {path.parent}")
