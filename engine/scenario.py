@@ -1,0 +1,86 @@
+"""The contract between `slackwater run` and a scenario (one folder under ``scenarios/``).
+
+A scenario makes an arrival log (by simulation, or by importing a recording), names the queries and
+orders to run over it, and scores what came out against what is known to be true.
+
+Layout of a run's directory::
+
+    log/             the arrival log
+    truth/           what is known to be true (scenario's own files; simulator's events, clocks)
+    manifest.json    seed, options, versions, counts per source, hash of the log
+    runs/LABEL/      one per order: windows/ matches/ ordered/ (Parquet parts), counters.json
+    results.jsonl    the main order's results
+    report.html      report.json
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One pass over the log: ``label`` names its directory, ``order`` is the CLI's short form."""
+
+    label: str
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence that the run's data prove or refute: the report leads with these."""
+
+    text: str
+    holds: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of the report; cells are shown as given, units belong into the headings."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str | int | float | None, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What a scenario says about its run."""
+
+    claims: tuple[Claim, ...]
+    tables: tuple[Table, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Numbers for ``report.json`` (and for tests)."""
+
+
+class RunnableScenario(Protocol):
+    """One folder under ``scenarios/`` exposes ``scenario() -> RunnableScenario``."""
+
+    name: str
+    title: str
+    what: str
+    """One or two sentences for the report: what is simulated or replayed."""
+
+    def options(self) -> Mapping[str, Any]:
+        """Names and defaults of ``--set NAME=VALUE``; times are texts such as ``60 s``."""
+
+    def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
+        """Write ``log/``, ``truth/`` and return the manifest (also written to manifest.json).
+
+        ``data`` is where recordings lie. Raises ``UserError`` naming a bad option with the known
+        ones, or saying how to get an absent recording.
+        """
+
+    def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
+        """Orders to run; the first is the main one."""
+
+    def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """Query name -> text; run in the main pass."""
+
+    def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
+        """Compare the runs with the truth."""
