@@ -1,0 +1,212 @@
+"""Cells: the places where a window's sums grow, one per (window, key, part), in a hash table.
+
+A *part* says which of R19's three windows an event falls into and whether it is surely inside
+(``engine.window.drift``), so one addition per event serves all three windows. Each window
+also has a header cell (tag ``HEADER``), which starts the chain of its cells.
+
+Open addressing with linear probing and backward-shift deletion: no tombstones, so the table
+does not degrade on an endless stream.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.jit import njit
+
+HEADER: Final = -1
+"""Tag of the cell that stands for a whole window."""
+NONE: Final = -1
+FREE, LIVE, HEADERS = 0, 1, 2
+"""Places in ``Cells.tally``: first free cell, cells in use, windows in use."""
+SPARE: Final = 16
+"""More cells than one row can ask for."""
+TABLE_PLACES: Final = 8
+"""Hash places per cell: most searches end at the first place, which branch prediction rewards."""
+
+
+class Cells(NamedTuple):
+    """``c`` cells of ``g`` group-by columns; every array has one entry per cell but ``table``.
+
+    ``table``: cell at each hash place, or -1 (int32, a power of two, sparse).
+    ``window`` (index), ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for.
+    ``rows``: rows added. ``link``: next cell of the window, or next free cell.
+    ``unc``: of headers, the largest uncertainty of the window's events [ns].
+    ``headers``: the header cells of the live windows. ``tally``: see ``FREE``.
+    """
+
+    table: np.ndarray
+    window: np.ndarray
+    tag: np.ndarray
+    keys: np.ndarray
+    rows: np.ndarray
+    link: np.ndarray
+    unc: np.ndarray
+    headers: np.ndarray
+    tally: np.ndarray
+
+
+def new_cells(capacity: int, group_columns: int) -> Cells:
+    """An empty table; ``capacity`` is a power of two."""
+    link = np.arange(1, capacity + 1, dtype=np.int32)
+    link[-1] = NONE
+    return Cells(
+        np.full(TABLE_PLACES * capacity, NONE, np.int32),
+        np.zeros(capacity, np.int64),
+        np.zeros(capacity, np.int64),
+        np.zeros((capacity, group_columns), np.int64),
+        np.zeros(capacity, np.int64),
+        link,
+        np.zeros(capacity, np.int64),
+        np.zeros(capacity, np.int32),
+        np.zeros(3, np.int64),
+    )
+
+
+@njit
+def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> int:
+    """Hash place where the search for a cell with the key ``keys[row]`` starts."""
+    h = np.uint64(window) * np.uint64(0x9E3779B97F4A7C15)
+    h ^= np.uint64(tag) * np.uint64(0xD6E8FEB86659FD93)
+    for j in range(keys.shape[1]):
+        h = (h ^ np.uint64(keys[row, j])) * np.uint64(0xBF58476D1CE4E5B9)
+        h ^= h >> np.uint64(32)
+    return int(np.int64(h & np.uint64(mask)))
+
+
+@njit
+def _same(cells: Cells, cell: int, window: int, tag: int, keys: np.ndarray, row: int) -> bool:
+    if cells.window[cell] != window or cells.tag[cell] != tag:
+        return False
+    for j in range(keys.shape[1]):  # noqa: SIM110 - compiled code has no all()
+        if cells.keys[cell, j] != keys[row, j]:
+            return False
+    return True
+
+
+@njit
+def find(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell of the key ``keys[row]``, or -1."""
+    mask = len(cells.table) - 1
+    place = hash_place(window, tag, keys, row, mask)
+    while cells.table[place] != NONE:
+        cell = cells.table[place]
+        if _same(cells, cell, window, tag, keys, row):
+            return int(cell)
+        place = (place + 1) & mask
+    return NONE
+
+
+@njit
+def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell, made if it is new; -1 when none is free."""
+    mask = len(cells.table) - 1
+    place = hash_place(window, tag, keys, row, mask)
+    while cells.table[place] != NONE:
+        cell = cells.table[place]
+        if _same(cells, cell, window, tag, keys, row):
+            return int(cell)
+        place = (place + 1) & mask
+    if cells.tally[LIVE] == len(cells.window):
+        return NONE
+    fresh = cells.tally[FREE]
+    cells.tally[FREE] = cells.link[fresh]
+    cells.tally[LIVE] += 1
+    cells.table[place] = fresh
+    cells.window[fresh] = window
+    cells.tag[fresh] = tag
+    for j in range(keys.shape[1]):
+        cells.keys[fresh, j] = keys[row, j]
+    cells.rows[fresh] = 0
+    cells.unc[fresh] = 0
+    cells.link[fresh] = NONE
+    if tag == HEADER:
+        cells.headers[cells.tally[HEADERS]] = fresh
+        cells.tally[HEADERS] += 1
+    return int(fresh)
+
+
+@njit
+def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell of ``header``'s window, chained to it if it is new; -1 when none is free."""
+    live = cells.tally[LIVE]
+    cell = find_or_add(cells, cells.window[header], tag, keys, row)
+    if cells.tally[LIVE] != live:
+        cells.link[cell] = cells.link[header]
+        cells.link[header] = cell
+    return cell
+
+
+@njit
+def chain(cells: Cells, header: int, out: np.ndarray) -> int:
+    """Write the window's cells (without its header) to ``out``; gives their number."""
+    n = 0
+    cell = cells.link[header]
+    while cell != NONE:
+        out[n] = cell
+        n += 1
+        cell = cells.link[cell]
+    return n
+
+
+@njit
+def _unhash(cells: Cells, cell: int) -> None:
+    """Take ``cell`` out of the table, moving back those that were displaced past it."""
+    mask = len(cells.table) - 1
+    hole = hash_place(cells.window[cell], cells.tag[cell], cells.keys, cell, mask)
+    while cells.table[hole] != cell:
+        hole = (hole + 1) & mask
+    place = (hole + 1) & mask
+    while cells.table[place] != NONE:
+        other = cells.table[place]
+        home = hash_place(cells.window[other], cells.tag[other], cells.keys, other, mask)
+        if ((place - home) & mask) >= ((place - hole) & mask):
+            cells.table[hole] = other
+            hole = place
+        place = (place + 1) & mask
+    cells.table[hole] = NONE
+
+
+@njit
+def free_window(cells: Cells, header: int) -> None:
+    """Free the header and every cell of its window."""
+    for j in range(cells.tally[HEADERS]):
+        if cells.headers[j] == header:
+            cells.tally[HEADERS] -= 1
+            cells.headers[j] = cells.headers[cells.tally[HEADERS]]
+            break
+    cell = header
+    while cell != NONE:
+        following = cells.link[cell]
+        _unhash(cells, cell)
+        cells.link[cell] = cells.tally[FREE]
+        cells.tally[FREE] = cell
+        cells.tally[LIVE] -= 1
+        cell = following
+
+
+@njit
+def _rehash(cells: Cells, live: np.ndarray) -> None:
+    mask = len(cells.table) - 1
+    for cell in live:
+        place = hash_place(cells.window[cell], cells.tag[cell], cells.keys, cell, mask)
+        while cells.table[place] != NONE:
+            place = (place + 1) & mask
+        cells.table[place] = cell
+
+
+def grown(cells: Cells) -> Cells:
+    """A copy of twice the capacity; cells keep their numbers."""
+    old = len(cells.window)
+    more = new_cells(2 * old, cells.keys.shape[1])
+    live = cells.table[cells.table != NONE]
+    for name in ("window", "tag", "keys", "rows", "link", "unc", "headers", "tally"):
+        before = getattr(cells, name)
+        getattr(more, name)[: len(before)] = before
+    # The chain of free cells: the new half first, then what was free before.
+    more.link[-1] = cells.tally[FREE]
+    more.tally[FREE] = old
+    _rehash(more, live)
+    return more

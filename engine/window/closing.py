@@ -1,0 +1,78 @@
+"""When windows close: each result at its own end, in order of the windows.
+
+LOW ends floor(T_a/2) before the window, MIDDLE with it, HIGH (and every result that tells all)
+after it by the margin: ``max(ceil(T_a/2), largest uncertainty among the window's events)``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.query.plan import Drift
+from engine.window.assign import INT_MIN, Geometry
+
+LAST: Final = "last"
+"""The result that is emitted when HIGH closes and tells everything."""
+
+
+class Closing:
+    """Per result of a window, the largest window index that is closed."""
+
+    def __init__(self, mode: Drift) -> None:
+        self.stages: tuple[str, ...] = ("low", "middle", LAST) if mode is Drift.EACH else (LAST,)
+        self.closed = [INT_MIN] * len(self.stages)
+
+    def next_at(self, live: np.ndarray, unc: np.ndarray, geo: Geometry) -> int:
+        """The frontier at which the next window may close.
+
+        Args:
+            live: indices of the windows that hold something, ascending.
+            unc: their largest uncertainties [ns].
+            geo: sizes and shifts in force.
+        """
+        ends = []
+        for stage, closed in zip(self.stages, self.closed, strict=True):
+            margin = self._shift(stage, geo)
+            if stage == LAST:
+                blocked = unc[live == closed + 1]
+                margin = max([margin, *blocked.tolist()])
+            ends.append((closed + 2) * geo.size + margin)
+        return max(INT_MIN, min(ends))
+
+    def advance(
+        self, frontier: int, live: np.ndarray, unc: np.ndarray, geo: Geometry
+    ) -> list[tuple[int, str]]:
+        """Close what ``frontier`` passed; gives (window, stage) in the order of emission."""
+        found = []
+        for place, stage in enumerate(self.stages):
+            reach = (frontier - self._shift(stage, geo)) // geo.size - 1
+            begun = (live > self.closed[place]) & (live <= reach)
+            if stage == LAST:
+                late = frontier < (live + 1) * geo.size + unc
+                reach = min([reach, *(live[begun & late] - 1).tolist()])
+            if reach > self.closed[place]:
+                windows = live[(live > self.closed[place]) & (live <= reach)]
+                found += [(window, place) for window in windows.tolist()]
+                self.closed[place] = reach
+        return [(window, self.stages[place]) for window, place in sorted(found)]
+
+    def finish(self, live: np.ndarray) -> list[tuple[int, str]]:
+        """Close everything."""
+        found = [
+            (window, place)
+            for place in range(len(self.stages))
+            for window in live[live > self.closed[place]].tolist()
+        ]
+        self.closed = [max([closed, *live.tolist()]) for closed in self.closed]
+        return [(window, self.stages[place]) for window, place in sorted(found)]
+
+    def stages_closed(self, window: int) -> list[str]:
+        """The results of ``window`` that were emitted already."""
+        pairs = zip(self.stages, self.closed, strict=True)
+        return [stage for stage, closed in pairs if window <= closed]
+
+    @staticmethod
+    def _shift(stage: str, geo: Geometry) -> int:
+        return {"low": -geo.low_shift, "middle": 0, LAST: geo.high_shift}[stage]

@@ -1,0 +1,323 @@
+"""Released batches made from plain tuples, cut anywhere; and windows by definition."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.query.plan import Drift, TumblingPlan
+from engine.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
+from engine.window.tumbling import TumblingWindow
+
+
+@dataclass(frozen=True)
+class Event:
+    """One released event; ``key`` is the attribute g, ``v`` the attribute v (None = null)."""
+
+    ref: int
+    v: int | float | None = 1
+    key: int | str | None = 0
+    unc: int = 0
+    status: int = IN_ORDER
+    release: int | None = None
+    source: str = "s0"
+    stream: str = "events"
+    seq: int = 0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Events in release order; steps (row, frontier, at); gaps (row, source, first, count, low,
+    high), all of stream ``events``."""
+
+    events: tuple[Event, ...]
+    steps: tuple[tuple[int, int, int], ...] = ()
+    gaps: tuple[tuple[int, str, int, int, int, int], ...] = ()
+    t_a: int = 0
+
+    def at(self, row: int) -> int:
+        release = self.events[row].release
+        return row if release is None else release
+
+
+def _values(events: Sequence[Event], name: str, strings: Strings) -> tuple[np.ndarray, Any, str]:
+    raw = [getattr(event, name) for event in events]
+    valid = np.array([value is not None for value in raw], bool)
+    if any(isinstance(value, str) for value in raw):
+        codes = [-1 if value is None else strings.code(value) for value in raw]
+        return np.array(codes, np.int32), valid, "str"
+    kind = "float" if any(isinstance(value, float) for value in raw) else "int"
+    dtype = np.float64 if kind == "float" else np.int64
+    return np.array([0 if value is None else value for value in raw], dtype), valid, kind
+
+
+def batch(stream: Stream, strings: Strings, start: int = 0, stop: int | None = None) -> Released:
+    """Rows [start, stop) with the steps and gaps before them; the last batch has those after."""
+    n_all = len(stream.events)
+    stop = n_all if stop is None else stop
+    events = stream.events[start:stop]
+    columns: dict[str, np.ndarray] = {
+        name: np.array([getattr(event, name) for event in events], np.int64)
+        for name in ("ref", "unc", "seq")
+    }
+    columns["release"] = np.array([stream.at(row) for row in range(start, stop)], np.int64)
+    columns["status"] = np.array([event.status for event in events], np.int8)
+    columns["ts"] = columns["ref"]
+    columns["te"] = columns["ref"]
+    for name in ("source", "stream"):
+        codes = [strings.code(getattr(event, name)) for event in events]
+        columns[name] = np.array(codes, np.int32)
+    types = {}
+    for attr, name in (("g", "key"), ("v", "v")):
+        columns["attrs." + attr], valid, types[attr] = _values(events, name, strings)
+        if not valid.all():
+            columns["valid." + attr] = valid
+    mine = [
+        [entry for entry in entries if start <= entry[0] < stop or (stop == n_all == entry[0])]
+        for entries in (stream.steps, stream.gaps)
+    ]
+    steps = np.array(mine[0], np.int64).reshape(-1, 3)
+    gaps = [np.array(column, np.int64) for column in zip(*(
+        (row - start, strings.code(source), strings.code("events"), first, count, low, high)
+        for row, source, first, count, low, high in mine[1]
+    ), strict=True)] or [np.empty(0, np.int64)] * 7  # fmt: skip
+    return Released(
+        len(events), columns, types, strings, stream.t_a,
+        Progress(steps[:, 0] - start, steps[:, 1], steps[:, 2]), Gaps(*gaps),
+    )  # fmt: skip
+
+
+def run(
+    make: Callable[[], TumblingWindow], stream: Stream, cuts: Sequence[int] = (),
+    finish_at: int | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """All results; at every cut the operator is rebuilt from its pickled snapshot."""
+    operator, strings, results = make(), Strings(), []
+    inner = {cut for cut in cuts if 0 < cut < len(stream.events)}
+    borders = [0, *sorted(inner), len(stream.events)]
+    for place, (start, stop) in enumerate(itertools.pairwise(borders)):
+        if place:
+            state = pickle.loads(pickle.dumps(operator.snapshot()))
+            operator = make()
+            operator.restore(state)
+        released = batch(stream, strings, start, stop)
+        before = {name: column.copy() for name, column in released.columns.items()}
+        results += operator.process(released)
+        for name, column in released.columns.items():
+            assert np.array_equal(column, before[name], equal_nan=column.dtype.kind == "f")
+    if finish_at is not None:
+        results += operator.finish(finish_at)
+    return results
+
+
+# ---- windows by definition ------------------------------------------------------------------
+
+
+def aggregate(function: str, values: list[Any]) -> Any:
+    """By definition, in exact arithmetic."""
+    if function == "count":
+        return len(values)
+    if not values:
+        return None
+    exact = [Fraction(value) for value in values]
+    if function == "sum":
+        total = sum(exact)
+        return int(total) if all(isinstance(value, int) for value in values) else float(total)
+    if function == "avg":
+        return float(sum(exact) / len(exact))
+    return {"min": min, "max": max}[function](values)
+
+
+@dataclass
+class Twin:
+    """Everything recomputed from the raw list of events after each event."""
+
+    plan: TumblingPlan
+    stream: Stream
+    horizon: int
+    frontier: int | None = None
+    inside: dict[int, list[Event]] = field(default_factory=dict)
+    emitted: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    results: list[dict[str, Any]] = field(default_factory=list)
+    gaps: list[list[Any]] = field(default_factory=list)
+    too_late: int = 0
+
+    def __post_init__(self) -> None:
+        self.stages = ("low", "middle", "last") if self.plan.drift is Drift.EACH else ("last",)
+        self.closed = dict.fromkeys(self.stages, -1000)
+        self.low, self.high = self.stream.t_a // 2, (self.stream.t_a + 1) // 2
+
+    def run(self, finish_at: int | None) -> list[dict[str, Any]]:
+        for row in range(len(self.stream.events) + 1):
+            self.gaps += [[*gap, gap[3]] for gap in self.stream.gaps if gap[0] == row]
+            for where, frontier, at in self.stream.steps:
+                if where == row:
+                    self.progress(frontier, at)
+            if row < len(self.stream.events):
+                self.take(self.stream.events[row], self.stream.at(row))
+        if finish_at is not None:
+            due = [
+                (k, place)
+                for place, stage in enumerate(self.stages)
+                for k in self.inside
+                if k > self.closed[stage]
+            ]
+            for k, place in sorted(due):
+                self.emit(k, self.stages[place], finish_at)
+        return self.results
+
+    def part(self, k: int, event: Event) -> set[str]:
+        start, end = k * self.plan.size_ns, (k + 1) * self.plan.size_ns
+        u = min(event.unc, self.plan.size_ns)
+        names = set()
+        shifts = {"low": -self.low, "middle": 0, "high": self.high}
+        names = {n for n, shift in shifts.items() if start + shift <= event.ref < end + shift}
+        if start <= event.ref - u and event.ref + u < end:
+            names.add("certain")
+        elif event.ref + u >= start and event.ref - u < end:
+            names.add("ambiguous")
+        return names
+
+    def take(self, event: Event, at: int) -> None:
+        if event.status >= LATE:
+            for gap in reversed(self.gaps):
+                fits = gap[1] == event.source and gap[2] <= event.seq < gap[2] + gap[3]
+                if fits and event.stream == "events" and gap[6] > 0:
+                    gap[6] -= 1
+                    break
+        size, lost, changed = self.plan.size_ns, False, []
+        for k in range(event.ref // size - 4, event.ref // size + 5):
+            if not self.part(k, event):
+                continue
+            over = self.frontier is not None and self.frontier - self.horizon >= (k + 1) * size
+            if k <= self.closed["last"] and over:
+                lost = True
+                continue
+            self.inside.setdefault(k, []).append(event)
+            changed += [(k, stage) for stage in self.stages if k <= self.closed[stage]]
+        self.too_late += lost
+        for k, stage in changed:
+            self.correct(k, stage, event.key, at)
+        if event.status == IN_ORDER:
+            self.progress(event.ref, at)
+
+    def progress(self, frontier: int, at: int) -> None:
+        self.frontier = frontier if self.frontier is None else max(self.frontier, frontier)
+        due = []
+        for place, stage in enumerate(self.stages):
+            while True:
+                k = self.closed[stage] + 1
+                unc = max(
+                    (min(e.unc, self.plan.size_ns) for e in self.inside.get(k, ())), default=0
+                )
+                margin = {"low": -self.low, "middle": 0, "last": max(self.high, unc)}[stage]
+                if self.frontier < (k + 1) * self.plan.size_ns + margin:
+                    break
+                self.closed[stage] = k
+                if k in self.inside:
+                    due.append((k, place))
+        for k, place in sorted(due):
+            self.emit(k, self.stages[place], at)
+
+    def emit(self, k: int, stage: str, at: int) -> None:
+        keys = {event.key for event in self.inside[k]}
+        for key in sorted(keys, key=lambda key: (key is not None, key)):
+            result = self.result(k, stage, key, at)
+            if result:
+                self.emitted[k, stage, key] = result
+                self.results.append(result)
+
+    def correct(self, k: int, stage: str, key: Any, at: int) -> None:
+        new, old = self.result(k, stage, key, at), self.emitted.get((k, stage, key))
+        if new is None or (old and {**old, "at": at} == new):
+            return
+        if old:
+            self.results.append({**old, "op": "-", "at": at})
+        self.emitted[k, stage, key] = new
+        self.results.append(new)
+
+    def result(self, k: int, stage: str, key: Any, at: int) -> dict[str, Any] | None:
+        mine = [(self.part(k, e), e) for e in self.inside[k] if e.key == key]
+        counted = {"low": {"low"}, "middle": {"low", "middle"}, "last": {"low", "middle", "high"}}
+        if not any(part & counted[stage] for part, _ in mine):
+            return None
+        start, end = k * self.plan.size_ns, (k + 1) * self.plan.size_ns
+        of = {
+            name: self.values([event for part, event in mine if name in part])
+            for name in ("low", "middle", "high")
+        }
+        result: dict[str, Any] = {
+            "op": "+", "query": self.plan.name, "site": "main", "at": at,
+            "window": {"start": start, "end": end}, "key": {"g": key} if self.plan.group_by else {},
+            "value": of["middle"], **of,
+            "certain": sum("certain" in part for part, _ in mine),
+            "ambiguous": sum("ambiguous" in part for part, _ in mine),
+            "missing": sum(
+                left
+                for *_, low, high, left in self.gaps
+                if low < end + self.high and high >= start - self.low
+            ),
+            "bounds": self.bounds(mine),
+        }  # fmt: skip
+        if self.plan.drift is Drift.TOGETHER:
+            result["value"] = {label: mean([of[n][label] for n in of]) for label in of["low"]}
+        elif self.plan.drift is Drift.EACH:
+            name = {"last": "high"}.get(stage, stage)
+            result |= {"drift": name, "value": of[name]}
+            if stage != "last":
+                result |= dict.fromkeys(
+                    ("low", "middle", "high", "certain", "ambiguous", "missing", "bounds")
+                )
+                result[name] = of[name]
+        return result
+
+    def values(self, events: list[Event]) -> dict[str, Any]:
+        return {
+            one.label: aggregate(
+                one.function,
+                [e.v for e in events if e.v is not None] if one.attribute else events,
+            )
+            for one in self.plan.aggregates
+        }
+
+    def bounds(self, mine: list[tuple[set[str], Event]]) -> dict[str, Any]:
+        sure = [event for part, event in mine if "certain" in part]
+        maybe = [event for part, event in mine if "ambiguous" in part]
+        subsets = [
+            self.values(sure + list(chosen))
+            for size in range(len(maybe) + 1)
+            for chosen in itertools.combinations(maybe, size)
+        ]
+        found = {}
+        for one in self.plan.aggregates:
+            known = [values[one.label] for values in subsets if values[one.label] is not None]
+            found[one.label] = [min(known), max(known)] if known else [None, None]
+        return found
+
+
+def mean(values: list[Any]) -> float | None:
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    return float(known[0]) if len(set(known)) == 1 else math.fsum(known) / len(known)
+
+
+@pytest.fixture(scope="session")
+def tools() -> Any:
+    """Event, Stream, batch, run and Twin, for test modules."""
+
+    class Tools:
+        pass
+
+    found: Any = Tools()
+    found.Event, found.Stream, found.batch, found.run, found.Twin = Event, Stream, batch, run, Twin
+    found.replace = replace
+    return found
