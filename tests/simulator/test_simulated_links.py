@@ -108,6 +108,14 @@ def test_a_connection_that_never_gets_through_breaks() -> None:
     assert made.counts.balance() == (0, 0)
 
 
+def test_a_message_that_may_not_fail_passes_as_on_a_reliable_link() -> None:
+    made = link(LinkSettings(loss=Bernoulli(0.9), duplicate=1.0, retransmit_timeout_ns=1))
+    arrivals = [made.transmit(t, 1, 0, may_fail=False) for t in range(100)]
+    assert all(len(each) == 1 for each in arrivals)
+    assert made.counts.retransmitted.messages > 500
+    assert made.counts.balance() == (0, 0)
+
+
 def test_duplicates_have_their_own_delay() -> None:
     made = link(LinkSettings(delay=Uniform(0, MS), duplicate=0.3, fifo=False))
     arrivals = [made.transmit(t, 1, 1) for t in range(20_000)]
@@ -194,6 +202,7 @@ def test_the_counts_of_every_link_balance(
     assert made.counts.left.messages == sum(len(each) for each in arrivals)
     carried = [n * len(each) for n, each in zip(events, arrivals, strict=True)]
     assert made.counts.left.events == sum(carried)
+    assert not reliable or max(map(len, arrivals)) <= 1
     flat = [at for each in arrivals for at in each]
     assert all(at >= t * 5 * MS for t, each in enumerate(arrivals) for at in each)
     assert not fifo or flat == sorted(flat)

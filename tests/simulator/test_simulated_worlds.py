@@ -1,0 +1,451 @@
+"""Whole worlds: exact stories of small ones, sums and truth of unruly ones, the same run twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from edge_agent import wire
+from edge_agent.columns import Codes, Masked
+from edge_agent.messages import Ack, Data, StreamSchema
+from engine.errors import ContractViolation, UserError
+from engine.frame import Frame
+from engine.log.arrival_log import LogReader
+from simulator.balance import Account
+from simulator.digest import FrameDigest
+from simulator.links import Link, Tally
+from simulator.network import rows_in
+from simulator.run import Simulated, simulate_to
+from simulator.scenario import read_scenario
+from simulator.seeds import Seeds
+from simulator.workload import Batch, Span
+
+START_NS = 1_767_225_600 * 10**9
+MS = 10**6
+SECOND = 10**9
+Rows = list[dict[str, Any]]
+World = Callable[..., tuple[Simulated, Rows]]
+EVENT, POG, SYNC, TICK, EOS = 0, 1, 3, 4, 5
+
+
+def source(name: str = "s0", **given_: Any) -> dict[str, Any]:
+    workload = {"model": "periodic", "period": "10 ms"}
+    return {"name": name, "workload": workload, "poll_phase": 0, **given_}
+
+
+def constant(delay: str) -> dict[str, Any]:
+    return {"delay": {"model": "constant", "delay": delay}}
+
+
+def of_kind(rows: Rows, kind: int = EVENT) -> Rows:
+    return [row for row in rows if row["kind"] == kind]
+
+
+# --- exact stories
+
+
+def test_a_perfect_world_is_in_order_and_arrives_at_once(world: World) -> None:
+    done, rows = world(source("s0", poll=0), source("s1", poll=0), duration="50 ms")
+    first = START_NS + 2 * SECOND
+    assert [(row["source"], row["seq"], row["ts"], row["arrival"]) for row in of_kind(rows)] == [
+        (name, n, first + n * 10 * MS, first + n * 10 * MS)
+        for n in range(5)
+        for name in ("s0", "s1")
+    ]
+    arrivals = [row["arrival"] for row in rows]
+    assert arrivals == sorted(arrivals)
+    assert done.manifest["events"]["missing"] == 0
+
+
+def test_a_slow_source_over_a_constant_link(world: World) -> None:
+    slow = source(
+        clock={"offset": "5 ms"}, up=constant("3 ms"), down=constant("1 ms"), poll="20 ms"
+    )
+    _, rows = world(slow, duration="60 ms")
+    begin = START_NS + 2 * SECOND
+    told = [((row["ts"] - begin) // MS, (row["arrival"] - begin) // MS) for row in of_kind(rows)]
+    # Stamped 5 ms late; polled at 0, 20, 40 and 60 ms; 3 ms under way.
+    assert told == [(-5, 3), (5, 23), (15, 23), (25, 43), (35, 43), (45, 63)]
+    sync = of_kind(rows, SYNC)[0]
+    assert (sync["delay"], sync["offset"]) == (4 * MS, 6 * MS), "off by (3 - 1) / 2 ms"
+    assert [row["seq"] for row in of_kind(rows, EOS)] == [6]
+
+
+def test_agents_send_no_event_before_their_clock_was_reported(world: World) -> None:
+    _, rows = world(source(up=constant("3 ms"), down=constant("1 ms")), warm_up=0)
+    kinds = [row["kind"] for row in rows]
+    assert kinds.index(SYNC) < kinds.index(EVENT)
+    assert [row["seq"] for row in of_kind(rows)] == list(range(100))
+
+
+def test_one_fifo_connection_keeps_the_order_and_a_pool_does_not(world: World) -> None:
+    jitter = {"delay": {"model": "uniform", "low": 0, "high": "100 ms"}}
+    _, one = world(source(up=jitter))
+    seqs = [row["seq"] for row in of_kind(one)]
+    assert seqs == sorted(seqs)
+    _, pool = world(source(up=jitter, connections=4))
+    seqs = [row["seq"] for row in of_kind(pool)]
+    assert seqs != sorted(seqs)
+    assert sorted(seqs) == list(range(100))
+
+
+def test_a_restart_is_a_new_incarnation_and_what_was_not_sent_is_gone(world: World) -> None:
+    done, rows = world(source(restarts=["2505 ms"]), duration="2 s", drain="30 s")
+    numbers = [(row.get("incarnation", 0), row["seq"]) for row in of_kind(rows)]
+    assert numbers == [(0, n) for n in range(51)] + [(1, n) for n in range(len(numbers) - 51)]
+    account = done.manifest["events"]
+    assert account["forgotten"] == 0, "the poll at 2500 ms took all"
+    assert account["logged"] == 200
+    assert done.manifest["sources"]["main/s0"]["incarnations"] == 2
+
+
+def test_an_outage_delays_a_reliable_link_and_loses_nothing(world: World) -> None:
+    cut = {**constant("1 ms"), "reliable": True, "outages": [{"start": "2200 ms", "length": "1 s"}]}
+    done, rows = world(source(up=cut), duration="2 s")
+    waits = [row["arrival"] - row["ts"] for row in of_kind(rows)]
+    assert len(waits) == 200
+    assert SECOND < max(waits) < 2 * SECOND
+    assert done.manifest["events"]["link_events"]["cut"] == 0
+
+
+def test_a_loss_that_nobody_sends_again_is_a_gap(world: World) -> None:
+    lossy = {**constant("1 ms"), "loss": 0.2}
+    done, rows = world(source(up=lossy, resend=False, poll=0), duration="10 s")
+    account = done.manifest["events"]
+    assert account["missing"] == account["link_events"]["lost"]
+    assert 150 < account["missing"] < 250
+    assert [row["seq"] for row in of_kind(rows, EOS)] == [1000], "EOS tells of all numbers"
+    kept = {row["seq"] for row in of_kind(rows)}
+    assert len(kept) == 1000 - account["missing"]
+
+
+def test_what_the_network_loses_is_sent_again_on_request(world: World) -> None:
+    lossy = {**constant("1 ms"), "loss": 0.05}
+    done, rows = world(source(up=lossy, connections=2), duration="2 s", drain="600 s")
+    account = done.manifest["events"]
+    assert account["missing"] == 0
+    assert account["link_events"]["lost"] > 0
+    assert sorted(row["seq"] for row in of_kind(rows)) == list(range(200))
+
+
+def test_the_end_of_the_drain_leaves_the_rest_under_way(world: World) -> None:
+    done, _ = world(source(up=constant("900 ms")), duration="100 ms", warm_up="20 s", drain="1 ms")
+    account = done.manifest["events"]
+    assert account["under_way"] == account["missing"] == 10
+
+
+# --- the workload's columns
+
+
+class Mixed:
+    """Two streams: points with every type of attribute, and intervals with ids."""
+
+    def streams(self) -> Sequence[StreamSchema]:
+        kinds = {"n": "int", "x": "float", "ok": "bool", "who": "str", "maybe": "int"}
+        return (StreamSchema("points", kinds), StreamSchema("spans"))
+
+    def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:
+        del seeds, source
+        times = span.start_ns + np.array([0, 10, 20], np.int64) * MS
+        yield Batch(
+            "points",
+            times,
+            types=Codes(["A", "B"], np.array([0, 1, 0], np.int32)),
+            attrs={
+                "n": np.array([1, 2, 3]),
+                "x": np.array([0.5, 1.5, 2.5]),
+                "ok": np.array([True, False, True]),
+                "who": Codes(["ann", "bob"], np.array([1, -1, 0], np.int32)),
+                "maybe": Masked(np.array([7, 8, 9]), np.array([1, 0, 1], np.uint8)),
+            },
+            truth={"shop": np.array([4, 5, 6])},
+        )
+        yield Batch(
+            "spans", times[:2], types="S", end_ns=times[1:] + 5 * MS, ids=np.array([70, 71])
+        )
+
+
+def test_all_columns_pass_through_the_very_agent_and_gateway(world: World) -> None:
+    done, rows = world(source(workload=Mixed(), clock={"offset": "1 ms"}), duration="1 s")
+    begin = START_NS + 2 * SECOND - MS
+    points = [row for row in of_kind(rows) if row["stream"] == "points"]
+    names = ("type", "attrs.n", "attrs.x", "attrs.ok", "attrs.who", "attrs.maybe")
+    assert [(row["ts"] - begin, *(row[name] for name in names)) for row in points] == [
+        (0, "A", 1, 0.5, True, "bob", 7),
+        (10 * MS, "B", 2, 1.5, False, None, None),
+        (20 * MS, "A", 3, 2.5, True, "ann", 9),
+    ]
+    spans = [row for row in of_kind(rows) if row["stream"] == "spans"]
+    assert [(row["ts"] - begin, row["te"] - begin, row["id"]) for row in spans] == [
+        (0, 15 * MS, 70),
+        (10 * MS, 25 * MS, 71),
+    ]
+    truth = done.events.to_pylist()
+    assert [row["truth.shop"] for row in truth] == [4, 5, 6, None, None]
+    assert [row["true_te"] for row in truth[3:]] == [row["te"] + MS for row in truth[3:]]
+
+
+# --- unruly worlds: sums and truth
+
+
+BURSTS = {"model": "gilbert_elliott", "p_good_to_bad": 0.1, "p_bad_to_good": 0.4}
+
+
+@st.composite
+def unruly(draw: st.DrawFn) -> dict[str, Any]:
+    mean = st.sampled_from(["2 ms", "80 ms"])
+    up = {
+        "delay": {"model": "exponential", "min": "1 ms", "mean": draw(mean)},
+        "loss": draw(st.sampled_from([0, 0.1, BURSTS])),
+        "duplicate": draw(st.sampled_from([0, 0.2])),
+        "reliable": draw(st.booleans()),
+        "fifo": draw(st.booleans()),
+        "rate_bytes_per_s": draw(st.sampled_from([None, 20_000])),
+        "queue_bytes": 2000,
+        "outages": draw(st.sampled_from([[], [{"start": "2300 ms", "length": "400 ms"}]])),
+    }  # fmt: skip
+    return source(
+        up=up,
+        down={"delay": {"model": "uniform", "low": 0, "high": "30 ms"}},
+        connections=draw(st.integers(1, 3)),
+        resend=draw(st.booleans()),
+        restarts=draw(st.sampled_from([[], ["2400 ms"]])),
+        clock={"offset": "-7 ms", "skew_ppb": 50_000, "wander_ppb": 100},
+        unacked_bytes_max=draw(st.sampled_from([3000, 1 << 20])),
+    )
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(unruly(), st.integers(0, 1000))
+def test_sums_balance_and_the_log_tells_the_truth(
+    world: World, first: dict[str, Any], seed: int
+) -> None:
+    done, rows = world(first, source("s1"), seed=seed)  # an imbalance would raise
+    logged = [
+        (row["source"], row.get("incarnation", 0), row["seq"], row["ts"]) for row in of_kind(rows)
+    ]
+    true = {
+        (row["source"], row["incarnation"], row["seq"], row["ts"]): row["true_ts"]
+        for row in done.events.to_pylist()
+        if row["seq"] is not None
+    }
+    assert len(set(logged)) == len(logged), "each number is logged once"
+    assert set(logged) <= set(true)
+    account = done.manifest["events"]
+    assert account["generated"] == 200
+    assert account["missing"] == len(true) - len(logged)
+    assert all(row["arrival"] >= true[key] for row, key in zip(of_kind(rows), logged, strict=True))
+
+
+# --- canaries: a broken invariant must be seen
+
+
+def test_canary_a_link_that_swallows_a_message_is_caught(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = Link.transmit
+
+    def swallowing(self: Link, now_ns: int, size: int, events: int, may_fail: bool = True) -> Any:
+        arrivals = honest(self, now_ns, size, events, may_fail)
+        return arrivals if events != 2 or now_ns % (100 * MS) else ()
+
+    world(source(resend=False))
+    monkeypatch.setattr(Link, "transmit", swallowing)
+    with pytest.raises(
+        ContractViolation, match=r"s0: left = delivered \+ closed \+ under way: 100 aga"
+    ):
+        world(source(resend=False))
+
+
+@pytest.mark.parametrize(
+    "field", ["generated", "accepted", "forgotten", "delivered", "closed", "known", "logged"]
+)
+def test_canary_every_number_of_an_account_is_part_of_a_sum(field: str) -> None:
+    account = Account(generated=5, accepted=5, delivered=5, logged=5)
+    account.up.entered, account.up.left = Tally(1, 5), Tally(1, 5)
+    assert account.problems() == []
+    setattr(account, field, getattr(account, field) + 1)
+    assert account.problems()
+
+
+def test_canary_one_changed_number_changes_the_hash() -> None:
+    def digest(change: int) -> str:
+        found = FrameDigest()
+        columns = {
+            "source": pa.DictionaryArray.from_arrays(pa.array([0, 0], pa.int32()), ["s0"]),
+            "seq": pa.array([0, None], pa.int64()),
+            "ts": pa.array([5, 6 + change]),
+            "arrival": pa.array([7, 8]),
+        }
+        found.add(Frame("main", pa.record_batch(columns)))
+        return found.hexdigest()
+
+    assert digest(0) == digest(0)
+    assert digest(0) != digest(1)
+
+
+def test_the_hash_reads_strings_not_their_codes() -> None:
+    def digest(codes: list[int | None], names: list[str]) -> str:
+        found = FrameDigest()
+        texts = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)
+        found.add(Frame("main", pa.record_batch({"type": texts})))
+        return found.hexdigest()
+
+    told = digest([0, 1, None, 0], ["A", "B"])
+    assert digest([2, 1, None, 2], ["unused", "B", "A"]) == told
+    assert digest([1, 0, None, 1], ["A", "B"]) != told
+    assert digest([0, 1, 0, 0], ["A", "B"]) != told
+
+
+# --- the same run twice
+
+
+def unruly_example() -> dict[str, Any]:
+    return {
+        "name": "same", "seed": 5, "duration": "2 s",
+        "sources": [
+            source(
+                f"s{n}", poll_phase=None, connections=2, resend=False,
+                clock={"offset": f"{n} ms", "wander_ppb": 50},
+                up={"delay": {"model": "lognormal", "median": "20 ms", "sigma": 0.5}, "loss": 0.05,
+                    "duplicate": 0.05, "correlation": 0.5},
+                workload={"model": "poisson", "mean": "5 ms"},
+            )
+            for n in range(3)
+        ],
+    }  # fmt: skip
+
+
+def test_the_same_seed_gives_the_same_files_and_another_one_others(tmp_path: Path) -> None:
+    def files(folder: str, seed: int) -> dict[str, bytes]:
+        scenario = read_scenario({**unruly_example(), "seed": seed})
+        simulate_to(scenario, tmp_path / folder, tmp_path)
+        found = sorted((tmp_path / folder).rglob("*.*"))
+        return {str(each.relative_to(tmp_path / folder)): each.read_bytes() for each in found}
+
+    first = files("a", 5)
+    assert {"manifest.json", "truth/events.parquet", "truth/clocks.parquet"} < set(first)
+    assert files("b", 5) == first
+    assert files("c", 6)["manifest.json"] != first["manifest.json"]
+
+
+def test_the_log_on_disk_is_the_log_of_the_manifest(tmp_path: Path) -> None:
+    done = simulate_to(read_scenario(unruly_example()), tmp_path / "out", tmp_path)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest == done.manifest
+    rows = sum(frame.rows for frame in LogReader(tmp_path / "out" / "log"))
+    assert rows == sum(manifest["rows"].values())
+    assert manifest["rows"]["event"] == manifest["events"]["logged"]
+    truth = pq.read_table(tmp_path / "out" / "truth" / "events.parquet")
+    assert truth.num_rows == manifest["events"]["generated"]
+
+
+def test_the_hash_of_text_of_this_process_does_not_matter() -> None:
+    code = (
+        "import json, sys; from pathlib import Path; from simulator.run import FrameList, simulate;"
+        "from simulator.scenario import read_scenario;"
+        "print(simulate(read_scenario(json.loads(sys.argv[1])), FrameList(), Path('x')).digest)"
+    )
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code, json.dumps(unruly_example())],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "random")
+    }
+    assert len(digests) == 1
+
+
+def test_a_source_more_changes_nothing_of_the_others(world: World) -> None:
+    example = unruly_example()
+    three, rows = world(*example["sources"], duration="2 s")
+    first, second, third = example["sources"]
+    # At a site of its own: acks go out with the site's frames, which all its sources share.
+    more = {**third, "name": "between", "site": "other"}
+    four, again = world(more, third, second, first, duration="2 s")
+
+    def own(found: Rows, name: str) -> list[Any]:
+        return [
+            (row["seq"], row["ts"], row["arrival"])
+            for row in of_kind(found)
+            if row["source"] == name
+        ]
+
+    for name in ("s0", "s1", "s2"):
+        assert own(again, name) == own(rows, name)
+        sums = [done.manifest["events_by_source"][name] for done in (three, four)]
+        assert sums[0] == sums[1]
+    assert own(again, "between") != own(rows, "s2")
+    assert four.digest != three.digest
+
+
+def test_a_source_more_at_the_same_site_changes_no_clock_and_no_event(world: World) -> None:
+    example = unruly_example()
+    three, _ = world(*example["sources"], duration="2 s")
+    more = {**example["sources"][2], "name": "between"}
+    four, _ = world(more, *reversed(example["sources"]), duration="2 s")
+
+    def told(table: pa.Table, name: str, columns: list[str]) -> Rows:
+        return table.filter(pc.equal(table["source"], name)).select(columns).to_pylist()
+
+    for name in ("s0", "s1", "s2"):
+        assert told(four.events, name, ["true_ts", "ts"]) == told(
+            three.events, name, ["true_ts", "ts"]
+        )
+        assert told(four.clocks, name, ["source_ns"]) == told(three.clocks, name, ["source_ns"])
+
+
+# --- borders
+
+
+@given(
+    st.integers(0, 63), st.integers(0, 2**62 - 70_000), st.integers(1, 65_536)
+)  # fmt: skip
+def test_rows_in_reads_what_the_wire_writes(stream: int, first_seq: int, rows: int) -> None:
+    message = wire.encode(Data(stream, first_seq, rows, bytes(8), None, None, None, ()))
+    assert rows_in(message) == rows
+    assert rows_in(wire.encode(Ack(first_seq, (rows,)))) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sources": []}, r"scenario\.sources: there must be at least one"),
+        ({"sources": [source(), source()]}, r"scenario\.sources: two are called 's0'"),
+        ({"sources": [source(pool=3)]}, r"scenario\.sources\[0\]\.pool: unknown setting; known"),
+        ({"sources": [source(connections=0)]}, r"scenario\.sources\[0\]\.connections: must lie in"),
+        ({"sources": [source(restarts=["1 parsec"])]}, r"restarts\[0\]: unknown time unit"),
+        ({"sources": [source(sync={"attempts": 0})]}, r"sources\[0\]\.sync: sync.attempts must be"),
+        ({"sources": [source(workload={"model": "tidal"})]}, r"workload\.model: unknown 'tidal'"),
+        ({"duration": 0}, r"scenario\.duration: must be positive"),
+        ({"seed": -1}, r"scenario\.seed: must not be negative"),
+        ({"seed": None}, r"scenario\.seed: expected int, found None"),
+    ],
+)
+def test_scenario_errors_name_the_key(change: dict[str, Any], message: str) -> None:
+    whole = {"name": "bad", "seed": 1, "duration": "1 s", "sources": [source()]}
+    with pytest.raises(UserError, match=message):
+        read_scenario({**whole, **change})
+
+
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(UserError, match="is not an empty folder"):
+        simulate_to(read_scenario(unruly_example()), tmp_path, tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
