@@ -28,6 +28,9 @@ class Operator(Protocol):
     def finish(self, at: int) -> list[Result]:
         """End of input at arrival-clock instant ``at``: every scope is closed. Called once."""
 
+    def counters(self) -> dict[str, int]:
+        """What was dropped, refused or purged, and how much is held; for reports."""
+
     def snapshot(self) -> dict[str, Any]:
         """State as plain data, pickled by the host; must not change afterwards."""
 

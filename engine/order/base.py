@@ -30,6 +30,9 @@ class Ordered:
 class Order(Protocol):
     """A deterministic function of the arrival log; every result is cut-independent."""
 
+    buffered_max: int
+    """Most events held at the end of a batch so far."""
+
     def announce(self, sync: Sync) -> None:
         """A sync record: the source's incarnation and first number. Called between batches."""
 

@@ -1,0 +1,307 @@
+"""The chain of one site: order -> operators -> barrier (DESIGN, "The one picture").
+
+Everything a site sends goes through one chain, in arrival order. The chain is a pure function of
+the arrival log: how the log is cut into frames and batches changes nothing in what comes out.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edge_agent import records as r
+from engine.columns import Columns, decode, join, promote, sync_records
+from engine.errors import ContractViolation
+from engine.frame import ATTR_PREFIX, Frame
+from engine.operator import Operator, Result
+from engine.order.base import Guards, Ordered
+from engine.order.registry import OrderSettings, build_order
+from engine.order.state import INT_MIN, QUARANTINED_JUMP
+from engine.operators import build_operator
+from engine.query import needed_attributes
+from engine.query.plan import Plan
+from engine.reference import SourceClocks, Sync
+from engine.released import Released, Strings
+
+_BATCH_ROWS: Final = 1 << 17
+_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, r.TS, "ref", "release", "status"})
+_ORDERED_COLUMNS: Final = frozenset(
+    {r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL, "unc", "epoch"}
+)
+_QUARANTINE_SHOWN: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSettings:
+    """What a chain does; hosts hand it to every site.
+
+    ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: short form. ``ordered``:
+    also give the ordered stream itself: ``no`` | ``bare`` (without attributes) | ``full``.
+    """
+
+    order: OrderSettings
+    plans: tuple[Plan, ...] = ()
+    barrier: str = "immediate"
+    certainty: str = "pairwise"
+    guards: Guards = field(default_factory=Guards)
+    ordered: str = "no"
+
+
+@dataclass(slots=True)
+class ChainOutput:
+    """What one call gave: results per query (by position), and batches of the ordered stream."""
+
+    results: list[list[Result]]
+    ordered: list[Released] = field(default_factory=list)
+
+
+class Chain:
+    """One site's chain. Feed it frames in arrival order, then ``finish`` it once."""
+
+    def __init__(self, settings: ChainSettings, site: str) -> None:
+        self.settings = settings
+        self.site = site
+        self.strings = Strings([r.DEFAULT_STREAM])
+        self.clocks = SourceClocks(self.strings)
+        self._types: dict[str, str] = {}
+        self._operators: list[Operator] = [
+            build_operator(plan, settings.barrier, settings.certainty, site)
+            for plan in settings.plans
+        ]
+        self._attributes, wanted = self._projection()
+        self._order = build_order(settings.order, self.clocks, settings.guards, wanted)
+        self._records: Counter[str] = Counter()
+        self._last_arrival = INT_MIN
+        self._quarantined: list[dict[str, Any]] = []
+
+    def _projection(self) -> tuple[set[str] | None, set[str] | None]:
+        """(attribute columns to decode, columns to gather); None = all."""
+        if self.settings.ordered == "full":
+            return None, None
+        attributes: set[str] = set()
+        columns = set(_ALWAYS)
+        if self.settings.ordered == "bare":
+            columns |= _ORDERED_COLUMNS
+        for plan, operator in zip(self.settings.plans, self._operators, strict=True):
+            needed = needed_attributes(plan)
+            if needed is None:
+                return None, None
+            attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
+            columns |= operator.required_columns()
+        return attributes, columns
+
+    def process(self, frames: list[Frame]) -> ChainOutput:
+        """Records in arrival order, cut anywhere.
+
+        Raises:
+            ContractViolation: a frame of another site, or arrival going back: a damaged log.
+        """
+        output = ChainOutput([[] for _ in self._operators])
+        parts: list[Columns] = []
+        lengths: list[int] = []
+        for frame in frames:
+            if not frame.rows:
+                continue
+            self._check(frame)
+            columns, types = decode(frame, self.strings, self._attributes)
+            promote(columns, types, self._types, self.site)
+            start = 0
+            for record in sync_records(frame):
+                row = int(record["row"] or 0)
+                if row > start:
+                    parts.append({name: column[start:row] for name, column in columns.items()})
+                    lengths.append(row - start)
+                self._run(parts, lengths, output)
+                self._learn(record)
+                start = row + 1
+            if start:
+                columns = {name: column[start:] for name, column in columns.items()}
+            if frame.rows > start:
+                parts.append(columns)
+                lengths.append(frame.rows - start)
+            if sum(lengths) >= _BATCH_ROWS:
+                self._run(parts, lengths, output)
+        self._run(parts, lengths, output)
+        return output
+
+    def _check(self, frame: Frame) -> None:
+        if frame.site != self.site:
+            raise ContractViolation(f"chain of site {self.site!r} got a frame of {frame.site!r}")
+        if frame.first_arrival < self._last_arrival:
+            raise ContractViolation(
+                f"site {self.site!r}: arrival goes back from {self._last_arrival} to "
+                f"{frame.first_arrival} ns: the log's files are not in arrival order"
+            )
+        self._last_arrival = frame.last_arrival
+        if r.KIND in frame.batch.schema.names:
+            for count in pc.value_counts(frame.batch.column(r.KIND)).to_pylist():
+                self._records[r.Kind(count["values"] or 0).name.lower()] += count["counts"]
+        else:
+            self._records[r.Kind.EVENT.name.lower()] += frame.rows
+
+    def _learn(self, record: dict[str, Any]) -> None:
+        """A sync record: where numbers start, and the source's offset unless it has none."""
+        if record.get(r.SOURCE) is None:
+            raise ContractViolation(f"site {self.site!r}: sync record without a source")
+        sync = Sync(
+            source=record[r.SOURCE],
+            stream=record.get(r.STREAM) or r.DEFAULT_STREAM,
+            arrival=record[r.ARRIVAL],
+            offset=record.get(r.OFFSET) or 0,
+            delay=record.get(r.DELAY) or 0,
+            ts=record.get(r.TS),
+            incarnation=record.get(r.INCARNATION) or 0,
+            first_seq=record.get(r.FIRST_SEQ),
+            precision=record.get(r.PRECISION) or 0,
+            skew_error_ppb=record.get(r.SKEW_ERROR_PPB) or 0,
+        )
+        if record.get(r.OFFSET) is not None:
+            newest = self._order.newest_ts(self.strings.code(sync.source))
+            self.clocks.learn(sync, newest)
+        self._order.announce(sync)
+
+    def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
+        """Order what has gathered, then hand it to every operator."""
+        if parts:
+            # An attribute that became float in a later frame is float in all of this batch.
+            for columns in parts:
+                held = {n: self._types[n] for n in self._types if ATTR_PREFIX + n in columns}
+                promote(columns, held, self._types, self.site)
+            columns, rows = join(parts, lengths), sum(lengths)
+            parts.clear()
+            lengths.clear()
+            self._hand_on(self._order.process(columns, rows), output)
+
+    def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
+        """Operators, barrier, ordered output; quarantined events are kept to be shown."""
+        self._keep_quarantined(ordered.quarantined)
+        if not ordered.n and not len(ordered.progress.row) and not len(ordered.gaps.row):
+            return
+        columns = ordered.columns
+        if r.STREAM not in columns:
+            columns[r.STREAM] = np.zeros(ordered.n, np.int32)  # code 0: the default stream
+        if r.TYPE not in columns:
+            columns[r.TYPE] = np.full(ordered.n, -1, np.int32)
+        present = {n: t for n, t in self._types.items() if ATTR_PREFIX + n in columns}
+        if r.ID in columns:
+            present.update({n: t for n, t in self._types.items() if n.startswith("$")})
+        released = Released(
+            ordered.n, columns, present, self.strings, self.clocks.t_a, ordered.progress,
+            ordered.gaps,
+        )  # fmt: skip
+        for results, operator in zip(output.results, self._operators, strict=True):
+            results.extend(operator.process(released))
+        if self.settings.ordered != "no" and ordered.n:
+            output.ordered.append(released)
+
+    def _keep_quarantined(self, columns: Columns) -> None:
+        room = _QUARANTINE_SHOWN - len(self._quarantined)
+        for i in range(min(room, len(columns.get("reason", ())))):
+            jump = int(columns["reason"][i]) == QUARANTINED_JUMP
+            self._quarantined.append(
+                {
+                    "reason": "sequence jump" if jump else "future",
+                    "source": self.strings.text(int(columns[r.SOURCE][i])),
+                    **{name: int(columns[name][i]) for name in (r.SEQ, r.TS, "ref")},
+                }
+            )
+
+    def finish(self) -> ChainOutput:
+        """End of the input, at the last arrival: every buffer and scope is closed."""
+        output = ChainOutput([[] for _ in self._operators])
+        self._hand_on(self._order.flush(), output)
+        if self._last_arrival != INT_MIN:
+            for results, operator in zip(output.results, self._operators, strict=True):
+                results.extend(operator.finish(self._last_arrival))
+        return output
+
+    def counters(self) -> dict[str, Any]:
+        """What became of the site's events (see ``engine.scenario`` for the file's layout)."""
+        return {
+            "t_a": self.clocks.t_a,
+            "buffered_max": self._order.buffered_max,
+            "last_arrival": self._last_arrival,
+            "records": dict(self._records),
+            "lanes": self._order.counters(),
+            "quarantined": self._quarantined,
+            "queries": {
+                plan.name: operator.counters()
+                for plan, operator in zip(self.settings.plans, self._operators, strict=True)
+            },
+        }
+
+    def snapshot(self) -> bytes:
+        """The whole state, as bytes that only this version reads."""
+        return pickle.dumps(
+            {
+                "version": 1,
+                "strings": list(self.strings.texts),
+                "types": dict(self._types),
+                "clocks": self.clocks.snapshot(),
+                "order": self._order.snapshot(),
+                "operators": [operator.snapshot() for operator in self._operators],
+                "records": dict(self._records),
+                "last_arrival": self._last_arrival,
+                "quarantined": list(self._quarantined),
+            },
+            protocol=5,
+        )
+
+    @classmethod
+    def restored(cls, settings: ChainSettings, site: str, snapshot: bytes) -> Chain:
+        """The chain as it was at ``snapshot``, taken with equal settings."""
+        # Snapshots come from our own checkpoint, never from a peer.
+        state = pickle.loads(snapshot)  # noqa: S301
+        if state["version"] != 1:
+            raise ContractViolation(
+                f"checkpoint of version {state['version']}; this program writes version 1: "
+                "start again with a new checkpoint directory"
+            )
+        chain = cls(settings, site)
+        for text in state["strings"]:
+            chain.strings.code(text)
+        chain._types.update(state["types"])
+        chain.clocks.restore(state["clocks"])
+        chain._order.restore(state["order"])
+        for operator, saved in zip(chain._operators, state["operators"], strict=True):
+            operator.restore(saved)
+        chain._records = Counter(state["records"])
+        chain._last_arrival = state["last_arrival"]
+        chain._quarantined = list(state["quarantined"])
+        return chain
+
+
+def ordered_batch(released: Released, site: str) -> pa.RecordBatch:
+    """Released events as Arrow columns with their texts, attributes as ``attrs.NAME``.
+
+    Rows that were dropped as late are in it too, told by ``status``.
+    """
+    table = pa.array([*released.strings.texts, None], pa.string())
+    last = len(released.strings)
+
+    def text(codes: np.ndarray) -> pa.Array:
+        indices = np.where(codes < 0, last, codes).astype(np.int32)
+        return pc.take(table, pa.array(indices))
+
+    columns = released.columns
+    out: dict[str, pa.Array] = {"site": pa.array([site] * released.n)}
+    for name in (r.STREAM, r.SOURCE, r.TYPE):
+        out[name] = text(columns[name])
+    for name in (
+        r.SEQ, r.INCARNATION, r.TS, r.TE, "ref", "unc", r.ARRIVAL, "release", "status",
+    ):  # fmt: skip
+        out[name] = pa.array(columns[name])
+    for name, kind in released.attr_types.items():
+        column = r.ID if name.startswith("$") else ATTR_PREFIX + name
+        valid = columns.get("valid." + name)
+        values = text(columns[column]) if kind == "str" else pa.array(columns[column])
+        if valid is not None:
+            values = pc.if_else(pa.array(valid), values, pa.scalar(None, values.type))
+        out[column] = values
+    return pa.RecordBatch.from_pydict(out)
