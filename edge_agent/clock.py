@@ -27,8 +27,3 @@ class Clock(Protocol):
 
     def monotonic_ns(self) -> int:
         """The monotonic clock [ns]; never smaller than at an earlier call."""
-
-
-def read(clock: Clock) -> Now:
-    """Both clocks of ``clock``, one right after the other."""
-    return Now(clock.now_ns(), clock.monotonic_ns())

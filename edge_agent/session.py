@@ -69,8 +69,8 @@ class AgentSession:
         self.failure: m.ErrorMessage | None = None
         self.counts: Counter[str] = Counter()
         """Rows: ``emitted acked refused_full refused_finished refused_failed``. Occurrences:
-        ``resent_messages``, ``heartbeats``, ``heartbeats_skipped``, ``bad_message``,
-        ``disconnected``, ``ack_timeout``, ``hello_timeout``, ``error_REASON``."""
+        ``refused_controls resent_messages heartbeats heartbeats_skipped bad_message disconnected
+        ack_timeout hello_timeout error_REASON``."""
         self._index = {stream.name: index for index, stream in enumerate(self.streams)}
         self._numbers = Numbers(len(self.streams), incarnation)
         self._control_next = 1
@@ -272,7 +272,7 @@ class AgentSession:
         if reason is None and not self._unacked.fits(len(data)):
             reason = "full"
         if reason is not None:
-            self.counts[f"refused_{reason}"] += 1
+            self.counts["refused_controls"] += 1
             return Emitted(False, first, reason)
         self._control_next += 1
         self._unacked.add(m.CONTROL, message.number, 1, data)

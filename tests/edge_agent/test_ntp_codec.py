@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 
 import ntplib
@@ -41,7 +42,7 @@ def test_spec_2_golden_one_hour_off_with_symmetric_legs_is_exact(offset: int) ->
 def test_spec_2_golden_legs_9_and_1_err_by_4_ms_within_half_the_delay() -> None:
     exchange = exchange_of(HOUR, 9 * MS, 1 * MS)
     assert exchange.offset_ns - HOUR == 4 * MS
-    assert 4 * MS <= exchange.delay_ns // 2
+    assert exchange.delay_ns // 2 >= 4 * MS
 
 
 @given(st.integers(-HOUR, HOUR), st.integers(0, S), st.integers(0, S), st.integers(-(2**60), 2**60))
@@ -151,15 +152,13 @@ def test_no_bytes_crash_client_or_server(data: bytes) -> None:
         lambda: ntp.ServerClock().answer(data, NOW, NOW),
         lambda: ntp.read_answer(data, 5, NOW),
     ):
-        try:
+        with contextlib.suppress(NtpRefused):
             ask()
-        except NtpRefused as refused:
-            assert refused.reason
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_foreign_client_reads_our_answer(version: int) -> None:
-    question = ntplib.NTPPacket(mode=3, version=version, tx_timestamp=ntplib.system_to_ntp_time(1.5))
+    question = ntplib.NTPPacket(3, version, ntplib.system_to_ntp_time(1.5))
     clock = ntp.ServerClock(root_dispersion_ns=20 * MS)
     data = clock.answer(question.to_data(), NOW, NOW + MS)
     read = ntplib.NTPStats()

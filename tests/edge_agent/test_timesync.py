@@ -46,7 +46,8 @@ class Line:
         while True:
             self.carry()
             due = self.sync.next_wake()
-            waits = [t for t in (due, self.arrivals[0][0] if self.arrivals else None) if t is not None]
+            waits = [] if due is None else [due]
+            waits += [at for at, _ in self.arrivals[:1]]
             if not waits or min(waits) > until:
                 self.time = until
                 return
@@ -185,7 +186,7 @@ def test_an_answer_that_comes_after_its_timeout_is_not_taken_for_the_next_questi
 
 @pytest.mark.parametrize("name", ["attempts", "timeout_ns", "resync_ns", "precision_ns"])
 def test_settings_out_of_range_name_themselves(name: str) -> None:
-    with pytest.raises(SettingsError, match=f"sync.{name} must be above 0"):
+    with pytest.raises(SettingsError, match=rf"sync\.{name} must be above 0"):
         SyncSettings(**{name: 0})
-    with pytest.raises(SettingsError, match="sync.spacing_ns must not be negative"):
+    with pytest.raises(SettingsError, match=r"sync\.spacing_ns must not be negative"):
         SyncSettings(spacing_ns=-1)

@@ -1,0 +1,212 @@
+"""Frames against their twin: one Python row per record."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edge_agent.messages import Data, StreamSchema, Texts, Values
+from edge_agent.records import Kind
+from engine.frame import FIXED_TYPES, Frame
+from engine.gateway.frames import FrameBuilder, Part, cut, one_row
+
+SCHEMAS = (
+    StreamSchema("events", {"i": "int", "s": "str"}),
+    StreamSchema("other", {"s": "str", "f": "float", "b": "bool"}),
+    StreamSchema("bare"),
+)
+FORMATS = {"int": "q", "float": "d", "bool": "B"}
+SMALL = st.integers(-5, 5)
+
+
+def packed(form: str, values: list[Any]) -> bytes:
+    return struct.pack(f"<{len(values)}{form}", *values)
+
+
+@st.composite
+def columns(draw: st.DrawFn, kind: str, rows: int) -> Values | Texts | None:
+    if draw(st.integers(0, 3)) == 0:
+        return None
+    if kind == "str":
+        names = draw(st.lists(st.sampled_from("xyzw"), max_size=3))
+        codes = st.integers(-1, len(names) - 1)
+        return Texts(names, packed("i", draw(st.lists(codes, min_size=rows, max_size=rows))))
+    element = st.integers(0, 1) if kind == "bool" else SMALL
+    values = packed(FORMATS[kind], draw(st.lists(element, min_size=rows, max_size=rows)))
+    valid = draw(st.none() | st.binary(min_size=rows, max_size=rows))
+    return Values(values, valid)
+
+
+@st.composite
+def events(draw: st.DrawFn, arrival: int) -> Part:
+    rows = draw(st.integers(1, 4))
+    schema = draw(st.sampled_from(SCHEMAS))
+    ts = draw(st.lists(SMALL, min_size=rows, max_size=rows))
+    te = [t + draw(st.integers(0, 2)) for t in ts] if draw(st.booleans()) else None
+    ids = draw(st.none() | st.just(list(range(rows))))
+    some = (None, Texts(["A"], None), Texts(["B", "A"], packed("i", [1] * rows)))
+    types = draw(st.sampled_from(some))
+    first = draw(st.integers(0, 9))
+    data = Data(
+        0, first, rows, packed("q", ts), te and packed("q", te), ids and packed("q", ids), types,
+        tuple(draw(columns(kind, rows)) for kind in schema.attrs.values()),
+    )  # fmt: skip
+    source = draw(st.sampled_from(["a", "b"]))
+    return Part(Kind.EVENT, arrival, data, source, schema.name, first, draw(SMALL) % 2, schema)
+
+
+@st.composite
+def records(draw: st.DrawFn, arrival: int) -> Part:
+    kind = draw(st.sampled_from([Kind.POG, Kind.IBP, Kind.SYNC, Kind.EOS, Kind.TICK]))
+    ts = draw(SMALL)
+    match kind:
+        case Kind.TICK:
+            return Part(kind, arrival, one_row(arrival))
+        case Kind.SYNC:
+            offset = draw(st.none() | SMALL)
+            values = (offset, offset, draw(st.none() | SMALL), 1, 50_000)
+            return Part(kind, arrival, one_row(ts), "a", "events", None, 1, sync=values)
+        case Kind.IBP:
+            return Part(kind, arrival, one_row(ts, "A", draw(SMALL)), "b", "other", None, 0)
+        case _:
+            row = one_row(ts, draw(st.none() | st.just("A")))
+            return Part(kind, arrival, row, "b", "events", draw(st.integers(0, 9)), 0)
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> list[Part]:
+    arrival, parts = 0, []
+    for _ in range(draw(st.integers(1, 8))):
+        arrival += draw(st.integers(0, 2))
+        parts.append(draw(events(arrival) | records(arrival)))
+    return parts
+
+
+def unpacked(form: str, blob: Any) -> list[Any]:
+    return list(struct.unpack(f"<{len(blob) // struct.calcsize(form)}{form}", bytes(blob)))
+
+
+def text(column: Texts | None, row: int) -> str | None:
+    if column is None:
+        return None
+    code = 0 if column.codes is None else unpacked("i", column.codes)[row]
+    return None if code < 0 else column.names[code]
+
+
+def twin(parts: list[Part]) -> list[dict[str, Any]]:
+    """The frame's rows, made one by one."""
+    rows = []
+    for part in parts:
+        data = part.data
+        for i in range(part.rows):
+            ts = unpacked("q", data.ts)[i]
+            row: dict[str, Any] = {
+                "kind": int(part.kind), "source": part.source, "stream": part.stream,
+                "seq": None if part.seq is None else part.seq + i,
+                "incarnation": part.incarnation, "type": text(data.types, i), "ts": ts,
+                "te": ts if data.te is None else unpacked("q", data.te)[i],
+                "id": None if data.ids is None else unpacked("q", data.ids)[i],
+                "arrival": part.arrival,
+            }  # fmt: skip
+            names = ("offset", "delay", "first_seq", "precision", "skew_error_ppb")
+            row |= dict(zip(names, part.sync or (None,) * 5, strict=True))
+            for (name, kind), column in zip(part.schema.attrs.items(), data.attrs, strict=True):
+                if isinstance(column, Values):
+                    valid = column.valid is None or column.valid[i] != 0
+                    value = unpacked(FORMATS[kind], column.values)[i]
+                    value = bool(value) if kind == "bool" else value
+                    row[f"attrs.{name}"] = value if valid else None
+                else:
+                    row[f"attrs.{name}"] = text(column, i)
+            rows.append(row)
+    return rows
+
+
+def read_back(frame: Frame) -> list[dict[str, Any]]:
+    """The frame's rows with the columns that the contract lets it leave out."""
+    rows: list[dict[str, Any]] = frame.batch.to_pylist()
+    for row in rows:
+        row.setdefault("kind", 0)
+        row.setdefault("incarnation", 0)
+        if "stream" not in row:
+            row["stream"] = "events" if row["kind"] != Kind.TICK else None
+        row.setdefault("te", row["ts"])
+    return rows
+
+
+ALL = (
+    "kind", "source", "stream", "seq", "incarnation", "type", "ts", "te", "id", "arrival",
+    "offset", "delay", "first_seq", "precision", "skew_error_ppb",
+    "attrs.i", "attrs.s", "attrs.f", "attrs.b",
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(sequences())
+def test_a_frame_holds_what_its_parts_say(parts: list[Part]) -> None:
+    builder = FrameBuilder("main")
+    for part in parts:
+        builder.add(part)
+    frame = builder.build()
+    assert frame.rows == builder.rows
+    expected = [{name: row.get(name) for name in ALL} for row in twin(parts)]
+    assert [{name: row.get(name) for name in ALL} for row in read_back(frame)] == expected
+    for name, kind in FIXED_TYPES.items():
+        if name in frame.batch.schema.names:
+            assert frame.batch.schema.field(name).type == kind
+    again = Frame.from_bytes("main", frame.to_bytes())
+    assert again.batch.to_pylist() == frame.batch.to_pylist()
+
+
+def test_columns_that_say_the_same_for_every_row_are_left_out() -> None:
+    builder = FrameBuilder("main")
+    data = Data(0, 0, 2, packed("q", [1, 2]), packed("q", [1, 2]), None, None, (None, None))
+    builder.add(Part(Kind.EVENT, 9, data, "a", "events", 0, 0, SCHEMAS[0]))
+    assert builder.build().batch.schema.names == ["source", "seq", "ts", "arrival"]
+
+
+def test_types_of_attribute_columns() -> None:
+    builder = FrameBuilder("main")
+    strings = Texts(["x"], packed("i", [0]))
+    values = Values(packed("d", [1.5]), None)
+    data = Data(0, 0, 1, packed("q", [1]), None, None, None, (strings, values, Values(b"\1", None)))
+    builder.add(Part(Kind.EVENT, 9, data, "a", "other", 0, 0, SCHEMAS[1]))
+    schema = builder.build().batch.schema
+    assert schema.field("attrs.s").type == pa.dictionary(pa.int32(), pa.string())
+    assert schema.field("attrs.f").type == pa.float64()
+    assert schema.field("attrs.b").type == pa.bool_()
+
+
+def test_a_tick_after_a_tick_takes_its_place() -> None:
+    builder = FrameBuilder("main")
+    builder.tick(1)
+    builder.tick(2)
+    builder.add(Part(Kind.EOS, 3, one_row(7), "a", "events", 0))
+    builder.tick(4)
+    assert builder.build().batch.column("arrival").to_pylist() == [2, 3, 4]
+    builder.clear()
+    assert (builder.rows, builder.bytes) == (0, 0)
+
+
+@given(events(0), st.data())
+def test_cutting_a_message_gives_its_rows(part: Part, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, part.rows - 1))
+    end = data.draw(st.integers(start + 1, part.rows))
+    assert part.seq is not None
+    piece = Part(
+        Kind.EVENT, 0, cut(part.data, start, end), part.source, part.stream, part.seq + start,
+        part.incarnation, part.schema,
+    )  # fmt: skip
+    assert twin([piece]) == twin([part])[start:end]
+
+
+def test_arrival_never_goes_back() -> None:
+    builder = FrameBuilder("main")
+    builder.tick(5)
+    with pytest.raises(AssertionError):
+        builder.add(Part(Kind.EOS, 4, one_row(1), "a", "events", 0))
