@@ -12,7 +12,6 @@ from engine.log.describe import QUANTILES, LogSummary
 from engine.units import NS_PER, unit_ns
 
 SITES_SHOWN: Final = 20
-SOURCES_SHOWN: Final = 4
 
 
 def readable_duration(ns: int) -> str:
@@ -49,34 +48,35 @@ def summary_tables(name: str, summary: LogSummary, time_unit: str = "ns") -> Ren
     for share in QUANTILES if summary.out_of_order else ():
         label = "most" if share == 1 else f"{100 * share:g} % within"
         whole.add_row(f"  late by, {label}", readable_duration(summary.lateness.quantile(share)))
-    whole.add_row("sites", f"{len(summary.sites):,}")
-    return Group(whole, _sites(summary, time_unit))
-
-
-def _sites(summary: LogSummary, time_unit: str) -> Table:
     unit = unit_ns(time_unit)
-    table = Table(caption_justify="left")
-    for heading in ("site", "sources"):
-        table.add_column(heading, overflow="fold")
-    for heading in (
-        "events",
-        "out of order",
-        f"first arrival [{time_unit}]",
-        "arrivals span",
-        f"first ts [{time_unit}]",
-        "event times span",
+    sites = summary.sites.values()
+    for heading, instants in (
+        ("first arrival", [site.first_arrival for site in sites]),
+        ("last arrival", [site.last_arrival for site in sites]),
+        ("first event time", [site.first_ts for site in sites]),
+        ("last event time", [site.last_ts for site in sites]),
     ):
-        table.add_column(escape(heading), justify="right")
+        known = [instant for instant in instants if instant is not None]
+        if known:
+            edge = min(known) if heading.startswith("first") else max(known)
+            whole.add_row(f"{heading} {escape(f'[{time_unit}]')}", str(edge // unit))
+    whole.add_row("sites", f"{len(sites):,}")
+    return Group(whole, _sites(summary))
+
+
+def _sites(summary: LogSummary) -> Table:
+    table = Table(caption_justify="left")
+    table.add_column("site", overflow="fold")
+    for heading in ("sources", "events", "out of order", "arrivals span", "event times span"):
+        table.add_column(heading, justify="right")
     for name, site in sorted(summary.sites.items())[:SITES_SHOWN]:
-        names = sorted(site.sources)
-        more = f" +{len(names) - SOURCES_SHOWN}" if len(names) > SOURCES_SHOWN else ""
         table.add_row(
             escape(name),
-            escape(f"{len(names)}: {', '.join(names[:SOURCES_SHOWN])}{more}"),
+            f"{len(site.sources):,}",
             f"{site.events:,}",
             _share(site.out_of_order, site.events),
-            *_range(site.first_arrival, site.last_arrival, unit),
-            *_range(site.first_ts, site.last_ts, unit),
+            _span(site.first_arrival, site.last_arrival),
+            _span(site.first_ts, site.last_ts),
         )
     if len(summary.sites) > SITES_SHOWN:
         table.caption = f"and {len(summary.sites) - SITES_SHOWN} more sites (--json has them all)"
@@ -87,7 +87,5 @@ def _share(part: int, whole: int) -> str:
     return f"{part:,} ({100 * part / whole:.1f} %)" if whole else f"{part:,}"
 
 
-def _range(first: int | None, last: int | None, unit: int) -> tuple[str, str]:
-    if first is None or last is None:
-        return "-", "-"
-    return str(first // unit), readable_duration(last - first)
+def _span(first: int | None, last: int | None) -> str:
+    return "-" if first is None or last is None else readable_duration(last - first)

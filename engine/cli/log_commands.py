@@ -1,0 +1,234 @@
+"""``slackwater log import|export|show``: between arrival logs and JSONL, CSV, row-wise Parquet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from engine.errors import UserError
+from engine.frame import Frame
+from engine.log.arrival_log import LogWriter
+from engine.log.describe import describe
+from engine.log.input_log import InputLog, open_input
+from engine.log.lines import STDIN
+from engine.log.row_export import write_csv, write_parquet_rows
+from engine.log.show import summary_tables
+from engine.log.trace_record import did_you_mean
+from engine.log.trace_writer import write_trace
+from engine.log.whole_file import sync_folder
+from engine.results.export import text_out
+from engine.units import unit_ns
+
+log_app = typer.Typer(
+    no_args_is_help=True, help="Between arrival logs and JSONL, CSV and row-wise Parquet."
+)
+FORMATS: Final = ("jsonl", "csv", "parquet")
+BAD_SUFFIX: Final = ".bad.jsonl"
+
+TimeUnit = Annotated[str, typer.Option(help="Unit of times in rows and lines: ns us ms s min h d.")]
+OnBad = Annotated[str, typer.Option(help="stop at a bad line, or skip, count and keep it.")]
+DeadLetter = Annotated[Path | None, typer.Option(help="JSONL file for the skipped lines.")]
+Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", help="FIELD=COLUMN of CSV or Parquet, e.g. ts=Client.Time; repeatable."),
+]
+Attrs = Annotated[
+    str | None, typer.Option(help="Columns that become attributes, with commas; default: the rest.")
+]
+Delimiter = Annotated[str | None, typer.Option(help="Of CSV; default: seen from the header.")]
+Json = Annotated[bool, typer.Option("--json", help="The same as JSON, on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
+
+
+@log_app.command("import")
+def import_log(
+    source: Annotated[
+        str, typer.Argument(help="Trace (- is standard input), CSV or Parquet file.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder of the new arrival log.")],
+    time_unit: TimeUnit = "ns",
+    on_bad: OnBad = "stop",
+    dead_letter: DeadLetter = None,
+    columns: Map = None,
+    attrs: Attrs = None,
+    delimiter: Delimiter = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Makes an arrival log of a trace, a CSV or a row-wise Parquet file, whole or not at all."""
+    if out.exists():
+        raise UserError(f"{out}: exists already; choose a new folder")
+    if dead_letter is None and on_bad == "skip":
+        dead_letter = out.with_name(out.name + BAD_SUFFIX)
+    log = open_input(
+        source,
+        time_unit,
+        on_bad,
+        dead_letter,
+        parse_mapping(columns or []),
+        None if attrs is None else [name for name in attrs.split(",") if name],
+        delimiter,
+    )
+    frames, records = _write_log(log, out, quiet=quiet)
+    _tell_bad(log, dead_letter)
+    if as_json:
+        made: dict[str, Any] = {"input": source, "kind": log.kind.value, "log": str(out)}
+        typer.echo(json.dumps(made | {"frames": frames, "records": records, "bad": log.bad_count}))
+    else:
+        typer.echo(f"{out}: {records:,} records in {frames:,} frames")
+
+
+@log_app.command("export")
+def export_log(
+    source: Annotated[str, typer.Argument(help="Arrival log, or any other input.")],
+    out: Annotated[
+        Path | None, typer.Option(help="File; default: JSONL to standard output.")
+    ] = None,
+    time_unit: TimeUnit = "ns",
+    format_: Annotated[
+        str | None, typer.Option("--format", help="jsonl, csv or parquet; default: by the suffix.")
+    ] = None,
+    input_unit: Annotated[
+        str | None, typer.Option(help="Unit of an input that is no log; default: --time-unit.")
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Writes a log as JSONL, CSV or row-wise Parquet, one record a line or row."""
+    unit_ns(time_unit)
+    chosen = _format(out, format_)
+    if as_json and out is None:
+        raise UserError("--json tells what was written to --out FILE; give one")
+    log = open_input(source, input_unit or time_unit)
+    if chosen != "jsonl" and (out is None or source == STDIN):
+        raise UserError(f"{chosen} goes from a file to a file (it is written in two passes)")
+    with _progress("exporting", quiet=quiet) as watch:
+        if out is None:
+            records = write_trace(watch(log), sys.stdout, time_unit)
+        elif chosen == "jsonl":
+            with text_out(out) as stream:
+                records = write_trace(watch(log), stream, time_unit)
+        else:
+            write = write_csv if chosen == "csv" else write_parquet_rows
+            records = write(log, out, time_unit)
+    if as_json:
+        typer.echo(
+            json.dumps({"log": source, "out": str(out), "format": chosen, "records": records})
+        )
+    elif out is not None:
+        typer.echo(f"{out}: {records:,} records")
+
+
+@log_app.command("show")
+def show_log(
+    source: Annotated[str, typer.Argument(help="Arrival log, or any other input.")],
+    time_unit: TimeUnit = "ns",
+    on_bad: OnBad = "stop",
+    dead_letter: DeadLetter = None,
+    columns: Map = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Says what is in a log: records, sites, sources, times and disorder."""
+    log = open_input(source, time_unit, on_bad, dead_letter, parse_mapping(columns or []))
+    with _progress("reading", quiet=quiet) as watch:
+        summary = describe(watch(log))
+    _tell_bad(log, dead_letter)
+    if as_json:
+        told = {"log": source, "kind": log.kind.value, "bad": log.bad_count}
+        typer.echo(json.dumps(told | summary.as_dict(), ensure_ascii=False))
+    else:
+        Console().print(summary_tables(source, summary, time_unit))
+
+
+def parse_mapping(pairs: Iterable[str]) -> dict[str, str]:
+    """``FIELD=COLUMN`` words as a dict.
+
+    Raises:
+        UserError: a word without ``=``, or a field given twice.
+    """
+    mapping: dict[str, str] = {}
+    for pair in pairs:
+        field, equals, column = pair.partition("=")
+        if not equals or not field or not column:
+            raise UserError(f"--map {pair}: write FIELD=COLUMN, as in --map ts=Client.Time")
+        if field in mapping:
+            raise UserError(f'--map {pair}: "{field}" is "{mapping[field]}" already')
+        mapping[field] = column
+    return mapping
+
+
+def _format(out: Path | None, wanted: str | None) -> str:
+    if wanted is not None:
+        if wanted not in FORMATS:
+            raise UserError(f'unknown --format "{wanted}"{did_you_mean(wanted, FORMATS)}')
+        return wanted
+    if out is None:
+        return "jsonl"
+    suffix = out.suffix.lower().removeprefix(".")
+    if suffix not in FORMATS:
+        raise UserError(f"{out}: name it .jsonl, .csv or .parquet, or give --format")
+    return suffix
+
+
+def _write_log(log: InputLog, out: Path, *, quiet: bool) -> tuple[int, int]:
+    """Frames and records of the log, which takes its name only when it is complete."""
+    unfinished = out.with_name(f".{out.name}.importing")
+    if unfinished.exists():
+        shutil.rmtree(unfinished)  # of an import that was cut off
+    frames = records = 0
+    try:
+        with _progress("importing", quiet=quiet) as watch, LogWriter(unfinished) as writer:
+            for frame in watch(log):
+                writer.arrival_given = log.arrival_given
+                writer.append(frame)
+                frames += 1
+                records += frame.rows
+    except BaseException:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        raise
+    unfinished.rename(out)
+    sync_folder(out.parent)
+    return frames, records
+
+
+def _tell_bad(log: InputLog, dead_letter: Path | None) -> None:
+    if log.bad_count:
+        kept = f", kept in {dead_letter}" if dead_letter is not None else ""
+        typer.echo(f"{log.path}: {log.bad_count:,} bad lines skipped{kept}", err=True)
+
+
+class _progress:  # noqa: N801 - reads as what the block shows
+    """Counts frames on a terminal's standard error; silent anywhere else."""
+
+    def __init__(self, verb: str, *, quiet: bool) -> None:
+        console = Console(stderr=True)
+        self._bar = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description} {task.completed:,.0f} records"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._bar.add_task(verb, total=None)
+
+    def __enter__(self) -> _progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, frames: Iterable[Frame]) -> Iterator[Frame]:
+        for frame in frames:
+            self._bar.advance(self._task, frame.rows)
+            yield frame

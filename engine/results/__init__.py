@@ -1,0 +1,1 @@
+"""Results on disk: idempotent sinks per micro-batch, and their export as JSONL and Parquet."""

@@ -1,0 +1,157 @@
+"""Results as JSONL (DESIGN "Results") or as one Parquet file: by site, then order of emission.
+
+Times in JSONL are whole numbers of the unit, rounded down where an instant (a deadline, say) falls
+between two. Memory holds one site's results of one micro-batch at a time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import pyarrow.parquet as pq
+
+from engine.errors import UserError
+from engine.log.whole_file import whole_file
+from engine.results.batch_files import BatchFiles
+from engine.results.schema import (
+    EVENT_FIELDS,
+    JSON_FIELDS,
+    MATCH_FIELDS,
+    MORE,
+    POSITION,
+    WINDOW_EXTRAS,
+    WINDOW_FIELDS,
+)
+from engine.results.writer import MATCHES, WINDOWS
+from engine.units import unit_ns
+
+_TIMES: Final = ("at", "known_at")
+_EVENT_TIMES: Final = ("ts", "te", "ref")
+
+
+def export_jsonl(directory: str | Path, out: str | Path | TextIO, time_unit: str = "ns") -> int:
+    """Writes the results of a ``ResultSink`` as JSON lines; gives their number.
+
+    Args:
+        directory: what the sink wrote; results of an empty run are no lines.
+        out: a path (which appears whole) or an open text stream.
+        time_unit: of every time, rounded down to whole numbers.
+
+    Raises:
+        UserError: no such directory, or damaged files in it.
+    """
+    unit = unit_ns(time_unit)
+    count = 0
+    with text_out(out) as stream:
+        for result in _results(Path(directory), unit):
+            stream.write(json.dumps(result, ensure_ascii=False) + "\n")
+            count += 1
+    return count
+
+
+def export_parquet(directory: str | Path, out: str | Path) -> int:
+    """Writes the results of a ``ResultSink`` as one Parquet file, times in ns; gives their number.
+
+    Raises:
+        UserError: the directory is absent, is empty, or holds both matches and windows.
+    """
+    kinds = {name: files for name, files in _kinds(Path(directory)).items() if files.sites}
+    if len(kinds) != 1:
+        what = " and ".join(kinds) or "no results"
+        raise UserError(f"{directory}: holds {what}; one table cannot say that, write JSONL")
+    (files,) = kinds.values()
+    count = 0
+    with whole_file(Path(out)) as sink:
+        writer: pq.ParquetWriter | None = None
+        for site in sorted(files.sites):
+            for batch_id in files.batches(site):
+                for table in files.tables(site, batch_id):
+                    kept = table.drop_columns([POSITION])
+                    writer = writer or pq.ParquetWriter(sink, kept.schema, compression="zstd")
+                    writer.write_table(kept)
+                    count += kept.num_rows
+        assert writer is not None, "a site has rows"
+        writer.close()
+    return count
+
+
+@contextmanager
+def text_out(out: str | Path | TextIO) -> Iterator[TextIO]:
+    """``out`` itself when it is a stream, else a text file that appears whole.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    if not isinstance(out, str | Path):
+        yield out
+        return
+    try:
+        with whole_file(Path(out)) as sink:
+            text = io.TextIOWrapper(sink, encoding="utf-8", newline="")
+            yield text
+            text.flush()
+            text.detach()
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
+
+
+def _kinds(directory: Path) -> dict[str, BatchFiles]:
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such folder of results")
+    return {name: BatchFiles(directory / name) for name in (MATCHES, WINDOWS)}
+
+
+def _results(directory: Path, unit: int) -> Iterator[dict[str, Any]]:
+    kinds = _kinds(directory)
+    for site in sorted(set[str]().union(*(files.sites for files in kinds.values()))):
+        batches = {batch for files in kinds.values() for batch in files.batches(site)}
+        for batch_id in sorted(batches):
+            rows = [
+                row
+                for files in kinds.values()
+                for table in files.tables(site, batch_id)
+                for row in table.to_pylist()
+            ]
+            for row in sorted(rows, key=lambda row: row[POSITION]):
+                yield _match(row, unit) if "events" in row else _window(row, unit)
+
+
+def _match(row: dict[str, Any], unit: int) -> dict[str, Any]:
+    result = {name: row[name] for name in MATCH_FIELDS}
+    _divide(result, _TIMES, unit)
+    result["events"] = [_event(event, unit) for event in row["events"]]
+    return result | _loaded(row[MORE])
+
+
+def _event(row: dict[str, Any], unit: int) -> dict[str, Any]:
+    event = {name: row[name] for name in EVENT_FIELDS}
+    _divide(event, _EVENT_TIMES, unit)
+    event["attrs"] = _loaded(row["attrs"])
+    return event | _loaded(row[MORE])
+
+
+def _window(row: dict[str, Any], unit: int) -> dict[str, Any]:
+    result = {name: row[name] for name in WINDOW_FIELDS}
+    _divide(result, _TIMES, unit)
+    _divide(result["window"], ("start", "end"), unit)
+    extras = {name: row[name] for name in WINDOW_EXTRAS if row[name] is not None}
+    for fields in (result, extras):
+        for name in (*JSON_FIELDS, "bounds"):
+            if fields.get(name) is not None:
+                fields[name] = json.loads(fields[name])
+    return result | extras | _loaded(row[MORE])
+
+
+def _divide(record: dict[str, Any], names: tuple[str, ...], unit: int) -> None:
+    for name in names:
+        if record.get(name) is not None:
+            record[name] //= unit
+
+
+def _loaded(text: str | None) -> dict[str, Any]:
+    return {} if text is None else dict(json.loads(text))

@@ -1,0 +1,202 @@
+"""Sink of the ordered stream itself (``slackwater order``): released events in columns.
+
+Parquet per micro-batch as for results; exported as trace records with ``ref``, ``release`` and
+``late`` added. Late events that were dropped are in the counters only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from edge_agent import records as r
+from engine.errors import ContractViolation, UserError
+from engine.frame import ATTR_PREFIX
+from engine.log.trace_writer import attr_dicts
+from engine.log.whole_file import whole_file
+from engine.released import LATE, LATE_DROPPED, Released
+from engine.results.batch_files import SITE, BatchFiles, replace_batch
+from engine.results.export import text_out
+from engine.units import unit_ns
+
+ORDERED: Final = "ordered"
+REF: Final = "ref"
+RELEASE: Final = "release"
+LATE_FIELD: Final = "late"
+_CODED: Final = (r.STREAM, r.SOURCE, r.TYPE)
+_NUMBERS: Final = (r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL, REF, RELEASE)
+_TIMES: Final = (r.TS, r.TE, r.ARRIVAL, REF, RELEASE)
+_VALID_PREFIX: Final = "valid."
+_RECORD: Final = (
+    r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION, r.TYPE, r.TS, r.TE, r.ARRIVAL,
+    REF, RELEASE, LATE_FIELD,
+)  # fmt: skip
+_DEFAULTS: Final[dict[str, object]] = {r.STREAM: r.DEFAULT_STREAM, r.INCARNATION: 0}
+
+
+def released_table(site: str, released: Released) -> pa.Table:
+    """The events of ``released`` that go on, as columns in release order; times in ns.
+
+    Columns: ``site stream source seq incarnation type ts te arrival ref release late`` and per
+    attribute ``attrs.NAME``, null where an event lacks it.
+    """
+    columns = released.columns
+    goes_on = columns["status"] != LATE_DROPPED
+    texts = pa.array(released.strings.texts, pa.string())
+    rows = int(goes_on.sum())
+    made: dict[str, pa.Array] = {SITE: pa.repeat(site, rows)}
+    for name in _CODED:
+        made[name] = _text(columns[name][goes_on], texts, None)
+    for name in _NUMBERS:
+        values = columns[name][goes_on].astype(np.int64, copy=False)
+        made[name] = pa.array(values, mask=values < 0 if name == r.SEQ else None)
+    made[LATE_FIELD] = pa.array(columns["status"][goes_on] == LATE)
+    for name in sorted(released.attr_types):
+        mask = columns.get(_VALID_PREFIX + name)
+        absent = None if mask is None else ~mask[goes_on]
+        values = columns[ATTR_PREFIX + name][goes_on]
+        made[ATTR_PREFIX + name] = (
+            _text(values, texts, absent)
+            if released.attr_types[name] == "str"
+            else pa.array(values, mask=absent)
+        )
+    return pa.table(made)
+
+
+def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.Array:
+    """Codes as text, null where negative or ``absent``."""
+    null = codes < 0 if absent is None else (codes < 0) | absent
+    return texts.take(pa.array(codes, mask=null))
+
+
+class OrderedSink:
+    """Writes ordered events into ``directory``; writing a batch id again replaces that batch."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+
+    def write(self, batch_id: int, tables: Sequence[pa.Table]) -> None:
+        """Makes ``tables`` the whole of batch ``batch_id``.
+
+        Args:
+            batch_id: micro-batch, from 0.
+            tables: of ``released_table``, each site's in release order; sites may be mixed.
+
+        Raises:
+            UserError: the directory cannot be written.
+            ContractViolation: an attribute of one site has two types that do not mix.
+        """
+        sites: dict[str, list[pa.Table]] = {}
+        for table in tables:
+            if table.num_rows:
+                sites.setdefault(table.column(SITE)[0].as_py(), []).append(table)
+        # Sites with other attributes have other columns, hence other files.
+        parts: dict[pa.Schema, list[pa.Table]] = {}
+        for site in sorted(sites):
+            joined = _joined(site, sites[site])
+            parts.setdefault(joined.schema, []).append(joined)
+        replace_batch(self.directory / ORDERED, batch_id, list(parts.values()))
+
+
+def _joined(site: str, tables: list[pa.Table]) -> pa.Table:
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ContractViolation(f"site {site!r}: released events do not agree: {error}") from error
+
+
+def export_ordered_jsonl(
+    directory: str | Path, out: str | Path | TextIO, time_unit: str = "ns"
+) -> int:
+    """Writes what an ``OrderedSink`` holds as JSON lines, by site, in release order.
+
+    Args:
+        directory: what the sink wrote.
+        out: a path (which appears whole) or an open text stream.
+        time_unit: of every time, rounded down to whole numbers.
+
+    Returns:
+        the number of events.
+
+    Raises:
+        UserError: no such directory, damaged files, or an infinite attribute.
+    """
+    unit = unit_ns(time_unit)
+    count = 0
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    with text_out(out) as stream:
+        for site, table in _tables(Path(directory)):
+            for batch in table.combine_chunks().to_batches():
+                stream.writelines(encode(record) + "\n" for record in _records(site, batch, unit))
+                count += batch.num_rows
+    return count
+
+
+def export_ordered_parquet(directory: str | Path, out: str | Path) -> int:
+    """Writes what an ``OrderedSink`` holds as one Parquet file; gives the number of events.
+
+    Raises:
+        UserError: no events, damaged files, or an attribute of two types among the sites.
+    """
+    schemas: list[pa.Schema] = []
+    for _, table in _tables(Path(directory)):
+        if table.schema not in schemas:
+            schemas.append(table.schema)
+    if not schemas:
+        raise UserError(f"{directory}: holds no ordered events")
+    try:
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise UserError(f"{out}: one table cannot hold all sites ({error}); write JSONL") from error
+    count = 0
+    with (
+        whole_file(Path(out)) as sink,
+        pq.ParquetWriter(sink, schema, compression="zstd") as writer,
+    ):
+        for _, table in _tables(Path(directory)):
+            writer.write_table(
+                pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
+            )
+            count += table.num_rows
+    return count
+
+
+def _tables(directory: Path) -> Iterator[tuple[str, pa.Table]]:
+    if not directory.is_dir():
+        raise UserError(f"{directory}: no such folder of ordered events")
+    files = BatchFiles(directory / ORDERED)
+    for site in sorted(files.sites):
+        for batch_id in files.batches(site):
+            for table in files.tables(site, batch_id):
+                yield site, table
+
+
+def _records(site: str, batch: pa.RecordBatch, unit: int) -> Iterator[dict[str, Any]]:
+    columns: dict[str, list[Any]] = {}
+    for name in _RECORD:
+        column = batch.column(name)
+        if name in _TIMES:
+            columns[name] = (column.to_numpy() // unit).tolist()
+        else:
+            columns[name] = column.to_pylist()
+    same = pc.equal(batch.column(r.TE), batch.column(r.TS)).to_pylist()
+    attrs = attr_dicts(batch, site)
+    place = {} if site == r.DEFAULT_SITE else {r.SITE: site}
+    for row, values in enumerate(zip(*columns.values(), strict=True)):
+        record = place | {
+            name: value
+            for name, value in zip(_RECORD, values, strict=True)
+            if value is not None
+            and value != _DEFAULTS.get(name)
+            and not (name == r.TE and same[row])
+        }
+        if attrs is not None and attrs[row]:
+            record[r.ATTRS] = attrs[row]
+        yield record

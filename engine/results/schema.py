@@ -1,0 +1,135 @@
+"""Results of queries as columns: fields of DESIGN "Results", for matches and for windows.
+
+What has no fixed type (attributes, keys, values) is a JSON text. Fields beyond DESIGN's are kept in
+``more``, a JSON object, so that an operator may say more without the sink knowing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.errors import ContractViolation
+from engine.operator import Result
+
+POSITION: Final = "position"
+"""Place of the result among all of its batch: restores the order between matches and windows."""
+MORE: Final = "more"
+EVENT_FIELDS: Final = {
+    "site": pa.string(),
+    "stream": pa.string(),
+    "source": pa.string(),
+    "seq": pa.int64(),
+    "type": pa.string(),
+    "ts": pa.int64(),
+    "te": pa.int64(),
+    "ref": pa.int64(),
+    "attrs": pa.string(),
+}
+_SHARED: Final = {
+    "op": pa.string(),
+    "query": pa.string(),
+    "site": pa.string(),
+    "at": pa.int64(),
+}
+MATCH_FIELDS: Final = {
+    **_SHARED,
+    "known_at": pa.int64(),
+    "certainty": pa.string(),
+    "probability": pa.float64(),
+    "events": pa.list_(pa.struct({**EVENT_FIELDS, MORE: pa.string()})),
+}
+WINDOW_FIELDS: Final = {
+    **_SHARED,
+    "window": pa.struct({"start": pa.int64(), "end": pa.int64()}),
+    "key": pa.string(),
+    "value": pa.string(),
+    "low": pa.string(),
+    "middle": pa.string(),
+    "high": pa.string(),
+    "certain": pa.int64(),
+    "ambiguous": pa.int64(),
+    "missing": pa.int64(),
+}
+JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "attrs")
+MATCH_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **MATCH_FIELDS, MORE: pa.string()})
+WINDOW_EXTRAS: Final = {"drift": pa.string(), "bounds": pa.string()}
+"""Of windows with R19's three shifted copies; left out of JSONL when absent."""
+WINDOW_SCHEMA: Final = pa.schema(
+    {POSITION: pa.int64(), **WINDOW_FIELDS, **WINDOW_EXTRAS, MORE: pa.string()}
+)
+
+
+def is_window(result: Result) -> bool:
+    """Whether a result is of a window (else of a match).
+
+    Raises:
+        ContractViolation: neither or both.
+    """
+    if ("window" in result) == ("events" in result):
+        raise ContractViolation(f"a result has a window or events, not {sorted(result)}")
+    return "window" in result
+
+
+def as_json(value: Any) -> str:
+    """``value`` as JSON; NumPy numbers are as good as Python's.
+
+    Raises:
+        ContractViolation: NaN, an infinity or an object that JSON does not have.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise ContractViolation(f"a result holds {value!r}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def match_table(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+    """Matches as rows of ``MATCH_SCHEMA``."""
+    rows = [
+        _row(position, result, MATCH_FIELDS) | {"events": [_event(e) for e in result["events"]]}
+        for position, result in zip(positions, results, strict=True)
+    ]
+    return _table(rows, MATCH_SCHEMA)
+
+
+def window_table(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+    """Window results as rows of ``WINDOW_SCHEMA``."""
+    fields = {**WINDOW_FIELDS, **WINDOW_EXTRAS}
+    rows = []
+    for position, result in zip(positions, results, strict=True):
+        row = _row(position, result, fields)
+        for name in (*JSON_FIELDS, "bounds"):
+            if row.get(name) is not None:
+                row[name] = as_json(row[name])
+        rows.append(row)
+    return _table(rows, WINDOW_SCHEMA)
+
+
+def _row(position: int, result: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    row = {name: result.get(name) for name in fields}
+    more = {name: value for name, value in result.items() if name not in fields}
+    return {POSITION: position, **row, MORE: as_json(more) if more else None}
+
+
+def _event(event: Mapping[str, Any]) -> dict[str, Any]:
+    row = {name: event.get(name) for name in EVENT_FIELDS}
+    more = {name: value for name, value in event.items() if name not in EVENT_FIELDS}
+    attrs = event.get("attrs") or {}
+    return row | {"attrs": as_json(attrs), MORE: as_json(more) if more else None}
+
+
+def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    try:
+        return pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowException, OverflowError) as error:
+        raise ContractViolation(f"a result does not fit its fields: {error}") from error

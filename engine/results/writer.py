@@ -1,0 +1,58 @@
+"""Sink of query results: Parquet per micro-batch, matches and windows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from engine.operator import Result
+from engine.results.batch_files import replace_batch
+from engine.results.schema import is_window, match_table, window_table
+
+MATCHES: Final = "matches"
+WINDOWS: Final = "windows"
+
+
+class ResultSink:
+    """Writes results into ``directory``; writing a batch id again replaces that batch.
+
+    Each file appears whole. After a crash between the two files of a batch the host writes the
+    batch again (Spark does, from its checkpoint), which completes it.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+
+    def write(self, batch_id: int, results: Sequence[Result]) -> None:
+        """Makes ``results`` the whole of batch ``batch_id``.
+
+        Args:
+            batch_id: micro-batch, from 0; later ones hold later results.
+            results: each site's in the order of emission; sites may be mixed.
+
+        Raises:
+            UserError: the directory cannot be written.
+            ContractViolation: a result without the fields of DESIGN "Results".
+        """
+        windows = [is_window(result) for result in results]
+        for folder, wanted, table in (
+            (MATCHES, False, match_table),
+            (WINDOWS, True, window_table),
+        ):
+            chosen = [place for place, each in enumerate(windows) if each is wanted]
+            replace_batch(self.directory / folder, batch_id, [_by_site(chosen, results, table)])
+
+
+def _by_site(
+    positions: list[int],
+    results: Sequence[Result],
+    table: Callable[[Sequence[int], Sequence[Result]], pa.Table],
+) -> list[pa.Table]:
+    """One table per site, in order of their names."""
+    sites: dict[str, list[int]] = {}
+    for position in positions:
+        sites.setdefault(results[position]["site"], []).append(position)
+    return [table(sites[site], [results[p] for p in sites[site]]) for site in sorted(sites)]
