@@ -31,12 +31,12 @@ INT_MIN: Final = -(2**63)
 _NEVER: Final = 2**62
 
 # Places in the state array that outlive a batch.
-FRONTIER, FRONTIER_AT, CLOSE_AT, CLOSED_ANY, CLOSED_ALL = 0, 1, 2, 3, 4
-TOO_LATE, REFUSED, CAPPED = 5, 6, 7
+FRONTIER, FRONTIER_AT, CLOSE_AT, CLOSED_LOW, CLOSED_MIDDLE, CLOSED_ALL = 0, 1, 2, 3, 4, 5
+TOO_LATE, REFUSED, CAPPED = 6, 7, 8
 # Places that belong to the batch: where the pass stands, and how much it wrote.
-ROW, STEP, GAP, ENTRIES, AMBIGUOUS_ENTRIES, DIRTY, DIRTY_AT, CLOSING = 8, 9, 10, 11, 12, 13, 14, 15
-STATE_SIZE: Final = 16
-LASTING: Final = 8
+ROW, STEP, GAP, ENTRIES, AMBIGUOUS_ENTRIES, DIRTY, DIRTY_AT, CLOSING = 9, 10, 11, 12, 13, 14, 15, 16
+STATE_SIZE: Final = 17
+LASTING: Final = 9
 
 DONE, STOPPED, GROW = 0, 1, 2
 """Why the pass returned: all rows taken; look at the state; too few free cells."""
@@ -111,7 +111,11 @@ def _contribute(
     st[ENTRIES] += 1
     if part & AMBIGUOUS:
         st[AMBIGUOUS_ENTRIES] += 1
-    if k <= st[CLOSED_ANY]:
+    if (
+        k <= st[CLOSED_ALL]
+        or (part & LOW and k <= st[CLOSED_LOW])
+        or (part & (LOW | MIDDLE) and k <= st[CLOSED_MIDDLE])
+    ):
         out.dirty[st[DIRTY]] = cell
         st[DIRTY] += 1
         st[DIRTY_AT] = rows.release[i]
@@ -305,7 +309,7 @@ def assign(
         if st[DIRTY] + st[CLOSING] > 0:
             st[ROW] = i
             return STOPPED
-        if header >= 0 and window > st[CLOSED_ANY]:
+        if header >= 0 and window > st[CLOSED_LOW]:
             start = window * geo.size
             i, entries, frontier, widest, moved = _run_inside(
                 i, min(n, next_agenda, i + room - st[ENTRIES]), rows.ref, rows.unc, rows.status,

@@ -82,7 +82,8 @@ class TumblingWindow:
         self._missing = Missing()
         self._gaps_known = 0
         self._st = np.zeros(a.STATE_SIZE, np.int64)
-        self._st[[a.FRONTIER, a.CLOSE_AT, a.CLOSED_ANY, a.CLOSED_ALL]] = a.INT_MIN
+        self._st[[a.FRONTIER, a.CLOSE_AT]] = a.INT_MIN
+        self._note_closed()
         self._emitted: dict[tuple[int, str], dict[Code, Result]] = {}
         self._use(new_cells(_FIRST_CELLS, len(plan.group_by)))
         self._entries = a.Entries(
@@ -206,8 +207,10 @@ class TumblingWindow:
         self._st[a.CLOSE_AT] = self._closing.next_at(windows, unc, self._geo)
 
     def _note_closed(self) -> None:
-        self._st[a.CLOSED_ANY] = max(self._closing.closed)
-        self._st[a.CLOSED_ALL] = min(self._closing.closed)
+        closed = self._closing.closed
+        self._st[a.CLOSED_LOW] = closed[0]
+        self._st[a.CLOSED_MIDDLE] = closed[len(closed) // 2]
+        self._st[a.CLOSED_ALL] = closed[-1]
 
     def _close(self, at: int) -> list[Result]:
         frontier = int(self._st[a.FRONTIER])
