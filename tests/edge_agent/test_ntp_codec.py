@@ -158,7 +158,7 @@ def test_no_bytes_crash_client_or_server(data: bytes) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_foreign_client_reads_our_answer(version: int) -> None:
-    question = ntplib.NTPPacket(3, version, ntplib.system_to_ntp_time(1.5))
+    question = ntplib.NTPPacket(version, 3, ntplib.system_to_ntp_time(1.5))
     clock = ntp.ServerClock(root_dispersion_ns=20 * MS)
     data = clock.answer(question.to_data(), NOW, NOW + MS)
     read = ntplib.NTPStats()
