@@ -1,0 +1,195 @@
+"""The delta join: every match is found once, at its row that was released last.
+
+A row that can be step k is extended step by step, backwards from k and then forwards, over the
+events released before it: skip-till-any-match, so every combination counts (SPEC 4.1). Each
+extension looks up a range of (equality key, ref) in an index, widened by the clock uncertainty,
+and then tests order, WITHIN, equality and the other conditions exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.pattern.candidates import Index, hash_of
+from engine.pattern.certainty import Rule, order, within
+from engine.pattern.store import EXPIRES, ORDER, Store
+from engine.query.expression import join_mask
+from engine.query.fields import attributes_in, released_columns
+from engine.query.plan import Attribute, Comparison, Predicate, SeqPlan
+from engine.released import Strings
+
+_PAIRS_AT_ONCE = 1 << 20
+_FAR = 2**62
+IndexName = tuple[int, tuple[int, ...]]
+"""A step, and the equality groups by which its events are looked up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One extension: find ``step`` when the steps ``bound`` are known already.
+
+    ``own`` and ``other``: per equality group the attribute of this step, and a known step with its
+    attribute. ``predicates``: conditions that can be tested from here on.
+    """
+
+    step: int
+    bound: tuple[int, ...]
+    index: IndexName
+    own: tuple[Attribute, ...]
+    other: tuple[tuple[int, Attribute], ...]
+    predicates: tuple[Predicate, ...]
+
+
+def tours(plan: SeqPlan) -> list[list[Hop]]:
+    """Per completing step the order in which the other steps are found."""
+    place = {step.alias: number for number, step in enumerate(plan.steps)}
+    members = [
+        {place[a.alias]: a for a in group if a.alias is not None} for group in plan.equalities
+    ]
+    found = []
+    for completing in range(len(plan.steps)):
+        bound = [completing]
+        pending = list(plan.others)
+        tour = []
+        for step in (*range(completing - 1, -1, -1), *range(completing + 1, len(plan.steps))):
+            groups = tuple(
+                number for number, group in enumerate(members)
+                if step in group and any(b in group for b in bound)
+            )  # fmt: skip
+            ready = [p for p in pending if _steps_of(p, place) <= {*bound, step}]
+            pending = [p for p in pending if p not in ready]
+            other = [next((b, members[g][b]) for b in bound if b in members[g]) for g in groups]
+            tour.append(
+                Hop(
+                    step,
+                    tuple(bound),
+                    (step, groups),
+                    tuple(members[g][step] for g in groups),
+                    tuple(other),
+                    tuple(ready),
+                )
+            )
+            bound.append(step)
+        found.append(tour)
+    return found
+
+
+def _steps_of(predicate: Predicate, place: dict[str, int]) -> set[int]:
+    return {place[a.alias] for a in attributes_in(predicate) if a.alias is not None}
+
+
+@dataclass(slots=True)
+class Join:
+    """One batch's join. Rows are places in ``store``; the batch's own start at ``first_new``.
+
+    ``frontier`` and ``newest``: per new row, the progress at it, and the largest ref released
+    before it. ``t_a``: in force for the batch.
+    """
+
+    plan: SeqPlan
+    rule: Rule
+    store: Store
+    indexes: dict[IndexName, Index]
+    strings: Strings
+    t_a: int
+    first_new: int
+    frontier: np.ndarray
+    newest: np.ndarray
+
+    def matches(self, tour: list[Hop], completing: int, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """(matches, steps) blocks of rows, for completing events ``rows``."""
+        partial = np.full((len(rows), len(self.plan.steps)), -1, np.int64)
+        partial[:, completing] = rows
+        yield from self._extended(partial, completing, tour)
+
+    def _extended(
+        self, partial: np.ndarray, completing: int, tour: list[Hop]
+    ) -> Iterator[np.ndarray]:
+        if not len(partial):
+            return
+        if not tour:
+            yield partial
+            return
+        hop, rest = tour[0], tour[1:]
+        index = self.indexes[hop.index]
+        views = [
+            self.store.view(partial[:, step], released_columns([attribute]), self.strings)
+            for step, attribute in hop.other
+        ]
+        key = hash_of([attribute for _, attribute in hop.other], views, len(partial))
+        first, count = index.ranges(key, *self._range(partial, completing, hop))
+        total = np.cumsum(count)
+        cuts = np.flatnonzero(np.diff(total // _PAIRS_AT_ONCE)) + 1
+        for part in np.split(np.arange(len(partial)), cuts):
+            owner = np.repeat(part, count[part])
+            before = np.repeat(total[part] - count[part], count[part])
+            start = total[part[0]] - count[part[0]] if len(part) else 0
+            candidate = index.row[first[owner] + (np.arange(len(owner)) + start - before)]
+            wider = partial[owner]
+            wider[:, hop.step] = candidate
+            yield from self._extended(self._fitting(wider, completing, hop), completing, rest)
+
+    def _range(
+        self, partial: np.ndarray, completing: int, hop: Hop
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Where the step's ref must lie; exact conditions follow."""
+        columns = self.store.columns
+        widest = int(columns["unc"].max())
+        spread = self.t_a if self.rule is Rule.MAX_DELAY else 2 * widest
+        low = np.full(len(partial), -_FAR)
+        high = self.newest[partial[:, completing] - self.first_new].copy()
+        for step in hop.bound:
+            ref = columns["ref"][partial[:, step]]
+            slack = spread
+            if self.rule is Rule.PAIRWISE:
+                slack = columns["unc"][partial[:, step]] + widest
+            if step > hop.step:
+                np.minimum(high, ref + slack, out=high)
+            else:
+                np.maximum(low, ref - slack, out=low)
+            if self.plan.within_ns is not None:
+                # Three uncertain comparisons may lie between two steps: e, first, last, f.
+                reach = self.plan.within_ns + 3 * spread
+                np.maximum(low, ref - reach, out=low)
+                np.minimum(high, ref + reach, out=high)
+        return low, high
+
+    def _fitting(self, wider: np.ndarray, completing: int, hop: Hop) -> np.ndarray:
+        """Those combinations that the new step leaves possible."""
+        columns = self.store.columns
+        mine, last = wider[:, hop.step], wider[:, completing]
+        fits = columns[ORDER][mine] < columns[ORDER][last]
+        fits &= columns[EXPIRES][mine] >= self.frontier[last - self.first_new]
+        wider = wider[fits]
+        for step in hop.bound:
+            first, second = sorted((step, hop.step))
+            one, two = self.store.clock(wider[:, first]), self.store.clock(wider[:, second])
+            fits = order(self.rule, self.t_a, one, two)[0]
+            fits &= wider[:, first] != wider[:, second]
+            ends = first == 0 and second == len(self.plan.steps) - 1
+            if ends and self.plan.within_ns is not None:
+                fits &= within(self.rule, self.t_a, one, two, self.plan.within_ns)[0]
+            wider = wider[fits]
+        equal = [
+            Comparison("=", attribute, own)
+            for own, (_, attribute) in zip(hop.own, hop.other, strict=True)
+        ]
+        for predicate in (*equal, *hop.predicates):
+            wider = wider[self._true_of(predicate, wider)]
+        return wider
+
+    def _true_of(self, predicate: Predicate, rows: np.ndarray) -> np.ndarray:
+        attributes = list(attributes_in(predicate))
+        views = {
+            step.alias: self.store.view(
+                rows[:, place],
+                released_columns(a for a in attributes if a.alias == step.alias),
+                self.strings,
+            )
+            for place, step in enumerate(self.plan.steps)
+            if any(a.alias == step.alias for a in attributes)
+        }
+        return np.broadcast_to(join_mask(predicate, views), (len(rows),))

@@ -1,0 +1,175 @@
+"""Released batches made from plain tuples, cut anywhere; and matches by definition."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.pattern.seq import SeqMatcher
+from engine.query.plan import SeqPlan
+from engine.released import IN_ORDER, Progress, Released, Strings
+
+
+@dataclass(frozen=True)
+class Event:
+    """One released event; ``seq`` defaults to its row. ``attrs``: name -> value."""
+
+    type: str
+    ref: int
+    unc: int = 0
+    source: str = "s0"
+    epoch: int = -1
+    status: int = IN_ORDER
+    attrs: dict[str, Any] = field(default_factory=dict)
+    release: int | None = None
+    arrival: int | None = None
+    seq: int | None = None
+
+
+Steps = Sequence[tuple[int, int, int]]
+
+
+def _attribute(
+    events: Sequence[Event], name: str, strings: Strings
+) -> tuple[np.ndarray, np.ndarray, str]:
+    raw = [event.attrs.get(name) for event in events]
+    valid = np.array([value is not None for value in raw], bool)
+    known = [value for value in raw if value is not None]
+    if any(isinstance(value, str) for value in known):
+        codes = [-1 if value is None else strings.code(value) for value in raw]
+        return np.array(codes, np.int32), valid, "str"
+    if known and all(isinstance(value, bool) for value in known):
+        return np.array([bool(value) for value in raw]), valid, "bool"
+    kind = "float" if any(isinstance(value, float) for value in known) else "int"
+    dtype = np.float64 if kind == "float" else np.int64
+    return np.array([0 if value is None else value for value in raw], dtype), valid, kind
+
+
+def batch(
+    events: Sequence[Event], strings: Strings, start: int, stop: int, *, t_a: int = 0,
+    steps: Steps = (),
+) -> Released:  # fmt: skip
+    """Rows [start, stop) of the stream, with the progress steps before them."""
+    mine = events[start:stop]
+    rows = range(start, stop)
+    columns = {
+        name: np.array([getattr(event, name) for event in mine], np.int64)
+        for name in ("ref", "unc", "epoch")
+    }
+    for name in ("release", "arrival", "seq"):
+        given = [getattr(event, name) for event in mine]
+        filled = [row if value is None else value for row, value in zip(rows, given, strict=True)]
+        columns[name] = np.array(filled, np.int64)
+    columns["ts"] = columns["ref"] - 1000
+    columns["te"] = columns["ts"]
+    columns["status"] = np.array([event.status for event in mine], np.int8)
+    columns["stream"] = np.full(len(mine), strings.code("events"), np.int32)
+    for name in ("source", "type"):
+        codes = [strings.code(getattr(event, name)) for event in mine]
+        columns[name] = np.array(codes, np.int32)
+    types = {}
+    for name in sorted({name for event in mine for name in event.attrs}):
+        columns["attrs." + name], valid, types[name] = _attribute(mine, name, strings)
+        if not valid.all():
+            columns["valid." + name] = valid
+    last = stop == len(events)
+    told = [s for s in steps if start <= s[0] < stop or (last and s[0] == stop)]
+    table = np.array(told, np.int64).reshape(-1, 3)
+    progress = Progress(table[:, 0] - start, table[:, 1], table[:, 2])
+    return Released(len(mine), columns, types, strings, t_a, progress)
+
+
+def run(
+    make: Callable[[], SeqMatcher], events: Sequence[Event], cuts: Sequence[int] = (), *,
+    t_a: int = 0, steps: Steps = (),
+) -> list[dict[str, Any]]:  # fmt: skip
+    """All results; at every cut the operator is rebuilt from its pickled snapshot."""
+    operator, strings, results = make(), Strings(), []
+    borders = [0, *sorted({cut for cut in cuts if 0 < cut < len(events)}), len(events)]
+    for place, (start, stop) in enumerate(itertools.pairwise(borders)):
+        if place:
+            state = pickle.loads(pickle.dumps(operator.snapshot()))
+            operator = make()
+            operator.restore(state)
+        released = batch(events, strings, start, stop, t_a=t_a, steps=steps)
+        before = {name: column.tobytes() for name, column in released.columns.items()}
+        results += operator.process(released)
+        assert all(released.columns[name].tobytes() == before[name] for name in before)
+    return results + operator.finish(10**9)
+
+
+# ---- matches by definition ------------------------------------------------------------------
+
+
+def pair(e: Event, f: Event, rule: str, t_a: int) -> int:
+    """The bound b of SPEC 4.3."""
+    if e.source == f.source and e.epoch == f.epoch != -1:
+        return 0
+    return e.unc + f.unc if rule == "pairwise" else t_a
+
+
+def verdict(chosen: Sequence[Event], within: int | None, rule: str, t_a: int) -> str | None:
+    """confirmed, uncertain or None for one combination in step order."""
+    doubts = False
+    for e, f in itertools.combinations(chosen, 2):
+        diff, b = f.ref - e.ref, pair(e, f, rule, t_a)
+        if diff <= 0 and (b == 0 or diff < -b):
+            return None
+        doubts |= diff <= b
+    if within is not None:
+        diff, b = chosen[-1].ref - chosen[0].ref, pair(chosen[0], chosen[-1], rule, t_a)
+        if diff > within + b:
+            return None
+        doubts |= diff > within - b
+    return "uncertain" if doubts else "confirmed"
+
+
+def by_definition(
+    plan: SeqPlan, events: Sequence[Event], satisfies: Callable[[Sequence[Event]], bool], *,
+    rule: str = "pairwise", t_a: int = 0, horizon: int | None = None, steps: Steps = (),
+) -> list[tuple[int, str, tuple[int, ...]]]:  # fmt: skip
+    """(completing row, certainty, rows in step order) of every combination, in result order."""
+    frontiers, frontier = [], -(10**18)
+    for row, event in enumerate(events):
+        frontier = max([frontier, *(s[1] for s in steps if s[0] == row)])
+        frontier = max(frontier, event.ref) if event.status == IN_ORDER else frontier
+        frontiers.append(frontier)
+
+    def usable(row: int, at: int) -> bool:
+        return horizon is None or events[row].ref + events[row].unc + horizon >= frontiers[at]
+
+    by_step = [
+        [r for r, e in enumerate(events) if e.type == step.type and usable(r, r)]
+        for step in plan.steps
+    ]
+
+    def found() -> Iterator[Any]:
+        for rows in itertools.product(*by_step):
+            if len(set(rows)) < len(rows) or not all(usable(r, max(rows)) for r in rows):
+                continue
+            chosen = [events[row] for row in rows]
+            certainty = verdict(chosen, plan.within_ns, rule, t_a)
+            if certainty and satisfies(chosen):
+                rank = [(events[r].ref, events[r].source, r) for r in rows]
+                yield max(rows), rank, certainty, rows
+
+    return [(last, certainty, rows) for last, _, certainty, rows in sorted(found())]
+
+
+@pytest.fixture(scope="session")
+def tools() -> Any:
+    """Event, batch, run, by_definition and verdict, for test modules."""
+
+    class Tools:
+        pass
+
+    found: Any = Tools()
+    found.Event, found.batch, found.run, found.replace = Event, batch, run, replace
+    found.by_definition, found.verdict = by_definition, verdict
+    return found
