@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
@@ -20,10 +19,10 @@ from engine.columns import Columns, decode, join, promote, sync_records
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX, Frame
 from engine.operator import Operator, Result
+from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order
 from engine.order.state import INT_MIN, QUARANTINED_JUMP
-from engine.operators import build_operator
 from engine.query import needed_attributes
 from engine.query.plan import Plan
 from engine.reference import SourceClocks, Sync
@@ -275,33 +274,3 @@ class Chain:
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])
         return chain
-
-
-def ordered_batch(released: Released, site: str) -> pa.RecordBatch:
-    """Released events as Arrow columns with their texts, attributes as ``attrs.NAME``.
-
-    Rows that were dropped as late are in it too, told by ``status``.
-    """
-    table = pa.array([*released.strings.texts, None], pa.string())
-    last = len(released.strings)
-
-    def text(codes: np.ndarray) -> pa.Array:
-        indices = np.where(codes < 0, last, codes).astype(np.int32)
-        return pc.take(table, pa.array(indices))
-
-    columns = released.columns
-    out: dict[str, pa.Array] = {"site": pa.array([site] * released.n)}
-    for name in (r.STREAM, r.SOURCE, r.TYPE):
-        out[name] = text(columns[name])
-    for name in (
-        r.SEQ, r.INCARNATION, r.TS, r.TE, "ref", "unc", r.ARRIVAL, "release", "status",
-    ):  # fmt: skip
-        out[name] = pa.array(columns[name])
-    for name, kind in released.attr_types.items():
-        column = r.ID if name.startswith("$") else ATTR_PREFIX + name
-        valid = columns.get("valid." + name)
-        values = text(columns[column]) if kind == "str" else pa.array(columns[column])
-        if valid is not None:
-            values = pc.if_else(pa.array(valid), values, pa.scalar(None, values.type))
-        out[column] = values
-    return pa.RecordBatch.from_pydict(out)

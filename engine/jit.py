@@ -24,12 +24,18 @@ def cache_directory() -> Path:
     """Where compiled kernels of exactly these sources are kept."""
     digest = hashlib.sha256(f"{numba.__version__}".encode())
     root = Path(__file__).parent
-    for folder in ("order", "window", "pattern", "."):
-        for path in sorted((root / folder).glob("*.py")):
-            digest.update(path.read_bytes())
+    kernels = [
+        path for folder in ("order", "window", "pattern") for path in root.glob(f"{folder}/*.py")
+    ]
+    for path in sorted([*kernels, Path(__file__)]):
+        digest.update(path.read_bytes())
+    return cache_home() / "slackwater" / "numba" / digest.hexdigest()[:16]
+
+
+def cache_home() -> Path:
+    """The user's cache directory, or ``SLACKWATER_CACHE``."""
     home = os.environ.get("SLACKWATER_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    base = Path(home) if home else Path.home() / ".cache"
-    return base / "slackwater" / "numba" / digest.hexdigest()[:16]
+    return Path(home).resolve() if home else Path.home() / ".cache"
 
 
 def njit(function: _F) -> _F:

@@ -47,6 +47,7 @@ class LaneTable:
             ln["inc"][lane] = sync.incarnation
             ln["expected"][lane] = sync.first_seq
             ln["last_arrival"][lane] = sync.arrival
+            ln["idle"][lane] = 0
 
     def newest_ts(self, source: int) -> int:
         """Largest event time seen of ``source`` over its streams."""

@@ -79,9 +79,12 @@ LANE_FIRST: Final[dict[str, int]] = {
     "held_head": NONE, "held_tail": NONE, "dq_head": NONE, "dq_tail": NONE, "head": NONE,
     "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
     "bound": INT_MIN, "last_ref": INT_MIN, "last_arrival": INT_MIN, "max_ts": INT_MIN,
-    "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1,
+    "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "idle": 1,
 }  # fmt: skip
-"""What a lane that has seen nothing starts with; 0 where not named."""
+"""What a lane that has seen nothing starts with; 0 where not named.
+
+Idle: a lane is unknown, and so holds nobody back, until its first record or announcement.
+"""
 LANE: Final = np.dtype(
     [(name, "i8") for name in (*LANE_FIELDS, *COUNTERS)]
     + [

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
@@ -34,11 +35,19 @@ _TIMES: Final = ("at", "known_at")
 _EVENT_TIMES: Final = ("ts", "te", "ref")
 
 
-def export_jsonl(directory: str | Path, out: str | Path | TextIO, time_unit: str = "ns") -> int:
+def export_jsonl(
+    directory: str | Path,
+    out: str | Path | TextIO,
+    time_unit: str = "ns",
+    queries: Sequence[str] = ("q1",),
+) -> int:
     """Writes the results of a ``ResultSink`` as JSON lines; gives their number.
+
+    By site, then by query, then in order of emission: independent of how batches were cut.
 
     Args:
         directory: what the sink wrote; results of an empty run are no lines.
+        queries: names, in the order wanted.
         out: a path (which appears whole) or an open text stream.
         time_unit: of every time, rounded down to whole numbers.
 
@@ -48,7 +57,7 @@ def export_jsonl(directory: str | Path, out: str | Path | TextIO, time_unit: str
     unit = unit_ns(time_unit)
     count = 0
     with text_out(out) as stream:
-        for result in _results(Path(directory), unit):
+        for result in _results(Path(directory), unit, queries):
             stream.write(json.dumps(result, ensure_ascii=False) + "\n")
             count += 1
     return count
@@ -106,19 +115,20 @@ def _kinds(directory: Path) -> dict[str, BatchFiles]:
     return {name: BatchFiles(directory / name) for name in (MATCHES, WINDOWS)}
 
 
-def _results(directory: Path, unit: int) -> Iterator[dict[str, Any]]:
+def _results(directory: Path, unit: int, queries: Sequence[str]) -> Iterator[dict[str, Any]]:
     kinds = _kinds(directory)
     for site in sorted(set[str]().union(*(files.sites for files in kinds.values()))):
         batches = {batch for files in kinds.values() for batch in files.batches(site)}
-        for batch_id in sorted(batches):
-            rows = [
-                row
-                for files in kinds.values()
-                for table in files.tables(site, batch_id)
-                for row in table.to_pylist()
-            ]
-            for row in sorted(rows, key=lambda row: row[POSITION]):
-                yield _match(row, unit) if "events" in row else _window(row, unit)
+        for query in queries:
+            for batch_id in sorted(batches):
+                rows = [
+                    row
+                    for files in kinds.values()
+                    for table in files.tables(site, batch_id)
+                    for row in table.filter(pc.field("query") == query).to_pylist()
+                ]
+                for row in sorted(rows, key=lambda row: row[POSITION]):
+                    yield _match(row, unit) if "events" in row else _window(row, unit)
 
 
 def _match(row: dict[str, Any], unit: int) -> dict[str, Any]:

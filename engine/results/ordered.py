@@ -21,7 +21,7 @@ from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX
 from engine.log.trace_writer import attr_dicts
 from engine.log.whole_file import whole_file
-from engine.released import LATE, LATE_DROPPED, Released
+from engine.released import IN_ORDER, LATE_DROPPED, Released
 from engine.results.batch_files import SITE, BatchFiles, replace_batch
 from engine.results.export import text_out
 from engine.units import unit_ns
@@ -29,9 +29,11 @@ from engine.units import unit_ns
 ORDERED: Final = "ordered"
 REF: Final = "ref"
 RELEASE: Final = "release"
+UNCERTAINTY: Final = "unc"
+STATUS: Final = "status"
 LATE_FIELD: Final = "late"
 _CODED: Final = (r.STREAM, r.SOURCE, r.TYPE)
-_NUMBERS: Final = (r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL, REF, RELEASE)
+_NUMBERS: Final = (r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL, REF, UNCERTAINTY, RELEASE)
 _TIMES: Final = (r.TS, r.TE, r.ARRIVAL, REF, RELEASE)
 _VALID_PREFIX: Final = "valid."
 _RECORD: Final = (
@@ -42,26 +44,26 @@ _DEFAULTS: Final[dict[str, object]] = {r.STREAM: r.DEFAULT_STREAM, r.INCARNATION
 
 
 def released_table(site: str, released: Released) -> pa.Table:
-    """The events of ``released`` that go on, as columns in release order; times in ns.
+    """The events of ``released`` as columns in release order; times in ns.
 
-    Columns: ``site stream source seq incarnation type ts te arrival ref release late`` and per
-    attribute ``attrs.NAME``, null where an event lacks it.
+    Columns: ``site stream source seq incarnation type ts te arrival ref unc release status`` and
+    per attribute ``attrs.NAME``, null where an event lacks it. Late events that were dropped are
+    in it too (``status``); the exports leave them out.
     """
     columns = released.columns
-    goes_on = columns["status"] != LATE_DROPPED
     texts = pa.array(released.strings.texts, pa.string())
-    rows = int(goes_on.sum())
+    rows = released.n
     made: dict[str, pa.Array] = {SITE: pa.repeat(site, rows)}
     for name in _CODED:
-        made[name] = _text(columns[name][goes_on], texts, None)
+        made[name] = _text(columns[name], texts, None)
     for name in _NUMBERS:
-        values = columns[name][goes_on].astype(np.int64, copy=False)
+        values = columns[name].astype(np.int64, copy=False)
         made[name] = pa.array(values, mask=values < 0 if name == r.SEQ else None)
-    made[LATE_FIELD] = pa.array(columns["status"][goes_on] == LATE)
+    made[STATUS] = pa.array(columns[STATUS].astype(np.int8, copy=False))
     for name in sorted(released.attr_types):
         mask = columns.get(_VALID_PREFIX + name)
-        absent = None if mask is None else ~mask[goes_on]
-        values = columns[ATTR_PREFIX + name][goes_on]
+        absent = None if mask is None else ~mask
+        values = columns[ATTR_PREFIX + name]
         made[ATTR_PREFIX + name] = (
             _text(values, texts, absent)
             if released.attr_types[name] == "str"
@@ -175,7 +177,15 @@ def _tables(directory: Path) -> Iterator[tuple[str, pa.Table]]:
     for site in sorted(files.sites):
         for batch_id in files.batches(site):
             for table in files.tables(site, batch_id):
-                yield site, table
+                yield site, _going_on(table)
+
+
+def _going_on(table: pa.Table) -> pa.Table:
+    """Without the dropped; ``late`` says that an event came after its place was given up."""
+    status = table.column(STATUS)
+    late = pc.not_equal(status, IN_ORDER)
+    kept = table.drop_columns([STATUS, UNCERTAINTY]).append_column(LATE_FIELD, late)
+    return kept.filter(pc.not_equal(status, LATE_DROPPED))
 
 
 def _records(site: str, batch: pa.RecordBatch, unit: int) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,177 @@
+"""``slackwater run`` and ``slackwater simulate``: scenarios from log to report."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+import scenarios
+from engine.chain import ChainSettings
+from engine.cli.watch import watched
+from engine.errors import UserError
+from engine.order.registry import parse_order
+from engine.pipeline import Host, check_plans
+from engine.query import query as parse_query
+from engine.query.plan import Plan
+from engine.report import write_report
+from engine.results.export import export_jsonl
+from engine.scenario import RunnableScenario, Score
+
+_PARTS: Final = ("log", "truth", "runs", "results.jsonl", "report.html", "report.json")
+_MANIFEST: Final = "manifest.json"
+Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="A folder of scenarios/.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="NAME=VALUE of the scenario; repeatable.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no table.")]
+
+
+def run_scenario(
+    name: Name,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the run; default: out/SCENARIO.")
+    ] = None,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    in_process: Annotated[bool, typer.Option("--in-process", help="Without Spark.")] = False,
+    order: Annotated[
+        str | None, typer.Option(help="Another main order than the scenario's.")
+    ] = None,
+    settings: Set = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a run that was cut off.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
+    scenario = load(name)
+    options = read_options(scenario, settings or [])
+    folder = out or Path("out") / name
+    manifest = _made(scenario, options, folder, resume=resume, quiet=quiet)
+    plans = tuple(
+        parse_query(text, name=query) for query, text in scenario.queries(options).items()
+    )
+    check_plans(folder / "log", plans)
+    host = Host(None if in_process else master)
+    passes = list(scenario.passes(options))
+    for number, each in enumerate(passes):
+        text = order if order is not None and number == 0 else each.order
+        main: tuple[Plan, ...] = plans if number == 0 else ()
+        chain = ChainSettings(parse_order(text), main, ordered="bare")
+        with watched(f"{each.label}: {text}", quiet=quiet) as advanced:
+            host.run(folder / "log", chain, folder / "runs" / each.label, advanced)
+    main_run = folder / "runs" / passes[0].label
+    export_jsonl(main_run, folder / "results.jsonl", queries=[plan.name for plan in plans])
+    score = scenario.score(folder, options)
+    write_report(
+        folder, scenario.title, scenario.what, scenario.queries(options), passes, score, options
+    )
+    if not quiet:
+        _tell(score, folder, manifest)
+
+
+def simulate(
+    name: Name,
+    out: Annotated[Path, typer.Option(help="Folder for log, truth and manifest.")],
+    settings: Set = None,
+    quiet: Quiet = False,
+) -> None:
+    """Writes only a scenario's arrival log, its truth and its manifest."""
+    scenario = load(name)
+    options = read_options(scenario, settings or [])
+    manifest = _made(scenario, options, out, resume=False, quiet=quiet)
+    if not quiet:
+        typer.echo(f"{out / 'log'}: hash {manifest.get('hash', 'unknown')}")
+
+
+def load(name: str) -> RunnableScenario:
+    """The scenario of that name.
+
+    Raises:
+        UserError: there is none; names the ones there are.
+    """
+    known = [
+        module.name
+        for module in pkgutil.iter_modules(scenarios.__path__)
+        if module.ispkg and module.name != "papers"
+    ]
+    if name not in known:
+        raise UserError(f"no scenario {name!r}; there are {', '.join(sorted(known))}")
+    found: RunnableScenario = importlib.import_module(f"scenarios.{name}").scenario()
+    return found
+
+
+def read_options(scenario: RunnableScenario, pairs: list[str]) -> dict[str, Any]:
+    """The scenario's defaults with the user's ``NAME=VALUE``s, each of its default's type."""
+    options = dict(scenario.options())
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or key not in options:
+            raise UserError(f"--set {pair}: write NAME=VALUE; names are {', '.join(options)}")
+        default = options[key]
+        try:
+            if isinstance(default, bool):
+                options[key] = {"true": True, "false": False}[value.lower()]
+            else:
+                options[key] = type(default)(value)
+        except (ValueError, KeyError) as error:
+            raise UserError(f"--set {pair}: {key} is like {default!r}") from error
+    return options
+
+
+def _made(
+    scenario: RunnableScenario,
+    options: Mapping[str, Any],
+    folder: Path,
+    *,
+    resume: bool,
+    quiet: bool,
+) -> dict[str, Any]:
+    """The manifest of a new log, or of the present one when a run is resumed."""
+    if resume:
+        if not (folder / _MANIFEST).is_file():
+            raise UserError(f"{folder}: nothing to resume: no {_MANIFEST}; run without --resume")
+        kept: dict[str, Any] = json.loads((folder / _MANIFEST).read_bytes())
+        return kept
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
+        raise UserError(f"{folder}: holds other files; choose another --out")
+    for part in (*_PARTS, _MANIFEST):
+        path = folder / part
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    data = Path(os.environ.get("SLACKWATER_DATA", "../shared/data"))
+    started = time.perf_counter()
+    with watched(f"making the log of {scenario.name}", quiet=quiet):
+        manifest = scenario.make(folder, options, data)
+    manifest["seconds"] = round(time.perf_counter() - started, 3)
+    return manifest
+
+
+def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Verdict first, then the scenario's tables, then where the report is."""
+    from rich.console import Console  # noqa: PLC0415 - only for people
+    from rich.table import Table  # noqa: PLC0415
+
+    console = Console()
+    for claim in score.claims:
+        mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
+        console.print(f"{mark}  {claim.text}  [dim]{claim.detail}[/]", highlight=False)
+    for table in score.tables:
+        shown = Table(*table.headings, title=table.title, caption=table.note or None)
+        for row in table.rows:
+            shown.add_row(*("" if cell is None else str(cell) for cell in row))
+        console.print(shown)
+    console.print(f"hash {manifest.get('hash', 'unknown')}", highlight=False)
+    sys.stdout.write(f"{folder / 'report.html'}\n")

@@ -1,0 +1,108 @@
+"""From an input to answers: input -> arrival log -> chains on a host -> files.
+
+What the commands ``query``, ``order`` and ``run`` share. Heavy hosts load only when they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.chain import ChainSettings
+from engine.frame import ATTR_PREFIX
+from engine.inprocess import run_in_process
+from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.input_log import InputKind, open_input
+from engine.query import check_attributes, needed_attributes
+from engine.query.plan import Plan
+
+Advanced = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where chains run: ``master`` None = in this process, else a Spark master."""
+
+    master: str | None = None
+
+    def run(self, log: Path, settings: ChainSettings, out: Path, advanced: Advanced) -> Any:
+        """One pass; gives the counters (see ``engine.scenario``)."""
+        if self.master is None:
+            return run_in_process(log, settings, out, advanced)
+        # pyspark and a JVM only where they are asked for
+        from engine.spark.host import run_on_spark  # noqa: PLC0415
+
+        return run_on_spark(log, settings, out, self.master, advanced=advanced)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``."""
+
+    log: Path
+    arrival_given: bool
+    bad_count: int
+
+
+def prepare(
+    source: str,
+    work: Path,
+    time_unit: str = "ns",
+    on_bad: str = "stop",
+    dead_letter: Path | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Prepared:
+    """``source`` itself when it is a log, else a log made of it under ``work``.
+
+    Raises:
+        UserError: unreadable or bad input, naming the place.
+    """
+    given = open_input(source, time_unit, on_bad, dead_letter, columns)
+    if given.kind == InputKind.LOG:
+        return Prepared(Path(source), given.arrival_given, 0)
+    log = work / "log"
+    with LogWriter(log) as writer:
+        for frame in given.frames:
+            writer.append(frame)
+        writer.arrival_given = given.arrival_given
+    return Prepared(log, given.arrival_given, given.bad_count)
+
+
+def check_plans(log: Path, plans: Iterable[Plan]) -> None:
+    """Every attribute that the plans name must be in the log, with a fitting type.
+
+    Raises:
+        UserError: an unknown attribute; names the ones there are, with a caret.
+    """
+    plans = list(plans)
+    wanted: set[str] = set()
+    for plan in plans:
+        wanted |= needed_attributes(plan) or set()
+    known = attribute_types(log, wanted)
+    for plan in plans:
+        check_attributes(plan, known)
+
+
+_TYPES: Final = (
+    (pa.types.is_boolean, "bool"),
+    (pa.types.is_integer, "int"),
+    (pa.types.is_floating, "float"),
+)
+
+
+def attribute_types(log: Path, wanted: set[str]) -> dict[str, str]:
+    """Attributes of the log's frames and their types; stops once all ``wanted`` are known."""
+    known: dict[str, str] = {}
+    for frame in LogReader(log):
+        for field in frame.batch.schema:
+            if field.name.startswith(ATTR_PREFIX):
+                name = field.name.removeprefix(ATTR_PREFIX)
+                found = next((kind for of, kind in _TYPES if of(field.type)), "str")
+                known[name] = "float" if {known.get(name), found} == {"int", "float"} else found
+        if wanted and wanted <= known.keys():
+            break
+    return known

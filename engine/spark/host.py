@@ -1,0 +1,169 @@
+"""Host of the chains on Spark: the arrival log through Spark's file source, results to Parquet.
+
+One stateful operator per site, RocksDB state store, checkpoint, and a sink that replaces a batch
+written again: after a crash the same call goes on without loss or double results.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+from engine.chain import ChainSettings
+from engine.cli.java import java_home
+from engine.errors import SlackwaterError
+from engine.jit import cache_home
+from engine.log.arrival_log import LOG_SCHEMA, LogReader
+from engine.log.replay import log_facts, order_by_time
+from engine.log.whole_file import whole_file
+from engine.results.run_writer import Part, RunWriter
+from engine.spark.processor import OUTPUT, SiteChain
+
+_LOG_COLUMNS: Final = (
+    "site string, first_arrival long, last_arrival long, rows long, payload binary"
+)
+_STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_END: Final = "frames-end.parquet"
+FILES_PER_BATCH: Final = 4
+
+
+def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSession:
+    """A session with what the engine needs: RocksDB state, no web page, workers of this Python.
+
+    Args:
+        master: any Spark master.
+        log: file for what the JVM and its workers say; None = standard error.
+
+    Raises:
+        UserError: no Java 17 or later; says what to install.
+    """
+    os.environ["JAVA_HOME"] = str(java_home())
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("slackwater")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", os.environ.get("SLACKWATER_DRIVER_MEMORY", "1g"))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.executorEnv.SLACKWATER_CACHE", str(cache_home()))
+        .config("spark.sql.streaming.stateStore.providerClass", _STATE_STORE)
+    )
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    with _standard_error_to(log):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _standard_error_to(log: Path | None) -> Iterator[None]:
+    """The JVM inherits standard error when it starts and keeps it: give it a file instead."""
+    if log is None:
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def chained(frames: DataFrame, settings: ChainSettings) -> DataFrame:
+    """Every site's chain over ``frames`` (columns site, file, place, payload)."""
+    return frames.groupBy("site").transformWithState(
+        statefulProcessor=SiteChain(settings, str(cache_home())),
+        outputStructType=OUTPUT,
+        outputMode="Append",
+        timeMode="None",
+    )
+
+
+def _frames(session: SparkSession, folder: Path, files_per_batch: int) -> DataFrame:
+    """Frames of the log files in ``folder``, each with its place in the log."""
+    return (
+        session.readStream.schema(_LOG_COLUMNS)
+        .option("maxFilesPerTrigger", files_per_batch)
+        .parquet(str(folder))
+        .select(
+            "site",
+            F.col("_metadata.file_name").alias("file"),
+            F.col("_metadata.row_index").alias("place"),
+            "payload",
+        )
+    )
+
+
+def _write_end(folder: Path, sites: Sequence[str]) -> None:
+    """Say that the input is over: one row without payload per site, read after everything else."""
+    rows = [
+        {"site": site, "first_arrival": 0, "last_arrival": 0, "rows": 0, "payload": b""}
+        for site in sites
+    ]
+    with whole_file(folder / _END) as sink:
+        pq.write_table(pa.Table.from_pylist(rows, schema=LOG_SCHEMA), sink)
+
+
+def run_on_spark(
+    log: Path,
+    settings: ChainSettings,
+    out: Path,
+    master: str = "local[*]",
+    files_per_batch: int = FILES_PER_BATCH,
+    advanced: Callable[[int], None] = lambda _rows: None,
+) -> dict[str, Any]:
+    """Run the chains of every site over the log on Spark; the twin of ``run_in_process``.
+
+    Called again with the same ``out`` after a crash, it goes on from the checkpoint.
+
+    Raises:
+        UserError: no Java, or not a log.
+        SlackwaterError: the Spark query failed; carries its message.
+    """
+    started = time.perf_counter()
+    reader = LogReader(log)
+    order_by_time(reader)
+    facts = log_facts(reader)
+    end, checkpoint = out / "end", out / "checkpoint"
+    end.mkdir(parents=True, exist_ok=True)
+    session = spark_session(master, out / "spark.log")
+    writer = RunWriter(out)
+
+    def sink(batch: DataFrame, batch_id: int) -> None:
+        rows = batch.orderBy("site", "number").collect()
+        writer.write(batch_id, [Part(row.site, row.kind, bytes(row.payload)) for row in rows])
+
+    frames = _frames(session, log, files_per_batch).union(_frames(session, end, 1))
+    query = (
+        chained(frames, settings)
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        advanced(facts.rows)
+        _write_end(end, facts.sites)
+        query.processAllAvailable()
+    except Exception as error:
+        raise SlackwaterError(f"the Spark query failed: {error}") from error
+    finally:
+        query.stop()
+    return writer.finish(
+        host=f"spark {master}", events=facts.rows, seconds=time.perf_counter() - started
+    )
