@@ -241,7 +241,7 @@ class TumblingWindow:
             kept = self._emitted.setdefault((window, stage), {})
             for code in sorted(contents, key=self._keys.order):
                 kept[code] = self._result(window, code, contents[code], missing, at)
-                results.append(dict(kept[code]))
+                results.append(_copy(kept[code]))
         return results
 
     def _correct(self, at: int) -> list[Result]:
@@ -264,9 +264,9 @@ class TumblingWindow:
                     if old is not None and old | {"at": at} == new:
                         continue
                     if old is not None:
-                        results.append(old | {"op": "-", "at": at})
+                        results.append(_copy(old) | {"op": "-", "at": at})
                     kept[code] = new
-                    results.append(dict(new))
+                    results.append(_copy(new))
         return results
 
     def _missing_in(self, window: int, stage: str) -> int | None:
@@ -325,6 +325,14 @@ class TumblingWindow:
         self._gaps_known = len(self._missing.table.left)
         self._keys.restore(state["keys"])
         self._emitted = {place: dict(results) for place, results in state["emitted"].items()}
+
+
+def _copy(result: Result) -> Result:
+    """One to hand out: whoever changes it must not change what a retraction will repeat."""
+    made = {name: dict(part) if isinstance(part, dict) else part for name, part in result.items()}
+    if made["bounds"] is not None:
+        made["bounds"] = {label: list(pair) for label, pair in made["bounds"].items()}
+    return made
 
 
 def _measures(plan: TumblingPlan) -> dict[str, Measure]:
