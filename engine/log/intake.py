@@ -21,7 +21,7 @@ from engine.log.record_rules import TIME_FIELDS, row_faults
 from engine.units import INT64_MAX
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
-_SourceKey = tuple[str, str]
+_SourceKey = tuple[str, str | None]
 _CountKey = tuple[str, str, str, int]
 
 
@@ -175,8 +175,8 @@ class Intake:
         nothing = pa.nulls(rows, pa.int64())
         own, given = ints(full.get(r.INCARNATION, nothing))
         groups = group_rows([site[0], source[0]])
-        named = [
-            (site[1][site[0][row]], source[1][source[0][row]] if source[0][row] >= 0 else "")
+        named = [  # a record of no source (None) has no incarnation of its own
+            (site[1][site[0][row]], source[1][source[0][row]] if source[0][row] >= 0 else None)
             for row in groups.first_row
         ]
         initial = np.array([self._incarnation.get(key, 0) for key in named], np.int64)

@@ -243,8 +243,9 @@ def _scalars_fit(values: list[Any]) -> bool:
 
 
 def _holds_attrs(records: list[Any]) -> dict[str, pa.Array]:
-    """A column that is null where a record has no attributes: not every kind may have them."""
-    return {r.ATTRS: pa.array([record.get(r.ATTRS) and True for record in records], pa.bool_())}
+    """A column that is null where a record has no attributes: not every kind may have some."""
+    some = [True if record.get(r.ATTRS) else None for record in records]
+    return {r.ATTRS: pa.array(some, pa.bool_())}
 
 
 def _without(

@@ -114,7 +114,7 @@ def quoted(value: Any) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean "x"?`` when a known word is near, else all the known words."""
     words = list(known)
-    near = difflib.get_close_matches(word, words, n=1)
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     if near:
         return f'; did you mean "{near[0]}"?'
     return f"; known are {', '.join(words)}"
