@@ -235,7 +235,7 @@ def is_log_file(schema: pa.Schema) -> bool:
 
 def _read(file: Path, columns: list[str]) -> pa.Table:
     try:
-        return pq.ParquetFile(file).read(columns=columns)
+        return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(file, error) from error
 

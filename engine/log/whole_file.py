@@ -51,6 +51,7 @@ def write_parquet(
             compression_level=1,
             use_dictionary=others if plain_columns else True,
             write_statistics=others if plain_columns else True,
+            write_page_checksum=True,
         ) as writer,
     ):
         for table in row_groups:

@@ -74,7 +74,7 @@ class BatchFiles:
             raise UserError(f"{path}: not a file of results; give the folder that a sink wrote")
         batch_id = int(found[1])
         try:
-            with pq.ParquetFile(path) as file:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 for group in range(file.num_row_groups):
                     site = file.read_row_group(group, columns=[SITE]).column(SITE)[0].as_py()
                     batches = self._places.setdefault(site, {})
@@ -94,7 +94,7 @@ class BatchFiles:
         """The rows of ``site`` in one batch, in the order of writing."""
         for path, group in self._places.get(site, {}).get(batch_id, []):
             try:
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(path, page_checksum_verification=True) as file:
                     yield file.read_row_group(group)
             except (pa.ArrowException, OSError) as error:
                 raise UserError(f"{path}: damaged file: {error}") from error
