@@ -42,7 +42,8 @@ DELIMITERS: Final = (",", ";", "\t", "|")
 _BLOCK_BYTES: Final = 4 << 20
 _INT: Final = r"^-?(0|[1-9][0-9]*)$"
 _INT_FIELD: Final = r"^-?[0-9]+$"
-_FLOAT: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_FLOAT: Final = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+"""Numbers without leading zeros: 007 is a name."""
 _LONG_INT: Final = r"^[+-]?[0-9]{17,}$"
 """Whole numbers that a float may not hold exactly."""
 _BOOL: Final = r"^(true|false|True|False|TRUE|FALSE)$"

@@ -1,0 +1,356 @@
+# ruff: noqa: E501 - messages stand in one piece, as the user sees them
+"""CSV and row-wise Parquet: round trips, mapping, types, and bad rows by their place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import UserError
+from engine.frame import STRING, Frame
+from engine.log import csv_import
+from engine.log.csv_import import read_csv
+from engine.log.parquet_import import read_parquet
+from engine.log.row_export import write_csv, write_parquet_rows
+from engine.log.row_import import plan_columns
+from engine.log.trace import read_trace
+
+
+def rows(frames: Any) -> list[dict[str, Any]]:
+    default = {"kind": 0, "stream": "events", "incarnation": 0}
+    return [
+        {"site": frame.site}
+        | {
+            name: value
+            for name, value in row.items()
+            if value is not None
+            and value != default.get(name)
+            and not (name == "te" and value == row["ts"])
+        }
+        for frame in frames
+        for row in frame.batch.to_pylist()
+    ]
+
+
+def from_csv(tmp_path: Path, text: str | bytes, **options: Any) -> list[Frame]:
+    file = tmp_path / "t.csv"
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return list(read_csv(file, **options))
+
+
+def csv_message(tmp_path: Path, text: str | bytes, **options: Any) -> str:
+    with pytest.raises(UserError) as raised:
+        from_csv(tmp_path, text, **options)
+    return str(raised.value).removeprefix(f"{tmp_path / 't.csv'}:")
+
+
+def parquet_message(tmp_path: Path, columns: dict[str, Any], **options: Any) -> str:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table(columns), file)
+    with pytest.raises(UserError) as raised:
+        list(read_parquet(file, **options))
+    return str(raised.value).removeprefix(f"{file}:")
+
+
+TRACE = """{"type":"A","ts":1,"attrs":{"v":1.5,"s":"NA","b":true,"big":9007199254740993}}
+{"kind":"sync","source":"x","offset":-5,"delay":3,"incarnation":2,"first_seq":4}
+{"source":"x","ts":4,"te":6,"id":"i1","attrs":{"s":"","v":2}}
+{"source":"x","ts":5,"stream":"u","attrs":{"s":"a\\n \\"c\\",;é"}}
+{"kind":"pog","type":"A","ts":5,"site":"z"}
+{"kind":"ibp","type":"A","ts":5,"id":"i2"}
+{"kind":"tick","arrival":10}
+{"kind":"eos","source":"x","arrival":11}
+"""
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "ms"])
+def test_every_kind_of_record_goes_there_and_back(unit: str, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(TRACE)
+    frames = list(read_trace(tmp_path / "t.jsonl", "ms"))
+    assert write_csv(frames, tmp_path / "t.csv", unit) == 8
+    assert write_parquet_rows(frames, tmp_path / "t.parquet", unit) == 8
+    want = rows(frames)
+    assert rows(read_csv(tmp_path / "t.csv", unit)) == want
+    assert rows(read_parquet(tmp_path / "t.parquet", unit)) == want
+
+
+NAMED = st.fixed_dictionaries(
+    {"ts": st.integers(-(2**62), 2**62)},
+    optional={
+        "source": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3),
+        "seq": st.integers(0, 2**62),
+        "attrs": st.fixed_dictionaries(
+            {},
+            optional={
+                "n": st.integers(-(2**63), 2**63 - 1),
+                "b": st.booleans(),
+                "t": st.text("aé \"\n,';", max_size=4).map("x".__add__),
+            },
+        ),
+    },
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(NAMED, min_size=1, max_size=12))
+def test_any_records_survive_csv_and_parquet(
+    tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, Any]]
+) -> None:
+    folder = tmp_path_factory.mktemp("rows")
+    (folder / "t.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    frames = list(read_trace(folder / "t.jsonl"))
+    write_csv(frames, folder / "t.csv")
+    write_parquet_rows(frames, folder / "t.parquet")
+    assert rows(read_parquet(folder / "t.parquet")) == rows(frames)
+    assert rows(read_csv(folder / "t.csv")) == rows(frames)
+
+
+def test_the_shortest_csv(tmp_path: Path) -> None:
+    (frame,) = from_csv(tmp_path, "ts,v\n3,1.5\n", time_unit="ms")
+    assert rows([frame]) == [
+        {
+            "site": "main",
+            "source": "s0",
+            "seq": 0,
+            "ts": 3000000,
+            "arrival": 2000000,
+            "attrs.v": 1.5,
+        }
+    ]
+
+
+@pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
+def test_delimiters_are_seen_from_the_header(sign: str, tmp_path: Path) -> None:
+    text = f"ts{sign}v\n1{sign}2\n"
+    assert rows(from_csv(tmp_path, text))[0]["attrs.v"] == 2
+    with pytest.raises(UserError, match='no column is "ts"'):
+        from_csv(tmp_path, text, delimiter="#")
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "want"),
+    [
+        (["1", "-2"], pa.int64(), [1, -2]),
+        (["9223372036854775807", "1"], pa.int64(), [2**63 - 1, 1]),
+        (["1", "2.5", ".5", "1e3"], pa.float64(), [1.0, 2.5, 0.5, 1000.0]),
+        (["true", "False"], pa.bool_(), [True, False]),
+        (["1", "x"], STRING, ["1", "x"]),
+        (["007", "1"], STRING, ["007", "1"]),
+        (["9223372036854775808", "1"], STRING, ["9223372036854775808", "1"]),
+        (["12345678901234567", "0.5"], STRING, ["12345678901234567", "0.5"]),
+        (["NA", "3"], pa.int64(), [None, 3]),
+        (['"NA"', "3"], STRING, ["NA", "3"]),
+        (['""', "a"], STRING, ["", "a"]),
+    ],
+)
+def test_the_type_of_a_column_is_what_all_its_values_allow(
+    values: list[str], type_: pa.DataType, want: list[Any], tmp_path: Path
+) -> None:
+    (frame,) = from_csv(tmp_path, "ts,v\n" + "".join(f"1,{value}\n" for value in values))
+    assert frame.batch.schema.field("attrs.v").type == type_
+    assert frame.batch.column("attrs.v").to_pylist() == want
+
+
+def test_types_are_learned_from_the_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_import, "_BLOCK_BYTES", 64)
+    body = "".join(f"{row},{row}\n" for row in range(100)) + "100,x\n"
+    frames = from_csv(tmp_path, "ts,v\n" + body)
+    assert len(frames) > 3
+    values = [value for frame in frames for value in frame.batch.column("attrs.v").to_pylist()]
+    assert values == [*map(str, range(100)), "x"]
+    assert [a for f in frames for a in f.batch.column("arrival").to_pylist()] == [*range(2, 103)]
+
+
+def test_mapping_prefix_and_choice_of_attributes(tmp_path: Path) -> None:
+    text = "when,who,attrs.v,w,x\n1,a,2,3,4\n"
+    (row,) = rows(from_csv(tmp_path, text, mapping={"ts": "when", "source": "who", "attrs.y": "x"}))
+    assert row == {"site": "main", "source": "a", "seq": 0, "ts": 1, "arrival": 2,
+                   "attrs.v": 2, "attrs.w": 3, "attrs.y": 4}  # fmt: skip
+    (row,) = rows(from_csv(tmp_path, text, mapping={"ts": "when"}, attrs=["w"]))
+    assert sorted(row) == ["arrival", "attrs.w", "seq", "site", "source", "ts"]
+
+
+def test_a_column_can_be_field_by_name_or_by_map_but_not_both() -> None:
+    plan = plan_columns("f", ["ts", "source", "device"], {"source": "device"})
+    assert (plan.fields, plan.attrs) == ({"source": "device", "ts": "ts"}, {"source": "source"})
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "want"),
+    [
+        ("", {}, "1: the file is empty; its first line must name the columns"),
+        ("ts,v\n", {}, " no rows"),
+        ("ts,v\n\n,\n", {}, " no rows"),
+        ("ts,v,v\n1,2,3\n", {}, '1: column "v" is there twice; rename one'),
+        ("a,b\n1,2\n", {}, '1: no column is "ts", the event time; say which, as in --map ts=COLUMN (columns: a, b)'),
+        ("time,b\n1,2\n", {"mapping": {"ts": "tme"}}, '1: no column "tme" (wanted for ts); did you mean "time"?'),
+        ("ts,b\n1,2\n", {"attrs": ["c"]}, '1: no column "c"; known are ts, b'),
+        ("ts,v,attrs.v\n1,2,3\n", {}, '1: columns "v" and "attrs.v" are both attribute "v"; rename one'),
+        ("ts,v\n1,2\n3\n", {}, "3: 1 values for 2 columns"),
+        ("ts,v\n1,2\n\n3,4,5\n", {}, "4: 3 values for 2 columns"),
+        ("ts,v\n1,2\n4.5,2\n", {}, '3: column "ts": "4.5" is not an integer; write whole numbers in a finer --time-unit'),
+        ("ts,v\n1,2\nx,2\n", {}, '3: column "ts": "x" is not an integer'),
+        ("ts,v\n1,2\n 3,2\n", {}, '3: column "ts": " 3" is not an integer'),
+        ("ts,v\n1,2\n9223372036854775808,2\n", {}, '3: column "ts": 9223372036854775808 is beyond 64 bits'),
+        ("ts,v\n1,2\n,2\n", {}, '3: a record of kind event needs "ts"'),
+        ("ts,kind\n1,event\n1,evnt\n", {}, '3: column "kind": "evnt" is no kind of record; known are event, pog, ibp, sync, tick, eos'),
+        ("ts,v\n1,2.5\n2,1e999\n", {}, '3: column "v": "1e999" is beyond what a float holds'),
+        ("ts,arrival\n1,9\n2,8\n", {}, '3: "arrival" 8 lies before 9 of line 2; records stand in order of arrival'),
+        ("ts,te\n1,2\n2,1\n", {}, '3: "te" 1 lies before "ts" 2; an interval ends at or after its start'),
+        (b"ts,v\n1,a\n2,\xff\n", {}, '3: column "v": not UTF-8; save the file as UTF-8'),
+        (b"ts,\xff\n1,a\n", {}, "1: not UTF-8 at byte 4"),
+        ("ts,v\n1,a\n", {"mapping": {"tz": "ts"}}, 'cannot map "ts" to "tz": not a record field; did you mean "ts"? (or attrs.NAME)'),
+    ],
+)  # fmt: skip
+def test_bad_csv_is_told_by_row_and_column(
+    text: str | bytes, options: dict[str, Any], want: str, tmp_path: Path
+) -> None:
+    assert csv_message(tmp_path, text, **options) == want
+
+
+def test_bad_csv_rows_can_be_skipped_counted_and_kept(tmp_path: Path) -> None:
+    file, letters = tmp_path / "t.csv", tmp_path / "bad.jsonl"
+    file.write_bytes(b'ts,v\n1,a\n3\n\n4.5,b\n5,"x\ny"\n5,6,7\n8,\xff\n9,z\n')
+    read = read_csv(file, on_bad="skip", dead_letter=letters)
+    (frame,) = list(read)
+    assert frame.batch.column("ts").to_pylist() == [1, 5, 9]
+    assert frame.batch.column("arrival").to_pylist() == [2, 6, 9]
+    assert frame.batch.column("attrs.v").to_pylist() == ["a", "x\ny", "z"]
+    assert (read.bad_count, read.records, read.arrival_given) == (4, 3, False)
+    kept = [json.loads(line) for line in letters.read_text().splitlines()]
+    assert [(each["line"], each["text"]) for each in kept] == [
+        (3, "3"), (5, '{"ts": "4.5", "v": "b"}'), (7, "5,6,7"), (8, "\N{REPLACEMENT CHARACTER}"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("block", [16, 40, 10**6])
+def test_rows_are_numbered_rightly_over_blocks(
+    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_import, "_BLOCK_BYTES", block)
+    lines = ["ts,arrival", *(f"{n},{n}" if n % 3 else "9" for n in range(2, 200))]
+    read = read_csv(_file(tmp_path, "\n".join(lines)), on_bad="skip", dead_letter=tmp_path / "bad")
+    good = [a for frame in read for a in frame.batch.column("ts").to_pylist()]
+    assert good == [n for n in range(2, 200) if n % 3]
+    bad = [json.loads(line)["line"] for line in (tmp_path / "bad").read_text().splitlines()]
+    assert bad == [n for n in range(2, 200) if not n % 3]
+
+
+def _file(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "t.csv").write_text(text)
+    return tmp_path / "t.csv"
+
+
+def test_gzip_csv_and_damaged_gzip(tmp_path: Path) -> None:
+    body = "".join(f"{n},{n * 7919 % 1009}\n" for n in range(2000))
+    file = tmp_path / "t.csv.gz"
+    file.write_bytes(gzip.compress(b"\xef\xbb\xbfts,v\n" + body.encode()))
+    assert sum(frame.rows for frame in read_csv(file)) == 2000
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(UserError, match="damaged file"):
+        list(read_csv(file))
+
+
+def test_frames_of_csv_are_bounded(tmp_path: Path) -> None:
+    frames = from_csv(tmp_path, "ts\n" + "1\n" * 70_000)
+    assert [frame.rows for frame in frames] == [65_536, 70_000 - 65_536]
+
+
+def test_parquet_types(tmp_path: Path) -> None:
+    columns = {
+        "ts": pa.array([1, 2], pa.timestamp("ms")),
+        "source": pa.array([4, 8]),
+        "seq": pa.array([0, 1], pa.uint64()),
+        "arrival": pa.array([5, 6], pa.int16()),
+        "f": pa.array([1.5, math.nan], pa.float32()),
+        "d": pa.array(["a", None]).dictionary_encode(),
+        "l": pa.array(["a", "b"], pa.large_string()),
+        "u": pa.array([1, 2], pa.uint8()),
+        "b": pa.array([True, False]),
+        "id": pa.array([7, None]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    (frame,) = read_parquet(tmp_path / "t.parquet")
+    assert rows([frame]) == [
+        {"site": "main", "source": "4", "seq": 0, "ts": 10**6, "arrival": 5, "id": 7,
+         "attrs.f": 1.5, "attrs.d": "a", "attrs.l": "a", "attrs.u": 1, "attrs.b": True},
+        {"site": "main", "source": "8", "seq": 1, "ts": 2 * 10**6, "arrival": 6,
+         "attrs.l": "b", "attrs.u": 2, "attrs.b": False},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "want"),
+    [
+        ({"ts": [1.5]}, {}, ' column "ts" is double, but ts is integers'),
+        ({"ts": [1], "kind": [0]}, {}, ' column "kind" is int64, but kind is text'),
+        ({"ts": [1], "source": [1.5]}, {}, ' column "source" is double, but source is text or integers'),
+        ({"ts": [1], "v": [[1]]}, {}, ' column "v" is list<element: int64>; attributes are numbers, text or truth values: leave it out with --attrs, or convert it'),
+        ({"ts": pa.array([1], pa.timestamp("s"))}, {"time_unit": "s"}, ' column "ts" holds timestamps; import with --time-unit ns'),
+        ({"ts": [1, 1], "kind": ["event", "x"]}, {}, '2: column "kind": "x" is no kind of record; known are event, pog, ibp, sync, tick, eos'),
+        ({"ts": [1, 1], "v": [1.0, math.inf]}, {}, '2: column "v": inf is infinite'),
+        ({"ts": [1, 1], "v": pa.array([1, 2**63], pa.uint64())}, {}, f'2: column "v": {2**63} is beyond 64 bits'),
+        ({"ts": [1, None]}, {}, '2: a record of kind event needs "ts"'),
+        ({"ts": pa.array([], pa.int64())}, {}, " no rows"),
+        ({"v": [1]}, {}, '1: no column is "ts", the event time; say which, as in --map ts=COLUMN (columns: v)'),
+    ],
+)  # fmt: skip
+def test_bad_parquet_is_told_by_row_and_column(
+    columns: dict[str, Any], options: dict[str, Any], want: str, tmp_path: Path
+) -> None:
+    assert parquet_message(tmp_path, columns, **options) == want
+
+
+def test_bad_parquet_rows_can_be_skipped(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"ts": [1, None, 3], "v": [1.0, 2.0, math.inf]}), tmp_path / "t.parquet"
+    )
+    read = read_parquet(tmp_path / "t.parquet", on_bad="skip", dead_letter=tmp_path / "bad")
+    assert [r["ts"] for r in rows(read)] == [1]
+    kept = [json.loads(line) for line in (tmp_path / "bad").read_text().splitlines()]
+    assert [each["line"] for each in kept] == [2, 3]
+    assert json.loads(kept[0]["text"]) == {"ts": None, "v": 2.0}
+
+
+def test_files_that_are_not_parquet(tmp_path: Path) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1 and no more")
+    for name in ("t.parquet", "none.parquet"):
+        with pytest.raises(UserError, match=f"{name}: not readable as Parquet: "):
+            list(read_parquet(tmp_path / name))
+
+
+def test_an_export_that_a_table_cannot_hold(tmp_path: Path) -> None:
+    texts = ['{"ts": 1, "attrs": {"v": 1}}', '{"ts": 1, "attrs": {"v": "x"}, "site": "b"}']
+    frames = []
+    for name, text in zip("ab", texts, strict=True):
+        (tmp_path / name).write_text(text)
+        frames += list(read_trace(tmp_path / name))
+    want = "attrs.v is int64 in some records and string in others, which one column cannot hold"
+    with pytest.raises(UserError, match=want):
+        write_csv(frames, tmp_path / "out.csv")
+    with pytest.raises(
+        UserError, match=r'"ts" 1 ns is not a whole number of us; write with a finer'
+    ):
+        write_parquet_rows(frames[:1], tmp_path / "out.parquet", "us")
+    with pytest.raises(UserError, match="cannot be written: No such file"):
+        write_csv(frames[:1], tmp_path / "none" / "out.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+
+
+def test_int_and_float_frames_make_one_float_column(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('{"ts": 1, "attrs": {"v": 1}}')
+    (tmp_path / "b").write_text('{"ts": 2, "arrival": 1, "attrs": {"v": 1.5}}')
+    frames = [*read_trace(tmp_path / "a"), *read_trace(tmp_path / "b")]
+    write_parquet_rows(frames, tmp_path / "out.parquet")
+    assert [row["attrs.v"] for row in rows(read_parquet(tmp_path / "out.parquet"))] == [1.0, 1.5]
