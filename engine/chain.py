@@ -29,9 +29,9 @@ from engine.reference import SourceClocks, Sync
 from engine.released import Released, Strings
 
 _BATCH_ROWS: Final = 1 << 17
-_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, r.TS, "ref", "release", "status"})
+_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status"})
 _ORDERED_COLUMNS: Final = frozenset(
-    {r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL, "unc", "epoch"}
+    {r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL, "unc", "epoch"}
 )
 _QUARANTINE_SHOWN: Final = 100
 
@@ -207,7 +207,7 @@ class Chain:
                 {
                     "reason": "sequence jump" if jump else "future",
                     "source": self.strings.text(int(columns[r.SOURCE][i])),
-                    **{name: int(columns[name][i]) for name in (r.SEQ, r.TS, "ref")},
+                    **{name: int(columns[name][i]) for name in (r.SEQ, "ref")},
                 }
             )
 

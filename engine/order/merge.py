@@ -118,11 +118,13 @@ def reference(ck: np.ndarray, s: np.ndarray, source: int, ts: int) -> tuple[int,
 
 
 @inline
-def emit(s: np.ndarray, out: Out, row: int, now: int, status: int) -> None:
+def emit(rows: np.ndarray, s: np.ndarray, out: Out, row: int, now: int, status: int) -> None:
     """Release ``row`` at arrival-clock instant ``now``."""
     i = s[V_EVENTS]
     out.event[i].row = row
     out.event[i].release = now
+    out.event[i].ref = rows[row].ref
+    out.event[i].unc = rows[row].unc
     out.event[i].status = status
     s[V_EVENTS] = i + 1
 
@@ -182,12 +184,12 @@ def push_late(
     if not s[S_LATE_PASS]:
         ln[lane].late_dropped += 1
         rows[row].stage = 0
-        emit(s, out, row, now, LATE_DROPPED)
+        emit(rows, s, out, row, now, LATE_DROPPED)
         return
     ln[lane].late_passed += 1
     if rows[row].ref < s[V_LAST_REF]:
         rows[row].stage = 0
-        emit(s, out, row, now, LATE)
+        emit(rows, s, out, row, now, LATE)
         return
     rows[row].stage = STAGE_QUEUE
     before, after = NONE, ln[lane].head
@@ -218,16 +220,16 @@ def _pop(
         s[V_LAST_REF] = rows[row].ref
         s[V_FRONTIER] = max(s[V_FRONTIER], rows[row].ref)
     if rows[row].late:
-        emit(s, out, row, now, LATE)
+        emit(rows, s, out, row, now, LATE)
     elif not below:
         ln[lane].in_order += 1
-        emit(s, out, row, now, IN_ORDER)
+        emit(rows, s, out, row, now, IN_ORDER)
     elif s[S_RESIDUAL_DROP]:
         ln[lane].residual_dropped += 1
-        emit(s, out, row, now, LATE_DROPPED)
+        emit(rows, s, out, row, now, LATE_DROPPED)
     else:
         ln[lane].residual += 1
-        emit(s, out, row, now, RESIDUAL)
+        emit(rows, s, out, row, now, RESIDUAL)
     set_key(rows, ln, tr, s, lane)
 
 

@@ -52,9 +52,11 @@ from engine.released import Gaps, Progress
 _MODES: Final = {"r19": MODE_R19, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE}
 _ROW_COLUMNS: Final = {
     r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", r.SOURCE: "source",
-    "ref": "ref", "unc": "unc", "epoch": "epoch",
+    "epoch": "epoch",
 }  # fmt: skip
 """Columns that the kernels' rows hold; every other column only travels along."""
+_EVENT_COLUMNS: Final = ("release", "ref", "unc", "status")
+"""Columns that the kernel writes in release order."""
 _LENGTH: Final = "te_length"
 """``te - ts``, so that a frame without ``te`` is filled with zeros."""
 
@@ -195,14 +197,15 @@ class Sequence:
         events = out.event[: self._scalars[V_EVENTS]]
         notes = out.note[: self._scalars[V_NOTES]]
         taken = self._gather(rows, payload, events["row"])
-        taken["release"] = events["release"].copy()
-        taken["status"] = events["status"].copy()
+        taken.update({name: events[name].copy() for name in _EVENT_COLUMNS})
         gap = notes[notes[:, 0] == NOTE_GAP]
         step = notes[notes[:, 0] == NOTE_PROGRESS]
         bad = notes[notes[:, 0] == NOTE_QUARANTINE]
         quarantined = {}
         if len(bad):
-            quarantined = {**self._gather(rows, payload, bad[:, 2]), "reason": bad[:, 3]}
+            where = bad[:, 2]
+            quarantined = {**self._gather(rows, payload, where), "reason": bad[:, 3]}
+            quarantined.update({name: rows[name][where] for name in ("ref", "unc")})
         source = self._lanes.tables["source"][gap[:, 2]].astype(np.int32)
         return Ordered(
             len(events),

@@ -109,8 +109,10 @@ LEAF: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("when", "i8")])
 """What a lane brings to the merge (key, tie), and its next deadline (when)."""
 NODE: Final = np.dtype([("merge", "i8"), ("timer", "i8")])
 """Winners of the two trees over the lanes; node 1 is the root."""
-EVENT: Final = np.dtype([("row", "i8"), ("release", "i8"), ("status", "i1")])
-"""One released event."""
+EVENT: Final = np.dtype(
+    [("row", "i8"), ("release", "i8"), ("ref", "i8"), ("unc", "i8"), ("status", "i1")], align=True
+)
+"""One released event; what every operator reads stands here in release order."""
 
 
 class Trees(NamedTuple):
