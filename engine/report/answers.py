@@ -1,0 +1,98 @@
+"""Folds a run's results, insertions and retractions, into what stands at the end.
+
+Results are read line by line; at most ``KEPT_MAX`` windows and as many matches are kept for the
+time lines, all are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from engine.errors import ContractViolation
+
+KEPT_MAX: Final = 200_000
+_STAGE: Final = "drift"  # field of R19's drift windows
+_EARLY: Final = ("low", "middle")
+"""Stages of ``DRIFT each`` that the last one of the same window completes."""
+
+Result = dict[str, Any]
+
+
+@dataclass(slots=True)
+class QueryAnswers:
+    """What one query said.
+
+    Attributes:
+        standing: results not taken back, by identity, in order of emission.
+        taken_back: of matches, those that were retracted and not inserted again.
+        counts: ``inserted retracted early not_kept``.
+    """
+
+    standing: dict[tuple[Any, ...], Result] = field(default_factory=dict)
+    taken_back: dict[tuple[Any, ...], Result] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, identity: tuple[Any, ...], result: Result) -> None:
+        """The next result of the query."""
+        if result["op"] == "+":
+            self.counts["inserted"] += 1
+            self.taken_back.pop(identity, None)
+            if identity in self.standing or len(self.standing) < KEPT_MAX:
+                self.standing[identity] = result
+            else:
+                self.counts["not_kept"] += 1
+            return
+        self.counts["retracted"] += 1
+        gone = self.standing.pop(identity, None)
+        if gone is not None and len(self.taken_back) < KEPT_MAX:
+            self.taken_back[identity] = gone
+
+
+@dataclass(slots=True)
+class Answers:
+    """Results of a run by query name."""
+
+    windows: dict[str, QueryAnswers] = field(default_factory=dict)
+    matches: dict[str, QueryAnswers] = field(default_factory=dict)
+
+
+def read_answers(path: Path) -> Answers:
+    """The results of ``results.jsonl``; a run without queries has none.
+
+    Raises:
+        ContractViolation: a line is no result.
+    """
+    answers = Answers()
+    if not path.is_file():
+        return answers
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                _take(answers, json.loads(line))
+            except (KeyError, TypeError, ValueError) as error:
+                raise ContractViolation(f"{path}:{number}: not a result: {error!r}") from error
+    return answers
+
+
+def _take(answers: Answers, result: Result) -> None:
+    if "window" in result:
+        into = answers.windows.setdefault(result["query"], QueryAnswers())
+        if result.get(_STAGE) in _EARLY:
+            into.counts["early"] += 1
+            return
+        key = json.dumps(result["key"], sort_keys=True)
+        window = result["window"]
+        into.take((result["site"], window["start"], window["end"], key), result)
+        return
+    into = answers.matches.setdefault(result["query"], QueryAnswers())
+    events = result.pop("events")
+    identity = tuple(
+        (event["stream"], event["source"], event["seq"], event["ts"]) for event in events
+    )
+    result["ref"] = max(event["ref"] for event in events)
+    result["sources"] = [event["source"] for event in events]
+    into.take((result["site"], *identity), result)

@@ -1,0 +1,192 @@
+"""The figures of the report as Plotly specifications: plain data, made from report.json's numbers.
+
+Colours of text, grid and background come from the page, which knows light from dark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from engine.report.units import NS_PER_MS, TimeLine, number, percent
+
+COLOURS: Final = (
+    "#3b7dd8", "#dd7a12", "#2a9d6f", "#a45fd0", "#d1495b", "#1899ae", "#8f8f22", "#b0678a",
+)  # fmt: skip
+"""Told apart by colour-blind people and on light and dark ground."""
+GOOD: Final = "#2a9d6f"
+BAD: Final = "#d1495b"
+NEUTRAL: Final = "#858b95"
+NAME_LENGTH: Final = 26
+CLOCKS_SHOWN: Final = 12
+_DIGITS: Final = 6
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """``name`` is unique in the page; ``data`` and ``layout`` are Plotly's."""
+
+    name: str
+    title: str
+    caption: str
+    data: list[Spec]
+    layout: Spec = field(default_factory=dict)
+    height_px: int = 360
+
+    def spec(self) -> Spec:
+        """What the page's script draws."""
+        return {"name": self.name, "data": self.data, "layout": self.layout}
+
+
+def short(name: str) -> str:
+    """A name that fits into a legend."""
+    return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
+
+
+def disorder_figure(disorder: Mapping[str, Any]) -> Figure | None:
+    """Lateness before and after; None when nothing was ever out of order."""
+    curves = [
+        ("arrived, sources' clocks (ts)", disorder["arrived_ts"], NEUTRAL, "dot"),
+        ("arrived, clocks corrected (ref)", disorder["arrived_ref"], COLOURS[1], "dash"),
+    ]
+    curves += [
+        (f"released by “{short(label)}”", measured, COLOURS[(0, 2, 3, 4, 5)[at % 5]], "solid")
+        for at, (label, measured) in enumerate(disorder["released"].items())
+    ]
+    drawn = [curve for curve in curves if curve[1]["out_of_order"]]
+    if not drawn:
+        return None
+    flat = [name for name, measured, _, _ in curves if not measured["out_of_order"]]
+    absent = f" No line, because nothing is out of order: {'; '.join(flat)}." if flat else ""
+    return Figure(
+        "disorder",
+        "Lateness before and after ordering",
+        "How many of all events are out of order by at least so much: lower and further left is "
+        f"better. Both axes are logarithmic.{absent}",
+        [
+            {
+                "name": name,
+                "x": ms(measured["curve"]["lateness_ns"]),
+                "y": digits(100 * share for share in measured["curve"]["share"]),
+                "line": {"color": colour, "dash": dash, "width": 2},
+                "mode": "lines",
+                "hovertemplate": "%{y:.3g} % at least %{x:.4g} ms late",
+            }
+            for name, measured, colour, dash in drawn
+        ],
+        {
+            "xaxis": log_axis("lateness [ms]"),
+            "yaxis": log_axis("share of events at least so late [%]"),
+        },
+    )
+
+
+def hold_figure(holds: Mapping[str, Any]) -> Figure | None:
+    """Distribution of hold times per pass; None when no pass held anything."""
+    drawn = {
+        label: measured
+        for label, measured in holds.items()
+        if measured["events"] and measured["hold_ns"]["max"]
+    }
+    if not drawn:
+        return None
+    flat = [label for label in holds if label not in drawn]
+    absent = f" No line, because it held nothing: {'; '.join(flat)}." if flat else ""
+    return Figure(
+        "holds",
+        "How long events were held",
+        "Share of the released events that were held for at most so long (release minus arrival): "
+        "further left is faster, and the right end is the longest hold. The axis of time is "
+        f"logarithmic; events held for less than 0.001 ms count at its left end.{absent}",
+        [
+            {
+                "name": f"“{short(label)}”",
+                "x": ms(measured["curve"]["hold_ns"]),
+                "y": digits(100 * share for share in measured["curve"]["share"]),
+                "line": {"color": COLOURS[(0, 2, 3, 4, 5)[at % 5]], "width": 2, "shape": "hv"},
+                "mode": "lines",
+                "hovertemplate": "%{y:.2f} % held at most %{x:.4g} ms",
+            }
+            for at, (label, measured) in enumerate(drawn.items())
+        ],
+        {
+            "xaxis": log_axis("hold time [ms]"),
+            "yaxis": {"title": {"text": "share of released events [%]"}, "range": [0, 102]},
+        },
+    )
+
+
+def clock_figures(clock_error: Mapping[str, Any], time: TimeLine) -> list[Figure]:
+    """One small figure per source, of the sources with the smallest share inside first."""
+    judged = {name: each for name, each in clock_error["sources"].items() if each.get("with_truth")}
+    worst = sorted(
+        judged,
+        key=lambda name: (
+            judged[name]["inside"] / judged[name]["with_truth"],
+            -judged[name]["error_ns"]["max"],
+            name,
+        ),
+    )
+    return [
+        _clock_figure(at, name, judged[name], time) for at, name in enumerate(worst[:CLOCKS_SHOWN])
+    ]
+
+
+def _clock_figure(at: int, name: str, source: Mapping[str, Any], time: TimeLine) -> Figure:
+    series = source["series"]
+    x = digits(time.place(each) for each in series["at_ns"])
+    bound = ms(series["bound_ns"])
+    edge: Spec = {"x": x, "mode": "lines", "line": {"width": 1, "color": NEUTRAL}}
+    share = percent(source["inside"], source["with_truth"])
+    return Figure(
+        f"clock-{at}",
+        name,
+        f"{share} of {number(source['with_truth'])} events inside.",
+        [
+            edge | {"y": [-each for each in bound], "hoverinfo": "skip"},
+            edge
+            | {
+                "y": bound,
+                "fill": "tonexty",
+                "fillcolor": "rgba(133,139,149,0.18)",
+                "hovertemplate": "bound ±%{y:.4g} ms",
+            },
+            {
+                "x": x,
+                "y": ms(series["error_ns"]),
+                "mode": "markers",
+                "marker": {
+                    "size": 4,
+                    "color": [
+                        BAD if abs(error) > limit else COLOURS[0]
+                        for error, limit in zip(series["error_ns"], series["bound_ns"], strict=True)
+                    ],
+                },
+                "hovertemplate": "error %{y:.4g} ms",
+            },
+        ],
+        {
+            "showlegend": False,
+            "xaxis": {"title": {"text": f"time [{time.unit}]"}, "nticks": 5},
+            "yaxis": {"title": {"text": "error [ms]"}, "nticks": 5},
+        },
+        height_px=210,
+    )
+
+
+def log_axis(title: str) -> Spec:
+    """A logarithmic axis with a line per power of ten."""
+    return {"title": {"text": title}, "type": "log", "dtick": 1, "exponentformat": "none"}
+
+
+def ms(times_ns: Iterable[int]) -> list[float]:
+    """Nanoseconds as ms."""
+    return digits(time_ns / NS_PER_MS for time_ns in times_ns)
+
+
+def digits(values: Iterable[float]) -> list[float]:
+    """Enough for a picture; the page stays small."""
+    return [float(f"{value:.{_DIGITS}g}") for value in values]

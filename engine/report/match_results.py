@@ -1,0 +1,72 @@
+"""Matches of a run's queries: how many, how certain, when, and how soon they were known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from engine.report.answers import QueryAnswers, Result
+from engine.report.quantiles import quantiles
+
+POINTS_SHOWN: Final = 1_500
+"""Per query and kind; more are thinned evenly."""
+
+
+def measure_matches(
+    answers: Mapping[str, QueryAnswers], truth: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Per query, over all matches that stand at the end.
+
+    Args:
+        answers: ``engine.report.answers.Answers.matches``.
+        truth: ``[{at_ref_ns, query?}]``: what really happened, of all queries if not named.
+
+    Returns:
+        query -> ``confirmed uncertain taken_back inserted retracted not_kept``, ``delay_ns``
+        (quantiles of the instant a match was given out minus its last event's ref), and ``shown``:
+        kind -> ``[{ref_ns, at_ns, probability, sources}]``, with ``true`` among the kinds.
+    """
+    return {query: _query(query, found, truth) for query, found in sorted(answers.items())}
+
+
+def _query(query: str, found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    standing = list(found.standing.values())
+    kinds = {
+        kind: [each for each in standing if each["certainty"] == kind]
+        for kind in ("confirmed", "uncertain")
+    }
+    delays = np.array([each["at"] - each["ref"] for each in standing], np.int64)
+    real = sorted(row["at_ref_ns"] for row in truth if row.get("query", query) == query)
+    shown = {kind: _shown(results) for kind, results in kinds.items()}
+    shown["taken back"] = _shown(found.taken_back.values())
+    shown["true"] = [{"ref_ns": int(at)} for at in _thinned(real)]
+    return {
+        **{kind: len(results) for kind, results in kinds.items()},
+        "taken_back": len(found.taken_back),
+        "inserted": found.counts["inserted"],
+        "retracted": found.counts["retracted"],
+        "not_kept": found.counts["not_kept"],
+        "true": len(real),
+        "delay_ns": quantiles(np.sort(delays)),
+        "shown": shown,
+    }
+
+
+def _shown(results: Iterable[Result]) -> list[dict[str, Any]]:
+    ascending = sorted(results, key=lambda each: int(each["ref"]))
+    return [
+        {
+            "ref_ns": each["ref"],
+            "at_ns": each["at"],
+            "probability": each["probability"],
+            "sources": each["sources"],
+        }
+        for each in _thinned(ascending)
+    ]
+
+
+def _thinned(values: list[Any]) -> list[Any]:
+    step = -(-len(values) // POINTS_SHOWN) or 1
+    return values[::step]

@@ -1,0 +1,198 @@
+"""Figures of what the queries said: windows and matches on a time line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from engine.report.figures import BAD, COLOURS, GOOD, NEUTRAL, Figure, Spec, digits, short
+from engine.report.units import TimeLine, number, percent
+
+
+def window_figures(windows: Mapping[str, Any], time: TimeLine) -> list[Figure]:
+    """One figure per query and aggregate."""
+    return [
+        _window_figure(f"windows-{at}-{place}", query, label, aggregate, time)
+        for at, (query, found) in enumerate(windows.items())
+        for place, (label, aggregate) in enumerate(found["aggregates"].items())
+    ]
+
+
+def _window_figure(
+    name: str, query: str, label: str, aggregate: Mapping[str, Any], time: TimeLine
+) -> Figure:
+    series = aggregate["series"]
+    data: list[Spec] = []
+    for at, one in enumerate(series):
+        colour, points = COLOURS[at % len(COLOURS)], one["points"]
+        # Side by side within the window, so that error bars do not hide one another.
+        shift = (at + 1) / (len(series) + 1)
+        x = digits(
+            time.place(round(each["start_ns"] + shift * (each["end_ns"] - each["start_ns"])))
+            for each in points
+        )
+        data.append(_values(one["key"], x, points, colour))
+        for kind, chosen, value in (
+            ("truth", [each["truth"] is not None for each in points], "truth"),
+            ("events missing", [bool(each["missing"]) for each in points], "value"),
+        ):
+            if any(chosen):
+                data.append(_marks(kind, x, points, chosen, value, colour))
+    data += [
+        _legend_entry(kind) for kind in _MARKS if any(each.get("name") == kind for each in data)
+    ]
+    return Figure(name, f"{query}: {label}", _window_caption(aggregate), data, {
+        "xaxis": {"title": {"text": time.title}},
+        "yaxis": {"title": {"text": short(label)}},
+    })  # fmt: skip
+
+
+_MARKS: Final = {"truth": ("diamond-open", 9), "events missing": ("x-thin-open", 9)}
+
+
+def _window_caption(aggregate: Mapping[str, Any]) -> str:
+    text = (
+        "Each point is a window: its value, with an error bar over all that the clocks' errors "
+        "could have made of it; a cross marks a window that knows it misses events."
+    )
+    if aggregate["with_truth"]:
+        share = percent(aggregate["inside"], aggregate["with_truth"])
+        text += f" Diamonds are the truth; {share} of all windows have it within their bar."
+    shown, keys = len(aggregate["series"]), aggregate["keys"]
+    if shown < keys:
+        text += (
+            f" Shown: {shown} of {number(keys)} keys, those furthest from the truth or missing "
+            "most."
+        )
+    if any(len(one["points"]) < one["windows"] for one in aggregate["series"]):
+        most = max(len(one["points"]) for one in aggregate["series"])
+        text += f" Shown: the first {most} windows of each key."
+    return text
+
+
+def _values(key: Mapping[str, Any], x: list[float], points: Sequence[Any], colour: str) -> Spec:
+    above, below = [], []
+    for each in points:
+        bar = each["value"] is not None and each["low"] is not None
+        above.append(each["high"] - each["value"] if bar else None)
+        below.append(each["value"] - each["low"] if bar else None)
+    name = ", ".join(f"{field}={value}" for field, value in key.items()) or "all"
+    return {
+        "name": short(name),
+        "x": x,
+        "y": [each["value"] for each in points],
+        "mode": "markers",
+        "marker": {"color": colour, "size": 6},
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "array": above,
+            "arrayminus": below,
+            "color": colour,
+            "thickness": 1.5,
+            "width": 3,
+        },
+        "customdata": [each["missing"] for each in points],
+        "hovertemplate": "%{y:.6g}, %{customdata} missing",
+    }
+
+
+def _marks(
+    kind: str,
+    x: list[float],
+    points: Sequence[Any],
+    chosen: list[bool],
+    value: str,
+    colour: str,
+) -> Spec:
+    symbol, size = _MARKS[kind]
+    return {
+        "name": kind,
+        "showlegend": False,
+        "x": [place for place, wanted in zip(x, chosen, strict=True) if wanted],
+        "y": [each[value] for each, wanted in zip(points, chosen, strict=True) if wanted],
+        "mode": "markers",
+        "marker": {
+            "symbol": symbol,
+            "size": size,
+            "color": BAD if kind == "events missing" else colour,
+            "line": {"width": 1.5},
+        },
+        "hovertemplate": f"{kind}: %{{y:.6g}}" if kind == "truth" else kind,
+    }
+
+
+def _legend_entry(kind: str) -> Spec:
+    symbol, size = _MARKS[kind]
+    colour = BAD if kind == "events missing" else NEUTRAL
+    marker = {"symbol": symbol, "size": size, "color": colour, "line": {"width": 1.5}}
+    return {"name": kind, "x": [None], "y": [None], "mode": "markers", "marker": marker}
+
+
+def match_figures(matches: Mapping[str, Any], time: TimeLine) -> list[Figure]:
+    """One figure per query: a row of marks for each kind of match, and one for the truth."""
+    return [
+        _match_figure(f"matches-{at}", query, found, time)
+        for at, (query, found) in enumerate(matches.items())
+    ]
+
+
+def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLine) -> Figure:
+    kinds = {
+        "taken back": (BAD, found["taken_back"]),
+        "uncertain": (COLOURS[1], found["uncertain"]),
+        "confirmed": (COLOURS[0], found["confirmed"]),
+        "true": (GOOD, found["true"]),
+    }
+    present = {kind: style for kind, style in kinds.items() if style[1]}
+    data = []
+    for kind, (colour, _) in present.items():
+        shown = found["shown"][kind]
+        data.append(
+            {
+                "x": digits(time.place(each["ref_ns"]) for each in shown),
+                "y": [kind] * len(shown),
+                "mode": "markers",
+                "marker": {
+                    "symbol": "line-ns-open",
+                    "size": 20,
+                    "color": colour,
+                    "line": {"width": 2, "color": colour},
+                },
+                "text": [_match_text(each) for each in shown],
+                "hovertemplate": "%{x:.6g} " + time.unit + "%{text}",
+            }
+        )
+    thinned = [kind for kind in present if len(found["shown"][kind]) < present[kind][1]]
+    rest = f" Thinned evenly to what can be seen: {', '.join(thinned)}." if thinned else ""
+    truth = (
+        "; a mark in the row “true” without one above or below it is a miss"
+        if found["true"]
+        else ""
+    )
+    return Figure(
+        name,
+        query,
+        "Each mark is a match at the time of its last event: what was found, and how certain it "
+        f"is{truth}.{rest}",
+        data,
+        {
+            "showlegend": False,
+            "xaxis": {"title": {"text": time.title}},
+            "yaxis": {
+                "type": "category",
+                "categoryarray": list(present),
+                "range": [-0.6, len(present) - 0.4],
+                "showgrid": False,
+            },
+        },
+        height_px=110 + 46 * len(present),
+    )
+
+
+def _match_text(match: Mapping[str, Any]) -> str:
+    if "sources" not in match:
+        return ""
+    probability = match["probability"]
+    sure = "" if probability is None else f", probability {number(probability)}"
+    return f": {short(', '.join(str(source) for source in match['sources']))}{sure}"

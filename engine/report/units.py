@@ -1,0 +1,88 @@
+"""Numbers for people: milliseconds and seconds instead of nanoseconds, and few digits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+NS_PER_MS: Final = 1_000_000
+_TIME_LINES: Final = (("s", 10**9, 1_800), ("min", 60 * 10**9, 1_800), ("h", 3_600 * 10**9, 0))
+"""Unit of a time line, its ns, and up to how many of it a time line uses it; 0 = any."""
+
+
+def number(value: Any) -> str:
+    """Some four significant digits, never in powers of ten; integers whole.
+
+    >>> number(1234567), number(1234.5678), number(0.001234), number(None), number(1.0)
+    ('1,234,567', '1,235', '0.001234', '\N{EN DASH}', '1')
+    """
+    if value is None:
+        return "\N{EN DASH}"
+    if isinstance(value, int) or value == 0:
+        return f"{value:,.0f}"
+    if not math.isfinite(value):
+        return str(value)
+    decimals = min(max(3 - math.floor(math.log10(abs(value))), 0), 9)
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def amount(count: int | None) -> str:
+    """A count with thousands apart."""
+    return number(count)
+
+
+def milliseconds(time_ns: int | None) -> str:
+    """A duration in ms, without its unit.
+
+    >>> milliseconds(12_345_678), milliseconds(1_500)
+    ('12.35', '0.0015')
+    """
+    return number(None if time_ns is None else time_ns / NS_PER_MS)
+
+
+def percent(part: int, whole: int) -> str:
+    """A share that is 0 % or 100 % only if it is exactly that.
+
+    >>> percent(0, 9), percent(9, 9), percent(1, 3), percent(1, 10**6), percent(10**6 - 1, 10**6)
+    ('0 %', '100 %', '33.3 %', '< 0.01 %', '> 99.99 %')
+    """
+    if not whole:
+        return "\N{EN DASH}"
+    if part in (0, whole):
+        return "100 %" if part else "0 %"
+    share = 100 * part / whole
+    if abs(share) < 0.01:
+        return "< 0.01 %"
+    if 99.99 < share < 100:
+        return "> 99.99 %"
+    decimals = 1 if 1 <= share < 99 else 2
+    return f"{share:.{decimals}f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLine:
+    """Times since the run's first arrival, in ``unit``."""
+
+    origin_ns: int
+    unit: str
+    unit_ns: int
+
+    @classmethod
+    def of(cls, first_ns: int | None, last_ns: int | None) -> TimeLine:
+        """The time line of a run between these arrivals; of an empty run when they are None."""
+        origin = first_ns or 0
+        span = (last_ns or 0) - origin
+        fitting = (each for each in _TIME_LINES if span <= each[2] * each[1] or not each[2])
+        unit, unit_ns, _ = next(fitting)
+        return cls(origin, unit, unit_ns)
+
+    @property
+    def title(self) -> str:
+        """Of an axis."""
+        return f"time since the first arrival [{self.unit}]"
+
+    def place(self, at_ns: int) -> float:
+        """Where an instant lies."""
+        return (at_ns - self.origin_ns) / self.unit_ns

@@ -1,0 +1,71 @@
+"""The verdict: every claim, whether the sums balance, and one sentence with the key numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.report.units import amount, milliseconds, percent
+from engine.scenario import Claim
+
+
+def verdict(claims: Sequence[Claim], report: Mapping[str, Any]) -> dict[str, Any]:
+    """``holds`` (all claims hold, all sums balance), ``headline``, ``numbers`` and ``claims``.
+
+    Args:
+        claims: the scenario's.
+        report: the measures, see ``write_report``.
+    """
+    failed = sum(not claim.holds for claim in claims)
+    off = sum(not each["balanced"] for each in report["conservation"]["equations"])
+    parts = []
+    if failed:
+        parts.append(f"{failed} of {len(claims)} claims {'fails' if failed == 1 else 'fail'}")
+    elif claims:
+        parts.append("The claim holds" if len(claims) == 1 else f"All {len(claims)} claims hold")
+    if off:
+        parts.append(f"{off} of the sums {'does' if off == 1 else 'do'} not balance")
+    else:
+        parts.append("every sum balances")
+    judgement = " and ".join(parts)
+    return {
+        "holds": not failed and not off,
+        "headline": judgement[0].upper() + judgement[1:] + ".",
+        "numbers": _numbers(report),
+        "claims": [
+            {"text": claim.text, "holds": claim.holds, "detail": claim.detail} for claim in claims
+        ],
+    }
+
+
+def _numbers(report: Mapping[str, Any]) -> str:
+    """What happened, in one sentence of plain words."""
+    main = report["run"]["passes"][0]["label"]
+    counts = report["conservation"]["passes"][main]["total"]
+    disorder, holds = report["disorder"], report["holds"][main]["hold_ns"]
+    arrived, released = disorder["arrived_ref"], disorder["released"][main]
+    sources = report["run"]["sources"]
+    source = "source" if sources == 1 else "sources"
+    clauses = [
+        f"{amount(counts['arrived'])} events of {amount(sources)} {source} arrived",
+    ]
+    if arrived["events"]:
+        share = percent(arrived["out_of_order"], arrived["events"])
+        left = released["out_of_order"]
+        after = percent(left, released["events"]) if left else "none"
+        clauses.append(f"{share} of them out of order, {after} after “{main}”")
+    if holds["p50"] is not None:
+        median, most = (milliseconds(holds[name]) for name in ("p50", "p99"))
+        clauses.append(f"which held half of them at most {median} ms and 99 % at most {most} ms")
+    lost = report["conservation"]["before"]["total"].get("never_logged")
+    if lost is not None:
+        numbered = report["conservation"]["before"]["total"]["accepted"]
+        clauses.append(f"{percent(lost, numbered)} never arrived")
+    elif counts["missing"]:
+        known = counts["missing"] + counts["arrived"]
+        clauses.append(f"{percent(counts['missing'], known)} are known to be missing")
+    clock = report["clock_error"]
+    if clock["with_truth"]:
+        share = percent(clock["inside"], clock["with_truth"])
+        clauses.append(f"{share} of the clock errors lie within their declared bound")
+    return "; ".join(clauses) + "."
