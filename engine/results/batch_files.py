@@ -90,11 +90,13 @@ class BatchFiles:
         """Batches with rows of ``site``, ascending."""
         return sorted(self._places.get(site, {}))
 
-    def tables(self, site: str, batch_id: int) -> Iterator[pa.Table]:
-        """The rows of ``site`` in one batch, in the order of writing."""
+    def tables(
+        self, site: str, batch_id: int, columns: list[str] | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of ``site`` in one batch, in the order of writing; ``columns`` None: all."""
         for path, group in self._places.get(site, {}).get(batch_id, []):
             try:
                 with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                    yield file.read_row_group(group)
+                    yield file.read_row_group(group, columns=columns)
             except (pa.ArrowException, OSError) as error:
                 raise UserError(f"{path}: damaged file: {error}") from error

@@ -39,7 +39,7 @@ def export_jsonl(
     directory: str | Path,
     out: str | Path | TextIO,
     time_unit: str = "ns",
-    queries: Sequence[str] = ("q1",),
+    queries: Sequence[str] = (),
 ) -> int:
     """Writes the results of a ``ResultSink`` as JSON lines; gives their number.
 
@@ -47,9 +47,9 @@ def export_jsonl(
 
     Args:
         directory: what the sink wrote; results of an empty run are no lines.
-        queries: names, in the order wanted.
         out: a path (which appears whole) or an open text stream.
         time_unit: of every time, rounded down to whole numbers.
+        queries: names in the order wanted; queries not named here follow in order of their names.
 
     Raises:
         UserError: no such directory, or damaged files in it.
@@ -118,16 +118,24 @@ def _kinds(directory: Path) -> dict[str, BatchFiles]:
 def _results(directory: Path, unit: int, queries: Sequence[str]) -> Iterator[dict[str, Any]]:
     kinds = _kinds(directory)
     for site in sorted(set[str]().union(*(files.sites for files in kinds.values()))):
-        batches = {batch for files in kinds.values() for batch in files.batches(site)}
-        for query in queries:
-            for batch_id in sorted(batches):
+        batches = sorted({batch for files in kinds.values() for batch in files.batches(site)})
+        places = [(files, batch_id) for batch_id in batches for files in kinds.values()]
+        present = {
+            name
+            for files, batch_id in places
+            for table in files.tables(site, batch_id, ["query"])
+            for name in table.column("query").unique().to_pylist()
+        }
+        named = [name for name in queries if name in present]
+        for query in [*named, *sorted(present.difference(named))]:
+            for batch_id in batches:
                 rows = [
                     row
                     for files in kinds.values()
                     for table in files.tables(site, batch_id)
                     for row in table.filter(pc.field("query") == query).to_pylist()
                 ]
-                for row in sorted(rows, key=lambda row: row[POSITION]):
+                for row in sorted(rows, key=lambda row: int(row[POSITION])):
                     yield _match(row, unit) if "events" in row else _window(row, unit)
 
 

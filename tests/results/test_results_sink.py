@@ -1,0 +1,231 @@
+"""Results on disk: DESIGN's fields exactly, batches that replace themselves, export in order."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import ContractViolation, UserError
+from engine.log import whole_file
+from engine.results.export import export_jsonl, export_parquet
+from engine.results.writer import ResultSink
+
+US = 1000
+EVENT = {"site": "main", "stream": "events", "source": "s1", "seq": 3, "type": "A", "ts": 5 * US,
+         "te": 6 * US, "ref": 7 * US, "attrs": {"v": 1.5, "tag": "é", "n": 2**62}}  # fmt: skip
+
+
+def match(site: str = "main", at: int = 9 * US, **changes: Any) -> dict[str, Any]:
+    return {
+        "op": "+", "query": "q", "site": site, "at": at, "known_at": 8 * US,
+        "certainty": "confirmed", "probability": 1.0, "events": [EVENT, EVENT | {"seq": None}],
+    } | changes  # fmt: skip
+
+
+def window(site: str = "main", at: int = 20 * US, **changes: Any) -> dict[str, Any]:
+    return {
+        "op": "+", "query": "w", "site": site, "at": at,
+        "window": {"start": 0, "end": 10 * US}, "key": {"sid": 4}, "value": {"avg(v)": 2.5},
+        "low": {"avg(v)": 2.0}, "middle": {"avg(v)": 2.5}, "high": {"avg(v)": None},
+        "certain": 3, "ambiguous": 1, "missing": 0,
+    } | changes  # fmt: skip
+
+
+def exported(directory: Path, unit: str = "ns", queries: tuple[str, ...] = ()) -> list[str]:
+    out = io.StringIO()
+    count = export_jsonl(directory, out, unit, queries)
+    lines = out.getvalue().splitlines()
+    assert len(lines) == count
+    return lines
+
+
+def test_design_results_have_its_fields_in_its_order(tmp_path: Path) -> None:
+    ResultSink(tmp_path).write(0, [match(), window()])
+    event = (
+        '{"site": "main", "stream": "events", "source": "s1", "seq": %s, "type": "A", "ts": 5, '
+        '"te": 6, "ref": 7, "attrs": {"v": 1.5, "tag": "é", "n": 4611686018427387904}}'
+    )
+    of_match = (
+        '{"op": "+", "query": "q", "site": "main", "at": 9, "known_at": 8, '
+        '"certainty": "confirmed", "probability": 1.0, "events": ['
+    )
+    of_window = (
+        '{"op": "+", "query": "w", "site": "main", "at": 20, "window": {"start": 0, "end": 10}, '
+        '"key": {"sid": 4}, "value": {"avg(v)": 2.5}, "low": {"avg(v)": 2.0}, '
+        '"middle": {"avg(v)": 2.5}, "high": {"avg(v)": null}, "certain": 3, "ambiguous": 1, '
+        '"missing": 0}'
+    )
+    assert exported(tmp_path, "us") == [
+        of_match + event % "3" + ", " + event % "null" + "]}",
+        of_window,
+    ]
+
+
+def test_matches_and_windows_are_columns_in_folders_of_their_own(tmp_path: Path) -> None:
+    ResultSink(tmp_path).write(7, [match(), window(bounds={"avg(v)": [1, 2]}, drift="high")])
+    (matches,) = (tmp_path / "matches").iterdir()
+    assert matches.name == "batch-000000000007-0.parquet"
+    (row,) = pq.read_table(matches).to_pylist()
+    event = {**EVENT, "attrs": json.dumps(EVENT["attrs"], ensure_ascii=False), "more": None}
+    assert row == match() | {
+        "position": 0, "events": [event, event | {"seq": None}], "more": None,
+    }  # fmt: skip
+    (row,) = pq.read_table(tmp_path / "windows").to_pylist()
+    assert row == window() | {
+        "position": 1, "key": '{"sid": 4}', "value": '{"avg(v)": 2.5}', "low": '{"avg(v)": 2.0}',
+        "middle": '{"avg(v)": 2.5}', "high": '{"avg(v)": null}', "drift": "high",
+        "bounds": '{"avg(v)": [1, 2]}', "more": None,
+    }  # fmt: skip
+
+
+def test_what_an_operator_says_beyond_design_is_kept(tmp_path: Path) -> None:
+    results = [
+        match(query="w", reason={"x": [1]}, events=[EVENT | {"alias": "a"}]),
+        window(bounds={"avg(v)": [1, 2]}, drift="low", note="n", low=None, certain=None),
+    ]
+    ResultSink(tmp_path).write(0, results)
+    assert [json.loads(line) for line in exported(tmp_path)] == results
+
+
+def test_times_between_two_units_are_rounded_down(tmp_path: Path) -> None:
+    ResultSink(tmp_path).write(0, [match(at=1999, known_at=-1)])
+    (line,) = exported(tmp_path, "us")
+    assert (json.loads(line)["at"], json.loads(line)["known_at"]) == (1, -1)
+
+
+def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
+    value = {"a": np.int64(3), "b": np.float64(0.5), "c": np.bool_(True)}
+    ResultSink(tmp_path).write(0, [window(value=value, at=np.int64(4), certain=np.int64(2))])
+    (line,) = exported(tmp_path)
+    assert json.loads(line)["value"] == {"a": 3, "b": 0.5, "c": True}
+
+
+def test_a_batch_written_again_replaces_itself(tmp_path: Path) -> None:
+    sink = ResultSink(tmp_path)
+    sink.write(0, [match(at=1)])
+    sink.write(1, [match(at=2), window(at=3)])
+    sink.write(1, [match(at=4)])
+    sink.write(1, [match(at=4)])
+    assert [json.loads(line)["at"] for line in exported(tmp_path)] == [1, 4]
+    sink.write(0, [])
+    assert [json.loads(line)["at"] for line in exported(tmp_path)] == [4]
+    assert list((tmp_path / "windows").iterdir()) == []
+
+
+def test_a_crash_while_writing_leaves_the_old_batch_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = ResultSink(tmp_path)
+    sink.write(0, [match(at=1)])
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(whole_file.os, "fsync", crash)
+        with pytest.raises(KeyboardInterrupt):
+            sink.write(0, [match(at=2)])
+        with pytest.raises(KeyboardInterrupt):
+            sink.write(1, [match(at=3)])
+    assert [json.loads(line)["at"] for line in exported(tmp_path)] == [1]
+    ResultSink(tmp_path).write(0, [match(at=2)])
+    ResultSink(tmp_path).write(1, [match(at=3)])
+    assert [json.loads(line)["at"] for line in exported(tmp_path)] == [2, 3]
+
+
+SITE_RESULTS = st.tuples(st.sampled_from("abé"), st.booleans(), st.sampled_from("xyz"))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.lists(SITE_RESULTS, max_size=6),
+        min_size=1, max_size=4,
+    )
+)  # fmt: skip
+def test_the_export_goes_by_site_then_query_then_order_of_emission(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[str, bool, str]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("order")
+    sink = ResultSink(folder)
+    number = 0
+    want: dict[tuple[str, str], list[int]] = {}
+    for batch_id, batch in enumerate(batches):
+        results = []
+        for site, is_match, query in batch:
+            make = match if is_match else window
+            results.append(make(site, number, query=query))
+            want.setdefault((site, query), []).append(number)
+            number += 1
+        sink.write(batch_id, results)
+    # Query y is asked for first; x and z follow by name, and none is left out.
+    found = [json.loads(line)["at"] for line in exported(folder, "ns", ("y", "none"))]
+    places = sorted(want, key=lambda place: (place[0], place[1] != "y", place[1]))
+    assert found == [at for place in places for at in want[place]]
+
+
+def test_results_to_a_file_and_to_one_parquet(tmp_path: Path) -> None:
+    ResultSink(tmp_path / "r").write(0, [match("b", 2), match("a", 1)])
+    ResultSink(tmp_path / "r").write(1, [match("a", 3)])
+    assert export_jsonl(tmp_path / "r", tmp_path / "out.jsonl") == 3
+    assert (tmp_path / "out.jsonl").read_text().splitlines() == exported(tmp_path / "r")
+    assert export_parquet(tmp_path / "r", tmp_path / "out.parquet") == 3
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert table.column("at").to_pylist() == [1, 3, 2]
+    assert "position" not in table.column_names
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "out.parquet", "r"]
+
+
+def test_exports_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder of results"):
+        export_jsonl(tmp_path / "none", io.StringIO())
+    ResultSink(tmp_path / "r").write(0, [])
+    assert exported(tmp_path / "r") == []
+    with pytest.raises(UserError, match="holds no results; one table cannot say that"):
+        export_parquet(tmp_path / "r", tmp_path / "x.parquet")
+    ResultSink(tmp_path / "r").write(0, [match(), window()])
+    with pytest.raises(UserError, match="holds matches and windows; one table cannot say that"):
+        export_parquet(tmp_path / "r", tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="cannot be written: No such file"):
+        export_jsonl(tmp_path / "r", tmp_path / "no" / "x.jsonl")
+    with pytest.raises(UserError, match="unknown time unit"):
+        export_jsonl(tmp_path / "r", io.StringIO(), "fortnight")
+    (tmp_path / "r" / "matches" / "other.parquet").write_bytes(b"")
+    with pytest.raises(UserError, match=r"other\.parquet: not a file of results"):
+        export_jsonl(tmp_path / "r", io.StringIO())
+    (tmp_path / "r" / "matches" / "other.parquet").unlink()
+    (tmp_path / "r" / "matches" / "batch-000000000003-0.parquet").write_bytes(b"PAR1")
+    with pytest.raises(UserError, match=r"batch-000000000003-0\.parquet: damaged file"):
+        export_jsonl(tmp_path / "r", io.StringIO())
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="results cannot be written"):
+        ResultSink(tmp_path / "file").write(0, [match()])
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"op": "+"}, r"a result has a window or events, not \['op'\]"),
+        (match() | window(), "a result has a window or events, not"),
+        (window(value={"a": float("nan")}), "Out of range float values are not JSON compliant"),
+        (window(value={"a": object()}), "object is no JSON value"),
+        (window(certain="x"), "a result does not fit its fields"),
+        (window(at=2**63), "a result does not fit its fields"),
+    ],
+)
+def test_results_of_another_shape_are_bugs(
+    result: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ContractViolation, match=said):
+        ResultSink(tmp_path).write(0, [result])
