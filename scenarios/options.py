@@ -1,0 +1,55 @@
+"""Options of a scenario: ``--set NAME=VALUE`` against names, defaults and types."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from engine.errors import UserError
+from engine.units import parse_duration
+
+
+def read_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option with its value; texts become the type of the default.
+
+    >>> read_options({"seed": "7"}, {"seed": 1, "duration": "60 s"})
+    {'seed': 7, 'duration': '60 s'}
+
+    Raises:
+        UserError: an unknown name (the message lists the known ones), or not such a value.
+    """
+    for name in given:
+        if name not in defaults:
+            near = difflib.get_close_matches(name, defaults, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            known = ", ".join(defaults)
+            raise UserError(f"--set {name}: unknown option{meant} (known are {known})")
+    return {name: _value(name, given.get(name, kept), kept) for name, kept in defaults.items()}
+
+
+def _value(name: str, value: Any, default: Any) -> Any:
+    wanted = type(default)
+    if wanted is str:
+        return str(value).strip()
+    try:
+        return wanted(value)
+    except (TypeError, ValueError) as error:
+        what = "a whole number" if wanted is int else "a number"
+        raise UserError(f"--set {name}={value}: expected {what}, such as {default}") from error
+
+
+def duration_ns(options: Mapping[str, Any], name: str) -> int:
+    """The option ``name``, a duration with its unit, as ns.
+
+    Raises:
+        UserError: not a duration; a bare number other than 0 has no unit.
+    """
+    text = str(options[name])
+    try:
+        length_ns = parse_duration(text)
+    except UserError as error:
+        raise UserError(f"--set {name}={text}: {error}") from error
+    if text.replace(".", "").isdigit() and length_ns:
+        raise UserError(f"--set {name}={text}: give a unit, as in {name}={text}s")
+    return length_ns

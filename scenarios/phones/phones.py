@@ -1,0 +1,110 @@
+"""The scenario ``phones``: what ``slackwater run phones`` imports, asks and scores."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import UserError
+from engine.log.arrival_log import LogWriter
+from engine.scenario import Pass, Score
+from scenarios.options import duration_ns, read_options
+from scenarios.phones.importing import phone_table, session_frames, truth_table
+from scenarios.phones.recording import SESSIONS, read_session
+from scenarios.phones.scoring import LEARNT, MAIN, SHORT, UNORDERED, score_run
+from simulator.digest import FrameDigest
+from simulator.run import LOG, MANIFEST, TRUTH
+
+DEFAULTS: Final[dict[str, Any]] = {"sessions": ",".join(SESSIONS), "latency": "6 s"}
+VERSIONED: Final = ("slackwater", "numpy", "pyarrow")
+
+
+class Phones:
+    """See ``engine.scenario.RunnableScenario``."""
+
+    name = "phones"
+    title = "Phones: a recording of real devices with clocks up to 30 s wrong"
+    what = (
+        "Three sessions of the OoO-Dataset: seven to nine Android phones send a message every "
+        "500 ms over public UMTS to one server. Event times are as the phones' own clocks showed "
+        "them; each phone's one NTP offset comes as a sync record."
+    )
+
+    def options(self) -> Mapping[str, Any]:
+        return dict(DEFAULTS)
+
+    def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
+        chosen = read_options(options, DEFAULTS)
+        sessions = [read_session(data, name) for name in _names(chosen)]
+        digest = FrameDigest()
+        frames = 0
+        with LogWriter(directory / LOG) as log:
+            for session in sessions:
+                for frame in session_frames(session):
+                    log.append(frame)
+                    digest.add(frame)
+                    frames += 1
+        (directory / TRUTH).mkdir(parents=True, exist_ok=True)
+        for name, table in (("messages", truth_table), ("phones", phone_table)):
+            whole = pa.concat_tables([table(session) for session in sessions])
+            pq.write_table(whole, directory / TRUTH / f"{name}.parquet")
+        messages = {session.name: len(session) for session in sessions}
+        manifest = {
+            "scenario": self.name,
+            "seed": None,
+            "options": chosen,
+            "versions": {
+                "python": platform.python_version(),
+                **{name: version(name) for name in VERSIONED},
+            },
+            "log_sha256": digest.hexdigest(),
+            "frames": frames,
+            "rows": {
+                "event": sum(messages.values()),
+                "sync": sum(len(session.devices) for session in sessions),
+            },
+            "events_by_source": {
+                f"{session.name}/{device}": int((session.device == code).sum())
+                for session in sessions
+                for code, device in enumerate(session.devices)
+            },
+        }
+        text = json.dumps(manifest, indent=2) + "\n"
+        (directory / MANIFEST).write_text(text, encoding="utf-8")
+        return manifest
+
+    def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
+        latency_ns = duration_ns(read_options(options, DEFAULTS), "latency")
+        return (
+            Pass(MAIN, f"sequence:timeout=fixed:{latency_ns}ns"),
+            Pass(LEARNT, f"sequence:latency={latency_ns}ns"),
+            Pass(SHORT, "sequence:latency=500ms"),
+            Pass(UNORDERED, "none"),
+        )
+
+    def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        read_options(options, DEFAULTS)
+        load = "SELECT count(*), sum(bytes) FROM events WINDOW TUMBLING 10 s DRIFT together"
+        return {"load": load}
+
+    def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
+        read_options(options, DEFAULTS)
+        return score_run(directory)
+
+
+def _names(options: Mapping[str, Any]) -> list[str]:
+    names = [name.strip() for name in options["sessions"].split(",") if name.strip()]
+    for name in names:
+        if name not in SESSIONS:
+            known = ", ".join(SESSIONS)
+            raise UserError(f"--set sessions={options['sessions']}: {name!r} is none of {known}")
+    if not names or len(set(names)) != len(names):
+        raise UserError(f"--set sessions={options['sessions']}: name each session once")
+    return names

@@ -1,0 +1,111 @@
+"""What the passes of a run left on disk (``engine.scenario``, layout), read for scoring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import UserError
+
+RUNS: Final = "runs"
+IN_ORDER, RESIDUAL, LATE, LATE_DROPPED = range(4)
+"""Values of ``status`` in the ordered stream."""
+QUANTILES: Final = (0.5, 0.95, 0.99, 1.0)
+NS_PER_MS: Final = 1e6
+
+
+def read_ordered(directory: Path, label: str) -> pa.Table:
+    """The ordered stream of pass ``label``, each site's events in release order.
+
+    Raises:
+        UserError: the pass left none.
+    """
+    return pa.concat_tables(_parts(directory / RUNS / label / "ordered", needed=True))
+
+
+def read_counters(directory: Path, label: str) -> dict[str, Any]:
+    """``counters.json`` of pass ``label``.
+
+    Raises:
+        UserError: the pass left none.
+    """
+    path = directory / RUNS / label / "counters.json"
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; did the run end?")
+    counters: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return counters
+
+
+def lane_sum(counters: dict[str, Any], name: str) -> int:
+    """Sum of one counter over all lanes of all sites."""
+    return sum(lane[name] for each in counters["sites"].values() for lane in each["lanes"])
+
+
+def missing_events(counters: dict[str, Any], site: str) -> int | None:
+    """Numbers that ``site`` never got; None when the order does not look at numbers."""
+    lanes = counters["sites"][site]["lanes"]
+    if any("missing_total" not in lane for lane in lanes):
+        return None
+    return int(sum(lane["missing_total"] - lane["missing_filled"] for lane in lanes))
+
+
+def standing(
+    directory: Path, label: str, folder: str, identity: Callable[[dict[str, Any]], Hashable]
+) -> list[dict[str, Any]]:
+    """Results of pass ``label`` that were not retracted, in the order of their first emission.
+
+    Args:
+        directory: of the run.
+        label: of the pass.
+        folder: ``windows`` or ``matches``; absent when the pass gave none.
+        identity: what a result and its retraction have in common.
+    """
+    found: dict[Hashable, dict[str, Any]] = {}
+    for part in _parts(directory / RUNS / label / folder, needed=False):
+        for result in part.to_pylist():
+            if result["op"] == "+":
+                found[identity(result)] = result
+            else:
+                found.pop(identity(result), None)
+    return list(found.values())
+
+
+def _parts(folder: Path, *, needed: bool) -> Iterable[pa.Table]:
+    files = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+    if needed and not files:
+        raise UserError(f"{folder}: no Parquet files; did the run end?")
+    return [pq.ParquetFile(file).read() for file in files]
+
+
+def ints(table: pa.Table, name: str) -> np.ndarray:
+    """An integer column without nulls as NumPy."""
+    return np.asarray(table.column(name).to_numpy())
+
+
+def out_of_order(times: np.ndarray) -> np.ndarray:
+    """Which have a larger one before them (L10 4.3.1, R19 5.2.2).
+
+    >>> out_of_order(np.array([1, 4, 3, 5, 4])).tolist()
+    [False, False, True, False, True]
+    """
+    return np.asarray(times < np.maximum.accumulate(times)) if times.size else times < 0
+
+
+def share(part: float, whole: float) -> float:
+    """``part`` of ``whole`` in percent; 0 of nothing."""
+    return 100.0 * part / whole if whole else 0.0
+
+
+def quantiles_ms(spans_ns: np.ndarray) -> tuple[float, ...]:
+    """``QUANTILES`` of spans [ns], in ms rounded to us; zeros if there is none."""
+    if not spans_ns.size:
+        return (0.0,) * len(QUANTILES)
+    # "higher" gives spans that occurred, and the last one exactly.
+    found = np.quantile(spans_ns, QUANTILES, method="higher")
+    return tuple(round(float(each) / NS_PER_MS, 3) for each in found)

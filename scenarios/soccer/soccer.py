@@ -1,0 +1,100 @@
+"""The scenario ``soccer``: what ``slackwater run soccer`` makes, asks and scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import UserError
+from engine.scenario import Pass, Score
+from engine.units import NS_PER
+from scenarios.options import duration_ns, read_options
+from scenarios.soccer.incidents import Incident
+from scenarios.soccer.network import Conditions, soccer_scenario
+from scenarios.soccer.pitch import GOALS_QUERY, SHOE_PERIOD_NS, shoe_sid
+from scenarios.soccer.scoring import MAIN, UNORDERED, score_run
+from scenarios.soccer.window_truth import QUERIES
+from simulator.run import MANIFEST, TRUTH, simulate_to
+
+DEFAULTS: Final[dict[str, Any]] = {
+    "seed": 1,
+    "duration": "60 s",
+    "offset": "2 s",
+    "skew_ppm": 30.0,
+    "delay": "mixed",
+    "connections": 3,
+    "loss": 0.001,
+    "duplicate": 0.001,
+    "latency": "1 s",
+}
+DURATION_MAX_NS: Final = 2 * NS_PER["h"]
+"""The truth of a run is held in memory: 15,000 events a second."""
+
+
+class Soccer:
+    """See ``engine.scenario.RunnableScenario``."""
+
+    name = "soccer"
+    title = "Soccer: shoes and a ball, eleven gateways, eleven wrong clocks"
+    what = (
+        "Two squads of sixteen wear a sensor in each shoe (200 Hz), the ball has one (2,000 Hz): "
+        "about 15,000 DEBS 2013 events a second through eleven gateways, each with its own clock "
+        "error and its own unreliable link. Every kick and goal is known from the seed."
+    )
+
+    def options(self) -> Mapping[str, Any]:
+        return dict(DEFAULTS)
+
+    def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
+        chosen = read_options(options, DEFAULTS)
+        length_ns = duration_ns(chosen, "duration")
+        if not SHOE_PERIOD_NS <= length_ns <= DURATION_MAX_NS:
+            raise UserError(f"--set duration={chosen['duration']}: must lie in 5 ms..2 h")
+        conditions = Conditions(
+            offset_ns=duration_ns(chosen, "offset"),
+            skew_ppb=round(chosen["skew_ppm"] * 1000),
+            delay=chosen["delay"],
+            connections=chosen["connections"],
+            loss=chosen["loss"],
+            duplicate=chosen["duplicate"],
+        )
+        scenario, match = soccer_scenario(chosen["seed"], length_ns, conditions)
+        manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
+        pq.write_table(_incident_table(match.incidents), directory / TRUTH / "incidents.parquet")
+        text = json.dumps(manifest, indent=2) + "\n"
+        (directory / MANIFEST).write_text(text, encoding="utf-8")
+        return manifest
+
+    def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
+        latency_ns = duration_ns(read_options(options, DEFAULTS), "latency")
+        return (
+            Pass(MAIN, f"sequence:latency={latency_ns}ns,late=pass"),
+            Pass(UNORDERED, "none"),
+        )
+
+    def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        read_options(options, DEFAULTS)
+        return {query.name: query.text for query in QUERIES} | {"goals": GOALS_QUERY}
+
+    def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
+        read_options(options, DEFAULTS)
+        return score_run(directory)
+
+
+def _incident_table(incidents: Sequence[Incident]) -> pa.Table:
+    """The plan, to be read by people and tests: one row per incident."""
+    return pa.table(
+        {
+            "kind": pa.array([each.kind.name for each in incidents], pa.string()),
+            "kick_sid": pa.array([shoe_sid(each.player, 0) for each in incidents], pa.int64()),
+            "kick_ns": pa.array([each.kick_ns for each in incidents], pa.int64()),
+            "stop_ns": pa.array([each.stop_ns for each in incidents], pa.int64()),
+            "scored": pa.array([each.kind.scored for each in incidents], pa.bool_()),
+            "is_match": pa.array([each.is_match for each in incidents], pa.bool_()),
+        }
+    )

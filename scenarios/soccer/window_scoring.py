@@ -1,0 +1,144 @@
+"""The window queries' results against the true aggregates: claims and R19's table of averages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.scenario import Claim, Score, Table
+from scenarios.runs import share, standing
+from scenarios.soccer.event_truth import EventTruth
+from scenarios.soccer.window_truth import QUERIES, Key, WindowQuery, true_windows
+
+SPEED: Final = "avg(v)"
+_TOLERANCE: Final = 1e-9
+"""Of an average of integers: two ways of rounding its division."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One query: its standing results and the truth, by window and key.
+
+    ``whole``: over all events; ``reached``: over those that are in the log.
+    """
+
+    query: WindowQuery
+    results: Mapping[Key, dict[str, Any]]
+    whole: Mapping[Key, dict[str, float]]
+    reached: Mapping[Key, dict[str, float]]
+
+    def outside(self) -> list[tuple[Key, str]]:
+        """Truths (over what reached the log) that no result has within its bounds."""
+        return [
+            (key, label)
+            for key, values in self.reached.items()
+            for label, value in values.items()
+            if not _holds(self.results.get(key), label, value)
+        ]
+
+    def off_um_per_s(self) -> float:
+        """Mean of |result - truth over what reached the log| of the average speed."""
+        errors = [
+            abs(result["value"][SPEED] - self.reached[key][SPEED])
+            for key, result in self.results.items()
+            if key in self.reached
+        ]
+        return float(np.mean(errors)) if errors else 0.0
+
+
+def window_score(directory: Path, label: str, truth: EventTruth, logged: np.ndarray) -> Score:
+    """Scores the window queries of pass ``label``."""
+    found = standing(directory, label, "windows", _identity)
+    compared = {query.name: _compare(query, found, truth, logged) for query in QUERIES}
+    truths = sum(len(values) for each in compared.values() for values in each.reached.values())
+    outside = sum(len(each.outside()) for each in compared.values())
+    claim = Claim(
+        f"Every window's bounds hold the true value: {truths - outside} of {truths} aggregates "
+        f"over the events that reached the engine ({share(truths - outside, truths):.1f} %).",
+        outside == 0,
+        "; ".join(
+            f"{name}: {label} of the window at {key[0]} ns lies outside"
+            for name, each in compared.items()
+            for key, label in each.outside()[:3]
+        ),
+    )
+    one, three = compared["plain"].off_um_per_s(), compared["velocity"].off_um_per_s()
+    facts = {
+        "window_truths": truths,
+        "window_truths_outside": outside,
+        "speed_error_one_window": one,
+        "speed_error_three_windows": three,
+    }
+    return Score((claim,), (_table(compared, one, three),), facts)
+
+
+def _identity(result: dict[str, Any]) -> tuple[Any, ...]:
+    return (result["query"], result["window"]["start"], result["key"])
+
+
+def _compare(
+    query: WindowQuery, found: list[dict[str, Any]], truth: EventTruth, logged: np.ndarray
+) -> Compared:
+    results = {}
+    for result in found:
+        if result["query"] == query.name:
+            read = {name: _loaded(result[name]) for name in ("key", "value", "bounds")}
+            sid = (read["key"] or {}).get("sid")
+            results[result["window"]["start"], sid] = result | read
+    return Compared(
+        query,
+        results,
+        true_windows(query, truth.true_ns, truth.sid, truth.v),
+        true_windows(query, truth.true_ns[logged], truth.sid[logged], truth.v[logged]),
+    )
+
+
+def _loaded(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def _holds(result: dict[str, Any] | None, label: str, value: float) -> bool:
+    bounds = None if result is None else (result["bounds"] or {}).get(label)
+    if bounds is None or None in bounds:
+        return False
+    room = abs(value) * _TOLERANCE
+    return bool(bounds[0] - room <= value <= bounds[1] + room)
+
+
+def _table(compared: Mapping[str, Compared], one: float, three: float) -> Table:
+    plain, velocity = compared["plain"], compared["velocity"]
+    rows = []
+    first = min(plain.whole, default=(0, None))[0]
+    for key in sorted(plain.whole):
+        speeds = [each.get(key, {}).get(SPEED) for each in (plain.whole, plain.reached)]
+        single, mean = plain.results.get(key), velocity.results.get(key)
+        values = [None if each is None else each["value"][SPEED] for each in (single, mean)]
+        bounds = [None, None] if mean is None else mean["bounds"][SPEED]
+        counts = [
+            None if mean is None else mean[name] for name in ("certain", "ambiguous", "missing")
+        ]
+        rows.append(
+            (
+                (key[0] - first) / 1e9,
+                *(_rounded(each) for each in (*speeds, *values, *bounds)),
+                *counts,
+            )
+        )
+    return Table(
+        "Average speed in 10 s windows",
+        ("from [s]", "true [um/s]", "true, of what arrived [um/s]", "one window [um/s]",
+         "mean of R19's three [um/s]", "at least [um/s]", "at most [um/s]", "certain [events]",
+         "ambiguous [events]", "missing [events]"),
+        tuple(rows),
+        f"Mean error against the truth of what arrived: {one:.2f} um/s with one window "
+        f"(R19 Query 5.6), {three:.2f} um/s with the mean of three (R19 Query 5.7).",
+    )  # fmt: skip
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
