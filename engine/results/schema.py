@@ -57,7 +57,10 @@ WINDOW_FIELDS: Final = {
 }
 JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "attrs")
 MATCH_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **MATCH_FIELDS, MORE: pa.string()})
-WINDOW_EXTRAS: Final = {"drift": pa.string(), "bounds": pa.string()}
+WINDOW_EXTRAS: Final = {
+    "drift": pa.string(),  # R19's flag: which of the three shifted windows a result is of
+    "bounds": pa.string(),
+}
 """Of windows with R19's three shifted copies; left out of JSONL when absent."""
 WINDOW_SCHEMA: Final = pa.schema(
     {POSITION: pa.int64(), **WINDOW_FIELDS, **WINDOW_EXTRAS, MORE: pa.string()}
