@@ -1,0 +1,149 @@
+"""W1 on Spark local[2]: ours (sequence + merge + 10 s drift window) beside plain Spark.
+
+Plain Spark is what its users would write: rows, withWatermark, the built-in window average (the way
+of the measured peers). Both read files of the same 8 M events from 20 sources, 12.5 % of them up
+to 1 s late. Steady state: JVM start, planning and the first micro-batch are left out. Goal (issue
+2): at least 1,000,000 events/s, at least 5 times plain Spark, below 4 GB over the process tree.
+
+``python -m bench.spark_w1 [EVENTS]``
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from bench.workload import columns, write_log, write_rows
+from engine.chain import ChainSettings
+from engine.order.registry import parse_order
+from engine.query import query
+from engine.spark.host import run_on_spark, spark_session
+
+SOURCES = 20
+QUERY = "SELECT avg(v), count(*) GROUP BY sid WINDOW TUMBLING 10 s DRIFT together"
+FILE_ROWS = 524_288
+FILES_PER_BATCH = 4
+ROUNDS = 1
+
+
+def ours(folder: Path, events: int) -> dict[str, float]:
+    """Steady rate of our chain."""
+    out = Path(tempfile.mkdtemp(dir=folder))
+    settings = ChainSettings(parse_order("sequence:latency=1100ms"), (query(QUERY),))
+    counters = run_on_spark(folder / "log", settings, out, "local[2]", FILES_PER_BATCH)
+    batches = counters["batches"][1:-1]  # without the first and the end of the input
+    seconds = sum(batch["seconds"] for batch in batches)
+    return {"rate": len(batches) * FILES_PER_BATCH * FILE_ROWS / seconds, "events": events}
+
+
+def plain(folder: Path, events: int) -> dict[str, float]:
+    """Steady rate of row-wise Spark."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415
+
+    out = Path(tempfile.mkdtemp(dir=folder))
+    session = spark_session("local[2]", out / "spark.log")
+    session.conf.set(
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    )
+    rows = (
+        session.readStream.schema(
+            "source int, seq long, ts long, arrival long, sid long, v double"
+        )
+        .option("maxFilesPerTrigger", FILES_PER_BATCH)
+        .parquet(str(folder / "rows"))
+        .withColumn("rt", F.timestamp_micros(F.expr("ts div 1000")))
+        .withWatermark("rt", "1 second")
+        .groupBy(F.window("rt", "10 seconds"), "sid")
+        .agg(F.avg("v"), F.count("*"))
+    )
+    stream = (
+        rows.select("window.start", "sid", "avg(v)", "count(1)")
+        .writeStream.format("parquet")
+        .option("path", str(out / "result"))
+        .option("checkpointLocation", str(out / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    stream.awaitTermination()
+    batches = [each for each in stream.recentProgress if each.numInputRows][1:]
+    seconds = sum(each.durationMs["triggerExecution"] for each in batches) / 1000
+    return {"rate": sum(each.numInputRows for each in batches) / seconds, "events": events}
+
+
+def _tree_memory(root: int) -> int:
+    """Proportional memory [bytes] of a process and its descendants, now."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue  # it has just ended
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    tree = {root}
+    while True:
+        more = {child for child, parent in parents.items() if parent in tree} - tree
+        if not more:
+            break
+        tree |= more
+    total = 0
+    for process in tree:
+        try:
+            lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue  # it has just ended
+        total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def _measured(side: str, folder: Path, events: int) -> dict[str, float]:
+    """Run one side in a process of its own; adds the peak memory of its tree."""
+    command = [sys.executable, "-m", "bench.spark_w1", side, str(folder), str(events)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peak = [0]
+
+    def watch() -> None:
+        while process.poll() is None:
+            peak[0] = max(peak[0], _tree_memory(process.pid))
+            time.sleep(0.5)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    said, _ = process.communicate()
+    watcher.join()
+    if process.returncode:
+        raise SystemExit(f"{side} failed with exit code {process.returncode}")
+    measured: dict[str, float] = json.loads(said.strip().splitlines()[-1])
+    return {**measured, "memory": peak[0]}
+
+
+def main() -> None:
+    if len(sys.argv) > 2:
+        side = {"ours": ours, "plain": plain}[sys.argv[1]]
+        print(json.dumps(side(Path(sys.argv[2]), int(sys.argv[3]))))
+        return
+    events = int(sys.argv[1]) if len(sys.argv) > 1 else 8_000_000
+    with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as name:
+        folder = Path(name)
+        made = columns(events, SOURCES)
+        write_log(made, SOURCES, folder / "log")
+        write_rows(made, folder / "rows", FILE_ROWS)
+        del made
+        for _ in range(ROUNDS):
+            mine, theirs = (_measured(side, folder, events) for side in ("ours", "plain"))
+            print(
+                f"spark local[2], {events:,} events: ours {mine['rate'] / 1e6:.2f} M events/s "
+                f"({mine['memory'] / 2**30:.2f} GB), plain Spark {theirs['rate'] / 1e6:.2f} M "
+                f"events/s ({theirs['memory'] / 2**30:.2f} GB), ratio "
+                f"{mine['rate'] / theirs['rate']:.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
