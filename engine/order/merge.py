@@ -3,8 +3,8 @@
 The heads of the queues are compared by ``ref``, ties by (source, seq). A lane with an empty queue
 blocks the merge until its own timeout has passed since its last arrival; then it is idle and is
 skipped, and any arrival clears the flag. A punctuation that promises more than the smallest head
-unblocks at once. An event whose ``ref`` is below the last released one goes out at once and counts
-as residual disorder.
+unblocks at once. An event whose ``ref`` is below the last released one, or below a promise that the
+merge has passed on, goes out at once and counts as residual disorder.
 
 A winner tree over the lanes gives the smallest head in O(log lanes) per event.
 
@@ -33,7 +33,6 @@ from engine.order.state import (
     STAGE_QUEUE,
     V_EVENTS,
     V_FRONTIER,
-    V_LAST_REF,
     V_NOTES,
     Out,
     Trees,
@@ -86,7 +85,7 @@ def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: in
     """Recompute what the lane brings to the merge: its head, a promise, a block, or nothing."""
     head = ln[lane].head
     if head != NONE:
-        if rows[head].ref < s[V_LAST_REF]:
+        if rows[head].ref < s[V_FRONTIER]:
             key, tie = INT_MIN, TIE_NOW
         else:
             key, tie = rows[head].ref, ln[lane].rank
@@ -187,7 +186,7 @@ def push_late(
         emit(rows, s, out, row, now, LATE_DROPPED)
         return
     ln[lane].late_passed += 1
-    if rows[row].ref < s[V_LAST_REF]:
+    if rows[row].ref < s[V_FRONTIER]:
         rows[row].stage = 0
         emit(rows, s, out, row, now, LATE)
         return
@@ -215,10 +214,9 @@ def _pop(
     if ln[lane].head == NONE:
         ln[lane].tail = NONE
     rows[row].stage = 0
-    below = rows[row].ref < s[V_LAST_REF]
+    below = rows[row].ref < s[V_FRONTIER]
     if not below:
-        s[V_LAST_REF] = rows[row].ref
-        s[V_FRONTIER] = max(s[V_FRONTIER], rows[row].ref)
+        s[V_FRONTIER] = rows[row].ref
     if rows[row].late:
         emit(rows, s, out, row, now, LATE)
     elif not below:

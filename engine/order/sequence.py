@@ -41,7 +41,6 @@ from engine.order.state import (
     V_CLOCK,
     V_EVENTS,
     V_FRONTIER,
-    V_LAST_REF,
     V_NOTES,
     Out,
     Trees,
@@ -104,7 +103,7 @@ class Sequence:
             settings.late == "pass", settings.residual == "drop", guard,
             guards.default_uncertainty_ns,
         )  # fmt: skip
-        self._scalars[[V_LAST_REF, V_CLOCK, V_FRONTIER]] = INT_MIN
+        self._scalars[[V_CLOCK, V_FRONTIER]] = INT_MIN
         self._rings = np.empty(0, np.int32)
         self.buffered_max = 0
 

@@ -153,12 +153,12 @@ S_LATE_PASS: Final = 6
 S_RESIDUAL_DROP: Final = 7
 S_GUARD: Final = 8
 S_DEFAULT_UNC: Final = 9
-V_LAST_REF: Final = 10
-V_CLOCK: Final = 11
-V_FRONTIER: Final = 12
-V_EVENTS: Final = 13
-V_NOTES: Final = 14
-SCALARS: Final = 15
+V_CLOCK: Final = 10
+V_FRONTIER: Final = 11
+"""Largest ref released, or promised to whoever reads the ordered stream."""
+V_EVENTS: Final = 12
+V_NOTES: Final = 13
+SCALARS: Final = 14
 
 MODE_R19: Final = 0
 MODE_FIXED: Final = 1
