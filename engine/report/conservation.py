@@ -150,7 +150,7 @@ def _evaluate(
                 "text": equation.text,
                 "left": left,
                 "right": right,
-                "off": equation.off(left, right),
+                "off": sum(off.values()),
                 "at_most": equation.at_most,
                 "balanced": not wrong,
                 "sources": len(known),

@@ -16,11 +16,8 @@ import numpy as np
 
 from engine.jit import njit
 from engine.released import LATE, LATE_DROPPED
-from engine.report.quantiles import distribution, quantiles
+from engine.report.quantiles import axis_floor, distribution, quantiles
 from engine.report.rows import Rows, ordered_rows
-
-FLOOR_NS = 1_000
-"""Left end of logarithmic axes: a microsecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class Disorder:
         """Share of all events with at least this lateness."""
         if not self.lateness.size:
             return {"lateness_ns": [], "share": []}
-        places, _ = distribution(self.lateness, FLOOR_NS)
+        places, _ = distribution(self.lateness, axis_floor(self.lateness))
         at_least = self.lateness.size - np.searchsorted(self.lateness, places, side="left")
         return {"lateness_ns": places.tolist(), "share": (at_least / self.events).tolist()}
 
@@ -86,7 +83,7 @@ def disorder(site: np.ndarray, times: np.ndarray, arrival: np.ndarray | None) ->
         arrival: int64 ns; within one instant events count as in order.
     """
     order = np.argsort(site, kind="stable") if arrival is None else np.lexsort((arrival, site))
-    if arrival is not None and (np.diff(arrival) == 0).any():
+    if arrival is not None and (np.diff(arrival[order]) == 0).any():
         order = np.lexsort((times, arrival, site))
     cuts = np.flatnonzero(np.diff(site[order])) + 1
     count, late = 0, [np.empty(0, np.int64)]

@@ -10,6 +10,7 @@ from typing import Final
 from engine.report.figures import Figure
 from engine.report.units import number
 
+_NUMBER: Final = ' class="number"'
 Cell = str | int | float | None
 _QUANTITY: Final = re.compile(r"[<>±+-]? ?[0-9][0-9,.]*( ?%)?( ±.*)?$|\N{EN DASH}$")
 """Cells that stand right: numbers, with thousands apart, a sign, a bound or a percent sign."""
@@ -35,8 +36,16 @@ def table(
     headings: Sequence[str], rows: Iterable[Sequence[Cell]], note: str = "", kind: str = ""
 ) -> str:
     """A table that scrolls sideways on its own; the first column stays. Numbers stand right."""
-    head = "".join(f'<th scope="col">{text(heading)}</th>' for heading in headings)
-    body = "\n".join(f"<tr>{''.join(_cells(row))}</tr>" for row in rows)
+    cells = [[_shown(cell) for cell in row] for row in rows]
+    right = [
+        place > 0 and all(_QUANTITY.match(row[place]) for row in cells)
+        for place in range(len(headings))
+    ]
+    head = "".join(
+        f'<th scope="col"{_NUMBER if is_right else ""}>{text(heading)}</th>'
+        for heading, is_right in zip(headings, right, strict=True)
+    )
+    body = "\n".join(f"<tr>{''.join(_cells(row))}</tr>" for row in cells)
     below = paragraph(note, "note") if note else ""
     return (
         f'<div class="scroll" tabindex="0"><table class="{text(kind)}">'
@@ -44,15 +53,16 @@ def table(
     )
 
 
-def _cells(row: Sequence[Cell]) -> Iterable[str]:
+def _shown(cell: Cell) -> str:
+    return str(cell) if isinstance(cell, str | bool) else number(cell)
+
+
+def _cells(row: Sequence[str]) -> Iterable[str]:
     for place, cell in enumerate(row):
-        shown = cell if isinstance(cell, str | bool) else number(cell)
         if place == 0:
-            yield f'<th scope="row">{text(shown)}</th>'
-        elif cell is None or _QUANTITY.match(str(shown)):
-            yield f'<td class="number">{text(shown)}</td>'
+            yield f'<th scope="row">{text(cell)}</th>'
         else:
-            yield f"<td>{text(shown)}</td>"
+            yield f"<td{_NUMBER if _QUANTITY.match(cell) else ''}>{text(cell)}</td>"
 
 
 def details(summary: str, content: str, shown: bool = False) -> str:

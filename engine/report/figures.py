@@ -15,6 +15,8 @@ COLOURS: Final = (
     "#3b7dd8", "#dd7a12", "#2a9d6f", "#a45fd0", "#d1495b", "#1899ae", "#8f8f22", "#b0678a",
 )  # fmt: skip
 """Told apart by colour-blind people and on light and dark ground."""
+ARRIVED: Final = "#e3b778"
+_PASS_COLOURS: Final = ("#3b7dd8", "#a45fd0", "#2a9d6f", "#d1495b", "#1899ae")
 GOOD: Final = "#2a9d6f"
 BAD: Final = "#d1495b"
 NEUTRAL: Final = "#858b95"
@@ -41,6 +43,15 @@ class Figure:
         return {"name": self.name, "data": self.data, "layout": self.layout}
 
 
+_WIDE: Final[Spec] = {"width": 5}
+
+
+def _pass_line(place: int) -> Spec:
+    """Of the pass at this place; passes with equal results stay visible beneath one another."""
+    dash = ("solid", "dash", "dot", "dashdot")[place % 4]
+    return {"color": _PASS_COLOURS[place % len(_PASS_COLOURS)], "dash": dash, "width": 2}
+
+
 def short(name: str) -> str:
     """A name that fits into a legend."""
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
@@ -49,17 +60,17 @@ def short(name: str) -> str:
 def disorder_figure(disorder: Mapping[str, Any]) -> Figure | None:
     """Lateness before and after; None when nothing was ever out of order."""
     curves = [
-        ("arrived, sources' clocks (ts)", disorder["arrived_ts"], NEUTRAL, "dot"),
-        ("arrived, clocks corrected (ref)", disorder["arrived_ref"], COLOURS[1], "dash"),
+        ("arrived, sources' clocks (ts)", disorder["arrived_ts"], _WIDE | {"color": NEUTRAL}),
+        ("arrived, clocks corrected (ref)", disorder["arrived_ref"], _WIDE | {"color": ARRIVED}),
     ]
     curves += [
-        (f"released by “{short(label)}”", measured, COLOURS[(0, 2, 3, 4, 5)[at % 5]], "solid")
+        (f"released by “{short(label)}”", measured, _pass_line(at))
         for at, (label, measured) in enumerate(disorder["released"].items())
     ]
     drawn = [curve for curve in curves if curve[1]["out_of_order"]]
     if not drawn:
         return None
-    flat = [name for name, measured, _, _ in curves if not measured["out_of_order"]]
+    flat = [name for name, measured, _ in curves if not measured["out_of_order"]]
     absent = f" No line, because nothing is out of order: {'; '.join(flat)}." if flat else ""
     return Figure(
         "disorder",
@@ -71,11 +82,11 @@ def disorder_figure(disorder: Mapping[str, Any]) -> Figure | None:
                 "name": name,
                 "x": ms(measured["curve"]["lateness_ns"]),
                 "y": digits(100 * share for share in measured["curve"]["share"]),
-                "line": {"color": colour, "dash": dash, "width": 2},
+                "line": line,
                 "mode": "lines",
                 "hovertemplate": "%{y:.3g} % at least %{x:.4g} ms late",
             }
-            for name, measured, colour, dash in drawn
+            for name, measured, line in drawn
         ],
         {
             "xaxis": log_axis("lateness [ms]"),
@@ -100,17 +111,17 @@ def hold_figure(holds: Mapping[str, Any]) -> Figure | None:
         "How long events were held",
         "Share of the released events that were held for at most so long (release minus arrival): "
         "further left is faster, and the right end is the longest hold. The axis of time is "
-        f"logarithmic; events held for less than 0.001 ms count at its left end.{absent}",
+        f"logarithmic; events that were held for less than its left end count there.{absent}",
         [
             {
                 "name": f"“{short(label)}”",
                 "x": ms(measured["curve"]["hold_ns"]),
                 "y": digits(100 * share for share in measured["curve"]["share"]),
-                "line": {"color": COLOURS[(0, 2, 3, 4, 5)[at % 5]], "width": 2, "shape": "hv"},
+                "line": _pass_line(list(holds).index(label)),
                 "mode": "lines",
                 "hovertemplate": "%{y:.2f} % held at most %{x:.4g} ms",
             }
-            for at, (label, measured) in enumerate(drawn.items())
+            for label, measured in drawn.items()
         ],
         {
             "xaxis": log_axis("hold time [ms]"),
@@ -130,9 +141,17 @@ def clock_figures(clock_error: Mapping[str, Any], time: TimeLine) -> list[Figure
             name,
         ),
     )
+    shown = display_names(clock_error["sources"])
     return [
-        _clock_figure(at, name, judged[name], time) for at, name in enumerate(worst[:CLOCKS_SHOWN])
+        _clock_figure(at, shown[name], judged[name], time)
+        for at, name in enumerate(worst[:CLOCKS_SHOWN])
     ]
+
+
+def display_names(sources: Iterable[str]) -> dict[str, str]:
+    """site/source -> what to show: without the site where there is only one."""
+    sites = {name.partition("/")[0] for name in sources}
+    return {name: name.partition("/")[2] if len(sites) == 1 else name for name in sources}
 
 
 def _clock_figure(at: int, name: str, source: Mapping[str, Any], time: TimeLine) -> Figure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Any, Final
 
 from engine.report.elements import Cell, code, details, paragraph, section, table, text
@@ -129,7 +130,7 @@ def conservation_section(report: Report) -> str:
         "conservation",
         "Where every event went",
         paragraph(state, "fails" if off else "holds"),
-        f'<ul class="equations">{"".join(_equation(each) for each in found["equations"])}</ul>',
+        _equations(found["equations"]),
         _flow_before(before) if before else paragraph(
             "Nothing is known of what happened before the arrival log was written."
         ),
@@ -139,23 +140,30 @@ def conservation_section(report: Report) -> str:
     )  # fmt: skip
 
 
-def _equation(each: Mapping[str, Any]) -> str:
-    where = f" <small>[{text(each['pass'])}]</small>" if each["pass"] else ""
-    sign = "≤" if each["at_most"] else "="
-    between = sign if each["balanced"] else "against"
-    sums = f"{amount(each['left'])} {between} {amount(each['right'])}"
+def _equations(equations: Sequence[Mapping[str, Any]]) -> str:
+    """Each equation once, with its sums in every pass below it."""
+    by_text: dict[str, list[Mapping[str, Any]]] = {}
+    for each in equations:
+        by_text.setdefault(each["text"], []).append(each)
+    return f'<ul class="equations">{"".join(starmap(_equation, by_text.items()))}</ul>'
+
+
+def _equation(equation: str, found: Sequence[Mapping[str, Any]]) -> str:
+    balanced = all(each["balanced"] for each in found)
+    kind, mark = ("holds", "✓ balanced") if balanced else ("fails", "✗ not balanced")
+    sums = "".join(f'<div class="detail">{text(_sums(each))}</div>' for each in found)
+    body = f"<div>{text(equation)}{sums}</div>"
+    return f'<li class="{kind}"><span class="mark">{mark}</span> {body}</li>'
+
+
+def _sums(each: Mapping[str, Any]) -> str:
+    where = f"{each['pass']}: " if each["pass"] else ""
+    left, right = amount(each["left"]), amount(each["right"])
     if each["balanced"]:
-        return (
-            f'<li class="holds"><span class="mark">✓ balanced</span> <div>{text(each["text"])}'
-            f'{where}<div class="detail">{text(sums)}</div></div></li>'
-        )
+        return f"{where}{left} {'≤' if each['at_most'] else '='} {right}"
     worst = ", ".join(f"{one['source']} by {one['off']:+,}" for one in each["worst"])
-    more = f"; off at {each['wrong']} of {each['sources']} sources: {worst}" if worst else ""
-    return (
-        f'<li class="fails"><span class="mark">✗ not balanced</span> <div>{text(each["text"])}'
-        f'{where}<div class="detail">{text(sums)}: off by {each["off"]:+,}{text(more)}'
-        "</div></div></li>"
-    )
+    more = f"; at {each['wrong']} of {each['sources']} sources: {worst}" if worst else ""
+    return f"{where}{left} against {right}, off by {each['off']:+,}{more}"
 
 
 def _flow_before(total: Mapping[str, int]) -> str:

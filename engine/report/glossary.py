@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from engine.report.terms import BEFORE, PASS
@@ -60,9 +61,14 @@ _MORE: Final = (
 )  # fmt: skip
 
 
-def glossary() -> list[dict[str, str]]:
-    """``term``, ``definition`` and ``unit`` of each reported number."""
-    counted = [(term.heading, term.definition, "events") for term in (*BEFORE, *PASS)]
+def glossary(known: Collection[str]) -> list[dict[str, str]]:
+    """``term``, ``definition`` and ``unit`` of each reported number.
+
+    Args:
+        known: keys of the terms that are known from before the arrival log.
+    """
+    before = [term for term in BEFORE if term.key in known]
+    counted = [(term.heading, term.definition, "events") for term in (*before, *PASS)]
     return [
         {"term": term, "definition": definition, "unit": unit}
         for term, definition, unit in (*counted, *_MORE)

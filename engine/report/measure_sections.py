@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from engine.report.elements import Cell, details, figure, paragraph, section, table, text
-from engine.report.figures import Figure
+from engine.report.figures import Figure, display_names
 from engine.report.units import milliseconds, percent
 
 Report = Mapping[str, Any]
@@ -95,8 +95,10 @@ def clock_section(report: Report, drawn: list[Figure]) -> str:
             "The true times are not known here, so that no clock can be judged: below is only what "
             "each source's time sync declared. A bound of 0 ms means never synchronised."
         )
+    names = display_names(found["sources"])
     rows = [
-        (name, *_clock_row(each, known=found["known"])) for name, each in found["sources"].items()
+        (names[name], *_clock_row(each, known=found["known"]))
+        for name, each in found["sources"].items()
     ]
     figures = "".join(figure(each, level=4) for each in drawn)
     judged = sum(bool(each.get("with_truth")) for each in found["sources"].values())
@@ -228,5 +230,5 @@ def table_section(report: Report) -> str:
 def glossary_section(report: Report) -> str:
     """Every number's name, definition and unit."""
     rows = [(each["term"], each["definition"], each["unit"]) for each in report["glossary"]]
-    found = table(("term", "definition", "unit"), rows, kind="flow")
+    found = table(("term", "definition", "unit"), rows, kind="terms")
     return section("glossary", "What each number means", found)

@@ -178,7 +178,7 @@ def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLin
         data,
         {
             "showlegend": False,
-            "xaxis": {"title": {"text": time.title}},
+            "xaxis": {"title": {"text": time.title}, "range": time.whole},
             "yaxis": {
                 "type": "category",
                 "categoryarray": list(present),

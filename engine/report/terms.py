@@ -41,12 +41,12 @@ PASS: Final = (
     Term("arrived", "arrived", "read from the arrival log by the engine"),
     Term("in_order", "in order", "released in order of reference time"),
     Term("residual", "residual", "released although a later ref had been released before"),
-    Term("late_passed", "late, passed", "arrived after their place was given up; passed on"),
-    Term("late_dropped", "late, dropped", "arrived after their place was given up; dropped"),
-    Term("residual_dropped", "residual, dropped", "dropped: a later ref had been released before"),
+    Term("late_passed", "late passed", "arrived after their place was given up; passed on"),
+    Term("late_dropped", "late dropped", "arrived after their place was given up; dropped"),
+    Term("residual_dropped", "residual dropped", "dropped: a later ref had been released before"),
     Term("duplicate", "duplicates dropped", "their number had been released already"),
-    Term("quarantined_future", "quarantined: future", "ref lies impossibly far after arrival"),
-    Term("quarantined_jump", "quarantined: jump", "number impossibly far ahead of its lane"),
+    Term("quarantined_future", "quarantined (future)", "ref lies impossibly far after arrival"),
+    Term("quarantined_jump", "quarantined (jump)", "number impossibly far ahead of its lane"),
     Term("released", "released", "rows of the ordered stream that go on to the queries"),
     Term("missing_total", "given up", "numbers that the order stopped waiting for"),
     Term("missing_filled", "filled late", "given up, and arrived after all"),
@@ -61,7 +61,6 @@ HEADINGS: Final[Mapping[str, str]] = {
     **{term.key: term.heading for term in (*BEFORE, *PASS)},
     "truth_rows": "rows of the truth",
     "dropped_rows": "dropped rows of the ordered stream",
-    "quarantined": "quarantined",
 }
 
 

@@ -68,6 +68,7 @@ class TimeLine:
     origin_ns: int
     unit: str
     unit_ns: int
+    last_ns: int
 
     @classmethod
     def of(cls, first_ns: int | None, last_ns: int | None) -> TimeLine:
@@ -76,12 +77,18 @@ class TimeLine:
         span = (last_ns or 0) - origin
         fitting = (each for each in _TIME_LINES if span <= each[2] * each[1] or not each[2])
         unit, unit_ns, _ = next(fitting)
-        return cls(origin, unit, unit_ns)
+        return cls(origin, unit, unit_ns, origin + span)
 
     @property
     def title(self) -> str:
         """Of an axis."""
         return f"time since the first arrival [{self.unit}]"
+
+    @property
+    def whole(self) -> list[float]:
+        """Range of an axis that shows the whole run, with a margin."""
+        last = self.place(self.last_ns)
+        return [-0.02 * last, 1.02 * last]
 
     def place(self, at_ns: int) -> float:
         """Where an instant lies."""

@@ -27,7 +27,7 @@ def verdict(claims: Sequence[Claim], report: Mapping[str, Any]) -> dict[str, Any
         parts.append(f"{off} of the sums {'does' if off == 1 else 'do'} not balance")
     else:
         parts.append("every sum balances")
-    judgement = " and ".join(parts)
+    judgement = (", but " if claims and bool(failed) != bool(off) else " and ").join(parts)
     return {
         "holds": not failed and not off,
         "headline": judgement[0].upper() + judgement[1:] + ".",
@@ -46,17 +46,15 @@ def _numbers(report: Mapping[str, Any]) -> str:
     arrived, released = disorder["arrived_ref"], disorder["released"][main]
     sources = report["run"]["sources"]
     source = "source" if sources == 1 else "sources"
-    clauses = [
-        f"{amount(counts['arrived'])} events of {amount(sources)} {source} arrived",
-    ]
+    text = f"{amount(counts['arrived'])} events of {amount(sources)} {source} arrived"
     if arrived["events"]:
-        share = percent(arrived["out_of_order"], arrived["events"])
-        left = released["out_of_order"]
-        after = percent(left, released["events"]) if left else "none"
-        clauses.append(f"{share} of them out of order, {after} after “{main}”")
+        text += f", {percent(arrived['out_of_order'], arrived['events'])} of them out of order; "
+        left = percent(released["out_of_order"], released["events"])
+        text += f"“{main}” left {left if released['out_of_order'] else 'none'} out of order"
     if holds["p50"] is not None:
         median, most = (milliseconds(holds[name]) for name in ("p50", "p99"))
-        clauses.append(f"which held half of them at most {median} ms and 99 % at most {most} ms")
+        text += f" and held half of them at most {median} ms, 99 % at most {most} ms"
+    clauses = [text]
     lost = report["conservation"]["before"]["total"].get("never_logged")
     if lost is not None:
         numbered = report["conservation"]["before"]["total"]["accepted"]

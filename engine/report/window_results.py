@@ -81,9 +81,17 @@ def _aggregate(standing: Iterable[Result], truth: Mapping[Any, Any], label: str)
                 "windows": len(by_key[key]),
                 "points": sorted(by_key[key], key=lambda point: point["start_ns"])[:POINTS_SHOWN],
             }
-            for key in sorted(interest[:KEYS_SHOWN])
+            for key in sorted(interest[:KEYS_SHOWN], key=_place)
         ],
     }
+
+
+def _place(key: str) -> list[tuple[bool, float, str]]:
+    """Sorts numbers as numbers, before texts."""
+    return [
+        (False, value, "") if isinstance(value, int | float) else (True, 0, str(value))
+        for value in json.loads(key).values()
+    ]
 
 
 def _interest(points: list[Point]) -> tuple[int, int]:

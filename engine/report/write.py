@@ -82,8 +82,8 @@ def write_report(
         "matches": measure_matches(answers.matches, facts.get("true_matches", [])),
         "tables": plain(score.tables),
         "facts": facts,
-        "glossary": glossary(),
     }
+    report["glossary"] = glossary(report["conservation"]["before"]["total"])
     report["verdict"] = verdict(score.claims, report)
     report = plain(report)
     _write(directory / "report.json", as_json(report, indent=1) + "\n")
