@@ -26,13 +26,12 @@ _STATE: Final = StructType([StructField("snapshot", BinaryType())])
 class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
     """Feeds the frames of a site to its chain; a row without a payload ends the site's input."""
 
-    def __init__(self, settings: ChainSettings, cache: str | None) -> None:
+    def __init__(self, settings: ChainSettings, cache: str) -> None:
         self._settings = settings
         self._cache = cache
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        if self._cache:  # workers need not inherit the driver's environment
-            os.environ.setdefault("SLACKWATER_CACHE", self._cache)
+        use_cache(self._cache)
         self._state = handle.getValueState("chain", _STATE)
 
     def handleInputRows(  # noqa: N802 - Spark's name
@@ -56,6 +55,11 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def use_cache(folder: str) -> None:
+    """Compiled kernels are found where the driver keeps them; workers have other environments."""
+    os.environ.setdefault("SLACKWATER_CACHE", folder)
 
 
 def _row(number: int, part: Part) -> Row:
