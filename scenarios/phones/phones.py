@@ -17,7 +17,7 @@ from engine.log.arrival_log import LogWriter
 from engine.scenario import Pass, Score
 from scenarios.options import duration_ns, read_options
 from scenarios.phones.importing import phone_table, session_frames, truth_table
-from scenarios.phones.recording import SESSIONS, read_session
+from scenarios.phones.recording import SESSIONS, Session, read_session
 from scenarios.phones.scoring import LEARNT, MAIN, SHORT, UNORDERED, score_run
 from simulator.digest import FrameDigest
 from simulator.run import LOG, MANIFEST, TRUTH
@@ -71,7 +71,7 @@ class Phones:
                 "sync": sum(len(session.devices) for session in sessions),
             },
             "events_by_source": {
-                f"{session.name}/{device}": int((session.device == code).sum())
+                f"{session.name}/{device}": _account(session, code)
                 for session in sessions
                 for code, device in enumerate(session.devices)
             },
@@ -97,6 +97,13 @@ class Phones:
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         read_options(options, DEFAULTS)
         return score_run(directory)
+
+
+def _account(session: Session, code: int) -> dict[str, int]:
+    """Messages of one phone: numbered by it, in the recording, and the difference."""
+    seq = session.seq[session.device == code]
+    numbered = int(seq.max()) + 1
+    return {"accepted": numbered, "logged": seq.size, "missing": numbered - seq.size}
 
 
 def _names(options: Mapping[str, Any]) -> list[str]:

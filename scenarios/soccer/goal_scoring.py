@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 from engine.scenario import Claim, Score, Table
 from scenarios.runs import NS_PER_MS, standing
 from scenarios.soccer.event_truth import EventTruth
-from scenarios.soccer.goal_truth import Goals, Pair, match_identity, score_goals
+from scenarios.soccer.goal_truth import QUERY, Goals, Pair, match_identity, score_goals
 from simulator.run import TRUTH
 
-INCIDENTS = "incidents.parquet"
+INCIDENTS: Final = "incidents.parquet"
 
 
 def goal_score(directory: Path, label: str, truth: EventTruth, logged: np.ndarray) -> Score:
@@ -23,7 +23,7 @@ def goal_score(directory: Path, label: str, truth: EventTruth, logged: np.ndarra
     results = [
         result
         for result in standing(directory, label, "matches", match_identity)
-        if result["query"] == "goals"
+        if result["query"] == QUERY
     ]
     goals = score_goals(truth, logged, results)
     table = _table(pq.read_table(directory / TRUTH / INCIDENTS), goals, truth, logged)
@@ -54,6 +54,9 @@ def goal_score(directory: Path, label: str, truth: EventTruth, logged: np.ndarra
         "goals_confirmed_false": len(wrong),
         "goals_uncertain": uncertain,
         "goals_uncertain_false": len(goals.invented) - len(wrong),
+        "true_matches": [
+            {"query": QUERY, "at_ref_ns": int(truth.true_ns[stop])} for _, stop in goals.pairs
+        ],
     }
     return Score(claims, (table,), facts)
 

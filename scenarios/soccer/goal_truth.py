@@ -16,6 +16,7 @@ import pyarrow as pa
 from scenarios.soccer.event_truth import EventTruth
 from scenarios.soccer.pitch import WITHIN_NS
 
+QUERY: Final = "goals"
 CONFIRMED: Final = "confirmed"
 Pair = tuple[int, int]
 """Rows of the kick and of the goal in the truth table."""

@@ -14,6 +14,8 @@ from engine.errors import UserError
 from engine.scenario import Pass, Score
 from engine.units import NS_PER
 from scenarios.options import duration_ns, read_options
+from scenarios.soccer.goal_scoring import INCIDENTS
+from scenarios.soccer.goal_truth import QUERY as GOALS
 from scenarios.soccer.incidents import Incident
 from scenarios.soccer.network import Conditions, soccer_scenario
 from scenarios.soccer.pitch import GOALS_QUERY, SHOE_PERIOD_NS, shoe_sid
@@ -65,7 +67,7 @@ class Soccer:
         )
         scenario, match = soccer_scenario(chosen["seed"], length_ns, conditions)
         manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
-        pq.write_table(_incident_table(match.incidents), directory / TRUTH / "incidents.parquet")
+        pq.write_table(_incident_table(match.incidents), directory / TRUTH / INCIDENTS)
         text = json.dumps(manifest, indent=2) + "\n"
         (directory / MANIFEST).write_text(text, encoding="utf-8")
         return manifest
@@ -79,7 +81,7 @@ class Soccer:
 
     def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         read_options(options, DEFAULTS)
-        return {query.name: query.text for query in QUERIES} | {"goals": GOALS_QUERY}
+        return {query.name: query.text for query in QUERIES} | {GOALS: GOALS_QUERY}
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         read_options(options, DEFAULTS)
