@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -187,8 +188,16 @@ def _summary(counters: dict[str, Any], given: Prepared) -> None:
     }
     found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
     sys.stderr.write(f"{total('arrived'):,} events{': ' + found if found else ''}\n")
+    for name, value in sorted(_refusals(counters).items()):
+        sys.stderr.write(f"{name}: {value:,} events\n")
+
+
+def _refusals(counters: dict[str, Any]) -> Counter[str]:
+    """What the queries' operators could not use, over all sites."""
+    found: Counter[str] = Counter()
     for site in counters["sites"].values():
-        for name, counts in site["queries"].items():
-            dropped = {key: value for key, value in counts.items() if value}
-            if dropped:
-                sys.stderr.write(f"{name}: {dropped}\n")
+        for query_name, counts in site["queries"].items():
+            for what, value in counts.items():
+                if value and what != "buffered":
+                    found[f"{query_name}: {what.replace('_', ' ')}"] += value
+    return found

@@ -81,16 +81,31 @@ def run_scenario(
 
 def simulate(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Folder for log, truth and manifest.")],
+    out: Annotated[Path, typer.Option(help="Folder of the new arrival log.")],
     settings: Set = None,
     quiet: Quiet = False,
 ) -> None:
-    """Writes only a scenario's arrival log, its truth and its manifest."""
+    """Writes only a scenario's arrival log, with truth/ and manifest.json in the same folder."""
     scenario = load(name)
     options = read_options(scenario, settings or [])
-    manifest = _made(scenario, options, out, resume=False, quiet=quiet)
+    if out.exists() and any(out.iterdir()):
+        raise UserError(f"{out}: exists already; choose a new folder")
+    unfinished = out.with_name(f".{out.name}.simulating")
+    if unfinished.exists():
+        shutil.rmtree(unfinished)  # of a simulation that was cut off
+    try:
+        manifest = _made(scenario, options, unfinished, resume=False, quiet=quiet)
+        log = unfinished / "log"
+        for path in sorted(unfinished.iterdir()):
+            if path != log:
+                path.rename(log / path.name)
+        if out.exists():
+            out.rmdir()
+        log.rename(out)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     if not quiet:
-        typer.echo(f"{out / 'log'}: hash {manifest.get('hash', 'unknown')}")
+        typer.echo(f"{out}: hash {manifest['log_sha256']}")
 
 
 def load(name: str) -> RunnableScenario:
@@ -173,5 +188,5 @@ def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
         for row in table.rows:
             shown.add_row(*("" if cell is None else str(cell) for cell in row))
         console.print(shown)
-    console.print(f"hash {manifest.get('hash', 'unknown')}", highlight=False)
+    console.print(f"hash {manifest['log_sha256']}", highlight=False)
     sys.stdout.write(f"{folder / 'report.html'}\n")
