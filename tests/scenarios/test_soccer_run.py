@@ -129,6 +129,16 @@ def test_a_perfect_world_needs_no_patience(run: Callable[..., Score], tmp_path: 
     assert score.facts["clock_error_ns_max"] < 3_000_000
 
 
+def test_canary_a_crystal_beyond_its_bound_is_seen(
+    run: Callable[..., Score], tmp_path: Path
+) -> None:
+    """Agents promise at most 50 ppm; clocks that are 3,000 ppm off must refute the claim."""
+    score = run(Soccer(), tmp_path, {"duration": "3 s", "skew_ppm": "3000"}, tmp_path)
+    broken = [claim.text for claim in score.claims if not claim.holds]
+    assert any("declared uncertainty" in text for text in broken)
+    assert score.facts["within_uncertainty_percent"] < 100
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
