@@ -69,9 +69,15 @@ class Outcome:
     def contents(
         self, table: Cells, window: int, cells: np.ndarray, stage: str
     ) -> dict[Code, Content]:
-        """Per key with at least one event, what the result of ``stage`` says."""
+        """Per key with at least one event, what the result of ``stage`` says.
+
+        Without drift windows only MIDDLE makes a result: an event that is near the window, and
+        may belong to it, widens the bounds of a result but does not make one.
+        """
         groups = Groups.of(table, cells)
-        present = groups.rows(table, (groups.part & _EMITTED_WITH[stage]) != 0)
+        plain = self._plan.drift is Drift.NONE
+        makes = MIDDLE if plain else _EMITTED_WITH[stage]
+        present = groups.rows(table, (groups.part & makes) != 0)
         if stage == LAST:
             made = self._last(table, window, groups)
         else:

@@ -247,7 +247,8 @@ class Twin:
     def result(self, k: int, stage: str, key: Any, at: int) -> dict[str, Any] | None:
         mine = [(self.part(k, e), e) for e in self.inside[k] if e.key == key]
         counted = {"low": {"low"}, "middle": {"low", "middle"}, "last": {"low", "middle", "high"}}
-        if not any(part & counted[stage] for part, _ in mine):
+        makes = {"middle"} if self.plan.drift is Drift.NONE else counted[stage]
+        if not any(part & makes for part, _ in mine):
             return None
         start, end = k * self.plan.size_ns, (k + 1) * self.plan.size_ns
         of = {
