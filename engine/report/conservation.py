@@ -81,8 +81,12 @@ def _no_events() -> Counts:
     return dict.fromkeys((*LANE_COUNTERS, "released", "dropped_rows", "missing"), 0)
 
 
-def _account(account: Mapping[str, Any]) -> Counts:
-    """What the manifest says of one source (``simulator.balance.Account.plain``)."""
+def _account(account: Mapping[str, Any] | int) -> Counts:
+    """What the manifest says of one source: an account (``simulator.balance.Account.plain``), or,
+    of recordings, only how many events were logged.
+    """
+    if isinstance(account, int):
+        return {"logged": account}
     known: dict[str, Any] = {**account, "never_logged": account.get("missing")}
     refused = account.get("refused_by_agent")
     if isinstance(refused, Mapping):

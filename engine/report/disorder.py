@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from engine.jit import njit
-from engine.released import LATE, LATE_DROPPED
+from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 from engine.report.quantiles import axis_floor, distribution, quantiles
 from engine.report.rows import Rows, ordered_rows
 
@@ -104,7 +104,8 @@ def measure_disorder(passes: dict[str, Path]) -> dict[str, Any]:
     Returns:
         ``arrived_ts`` (by the sources' own clocks), ``arrived_ref`` (clocks corrected) and
         ``released`` per label (by ref, without dropped events), see ``Disorder.plain``;
-        released ones also say how many came late (``late_passed``).
+        released ones also say how many are marked ``late`` or ``residual``, and how many of the
+        others are out of order among themselves (``in_time_out_of_order``).
     """
     found: dict[str, Any] = {"released": {}}
     for label, directory in passes.items():
@@ -120,4 +121,10 @@ def measure_disorder(passes: dict[str, Path]) -> dict[str, Any]:
 def _released(rows: Rows) -> dict[str, Any]:
     passed = rows["status"] != LATE_DROPPED
     measured = disorder(rows["site"][passed], rows["ref"][passed], None)
-    return measured.plain() | {"late_passed": int((rows["status"] == LATE).sum())}
+    in_time = rows["status"] == IN_ORDER
+    left = disorder(rows["site"][in_time], rows["ref"][in_time], None)
+    return measured.plain() | {
+        "late": int((rows["status"] == LATE).sum()),
+        "residual": int((rows["status"] == RESIDUAL).sum()),
+        "in_time_out_of_order": int(left.lateness.size),
+    }

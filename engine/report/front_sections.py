@@ -41,7 +41,7 @@ def verdict_banner(report: Report) -> str:
 
 def run_section(report: Report, time: TimeLine) -> str:
     """Scenario, seed, options, versions, hash, queries, orders, host, seconds."""
-    run = report["run"]
+    run, counted = report["run"], report["conservation"]["passes"]
     last = run["last_arrival_ns"]
     facts: list[Sequence[Cell]] = [
         ("scenario", run["scenario"]),
@@ -58,9 +58,9 @@ def run_section(report: Report, time: TimeLine) -> str:
             each["label"],
             each["order"],
             each["host"],
-            each["events"],
+            counted[each["label"]]["total"]["arrived"],
             each["seconds"],
-            _rate(each),
+            _rate(counted[each["label"]]["total"]["arrived"], each["seconds"]),
             milliseconds(each["t_a_ns"]),
             each["buffered_max"],
         )
@@ -92,10 +92,8 @@ def run_section(report: Report, time: TimeLine) -> str:
     )  # fmt: skip
 
 
-def _rate(done: Mapping[str, Any]) -> Cell:
-    if not done["seconds"] or done["events"] is None:
-        return None
-    return float(done["events"] / done["seconds"])
+def _rate(events: int, seconds: float | None) -> Cell:
+    return events / seconds if seconds else None
 
 
 def _versions(versions: Mapping[str, str]) -> str | None:

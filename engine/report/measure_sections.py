@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from engine.report.elements import Cell, details, figure, paragraph, section, table, text
 from engine.report.figures import Figure, display_names
@@ -26,18 +26,22 @@ def disorder_section(report: Report, drawn: Figure | None) -> str:
             each["events"],
             each["out_of_order"],
             percent(each["out_of_order"], each["events"]),
-            each.get("late_passed"),
+            each.get("late"),
+            each.get("residual"),
+            each.get("in_time_out_of_order"),
             each["inversions"],
             *(milliseconds(each["lateness_ns"][of]) for of in ("p50", "p95", "p99", "max")),
         )
         for name, each in lines
     ]
     headings = (
-        "", "events", "out of order", "share", "of them passed late", "inversions [pairs]",
+        "", "events", "out of order", "share", "marked late",
+        "marked residual", "out of order, unmarked", "inversions [pairs]",
         "lateness p50 [ms]", "p95 [ms]", "p99 [ms]", "max [ms]",
     )  # fmt: skip
     note = (
-        "Out of order: some event of the site that came earlier has a larger event time. Lateness "
+        "Out of order: some event of the site that came earlier has a larger event time. Marked "
+        "events came too late for their place, and the queries know it. Lateness "
         "is over the events out of order. Before: the events of the main pass in order of arrival, "
         "dropped ones included, duplicates and quarantined ones not."
     )
@@ -129,6 +133,12 @@ def _clock_row(source: Mapping[str, Any], *, known: bool) -> Iterator[Cell]:
             yield milliseconds(source["error_ns"][of])
 
 
+_ABOUT_BARS: Final = (
+    "Error bars say what the clocks' errors could have done. They do not say what missing events "
+    "would have added, so that only windows that miss nothing must have the truth within them."
+)
+
+
 def window_section(report: Report, drawn: list[Figure]) -> str:
     """Windows on a time line."""
     windows = report["windows"]
@@ -172,7 +182,7 @@ def window_section(report: Report, drawn: list[Figure]) -> str:
         "windows",
         "Windows on a time line",
         table(headings, rows, _not_kept(windows)),
-        f"<h3>Against the truth</h3>{table(against, judged)}" if judged else "",
+        f"<h3>Against the truth</h3>{table(against, judged, _ABOUT_BARS)}" if judged else "",
         *(figure(each) for each in drawn),
     )
 

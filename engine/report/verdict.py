@@ -49,8 +49,14 @@ def _numbers(report: Mapping[str, Any]) -> str:
     text = f"{amount(counts['arrived'])} events of {amount(sources)} {source} arrived"
     if arrived["events"]:
         text += f", {percent(arrived['out_of_order'], arrived['events'])} of them out of order; "
-        left = percent(released["out_of_order"], released["events"])
-        text += f"“{main}” left {left if released['out_of_order'] else 'none'} out of order"
+        left = released["in_time_out_of_order"]
+        marked = released["late"] + released["residual"]
+        text += (
+            f"“{main}” left {percent(left, released['events']) if left else 'none'} out of order"
+        )
+        if marked:
+            share = percent(marked, released["events"])
+            text += f", but for {share} that came too late for their place and are marked so,"
     if holds["p50"] is not None:
         median, most = (milliseconds(holds[name]) for name in ("p50", "p99"))
         text += f" and held half of them at most {median} ms, 99 % at most {most} ms"

@@ -181,6 +181,18 @@ def test_counts_of_the_manifest_may_be_by_site_and_source(rich_run: Any) -> None
     assert found["before"]["sources"]["main/s0"]["truth_rows"] == 200
 
 
+def test_a_recording_may_tell_what_it_logged(tmp_path: Path, rich_run: Any) -> None:
+    run = type(rich_run)(tmp_path / "recording", truth=False).write()
+    logged = {f"main/{source}": 190 for source in run.sources}
+    run.change_json("manifest.json", lambda made: made.update(events_by_source=logged))
+    found = measured(run)
+    assert found["balanced"]
+    assert found["before"]["total"] == {"logged": 570}
+    logged["main/s2"] = 191
+    run.change_json("manifest.json", lambda made: made.update(events_by_source=logged))
+    assert off(run) == {"logged = arrived": 1}
+
+
 def test_a_source_of_which_nothing_arrived_is_in_the_table(rich_run: Any) -> None:
     def change(manifest: Any) -> None:
         silent = dict.fromkeys(manifest["events_by_source"]["s0"], 0)

@@ -110,6 +110,20 @@ def test_dropped_events_are_before_but_not_after(tmp_path: Path) -> None:
     assert found["released"]["main"]["events"] == 2
 
 
+def test_late_events_are_told_from_those_in_time(tmp_path: Path) -> None:
+    (tmp_path / "ordered").mkdir()
+    table = pa.table(
+        {
+            "site": ["m"] * 6, "ts": [1] * 6, "ref": [1, 5, 2, 9, 7, 8], "arrival": [1] * 6,
+            "status": pa.array([0, 0, 2, 0, 1, 2], pa.int8()),
+        }
+    )  # fmt: skip
+    pq.write_table(table, tmp_path / "ordered" / "a.parquet")
+    found = measure_disorder({"main": tmp_path})["released"]["main"]
+    assert found["out_of_order"] == 3
+    assert (found["late"], found["residual"], found["in_time_out_of_order"]) == (2, 1, 0)
+
+
 # --- quantiles and holds
 
 
