@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from edge_agent import records as r
+from engine.columns import ID_TYPE, VALID_PREFIX
 from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX
 from engine.log.trace_writer import attr_dicts
@@ -35,7 +36,6 @@ LATE_FIELD: Final = "late"
 _CODED: Final = (r.STREAM, r.SOURCE, r.TYPE)
 _NUMBERS: Final = (r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL, REF, UNCERTAINTY, RELEASE)
 _TIMES: Final = (r.TS, r.TE, r.ARRIVAL, REF, RELEASE)
-_VALID_PREFIX: Final = "valid."
 _RECORD: Final = (
     r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION, r.TYPE, r.TS, r.TE, r.ARRIVAL,
     REF, RELEASE, LATE_FIELD,
@@ -61,10 +61,11 @@ def released_table(site: str, released: Released) -> pa.Table:
         made[name] = pa.array(values, mask=values < 0 if name == r.SEQ else None)
     made[STATUS] = pa.array(columns[STATUS].astype(np.int8, copy=False))
     for name in sorted(released.attr_types):
-        mask = columns.get(_VALID_PREFIX + name)
+        mask = columns.get(VALID_PREFIX + name)
         absent = None if mask is None else ~mask
-        values = columns[ATTR_PREFIX + name]
-        made[ATTR_PREFIX + name] = (
+        column = r.ID if name == ID_TYPE else ATTR_PREFIX + name
+        values = columns[column]
+        made[column] = (
             _text(values, texts, absent)
             if released.attr_types[name] == "str"
             else pa.array(values, mask=absent)
@@ -196,13 +197,15 @@ def _records(site: str, batch: pa.RecordBatch, unit: int) -> Iterator[dict[str, 
             columns[name] = (column.to_numpy() // unit).tolist()
         else:
             columns[name] = column.to_pylist()
+    if r.ID in batch.schema.names:
+        columns[r.ID] = batch.column(r.ID).to_pylist()
     same = pc.equal(batch.column(r.TE), batch.column(r.TS)).to_pylist()
     attrs = attr_dicts(batch, site)
     place = {} if site == r.DEFAULT_SITE else {r.SITE: site}
     for row, values in enumerate(zip(*columns.values(), strict=True)):
         record = place | {
             name: value
-            for name, value in zip(_RECORD, values, strict=True)
+            for name, value in zip(columns, values, strict=True)
             if value is not None
             and value != _DEFAULTS.get(name)
             and not (name == r.TE and same[row])
