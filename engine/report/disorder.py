@@ -8,6 +8,7 @@ pairs (earlier, later) with a larger event time in the earlier one. Lateness is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,11 +96,13 @@ def disorder(site: np.ndarray, times: np.ndarray, arrival: np.ndarray | None) ->
     return Disorder(int(times.size), count, np.sort(np.concatenate(late)))
 
 
-def measure_disorder(passes: dict[str, Path]) -> dict[str, Any]:
-    """Disorder on arrival (events of the first pass) and as each pass released them.
+def measure_disorder(passes: Mapping[str, Path], unordered: str | None = None) -> dict[str, Any]:
+    """Disorder on arrival and as each pass released its events.
 
     Args:
         passes: label -> directory of the pass; the first is the main one.
+        unordered: label of a pass that released events just as they arrived. It knows the order
+            of events of one instant; without it, the main pass's events are taken by arrival.
 
     Returns:
         ``arrived_ts`` (by the sources' own clocks), ``arrived_ref`` (clocks corrected) and
@@ -107,15 +110,19 @@ def measure_disorder(passes: dict[str, Path]) -> dict[str, Any]:
         released ones also say how many are marked ``late`` or ``residual``, and how many of the
         others are out of order among themselves (``in_time_out_of_order``).
     """
-    found: dict[str, Any] = {"released": {}}
-    for label, directory in passes.items():
-        if not found["released"]:
-            rows = ordered_rows(directory, ("site", "ts", "ref", "arrival"))
-            for name in ("ts", "ref"):
-                measured = disorder(rows["site"], rows[name], rows["arrival"])
-                found[f"arrived_{name}"] = measured.plain()
-        found["released"][label] = _released(ordered_rows(directory, ("site", "ref", "status")))
-    return found
+    place = passes[unordered if unordered is not None else next(iter(passes))]
+    rows = ordered_rows(place, ("site", "ts", "ref", "arrival"))
+    arrival = None if unordered is not None else rows["arrival"]
+    found: dict[str, Any] = {
+        f"arrived_{name}": disorder(rows["site"], rows[name], arrival).plain()
+        for name in ("ts", "ref")
+    }
+    return found | {
+        "released": {
+            label: _released(ordered_rows(directory, ("site", "ref", "status")))
+            for label, directory in passes.items()
+        }
+    }
 
 
 def _released(rows: Rows) -> dict[str, Any]:

@@ -42,8 +42,8 @@ def disorder_section(report: Report, drawn: Figure | None) -> str:
     note = (
         "Out of order: some event of the site that came earlier has a larger event time. Marked "
         "events came too late for their place, and the queries know it. Lateness "
-        "is over the events out of order. Before: the events of the main pass in order of arrival, "
-        "dropped ones included, duplicates and quarantined ones not."
+        "is over the events out of order. Arrived: dropped ones included, duplicates and "
+        "quarantined ones not."
     )
     return section(
         "disorder",

@@ -64,7 +64,8 @@ def _numbers(report: Mapping[str, Any]) -> str:
     lost = report["conservation"]["before"]["total"].get("never_logged")
     if lost is not None:
         numbered = report["conservation"]["before"]["total"]["accepted"]
-        clauses.append(f"{percent(lost, numbered)} never arrived")
+        never = f"{percent(lost, numbered)} never arrived"
+        clauses.append(never if lost else "every event that was numbered arrived")
     elif counts["missing"]:
         known = counts["missing"] + counts["arrived"]
         clauses.append(f"{percent(counts['missing'], known)} are known to be missing")

@@ -65,6 +65,7 @@ def write_report(
     places = {each.label: directory / "runs" / each.label for each in passes}
     counters = {label: _load(place / "counters.json") for label, place in places.items()}
     main = places[passes[0].label]
+    unordered = next((label for label in places if counters[label].get("order") == "none"), None)
     answers = read_answers(directory / "results.jsonl")
     facts = plain(score.facts)
     report: dict[str, Any] = {
@@ -75,7 +76,7 @@ def write_report(
         "conservation": measure_conservation(
             manifest, truth, {label: (places[label], counters[label]) for label in places}
         ),
-        "disorder": measure_disorder(places),
+        "disorder": measure_disorder(places, unordered),
         "holds": {label: measure_holds(place) for label, place in places.items()},
         "clock_error": measure_clock_error(main, truth),
         "windows": measure_windows(answers.windows, facts.get("windows_truth", {})),

@@ -95,6 +95,19 @@ def test_disorder_of_a_run(rich_run: Any) -> None:
     assert found["released"]["none"]["out_of_order"] == found["arrived_ref"]["out_of_order"]
 
 
+def test_a_pass_without_order_knows_the_order_within_an_instant(tmp_path: Path) -> None:
+    for label, times in (("sequence", [1, 2, 3]), ("none", [1, 3, 2])):
+        (tmp_path / label / "ordered").mkdir(parents=True)
+        table = pa.table(
+            {"site": ["m"] * 3, "ts": times, "ref": times, "arrival": [5, 7, 7],
+             "status": pa.array([0] * 3, pa.int8())}
+        )  # fmt: skip
+        pq.write_table(table, tmp_path / label / "ordered" / "a.parquet")
+    places = {label: tmp_path / label for label in ("sequence", "none")}
+    assert measure_disorder(places)["arrived_ref"]["out_of_order"] == 0
+    assert measure_disorder(places, "none")["arrived_ref"]["out_of_order"] == 1
+
+
 def test_dropped_events_are_before_but_not_after(tmp_path: Path) -> None:
     (tmp_path / "ordered").mkdir()
     table = pa.table(
