@@ -44,12 +44,12 @@ def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
         raise UserError(f"order {text!r}: unknown operator; use one of {', '.join(_PARSERS)}")
     pairs: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in rest.split(","))):
-        key, equals, value = item.partition("=")
+        key, equals, value = (part.strip() for part in item.partition("="))
         if not equals:
             raise UserError(f"order {text!r}: {item!r} is not key=value")
         if key in pairs:
             raise UserError(f"order {text!r}: {key} is given twice")
-        pairs[key.strip()] = value.strip()
+        pairs[key] = value
     try:
         return parser(pairs, time_unit)
     except UserError as error:
@@ -83,7 +83,7 @@ def _share(text: str, name: str, unit: int) -> int:
     """``0.6`` as an integer number of 1/unit, exactly."""
     whole, point, digits = text.partition(".")
     scale = len(str(unit)) - 1
-    if not (whole + digits).isdigit() or (point and not digits) or len(digits) > scale:
+    if not (whole + digits).isdecimal() or (point and not digits) or len(digits) > scale:
         raise UserError(f"{name}={text}: write a share such as 0.6, at most {scale} decimals")
     value = int(whole or "0") * unit + int(digits.ljust(scale, "0") or "0")
     if not 0 <= value < unit:
