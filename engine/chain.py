@@ -109,16 +109,19 @@ class Chain:
                 continue
             self._check(frame)
             columns, types = decode(frame, self.strings, self._attributes)
+            if any(self._types.get(name) == "int" != of for name, of in types.items()):
+                self._run(parts, lengths, output)  # released with the type they came with
             promote(columns, types, self._types, self.site)
             start = 0
             for record in sync_records(frame):
-                row = int(record["row"] or 0)
-                if row > start:
-                    parts.append({name: column[start:row] for name, column in columns.items()})
-                    lengths.append(row - start)
+                # The order sees the record itself too: it moves the arrival clock, so that what
+                # was due before it is let go by what was known then.
+                end = int(record["row"] or 0) + 1
+                parts.append({name: column[start:end] for name, column in columns.items()})
+                lengths.append(end - start)
                 self._run(parts, lengths, output)
                 self._learn(record)
-                start = row + 1
+                start = end
             if start:
                 columns = {name: column[start:] for name, column in columns.items()}
             if frame.rows > start:
@@ -168,10 +171,6 @@ class Chain:
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
         """Order what has gathered, then hand it to every operator."""
         if parts:
-            # An attribute that became float in a later frame is float in all of this batch.
-            for columns in parts:
-                held = {n: self._types[n] for n in self._types if ATTR_PREFIX + n in columns}
-                promote(columns, held, self._types, self.site)
             columns, rows = join(parts, lengths), sum(lengths)
             parts.clear()
             lengths.clear()
