@@ -56,18 +56,18 @@ class SourceClocks:
         """The largest filtered delay over the site's sources [ns] (R19 Eq 3.16)."""
         return max(self.delay.values(), default=0)
 
-    def grow(self) -> None:
-        """Make room for every code of the string table."""
-        have, need = len(self.clocks), len(self.strings)
-        if need > have:
-            more = _empty(max(need, 2 * have))
+    def grow(self, sources: int) -> None:
+        """Make room for source codes below ``sources``; codes of other texts need none."""
+        have = len(self.clocks)
+        if sources > have:
+            more = _empty(max(sources, 2 * have))
             more[:have] = self.clocks
             self.clocks = more
 
     def learn(self, sync: Sync, newest_ts: int) -> None:
         """Take over ``sync``; ``newest_ts``: largest event time seen of the source, or INT_MIN."""
         code = self.strings.code(sync.source)
-        self.grow()
+        self.grow(code + 1)
         ck = self.clocks
         self.delay[sync.source] = sync.delay
         n = int(ck["n"][code, 0])

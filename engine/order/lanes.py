@@ -48,6 +48,8 @@ class LaneTable:
             ln["expected"][lane] = sync.first_seq
             ln["last_arrival"][lane] = sync.arrival
             ln["idle"][lane] = 0
+            ln["missing"][lane, 0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)
+            ln["missing_n"][lane] = 1
 
     def newest_ts(self, source: int) -> int:
         """Largest event time seen of ``source`` over its streams."""
@@ -77,14 +79,15 @@ class LaneTable:
             for (a, b), lane in self._of.items():
                 table[(a + 1) * size + b + 1] = lane
             return table[pair]
-        keys, first, inverse = np.unique(pair, return_index=True, return_inverse=True)
-        lanes = np.full(len(keys), NONE, np.int64)
-        for k in np.argsort(first, kind="stable"):
-            a, b = int(keys[k] >> 32) - 1, int(keys[k] & 0xFFFFFFFF) - 1
-            if events is None or events[inverse == k].any():
-                lanes[k] = self._lane(a, b, scalars)
-            else:
-                lanes[k] = self._of.get((a, b), NONE)
+        chosen = pair if events is None else pair[events]
+        fresh, first = np.unique(chosen, return_index=True)
+        for key in fresh[np.argsort(first)]:
+            self._lane(int(key >> 32) - 1, int(key & 0xFFFFFFFF) - 1, scalars)
+        keys, inverse = np.unique(pair, return_inverse=True)
+        lanes = np.array(
+            [self._of.get((int(k >> 32) - 1, int(k & 0xFFFFFFFF) - 1), NONE) for k in keys],
+            np.int64,
+        )
         return lanes[inverse]
 
     def _lane(self, source: int, stream: int, scalars: np.ndarray) -> int:
@@ -99,9 +102,12 @@ class LaneTable:
         start_lane(more, scalars, lane)
         return lane
 
-    def link(self, clocks: SourceClocks) -> np.ndarray:
-        """Ranks by name and the list of each source's lanes, after new ones were made."""
-        clocks.grow()
+    def link(self, clocks: SourceClocks, sources: int) -> np.ndarray:
+        """Ranks by name and the list of each source's lanes, after new ones were made.
+
+        The clocks it gives have room for source codes below ``sources``, and for every lane's.
+        """
+        clocks.grow(max(sources, int(self.tables["source"].max(initial=NONE)) + 1))
         ck = clocks.clocks
         if self._linked == self.count and ck is self._linked_clocks:
             return ck

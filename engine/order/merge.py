@@ -37,6 +37,7 @@ from engine.order.state import (
     Out,
     Trees,
 )
+from engine.order.timeout import later
 from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 
 TIE_NOW: Final = -2
@@ -117,6 +118,14 @@ def reference(ck: np.ndarray, s: np.ndarray, source: int, ts: int) -> tuple[int,
 
 
 @inline
+def is_future(rows: np.ndarray, ck: np.ndarray, s: np.ndarray, row: int) -> bool:
+    """Whether the future guard sets ``row`` aside: it lies beyond its arrival by too much."""
+    ref, unc, _ = reference(ck, s, rows[row].source, rows[row].ts)
+    guard = s[S_GUARD]
+    return guard >= 0 and ref > later(rows[row].arrival, later(unc, guard))
+
+
+@inline
 def emit(rows: np.ndarray, s: np.ndarray, out: Out, row: int, now: int, status: int) -> None:
     """Release ``row`` at arrival-clock instant ``now``."""
     i = s[V_EVENTS]
@@ -149,8 +158,7 @@ def correct(
     rows[row].ref = ref
     rows[row].unc = unc
     rows[row].epoch = epoch
-    guard = s[S_GUARD]
-    if guard >= 0 and ref - rows[row].arrival > unc + guard:
+    if is_future(rows, ck, s, row):
         note(s, out, NOTE_QUARANTINE, row, QUARANTINED_FUTURE)
         ln[rows[row].lane].quarantined_future += 1
         return False
@@ -234,14 +242,20 @@ def _pop(
 @inline
 def idle_deadline(ln: np.ndarray, lane: int) -> int:
     """When an empty lane stops blocking the merge."""
-    if ln[lane].head != NONE or ln[lane].idle or ln[lane].closed or ln[lane].last_arrival < 0:
+    if ln[lane].head != NONE or ln[lane].idle or ln[lane].closed:
         return INT_MAX
-    return int(ln[lane].last_arrival + ln[lane].idle_timeout)
+    return later(ln[lane].last_arrival, ln[lane].idle_timeout)
 
 
 @kernel
-def drain(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, now: int) -> None:
-    """Release every head that no lane can still precede, at instant ``now``."""
+def drain(
+    rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, now: int, passed: int
+) -> None:
+    """Release every head that no lane can still precede, at instant ``now``.
+
+    ``passed``: deadlines up to here are over; those of ``now`` itself are not while its records
+    are still coming.
+    """
     while True:
         lane = tr.node[1].merge
         key = tr.leaf[lane].key
@@ -251,7 +265,7 @@ def drain(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, 
             _pop(rows, ln, tr, s, out, lane, now)
             continue
         deadline = idle_deadline(ln, lane)
-        if deadline < now:
+        if deadline <= passed:
             ln[lane].idle = 1
             set_key(rows, ln, tr, s, lane)
             continue

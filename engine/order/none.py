@@ -15,7 +15,7 @@ import numpy as np
 from edge_agent import records as r
 from engine.columns import Columns
 from engine.order.base import Guards, Ordered
-from engine.order.state import INT_MIN, QUARANTINED_FUTURE
+from engine.order.state import INT_MAX, INT_MIN, QUARANTINED_FUTURE
 from engine.reference import SourceClocks, Sync
 from engine.released import Gaps, Progress
 
@@ -47,31 +47,32 @@ class NoOrder:
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``."""
         del rows
-        self._clocks.grow()
         if r.KIND in columns:
             events = columns[r.KIND] == int(r.Kind.EVENT)
             columns = {name: column[events] for name, column in columns.items() if name != r.KIND}
         columns = dict(columns)
         source, ts = columns[r.SOURCE], columns[r.TS]
+        self._clocks.grow(int(source.max(initial=-1)) + 1)
         ref, unc, epoch = self._clocks.correct(source, ts, self._guards.default_uncertainty_ns)
         columns.update(ref=ref, unc=unc, epoch=epoch, release=columns[r.ARRIVAL])
         columns.setdefault(r.TE, ts)
         columns.setdefault(r.INCARNATION, np.zeros(len(ts), np.int64))
         columns["status"] = np.zeros(len(ts), np.int8)
-        for code in np.unique(source):
-            newest = int(ts[source == code].max())
-            self._newest[int(code)] = max(self._newest.get(int(code), INT_MIN), newest)
         self._count(columns, "arrived")
         quarantined: Columns = {}
         if self._guards.guard_ns is not None:
-            future = ref - columns[r.ARRIVAL] > unc + self._guards.guard_ns
+            future = ref > _later(columns[r.ARRIVAL], _later(unc, self._guards.guard_ns))
             if future.any():
                 quarantined = {name: column[future] for name, column in columns.items()}
                 reason = np.full(int(future.sum()), QUARANTINED_FUTURE)
                 self._count(quarantined, "quarantined_future")
                 quarantined["reason"] = reason
                 columns = {name: column[~future] for name, column in columns.items()}
-        return Ordered(len(columns[r.TS]), columns, Progress(), Gaps(), quarantined)
+        source, ts = columns[r.SOURCE], columns[r.TS]
+        for code in np.unique(source):
+            newest = int(ts[source == code].max())
+            self._newest[int(code)] = max(self._newest.get(int(code), INT_MIN), newest)
+        return Ordered(len(ts), columns, Progress(), Gaps(), quarantined)
 
     def _count(self, columns: Columns, name: str) -> None:
         stream = columns.get(r.STREAM)
@@ -110,3 +111,8 @@ class NoOrder:
         """Take over a snapshot."""
         self._newest = dict(state["newest"])
         self._counts = Counter(state["counts"])
+
+
+def _later(now: np.ndarray, wait: np.ndarray | int) -> np.ndarray:
+    """``now + wait``, or never where that is beyond int64."""
+    return np.where(now > INT_MAX - wait, INT_MAX, now + wait)

@@ -154,7 +154,7 @@ class Sequence:
 
     def _call(self, rows: np.ndarray, payload: Columns, pending: int, last: bool) -> Ordered:
         total = len(rows)
-        ck = self._lanes.link(self._clocks)
+        ck = self._lanes.link(self._clocks, int(rows["source"].max(initial=-1)) + 1)
         ln, scalars = self._lanes.tables, self._scalars
         trees = self._trees(rows)
         notes = 4 * total + 6 * self._lanes.count + 16

@@ -14,7 +14,17 @@ from __future__ import annotations
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.order.merge import correct, drain, note, push, push_late, reference, set_key, set_timer
+from engine.order.markers import apply_markers, next_deadline
+from engine.order.merge import (
+    correct,
+    is_future,
+    note,
+    push,
+    push_late,
+    reference,
+    set_key,
+    set_timer,
+)
 from engine.order.state import (
     INT_MAX,
     INT_MIN,
@@ -23,13 +33,12 @@ from engine.order.state import (
     NOTE_GAP,
     NOTE_QUARANTINE,
     QUARANTINED_JUMP,
-    S_GUARD,
     STAGE_HELD,
     STAGE_RING,
     Out,
     Trees,
 )
-from engine.order.timeout import saw_held, saw_in_order
+from engine.order.timeout import later, saw_held, saw_in_order
 
 
 @inline
@@ -73,47 +82,18 @@ def buffer_row(rows: np.ndarray, ln: np.ndarray, tr: Trees, row: int, deadline: 
         rows[after].dq_prev = row
 
 
-@inline
-def next_deadline(rows: np.ndarray, ln: np.ndarray, lane: int) -> int:
-    """Earliest deadline of the lane's gap: of a buffered event or of a marker beyond the gap."""
-    when = min(ln[lane].pog_deadline, ln[lane].eos_deadline)
-    if ln[lane].dq_head != NONE:
-        when = min(when, rows[ln[lane].dq_head].deadline)
-    return int(when)
-
-
-@kernel
-def apply_markers(
-    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, lane: int
-) -> None:
-    """A punctuation or end of stream counts once every earlier number is settled."""
-    if ln[lane].pog_seq >= 0 and ln[lane].expected >= ln[lane].pog_seq:
-        ln[lane].pog_seq = -1
-        ln[lane].pog_deadline = INT_MAX
-        promise(rows, ln, ck, tr, s, lane, ln[lane].pog_ts)
-    if ln[lane].eos_seq >= 0 and ln[lane].expected >= ln[lane].eos_seq:
-        ln[lane].eos_seq = -1
-        ln[lane].eos_deadline = INT_MAX
-        ln[lane].closed = 1
-        set_key(rows, ln, tr, s, lane)
-
-
-@kernel
-def promise(
-    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, lane: int, ts: int
-) -> None:
-    """No later event of the lane has event time below ``ts``."""
-    bound, _, _ = reference(ck, s, ln[lane].source, ts)
-    if bound > ln[lane].bound:
-        ln[lane].bound = bound
-        set_key(rows, ln, tr, s, lane)
-
-
 @kernel
 def release_run(
-    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, out: Out, lane: int, now: int,
+    rows: np.ndarray,
+    ln: np.ndarray,
+    ck: np.ndarray,
+    tr: Trees,
+    s: np.ndarray,
+    out: Out,
+    lane: int,
+    now: int,
     learn: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Let the run of buffered events from the expected number on go to the merge."""
     if ln[lane].ring_count == 0:
         if ln[lane].pog_seq >= 0 or ln[lane].eos_seq >= 0:
@@ -144,43 +124,46 @@ def release_run(
 
 
 @kernel
-def remember_missing(ln: np.ndarray, lane: int, first: int, end: int) -> None:
-    """Keep the run [first, end) so that a late event is told from a duplicate."""
+def remember_missing(
+    ln: np.ndarray, lane: int, inc: int, first: int, end: int, counted: int
+) -> None:
+    """Keep the run [first, end) of ``inc`` so that a late event is told from a duplicate.
+
+    ``counted``: 1 when its numbers were reported as missing, 0 when nobody waited for them.
+    """
     n = ln[lane].missing_n
     kept = ln[lane].missing
     if n == MISSING_KEPT:
         if kept[0, 0] == ln[lane].inc:
             ln[lane].forgotten = max(ln[lane].forgotten, kept[0, 2])
         for i in range(1, n):
-            for part in range(3):
+            for part in range(4):
                 kept[i - 1, part] = kept[i, part]
         n -= 1
-    kept[n, 0] = ln[lane].inc
+    kept[n, 0] = inc
     kept[n, 1] = first
     kept[n, 2] = end
+    kept[n, 3] = counted
     ln[lane].missing_n = n + 1
 
 
 @kernel
 def take_missing(ln: np.ndarray, lane: int, inc: int, seq: int) -> bool:
-    """True (once) when (inc, seq) was given up as missing; it is not missing any more."""
+    """True (once) when (inc, seq) was passed over; it is not missing any more."""
     kept = ln[lane].missing
     n = ln[lane].missing_n
     for i in range(n):
         if kept[i, 0] == inc and kept[i, 1] <= seq < kept[i, 2]:
-            end = kept[i, 2]
+            end, counted = kept[i, 2], kept[i, 3]
             kept[i, 2] = seq
             if kept[i, 1] == seq:
                 for j in range(i + 1, n):
-                    for part in range(3):
+                    for part in range(4):
                         kept[j - 1, part] = kept[j, part]
                 ln[lane].missing_n = n - 1
             if seq + 1 < end:
-                current = ln[lane].inc
-                ln[lane].inc = inc
-                remember_missing(ln, lane, seq + 1, end)
-                ln[lane].inc = current
-            ln[lane].missing_filled += 1
+                remember_missing(ln, lane, inc, seq + 1, end, counted)
+            ln[lane].missing_filled += counted
             return True
     return False
 
@@ -208,13 +191,11 @@ def give_up(
         seq, mask = first, ln[lane].ring_cap - 1
         while seq < end and tr.ring[ln[lane].ring_off + (seq & mask)] == NONE:
             seq += 1
-        if seq < end:
+        row = tr.ring[ln[lane].ring_off + (seq & mask)]
+        if row != NONE:
             end = seq
-            row = tr.ring[ln[lane].ring_off + (seq & mask)]
-            ref, unc, _ = reference(ck, s, rows[row].source, rows[row].ts)
-            guard = s[S_GUARD]
-            if guard < 0 or ref - rows[row].arrival <= unc + guard:
-                high = ref
+            if not is_future(rows, ck, s, row):
+                high, _, _ = reference(ck, s, rows[row].source, rows[row].ts)
     if end == INT_MAX or end <= first:
         return
     low = ln[lane].last_ref
@@ -223,7 +204,7 @@ def give_up(
     out.note[i, 5] = high if low == INT_MIN else min(low, high)
     out.note[i, 6] = high
     ln[lane].missing_total += end - first
-    remember_missing(ln, lane, first, end)
+    remember_missing(ln, lane, ln[lane].inc, first, end, 1)
     ln[lane].expected = end
     release_run(rows, ln, ck, tr, s, out, lane, now, False)
 
@@ -239,7 +220,7 @@ def late_or_duplicate(
     row: int,
     now: int,
 ) -> None:
-    """A number below the expected one: late if it was given up, else a duplicate."""
+    """A number below the expected one: late if it was passed over, else a duplicate."""
     lane, inc, seq = rows[row].lane, rows[row].inc, rows[row].seq
     late = take_missing(ln, lane, inc, seq)
     if not late and inc == ln[lane].inc:
@@ -282,11 +263,14 @@ def begin(rows: np.ndarray, ln: np.ndarray, lane: int, row: int) -> None:
     ln[lane].closed = 0
     ln[lane].pog_seq = -1
     ln[lane].pog_deadline = INT_MAX
+    ln[lane].next_pog_seq = -1
+    ln[lane].next_pog_deadline = INT_MAX
     ln[lane].eos_seq = -1
     ln[lane].eos_deadline = INT_MAX
     ln[lane].forgotten = -1
     ln[lane].max_seq = -1
     ln[lane].highs_n = 0
+    remember_missing(ln, lane, inc, INT_MIN, ln[lane].expected, 0)
 
 
 @kernel
@@ -313,6 +297,7 @@ def jumped(
         return False
     while ln[lane].ring_count > 0:
         give_up(rows, ln, ck, tr, s, out, lane, now)
+    remember_missing(ln, lane, ln[lane].inc, ln[lane].expected, seq, 0)
     ln[lane].expected = seq
     return True
 
@@ -334,6 +319,7 @@ def accept(
         inc > ln[lane].inc and ln[lane].ring_count == 0 and ln[lane].held_head == NONE
     ):
         begin(rows, ln, lane, row)
+        set_key(rows, ln, tr, s, lane)  # what ended before may hold others back again
     elif inc > ln[lane].inc:
         hold(rows, ln, row)
         return
@@ -353,7 +339,7 @@ def accept(
         rows[row].stage = 0
         ln[lane].duplicate += 1
     else:
-        buffer_row(rows, ln, tr, row, now + ln[lane].gap_timeout)
+        buffer_row(rows, ln, tr, row, later(now, ln[lane].gap_timeout))
         when = next_deadline(rows, ln, lane)
         if when < tr.leaf[lane].when:
             set_timer(tr, lane, when)
@@ -370,7 +356,7 @@ def resume_held(
     lane: int,
     now: int,
 ) -> None:
-    """The old incarnation is drained: let the held events of later ones through."""
+    """The old incarnation is drained: let the held events of later ones through, to the merge."""
     while ln[lane].held_head != NONE and ln[lane].ring_count == 0:
         row = ln[lane].held_head
         ln[lane].held_head = NONE
@@ -380,4 +366,3 @@ def resume_held(
             rows[row].nxt = NONE
             accept(rows, ln, ck, tr, s, out, row, now)
             row = following
-    drain(rows, ln, tr, s, out, now)

@@ -9,18 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from edge_agent.records import Kind
-from engine.jit import inline, kernel
-from engine.order.merge import drain, idle_deadline, set_key, set_timer, update_merge, update_timer
-from engine.order.sequence_kernel import (
-    accept,
-    apply_markers,
-    buffer_row,
-    give_up,
-    hold,
-    next_deadline,
-    promise,
-    resume_held,
+from engine.jit import kernel
+from engine.order.markers import apply_markers, mark, next_deadline, touch
+from engine.order.merge import (
+    drain,
+    idle_deadline,
+    is_future,
+    set_key,
+    set_timer,
+    update_merge,
+    update_timer,
 )
+from engine.order.sequence_kernel import accept, buffer_row, give_up, hold, resume_held
 from engine.order.state import (
     INT_MAX,
     INT_MIN,
@@ -34,7 +34,6 @@ from engine.order.state import (
 from engine.order.timeout import saw_arrival
 
 _EVENT = int(Kind.EVENT)
-_IBP = int(Kind.IBP)
 _POG = int(Kind.POG)
 _EOS = int(Kind.EOS)
 
@@ -88,72 +87,30 @@ def fire(
     out: Out,
     before: int,
 ) -> None:
-    """Act on every deadline earlier than ``before``, each as of its own instant."""
+    """Act on every deadline earlier than ``before``, each as of its own instant.
+
+    Deadlines of one instant act together, so that it does not matter in which order they are
+    noticed: all gaps are given up, all silent lanes are idle, and then the merge goes on.
+    """
     while True:
-        lane = tr.node[1].timer
-        when = tr.leaf[lane].when
-        if when >= before:
+        now = tr.leaf[tr.node[1].timer].when
+        if now >= before:
             return
-        gap = next_deadline(rows, ln, lane)
-        idle = idle_deadline(ln, lane)
-        now = min(gap, idle)
-        if now > when:
-            set_timer(tr, lane, now)
-            continue
-        if gap <= idle:
-            give_up(rows, ln, ck, tr, s, out, lane, now)
-        else:
-            ln[lane].idle = 1
-            set_key(rows, ln, tr, s, lane)
-        if ln[lane].held_head != NONE:
-            resume_held(rows, ln, ck, tr, s, out, lane, now)
-        drain(rows, ln, tr, s, out, now)
-        set_timer(tr, lane, min(next_deadline(rows, ln, lane), idle_deadline(ln, lane)))
-
-
-@kernel
-def mark(
-    rows: np.ndarray,
-    ln: np.ndarray,
-    ck: np.ndarray,
-    tr: Trees,
-    s: np.ndarray,
-    row: int,
-    lane: int,
-    now: int,
-) -> None:
-    """A punctuation or end of stream for ``lane``: at once, or when earlier numbers are settled."""
-    ts, seq = rows[row].ts, rows[row].seq
-    touch(rows, ln, tr, s, lane, now)
-    waits = seq >= 0 and (not ln[lane].started or seq > ln[lane].expected)
-    deadline = now + ln[lane].gap_timeout if ln[lane].started else INT_MAX
-    if rows[row].kind == _POG:
-        if not waits:
-            promise(rows, ln, ck, tr, s, lane, ts)
-        elif seq >= ln[lane].pog_seq:
-            if ln[lane].pog_seq < 0:
-                ln[lane].pog_deadline = deadline
-            ln[lane].pog_seq = seq
-            ln[lane].pog_ts = ts
-    elif waits:
-        ln[lane].eos_seq = seq
-        ln[lane].eos_deadline = deadline
-    else:
-        ln[lane].closed = 1
-        set_key(rows, ln, tr, s, lane)
-    if waits:
-        when = next_deadline(rows, ln, lane)
-        if when < tr.leaf[lane].when:
-            set_timer(tr, lane, when)
-
-
-@inline
-def touch(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: int, now: int) -> None:
-    """Any arrival of a lane clears its idle flag."""
-    ln[lane].last_arrival = now
-    if ln[lane].idle:
-        ln[lane].idle = 0
-        set_key(rows, ln, tr, s, lane)
+        acted = False
+        while tr.leaf[tr.node[1].timer].when <= now:
+            lane = tr.node[1].timer
+            if next_deadline(rows, ln, lane) <= now:
+                give_up(rows, ln, ck, tr, s, out, lane, now)
+                if ln[lane].held_head != NONE:
+                    resume_held(rows, ln, ck, tr, s, out, lane, now)
+                acted = True
+            elif idle_deadline(ln, lane) <= now:
+                ln[lane].idle = 1
+                set_key(rows, ln, tr, s, lane)
+                acted = True
+            set_timer(tr, lane, min(next_deadline(rows, ln, lane), idle_deadline(ln, lane)))
+        if acted:
+            drain(rows, ln, tr, s, out, now, now)
 
 
 @kernel
@@ -177,24 +134,30 @@ def run(
         kind, lane = rows[row].kind, rows[row].lane
         if kind == _EVENT:
             ln[lane].arrived += 1
-            before, duplicates = ln[lane].last_arrival, ln[lane].duplicate
+            before = ln[lane].last_arrival
+            refused = ln[lane].duplicate + ln[lane].quarantined_jump
             touch(rows, ln, tr, s, lane, now)
-            ln[lane].max_ts = max(ln[lane].max_ts, rows[row].ts)
+            if rows[row].ts > ln[lane].max_ts and not is_future(rows, ck, s, row):
+                ln[lane].max_ts = rows[row].ts
             accept(rows, ln, ck, tr, s, out, row, now)
-            if ln[lane].duplicate == duplicates and rows[row].inc == ln[lane].inc:
+            taken = refused == ln[lane].duplicate + ln[lane].quarantined_jump
+            if taken and rows[row].inc == ln[lane].inc:
                 saw_arrival(ln, s, lane, rows[row].seq, now, before)
             if ln[lane].held_head != NONE:
                 resume_held(rows, ln, ck, tr, s, out, lane, now)
-            drain(rows, ln, tr, s, out, now)
+            drain(rows, ln, tr, s, out, now, now - 1)
         elif (kind == _POG and rows[row].plain) or kind == _EOS:
-            if lane != NONE and rows[row].seq >= 0:
-                mark(rows, ln, ck, tr, s, row, lane, now)
+            # A lane begins with its first event or announcement: before that it hears nothing.
+            if rows[row].seq >= 0:
+                if lane != NONE and ln[lane].started:
+                    mark(rows, ln, ck, tr, s, out, row, lane, now)
             elif rows[row].source != NONE:
                 lane = ck[rows[row].source, 0].first_lane
                 while lane != NONE:
-                    mark(rows, ln, ck, tr, s, row, lane, now)
+                    if ln[lane].started:
+                        mark(rows, ln, ck, tr, s, out, row, lane, now)
                     lane = ln[lane].next_lane
-            drain(rows, ln, tr, s, out, now)
+            drain(rows, ln, tr, s, out, now, now - 1)
 
 
 @kernel
@@ -223,7 +186,7 @@ def flush(
     for lane in range(len(ln)):
         ln[lane].idle = 1
         set_key(rows, ln, tr, s, lane)
-    drain(rows, ln, tr, s, out, now)
+    drain(rows, ln, tr, s, out, now, now)
 
 
 @kernel
@@ -260,6 +223,8 @@ def needed_rings(rows: np.ndarray, ln: np.ndarray, low: np.ndarray, high: np.nda
     for lane in range(len(ln)):
         low[lane] = ln[lane].expected if ln[lane].started else INT_MAX
         high[lane] = INT_MIN
+        if ln[lane].ann_inc > ln[lane].inc:  # may begin during this call
+            low[lane] = min(low[lane], ln[lane].ann_first)
     for row in range(len(rows)):
         if rows[row].kind == _EVENT:
             lane, seq = rows[row].lane, rows[row].seq

@@ -64,7 +64,8 @@ LANE_FIELDS: Final = (
     "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "held_head",
     "held_tail", "dq_head", "dq_tail",
     # markers of how far the source has got: punctuation and end of stream
-    "pog_seq", "pog_ts", "pog_deadline", "eos_seq", "eos_deadline",
+    "pog_seq", "pog_ts", "pog_deadline", "next_pog_seq", "next_pog_ts", "next_pog_deadline",
+    "eos_seq", "eos_deadline",
     # the merge
     "head", "tail", "idle", "closed", "bound", "last_ref", "last_arrival", "max_ts", "rank",
     # averages of R19 Eq 3.1-3.11, in 1/1000 ns, and the timeouts in force [ns]
@@ -77,7 +78,8 @@ LANE_FIELDS: Final = (
 LANE_FIRST: Final[dict[str, int]] = {
     "source": NONE, "next_lane": NONE, "prev_inc": -1, "far_seq": -2, "ann_inc": -1,
     "held_head": NONE, "held_tail": NONE, "dq_head": NONE, "dq_tail": NONE, "head": NONE,
-    "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
+    "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "next_pog_seq": -1,
+    "next_pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
     "bound": INT_MIN, "last_ref": INT_MIN, "last_arrival": INT_MIN, "max_ts": INT_MIN,
     "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "idle": 1,
 }  # fmt: skip
@@ -88,7 +90,7 @@ Idle: a lane is unknown, and so holds nobody back, until its first record or ann
 LANE: Final = np.dtype(
     [(name, "i8") for name in (*LANE_FIELDS, *COUNTERS)]
     + [
-        ("missing", "i8", (MISSING_KEPT, 3)),
+        ("missing", "i8", (MISSING_KEPT, 4)),
         ("highs", "i8", (HIGHS_KEPT, 2)),
         ("waits", "i4", (BINS,)),
         ("inters", "i4", (BINS,)),

@@ -5,7 +5,7 @@ Three choices. ``r19``: Eq 3.1-3.11, exponential smoothing of inter-arrival and 
 every event, late ones included, from a sketch of 16 bins per octave that halves its counts
 every ``WINDOW`` samples and so forgets; capped by the latency threshold, which also stands in
 until 1/(1-q) events have been seen. The silence of a source is judged by the same quantile of
-its inter-arrival times.
+the times between its distinct arrivals.
 
 Averages are integers in 1/1000 ns, smoothing factors in 1/1000: no floats for time.
 """
@@ -16,10 +16,11 @@ from typing import Final
 
 import numpy as np
 
-from engine.jit import kernel
+from engine.jit import inline, kernel
 from engine.order.state import (
     BINS,
     HIGHS_KEPT,
+    INT_MAX,
     INT_MIN,
     MODE_FIXED,
     MODE_R19,
@@ -35,6 +36,12 @@ WINDOW: Final = 4096
 REFRESH: Final = 256
 _UNIT: Final = 1000
 _LONGEST: Final = 8 * 10**12  # a sample is cut here (2.2 h), so that products stay in int64
+
+
+@inline
+def later(now: int, wait: int) -> int:
+    """``now + wait``, or never where that is beyond int64."""
+    return INT_MAX if now > INT_MAX - wait else now + wait
 
 
 @kernel
@@ -190,7 +197,7 @@ def saw_arrival(ln: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, be
         return
     tail = s[S_TAIL]
     window = _window(tail)
-    if before != INT_MIN:
+    if before != INT_MIN and now > before:  # events of one message say nothing of silence
         ln[lane].inters_n = _learn_sketch(ln[lane].inters, ln[lane].inters_n, now - before, window)
     wait = 0
     spacing = s[S_LATENCY] // (HIGHS_KEPT // 2)

@@ -1,0 +1,188 @@
+"""The twin on the path; frames from plain records; and an ordering operator run like in a chain."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from edge_agent.records import KIND_NAMES
+from engine.chain import Chain, ChainSettings
+from engine.frame import FIXED_TYPES, STRING, Frame
+from engine.order.base import Guards, Ordered
+from engine.order.sequence import SequenceSettings
+
+sys.path.insert(0, str(Path(__file__).parent))
+from slow_timeout import Settings
+from slow_twin import Twin
+
+Record = dict[str, Any]
+_DEFAULTS: Record = {
+    "kind": "event", "stream": "events", "source": None, "seq": None, "incarnation": 0, "ts": None,
+}  # fmt: skip
+
+
+def frame(records: Sequence[Record], site: str = "main", texts: Sequence[str] = ()) -> Frame:
+    """A frame of records as a trace writes them; ``texts`` come first in every dictionary."""
+    full = [_DEFAULTS | record for record in records]
+    columns: dict[str, pa.Array] = {}
+    names = dict.fromkeys(name for record in full for name in record if name != "attrs")
+    for name in names:
+        values = [record.get(name) for record in full]
+        if name == "kind":
+            values = [int(KIND_NAMES[kind]) for kind in values]
+        columns[name] = _array(values, FIXED_TYPES[name], texts)
+    attrs = [record.get("attrs") or {} for record in full]
+    for name in dict.fromkeys(name for of_record in attrs for name in of_record):
+        values = [of_record.get(name) for of_record in attrs]
+        of = pa.array(values).type
+        columns["attrs." + name] = _array(values, STRING if of == pa.string() else of, texts)
+    return Frame(site, pa.RecordBatch.from_pydict(columns))
+
+
+def _array(values: list[Any], of: pa.DataType, texts: Sequence[str]) -> pa.Array:
+    if of != STRING:
+        return pa.array(values, of)
+    known = list(dict.fromkeys([*texts, *(text for text in values if text is not None)]))
+    codes = [None if text is None else known.index(text) for text in values]
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(known, pa.string()))
+
+
+class Ordering:
+    """The order of a chain, and everything it gave so far, in the twin's words."""
+
+    def __init__(self, settings: SequenceSettings, guards: Guards | None = None) -> None:
+        self.settings = ChainSettings(settings, guards=guards or Guards(None), ordered="full")
+        self.released: list[tuple[Any, ...]] = []
+        self.gaps: list[tuple[Any, ...]] = []
+        self.progress: list[tuple[int, int, int]] = []
+        self.quarantined: list[tuple[str, int, str]] = []
+        self._use(Chain(self.settings, "main"))
+
+    def _use(self, chain: Chain) -> None:
+        self.chain = chain
+        order = chain._order
+        process, flush = order.process, order.flush
+        order.process = lambda columns, rows: self._took(process(columns, rows))
+        order.flush = lambda: self._took(flush())
+
+    def _took(self, ordered: Ordered) -> Ordered:
+        text = self.chain.strings.text
+        before = len(self.released)
+        columns = ordered.columns
+        if ordered.n:
+            coded = {
+                name: [text(code) for code in columns[name].tolist()]
+                for name in ("source", "stream")
+                if name in columns
+            }
+            coded.setdefault("stream", ["events"] * ordered.n)
+            numbers = [
+                columns[name].tolist()
+                for name in ("incarnation", "seq", "ts", "arrival", "ref", "unc", "release",
+                             "status")
+            ]  # fmt: skip
+            self.released += zip(coded["source"], coded["stream"], *numbers, strict=True)
+        gaps = ordered.gaps
+        for row, source, stream, *rest in zip(
+            gaps.row.tolist(), gaps.source.tolist(), gaps.stream.tolist(), gaps.first_seq.tolist(),
+            gaps.count.tolist(), gaps.low.tolist(), gaps.high.tolist(), strict=True,
+        ):  # fmt: skip
+            self.gaps.append((before + row, text(source), text(stream), *rest))
+        steps = ordered.progress
+        for row, frontier, at in zip(
+            steps.row.tolist(), steps.frontier.tolist(), steps.at.tolist(), strict=True
+        ):
+            self.progress.append((before + row, frontier, at))
+        if ordered.quarantined:
+            bad = ordered.quarantined
+            for source, seq, reason in zip(
+                bad["source"].tolist(), bad["seq"].tolist(), bad["reason"].tolist(), strict=True
+            ):
+                name = text(source)
+                assert name is not None
+                self.quarantined.append((name, seq, "sequence jump" if reason else "future"))
+        return ordered
+
+    def process(self, records: Sequence[Record], cuts: Sequence[int] = ()) -> Ordering:
+        """``records`` in one frame, or cut into frames before the rows ``cuts``."""
+        edges = [0, *cuts, len(records)]
+        for start, end in itertools.pairwise(edges):
+            if end > start:
+                self.chain.process([frame(records[start:end])])
+        return self
+
+    def resume(self) -> Ordering:
+        """Go on in a new chain that was given this one's snapshot."""
+        self._use(Chain.restored(self.settings, "main", self.chain.snapshot()))
+        return self
+
+    def finish(self) -> Ordering:
+        self.chain.finish()
+        return self
+
+    @property
+    def counters(self) -> dict[tuple[str, str], dict[str, Any]]:
+        lanes = self.chain.counters()["lanes"]
+        return {(lane["source"], lane["stream"]): lane for lane in lanes}
+
+    @property
+    def seqs(self) -> list[int]:
+        """Numbers in order of release."""
+        return [row[3] for row in self.released]
+
+    @property
+    def releases(self) -> list[int]:
+        return [row[8] for row in self.released]
+
+
+@pytest.fixture(scope="session")
+def ordering() -> Callable[..., Ordering]:
+    return Ordering
+
+
+@pytest.fixture(scope="session")
+def frame_of() -> Callable[..., Frame]:
+    return frame
+
+
+class Both:
+    """The kernels and the twin on the same records."""
+
+    def __init__(self, **options: Any) -> None:
+        told = Settings(**options)
+        settings = SequenceSettings(
+            timeout=told.timeout, quantile_ppm=1_000_000 - told.tail_ppm, fixed_ns=told.fixed,
+            latency_ns=told.latency, alpha_milli=told.alpha, beta_milli=told.beta, late=told.late,
+            residual=told.residual,
+        )  # fmt: skip
+        self.kernel = Ordering(settings, Guards(told.guard, told.default_uncertainty))
+        self.twin = Twin(told)
+
+    def agree(self, records: Sequence[Record], cuts: Sequence[int] = ()) -> Both:
+        """Everything that the two give over the whole of ``records`` is equal."""
+        self.kernel.process(records, cuts).finish()
+        for record in records:
+            self.twin.process(record)
+        self.twin.finish()
+        assert self.kernel.released == self.twin.released
+        assert self.kernel.gaps == self.twin.gaps
+        assert self.kernel.progress == self.twin.progress
+        assert self.kernel.quarantined == self.twin.quarantined
+        mine, other = self.kernel.counters, self.twin.lanes
+        assert list(mine) == list(other)
+        for name, lane in other.items():
+            assert {key: mine[name][key] for key in lane.counts} == lane.counts
+            assert mine[name]["gap_timeout"] == lane.timeout.gap
+            assert mine[name]["idle_timeout"] == lane.timeout.idle
+        return self
+
+
+@pytest.fixture(scope="session")
+def both() -> Callable[..., Both]:
+    return Both

@@ -1,0 +1,153 @@
+"""The slow twin of ``engine/order/timeout.py``: SPEC 3.1's three choices of how long to wait."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Settings:
+    """As ``SequenceSettings`` and ``Guards``; times in ns."""
+
+    timeout: str = "fixed"
+    fixed: int = 10
+    latency: int = 500_000_000
+    alpha: int = 600
+    beta: int = 600
+    tail_ppm: int = 1000
+    late: str = "drop"
+    residual: str = "emit"
+    guard: int | None = None
+    default_uncertainty: int = 0
+
+
+class FixedTimeout:
+    """``fixed:T``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.gap = self.idle = settings.fixed
+
+    def in_order(self, now: int) -> None: ...
+
+    def held(self, time: int) -> None: ...
+
+    def arrived(self, seq: int, now: int, before: int | None) -> None: ...
+
+    def restarted(self) -> None: ...
+
+
+class R19Timeout(FixedTimeout):
+    """Eq 3.1-3.11, averages in 1/1000 ns."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.last: int | None = None
+        self.inter: list[int] = []  # avg, dev, samples
+        self.hold: list[int] = []
+        self.gap = self.idle = 0
+
+    @staticmethod
+    def _smooth(state: list[int], sample_ns: int, factor: int) -> list[int]:
+        sample = min(sample_ns, 8 * 10**12) * 1000
+        if not state:
+            return [sample, 0, 1]
+        avg, dev, n = state
+        error = abs(sample - avg)
+        new = (factor * avg + (1000 - factor) * sample + 500) // 1000
+        return [
+            new,
+            error if n == 1 else (factor * dev + (1000 - factor) * error + 500) // 1000,
+            n + 1,
+        ]
+
+    def _update(self) -> None:
+        both = [state[0] + 2 * state[1] if state else 0 for state in (self.inter, self.hold)]
+        self.gap = self.idle = min(self.settings.latency, max(both) // 1000)
+
+    def in_order(self, now: int) -> None:
+        if self.last is not None:
+            self.inter = self._smooth(self.inter, now - self.last, self.settings.alpha)
+            self._update()
+        self.last = now
+
+    def held(self, time: int) -> None:
+        self.hold = self._smooth(self.hold, time, self.settings.beta)
+        self._update()
+
+
+class Sketch:
+    """Counts of waiting times: bin 0 below 1024 ns, then 16 bins per octave; halves when full."""
+
+    def __init__(self, tail_ppm: int) -> None:
+        self.bins = [0] * 512
+        self.tail_ppm = tail_ppm
+        self.window = min(max(4096, 4_000_000 // max(tail_ppm, 4)), 2**20)
+
+    @staticmethod
+    def end(index: int) -> int:
+        if index == 0:
+            return 1023
+        octave, part = divmod(index - 1, 16)
+        return ((17 + part) << (octave + 6)) - 1
+
+    def add(self, wait: int) -> None:
+        place = next(i for i in range(512) if wait <= self.end(i))
+        self.bins[place] += 1
+        if sum(self.bins) >= self.window:
+            self.bins = [n // 2 for n in self.bins]
+
+    def quantile(self, latency: int) -> int:
+        total = sum(self.bins)
+        if total * self.tail_ppm < 1_000_000:
+            return latency
+        above = 0
+        for index in reversed(range(512)):
+            above += self.bins[index]
+            if above > total * self.tail_ppm // 1_000_000:
+                return min(latency, self.end(index))
+        return 0
+
+
+class QuantileTimeout(FixedTimeout):
+    """The quantile of how long one would have had to wait for every event."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.waits, self.inters = Sketch(settings.tail_ppm), Sketch(settings.tail_ppm)
+        self.new = 0
+        self.spacing = settings.latency // 512
+        self.restarted()
+        self._update()
+
+    def restarted(self) -> None:
+        self.max_seq = -1
+        self.highs: list[tuple[int, int]] = []
+
+    def _update(self) -> None:
+        self.new = 0
+        self.gap = self.waits.quantile(self.settings.latency)
+        self.idle = max(self.gap, self.inters.quantile(self.settings.latency))
+
+    def _wait(self, seq: int, now: int) -> int:
+        for high, at in self.highs[-1024:]:
+            if high > seq:
+                return now - at + self.spacing
+        return now - self.highs[-1][1]
+
+    def arrived(self, seq: int, now: int, before: int | None) -> None:
+        if before is not None and now > before:
+            self.inters.add(now - before)
+        wait = 0
+        if seq > self.max_seq:
+            self.max_seq = seq
+            if not self.highs or now - self.highs[-1][1] >= self.spacing:
+                self.highs.append((seq, now))
+        else:
+            wait = self._wait(seq, now)
+        self.waits.add(wait)
+        self.new += 1
+        if self.new >= 256 or wait > self.gap:
+            self._update()
+
+
+TIMEOUTS = {"fixed": FixedTimeout, "r19": R19Timeout, "quantile": QuantileTimeout}

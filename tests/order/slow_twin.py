@@ -1,0 +1,372 @@
+"""The slow twin of ``sequence`` + ``merge``: SPEC 2, 3.1, 3.2 in plain Python, lane by lane.
+
+Nothing here is clever: buffers are dicts, what was given up or taken are sets of numbers, the next
+deadline and the next head are found by looking at every lane. Integers are unbounded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slow_lane import (
+    EPOCHS_KEPT,
+    IN_ORDER,
+    JUMP,
+    LATE,
+    LATE_DROPPED,
+    NEVER,
+    RESIDUAL,
+    Clock,
+    Event,
+    Lane,
+    Marker,
+)
+from slow_timeout import TIMEOUTS, Settings
+
+
+class Twin:
+    """Feed it records (dicts of a trace, in ns) in arrival order, then ``finish`` it.
+
+    ``released``: (source, stream, incarnation, seq, ts, arrival, ref, unc, release, status);
+    ``gaps``: (released before, source, stream, first, count, low, high); ``progress``: (released
+    before, frontier, at); ``quarantined``: (source, seq, reason).
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.lanes: dict[tuple[str, str], Lane] = {}
+        self.clocks: dict[str, list[Clock]] = {}
+        self.newest: dict[str, int] = {}
+        self.now = NEVER
+        self.frontier = NEVER
+        self.released: list[tuple[Any, ...]] = []
+        self.gaps: list[tuple[Any, ...]] = []
+        self.progress: list[tuple[int, int, int]] = []
+        self.quarantined: list[tuple[str, int, str]] = []
+
+    # ---- records ----------------------------------------------------------------------------
+
+    def process(self, record: dict[str, Any]) -> None:
+        now = record["arrival"]
+        self.fire(now)
+        self.now = now
+        kind = record.get("kind", "event")
+        if kind == "sync":
+            self.sync(record)
+        elif kind == "event":
+            self.event(record, now)
+        elif kind == "eos" or (kind == "pog" and record.get("type") is None):
+            self.marker(kind, record, now)
+
+    def sync(self, record: dict[str, Any]) -> None:
+        source, ts = record["source"], record.get("ts")
+        inc, first = record.get("incarnation", 0), record.get("first_seq")
+        if record.get("offset") is not None:
+            self.learn(source, ts, record)
+        if first is None:
+            return
+        lane = self.lane(source, record.get("stream", "events"))
+        lane.announced = (inc, first)
+        if not lane.started:
+            lane.started, lane.inc, lane.expected = True, inc, first
+            lane.last_arrival, lane.idle = record["arrival"], False
+
+    def learn(self, source: str, ts: int | None, record: dict[str, Any]) -> None:
+        clocks = self.clocks.setdefault(source, [])
+        unc = (record["delay"] + 1) // 2 + (record.get("precision") or 0)
+        rate = record.get("skew_error_ppb") or 0
+        newest = self.newest.get(source)
+        if clocks:
+            last = clocks[-1]
+            same = (record["offset"], unc, rate) == (last.offset, last.unc, last.rate)
+            if same and ts in (None, last.anchor):
+                return
+        start = ts if ts is not None else (NEVER if newest is None else newest + 1)
+        clock = Clock(start, record["offset"], unc, rate if ts is not None else 0, ts or 0)
+        if not clocks:
+            clock.start = NEVER
+        if ts is None:
+            clock.anchor = max(newest or 0, 0)
+        clocks.append(clock)
+        del clocks[:-EPOCHS_KEPT]
+
+    def reference(self, source: str, ts: int) -> tuple[int, int]:
+        clocks = self.clocks.get(source)
+        if not clocks:
+            return ts, self.settings.default_uncertainty
+        found = clocks[0]
+        for clock in reversed(clocks[1:]):
+            if ts >= clock.start:
+                found = clock
+                break
+        age = max(0, ts - found.anchor)
+        grown = age // 10**9 * found.rate + age % 10**9 * found.rate // 10**9
+        return ts + found.offset, found.unc + grown
+
+    def future(self, event: Event) -> bool:
+        ref, unc = self.reference(event.source, event.ts)
+        guard = self.settings.guard
+        return guard is not None and ref - event.arrival > unc + guard
+
+    def lane(self, source: str, stream: str) -> Lane:
+        if (source, stream) not in self.lanes:
+            timeout = TIMEOUTS[self.settings.timeout](self.settings)
+            self.lanes[source, stream] = Lane(source, stream, timeout, idle=True)
+        return self.lanes[source, stream]
+
+    def event(self, record: dict[str, Any], now: int) -> None:
+        source, stream = record["source"], record.get("stream", "events")
+        lane = self.lane(source, stream)
+        event = Event(
+            source, stream, record.get("incarnation", 0), record["seq"], record["ts"], now
+        )
+        before, lane.last_arrival, lane.idle = lane.last_arrival, now, False
+        lane.counts["arrived"] += 1
+        if not self.future(event):
+            self.newest[source] = max(self.newest.get(source, NEVER), event.ts)
+        refused = lane.counts["duplicate"] + lane.counts["quarantined_jump"]
+        self.accept(lane, event, now)
+        if (
+            refused == lane.counts["duplicate"] + lane.counts["quarantined_jump"]
+            and event.inc == lane.inc
+        ):
+            lane.timeout.arrived(event.seq, now, before)
+        self.resume(lane, now)
+        self.drain(now, passed=now - 1)
+
+    def marker(self, kind: str, record: dict[str, Any], now: int) -> None:
+        seq = record.get("seq")
+        for lane in list(self.lanes.values()):
+            if lane.source != record.get("source") or not lane.started:
+                continue
+            if seq is not None and lane.stream != record.get("stream", "events"):
+                continue
+            lane.last_arrival, lane.idle = now, False
+            if seq is None:
+                needs = max(lane.buffer, default=lane.expected - 1) + 1
+            elif record.get("incarnation", 0) != lane.inc:
+                continue  # of a life that is over, or not begun
+            elif seq - lane.expected >= JUMP:
+                self.quarantined.append((lane.source, seq, "sequence jump"))
+                continue
+            else:
+                needs = seq
+            mark = Marker(needs, now + lane.timeout.gap, record.get("ts") or 0)
+            if kind == "eos":
+                if lane.end is None or lane.end.seq != needs:
+                    lane.end = mark
+            elif not lane.promises or needs <= lane.expected:
+                lane.promises.insert(0, mark)
+            elif needs == lane.promises[0].seq:
+                lane.promises[0].ts = max(lane.promises[0].ts, mark.ts)
+            elif needs > lane.promises[0].seq:
+                lane.promises[1:] = [mark]
+            self.apply_markers(lane)
+        self.drain(now, passed=now - 1)
+
+    # ---- numbers (R19 Fig 4.2) --------------------------------------------------------------
+
+    def accept(self, lane: Lane, event: Event, now: int) -> None:
+        if not lane.started or (event.inc > lane.inc and not lane.buffer and not lane.held):
+            self.begin(lane, event)
+        elif event.inc > lane.inc:
+            lane.held.append(event)
+            return
+        if event.inc < lane.inc or event.seq < lane.expected:
+            self.late_or_duplicate(lane, event, now)
+            return
+        if event.seq - lane.expected >= JUMP:
+            if lane.far is None or event.seq != lane.far + 1:
+                lane.far = event.seq
+                lane.counts["quarantined_jump"] += 1
+                self.quarantined.append((lane.source, event.seq, "sequence jump"))
+                return
+            while lane.buffer:
+                self.give_up(lane, now)
+            lane.expected = event.seq
+        if event.seq in lane.buffer:
+            lane.counts["duplicate"] += 1
+            return
+        lane.taken.add((event.inc, event.seq))
+        if event.seq > lane.expected:
+            event.deadline = now + lane.timeout.gap
+            lane.buffer[event.seq] = event
+            return
+        lane.timeout.in_order(now)
+        lane.expected += 1
+        self.to_merge(lane, event)
+        self.release_run(lane, now, learn=True)
+
+    def begin(self, lane: Lane, event: Event) -> None:
+        if lane.started:
+            lane.previous = (lane.inc, lane.expected)
+        lane.started, lane.inc = True, event.inc
+        announced = lane.announced is not None and lane.announced[0] == event.inc
+        lane.expected = lane.announced[1] if announced else event.seq
+        lane.far, lane.end, lane.closed = None, None, False
+        lane.promises.clear()
+        lane.timeout.restarted()
+
+    def late_or_duplicate(self, lane: Lane, event: Event, now: int) -> None:
+        key = (event.inc, event.seq)
+        # Of older lives only the last is remembered, and only up to where it ended.
+        known = event.inc == lane.inc or (
+            event.inc == lane.previous[0] and event.seq < lane.previous[1]
+        )
+        if key in lane.taken and known:
+            lane.counts["duplicate"] += 1
+            return
+        lane.taken.add(key)
+        if key in lane.missing:
+            lane.missing.remove(key)
+            lane.counts["missing_filled"] += 1
+        if not self.correct(lane, event):
+            return
+        event.late = True
+        if self.settings.late == "drop":
+            lane.counts["late_dropped"] += 1
+            self.release(event, now, LATE_DROPPED)
+            return
+        lane.counts["late_passed"] += 1
+        if event.ref < self.frontier:
+            self.release(event, now, LATE)
+            return
+        place = sum(1 for _ in self._not_after(lane.queue, event.ref))
+        lane.queue.insert(place, event)
+
+    @staticmethod
+    def _not_after(queue: list[Event], ref: int) -> Any:
+        for event in queue:
+            if event.ref > ref:
+                return
+            yield event
+
+    def correct(self, lane: Lane, event: Event) -> bool:
+        event.ref, event.unc = self.reference(event.source, event.ts)
+        if self.future(event):
+            lane.counts["quarantined_future"] += 1
+            self.quarantined.append((lane.source, event.seq, "future"))
+            return False
+        return True
+
+    def to_merge(self, lane: Lane, event: Event) -> None:
+        if self.correct(lane, event):
+            lane.last_ref = event.ref
+            lane.queue.append(event)
+
+    def release_run(self, lane: Lane, now: int, *, learn: bool) -> None:
+        while lane.expected in lane.buffer:
+            event = lane.buffer.pop(lane.expected)
+            lane.expected += 1
+            if learn:
+                lane.timeout.held(now - event.arrival)
+            self.to_merge(lane, event)
+        self.apply_markers(lane)
+
+    def apply_markers(self, lane: Lane) -> None:
+        while lane.promises and lane.expected >= lane.promises[0].seq:
+            bound, _ = self.reference(lane.source, lane.promises.pop(0).ts)
+            lane.bound = max(lane.bound, bound)
+        if lane.end is not None and lane.expected >= lane.end.seq:
+            lane.end, lane.closed = None, True
+
+    def give_up(self, lane: Lane, now: int) -> None:
+        ends = [min(lane.buffer)] if lane.buffer else []
+        end = min(ends + [marker.seq for marker in lane.markers])
+        first = lane.buffer.get(end)
+        high = now if first is None or self.future(first) else self.reference(
+            first.source, first.ts
+        )[0]  # fmt: skip
+        low = high if lane.last_ref is None else min(lane.last_ref, high)
+        self.gaps.append(
+            (len(self.released), lane.source, lane.stream, lane.expected, end - lane.expected,
+             low, high)
+        )  # fmt: skip
+        lane.counts["missing_total"] += end - lane.expected
+        lane.missing |= {(lane.inc, seq) for seq in range(lane.expected, end)}
+        lane.expected = end
+        self.release_run(lane, now, learn=False)
+
+    def resume(self, lane: Lane, now: int) -> None:
+        while lane.held and not lane.buffer:
+            held, lane.held = lane.held, []
+            for event in held:
+                self.accept(lane, event, now)
+
+    # ---- deadlines and the merge (R19 Fig 3.3) ----------------------------------------------
+
+    def fire(self, before: int) -> None:
+        while True:
+            now = min((lane.deadline() for lane in self.lanes.values()), default=before)
+            if now >= before:
+                return
+            for lane in self.lanes.values():
+                while lane.deadline() <= now:
+                    if lane.gap_deadline() <= now:
+                        self.give_up(lane, now)
+                        self.resume(lane, now)
+                    else:
+                        lane.idle = True
+            self.drain(now, passed=now)
+
+    def drain(self, now: int, passed: int) -> None:
+        ranked = sorted(self.lanes)
+        while True:
+            best: tuple[tuple[int, int, int], Lane] | None = None
+            for place, (name, lane) in enumerate(self.lanes.items()):
+                if lane.queue:
+                    ref = lane.queue[0].ref
+                    below = ref < self.frontier
+                    key = (NEVER - 1, -2, place) if below else (ref, ranked.index(name), place)
+                elif lane.closed or lane.idle:
+                    continue
+                elif lane.idle_deadline() <= passed:
+                    lane.idle = True
+                    continue
+                else:
+                    key = (lane.bound, -1, place)
+                if best is None or key < best[0]:
+                    best = (key, lane)
+            if best is None:
+                return
+            (key, _, _), lane = best
+            if not lane.queue:
+                if key > self.frontier:
+                    self.frontier = key
+                    self.progress.append((len(self.released), key, now))
+                return
+            self.pop(lane, now)
+
+    def pop(self, lane: Lane, now: int) -> None:
+        event = lane.queue.pop(0)
+        below = event.ref < self.frontier
+        self.frontier = max(self.frontier, event.ref)
+        if event.late:
+            self.release(event, now, LATE)
+        elif not below:
+            lane.counts["in_order"] += 1
+            self.release(event, now, IN_ORDER)
+        elif self.settings.residual == "drop":
+            lane.counts["residual_dropped"] += 1
+            self.release(event, now, LATE_DROPPED)
+        else:
+            lane.counts["residual"] += 1
+            self.release(event, now, RESIDUAL)
+
+    def release(self, event: Event, now: int, status: int) -> None:
+        self.released.append(
+            (event.source, event.stream, event.inc, event.seq, event.ts, event.arrival,
+             event.ref, event.unc, now, status)
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        self.fire(self.now)
+        for lane in self.lanes.values():
+            while lane.buffer or lane.held or lane.markers:
+                if lane.buffer or not lane.held:
+                    self.give_up(lane, self.now)
+                else:
+                    self.resume(lane, self.now)
+        for lane in self.lanes.values():
+            lane.idle = True
+        self.drain(self.now, passed=self.now)
