@@ -118,11 +118,17 @@ def reference(ck: np.ndarray, s: np.ndarray, source: int, ts: int) -> tuple[int,
 
 
 @inline
+def beyond(s: np.ndarray, ref: int, unc: int, arrival: int) -> bool:
+    """Whether ``ref`` lies beyond ``arrival`` by more than the future guard allows."""
+    guard = s[S_GUARD]
+    return guard >= 0 and ref > later(arrival, later(unc, guard))
+
+
+@inline
 def is_future(rows: np.ndarray, ck: np.ndarray, s: np.ndarray, row: int) -> bool:
     """Whether the future guard sets ``row`` aside: it lies beyond its arrival by too much."""
     ref, unc, _ = reference(ck, s, rows[row].source, rows[row].ts)
-    guard = s[S_GUARD]
-    return guard >= 0 and ref > later(rows[row].arrival, later(unc, guard))
+    return beyond(s, ref, unc, rows[row].arrival)
 
 
 @inline
@@ -158,11 +164,19 @@ def correct(
     rows[row].ref = ref
     rows[row].unc = unc
     rows[row].epoch = epoch
-    if is_future(rows, ck, s, row):
+    if beyond(s, ref, unc, rows[row].arrival):
         note(s, out, NOTE_QUARANTINE, row, QUARANTINED_FUTURE)
         ln[rows[row].lane].quarantined_future += 1
         return False
+    saw_ts(rows, ln, row)
     return True
+
+
+@inline
+def saw_ts(rows: np.ndarray, ln: np.ndarray, row: int) -> None:
+    """The lane's newest event time, which only events that are trusted move."""
+    lane = rows[row].lane
+    ln[lane].max_ts = max(ln[lane].max_ts, rows[row].ts)
 
 
 @inline

@@ -22,6 +22,7 @@ from engine.order.merge import (
     push,
     push_late,
     reference,
+    saw_ts,
     set_key,
     set_timer,
 )
@@ -339,6 +340,8 @@ def accept(
         rows[row].stage = 0
         ln[lane].duplicate += 1
     else:
+        if not is_future(rows, ck, s, row):
+            saw_ts(rows, ln, row)
         buffer_row(rows, ln, tr, row, later(now, ln[lane].gap_timeout))
         when = next_deadline(rows, ln, lane)
         if when < tr.leaf[lane].when:

@@ -14,7 +14,6 @@ from engine.order.markers import apply_markers, mark, next_deadline, touch
 from engine.order.merge import (
     drain,
     idle_deadline,
-    is_future,
     set_key,
     set_timer,
     update_merge,
@@ -137,8 +136,6 @@ def run(
             before = ln[lane].last_arrival
             refused = ln[lane].duplicate + ln[lane].quarantined_jump
             touch(rows, ln, tr, s, lane, now)
-            if rows[row].ts > ln[lane].max_ts and not is_future(rows, ck, s, row):
-                ln[lane].max_ts = rows[row].ts
             accept(rows, ln, ck, tr, s, out, row, now)
             taken = refused == ln[lane].duplicate + ln[lane].quarantined_jump
             if taken and rows[row].inc == ln[lane].inc:

@@ -122,8 +122,6 @@ class Twin:
         )
         before, lane.last_arrival, lane.idle = lane.last_arrival, now, False
         lane.counts["arrived"] += 1
-        if not self.future(event):
-            self.newest[source] = max(self.newest.get(source, NEVER), event.ts)
         refused = lane.counts["duplicate"] + lane.counts["quarantined_jump"]
         self.accept(lane, event, now)
         if (
@@ -189,6 +187,8 @@ class Twin:
             return
         lane.taken.add((event.inc, event.seq))
         if event.seq > lane.expected:
+            if not self.future(event):
+                self.saw(event)
             event.deadline = now + lane.timeout.gap
             lane.buffer[event.seq] = event
             return
@@ -247,7 +247,11 @@ class Twin:
             lane.counts["quarantined_future"] += 1
             self.quarantined.append((lane.source, event.seq, "future"))
             return False
+        self.saw(event)
         return True
+
+    def saw(self, event: Event) -> None:
+        self.newest[event.source] = max(self.newest.get(event.source, NEVER), event.ts)
 
     def to_merge(self, lane: Lane, event: Event) -> None:
         if self.correct(lane, event):
