@@ -52,9 +52,7 @@ def plain(folder: Path, events: int) -> dict[str, float]:
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     )
     rows = (
-        session.readStream.schema(
-            "source int, seq long, ts long, arrival long, sid long, v double"
-        )
+        session.readStream.schema("source int, seq long, ts long, arrival long, sid long, v double")
         .option("maxFilesPerTrigger", FILES_PER_BATCH)
         .parquet(str(folder / "rows"))
         .withColumn("rt", F.timestamp_micros(F.expr("ts div 1000")))

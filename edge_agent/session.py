@@ -163,7 +163,12 @@ class AgentSession:
         return Emitted(False, first, reason)
 
     def promise(
-        self, now: Now, ts: int, *, stream: str | None = None, type: str | None = None  # noqa: A002
+        self,
+        now: Now,
+        ts: int,
+        *,
+        stream: str | None = None,
+        type: str | None = None,  # noqa: A002
     ) -> Emitted:
         """POG: no event emitted from now on has event time below ``ts`` [ns, source's clock].
 

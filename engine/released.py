@@ -75,6 +75,8 @@ class Progress:
 class Gaps:
     """Runs of numbers given up as missing, known before row ``row[i]`` is released.
 
+    Of the batch's progress steps, the first ``steps[i]`` came before gap ``i`` was known.
+
     ``count[i]`` events of ``source[i]`` and ``stream[i]``, numbered from ``first_seq[i]``, whose
     ref lies between ``low[i]`` and ``high[i]`` (their neighbours').
     """
@@ -86,6 +88,7 @@ class Gaps:
     count: np.ndarray = field(default_factory=_no_ints)
     low: np.ndarray = field(default_factory=_no_ints)
     high: np.ndarray = field(default_factory=_no_ints)
+    steps: np.ndarray = field(default_factory=_no_ints)
 
 
 @dataclass(slots=True)

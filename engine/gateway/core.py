@@ -87,9 +87,7 @@ class GatewayCore:
         """By (source, reason); source "" before it is known. Of events: ``recorded``,
         ``duplicate``, ``refused``, ``given_up``; all others: messages, connections, datagrams."""
         self._sink = sink
-        self._admission = Admission(
-            settings.tokens, settings.sources_max, settings.takeover_ns
-        )
+        self._admission = Admission(settings.tokens, settings.sources_max, settings.takeover_ns)
         self._intake = Intake(self.sources, self.counts, settings.islands_max)
         self._peers: dict[Hashable, Peer] = {}
         self._sites: dict[str, Site] = {}
@@ -238,9 +236,7 @@ class GatewayCore:
         if site.tick_due is not None:
             self._wake_by(site.tick_due)
 
-    def _data(
-        self, peer: Peer, source: Source, site: Site, data: m.Data, arrival: int
-    ) -> bool:
+    def _data(self, peer: Peer, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
         try:
             return self._intake.data(source, site, data, arrival)
         except ContentRefused as refused:

@@ -113,9 +113,7 @@ class Intake:
         self._counts[source.name, "recorded"] += new
         return True
 
-    def control(
-        self, source: Source, site: Site, message: m.Control, arrival: int
-    ) -> bool:
+    def control(self, source: Source, site: Site, message: m.Control, arrival: int) -> bool:
         """Records a message that has a control number; False: it came before.
 
         Raises:
@@ -203,9 +201,7 @@ class Intake:
             self._announce(source, site, None, begin.ts, arrival)
         row = one_row(begin.ts, begin.type, begin.id)
         name = source.schemas[begin.stream].name
-        site.builder.add(
-            Part(Kind.IBP, arrival, row, source.name, name, None, source.incarnation)
-        )
+        site.builder.add(Part(Kind.IBP, arrival, row, source.name, name, None, source.incarnation))
 
     def _eos(self, source: Source, site: Site, eos: m.Eos, arrival: int) -> None:
         if len(eos.next_seqs) != len(source.lanes):

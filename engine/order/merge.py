@@ -125,9 +125,9 @@ def beyond(s: np.ndarray, ref: int, unc: int, arrival: int) -> bool:
 
 
 @inline
-def is_future(rows: np.ndarray, ck: np.ndarray, s: np.ndarray, row: int) -> bool:
+def is_future(rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, row: int) -> bool:
     """Whether the future guard sets ``row`` aside: it lies beyond its arrival by too much."""
-    ref, unc, _ = reference(ck, s, rows[row].source, rows[row].ts)
+    ref, unc, _ = reference(ck, s, ln[rows[row].lane].source, rows[row].ts)
     return beyond(s, ref, unc, rows[row].arrival)
 
 
@@ -136,6 +136,7 @@ def emit(rows: np.ndarray, s: np.ndarray, out: Out, row: int, now: int, status: 
     """Release ``row`` at arrival-clock instant ``now``."""
     i = s[V_EVENTS]
     out.event[i].row = row
+    out.event[i].lane = rows[row].lane
     out.event[i].release = now
     out.event[i].ref = rows[row].ref
     out.event[i].unc = rows[row].unc
@@ -160,7 +161,7 @@ def correct(
     rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, out: Out, row: int
 ) -> bool:
     """Give ``row`` its reference time; False when the future guard quarantines it."""
-    ref, unc, epoch = reference(ck, s, rows[row].source, rows[row].ts)
+    ref, unc, epoch = reference(ck, s, ln[rows[row].lane].source, rows[row].ts)
     rows[row].ref = ref
     rows[row].unc = unc
     rows[row].epoch = epoch

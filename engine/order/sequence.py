@@ -50,12 +50,12 @@ from engine.released import Gaps, Progress
 
 _MODES: Final = {"r19": MODE_R19, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE}
 _ROW_COLUMNS: Final = {
-    r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", r.SOURCE: "source",
-    "epoch": "epoch",
+    r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", "epoch": "epoch",
 }  # fmt: skip
 """Columns that the kernels' rows hold; every other column only travels along."""
 _EVENT_COLUMNS: Final = ("release", "ref", "unc", "status")
 """Columns that the kernel writes in release order."""
+_NOT_PAYLOAD: Final = (r.KIND, r.TE, r.SOURCE, r.STREAM)
 _LENGTH: Final = "te_length"
 """``te - ts``, so that a frame without ``te`` is filled with zeros."""
 
@@ -137,24 +137,27 @@ class Sequence:
         payload = {
             name: column
             for name, column in columns.items()
-            if name not in _ROW_COLUMNS and name not in (r.KIND, r.TE) and self._wants(name)
+            if name not in _ROW_COLUMNS and name not in _NOT_PAYLOAD and self._wants(name)
         }
         if r.TE in columns and self._wants(r.TE):
             payload[_LENGTH] = columns[r.TE] - columns[r.TS]
         if pending:
             payload = join([self._payload, payload], [pending, rows])
-        return self._call(all_rows, payload, pending, last=False)
+        sources = int(columns[r.SOURCE].max(initial=-1)) + 1
+        return self._call(all_rows, payload, pending, sources, last=False)
 
     def flush(self) -> Ordered:
         """End of the input: everything held is let go at the last arrival."""
-        return self._call(self._rows, self._payload, len(self._rows), last=True)
+        return self._call(self._rows, self._payload, len(self._rows), 0, last=True)
 
     def _wants(self, column: str) -> bool:
         return self._wanted is None or column in self._wanted or column.startswith(VALID_PREFIX)
 
-    def _call(self, rows: np.ndarray, payload: Columns, pending: int, last: bool) -> Ordered:
+    def _call(
+        self, rows: np.ndarray, payload: Columns, pending: int, sources: int, last: bool
+    ) -> Ordered:
         total = len(rows)
-        ck = self._lanes.link(self._clocks, int(rows["source"].max(initial=-1)) + 1)
+        ck = self._lanes.link(self._clocks, sources)
         ln, scalars = self._lanes.tables, self._scalars
         trees = self._trees(rows)
         notes = 4 * total + 6 * self._lanes.count + 16
@@ -195,15 +198,16 @@ class Sequence:
         """Gather what the kernel released."""
         events = out.event[: self._scalars[V_EVENTS]]
         notes = out.note[: self._scalars[V_NOTES]]
-        taken = self._gather(rows, payload, events["row"])
+        taken = self._gather(rows, payload, events["row"], events["lane"])
         taken.update({name: events[name].copy() for name in _EVENT_COLUMNS})
-        gap = notes[notes[:, 0] == NOTE_GAP]
-        step = notes[notes[:, 0] == NOTE_PROGRESS]
+        is_gap, is_step = notes[:, 0] == NOTE_GAP, notes[:, 0] == NOTE_PROGRESS
+        gap, step = notes[is_gap], notes[is_step]
         bad = notes[notes[:, 0] == NOTE_QUARANTINE]
         quarantined = {}
         if len(bad):
             where = bad[:, 2]
-            quarantined = {**self._gather(rows, payload, where), "reason": bad[:, 3]}
+            lanes = rows["lane"][where]
+            quarantined = {**self._gather(rows, payload, where, lanes), "reason": bad[:, 3]}
             quarantined.update({name: rows[name][where] for name in ("ref", "unc")})
         source = self._lanes.tables["source"][gap[:, 2]].astype(np.int32)
         return Ordered(
@@ -212,16 +216,23 @@ class Sequence:
             Progress(step[:, 1], step[:, 2], step[:, 3]),
             Gaps(
                 gap[:, 1], source, self._lanes.stream_of(gap[:, 2]), gap[:, 3], gap[:, 4],
-                gap[:, 5], gap[:, 6],
+                gap[:, 5], gap[:, 6], np.cumsum(is_step)[is_gap],
             ),
             quarantined,
         )  # fmt: skip
 
-    def _gather(self, rows: np.ndarray, payload: Columns, index: np.ndarray) -> Columns:
-        """The wanted columns of the rows at ``index``."""
+    def _gather(
+        self, rows: np.ndarray, payload: Columns, index: np.ndarray, lanes: np.ndarray
+    ) -> Columns:
+        """The wanted columns of the rows at ``index``, which are of ``lanes``."""
         taken = {
-            name: rows[field][index] for name, field in _ROW_COLUMNS.items() if self._wants(name)
+            name: rows[field][index].astype(np.int64, copy=False)
+            for name, field in _ROW_COLUMNS.items()
+            if self._wants(name)
         }
+        taken[r.SOURCE] = self._lanes.tables["source"].astype(np.int32)[lanes]
+        if self._wants(r.STREAM):
+            taken[r.STREAM] = self._lanes.stream_of(lanes)
         taken.update({name: column[index] for name, column in payload.items()})
         if self._wants(r.TE):
             length = taken.pop(_LENGTH, None)

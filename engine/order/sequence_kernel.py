@@ -109,18 +109,15 @@ def release_run(
         tr.ring[place] = NONE
         ln[lane].ring_count -= 1
         ln[lane].expected += 1
+        if ln[lane].dq_head == row:  # before the row's links are used for the queue
+            ln[lane].dq_head = rows[row].dq_next
         if learn:
             saw_held(ln, s, lane, now - rows[row].arrival)
         to_merge(rows, ln, ck, tr, s, out, row)
-    expected = ln[lane].expected
-    head = ln[lane].dq_head
-    while head != NONE and rows[head].seq < expected:
-        head = rows[head].dq_next
-    ln[lane].dq_head = head
-    if head == NONE:
+    if ln[lane].dq_head == NONE:
         ln[lane].dq_tail = NONE
     else:
-        rows[head].dq_prev = NONE
+        rows[ln[lane].dq_head].dq_prev = NONE
     apply_markers(rows, ln, ck, tr, s, lane)
 
 
@@ -195,8 +192,8 @@ def give_up(
         row = tr.ring[ln[lane].ring_off + (seq & mask)]
         if row != NONE:
             end = seq
-            if not is_future(rows, ck, s, row):
-                high, _, _ = reference(ck, s, rows[row].source, rows[row].ts)
+            if not is_future(rows, ln, ck, s, row):
+                high, _, _ = reference(ck, s, ln[lane].source, rows[row].ts)
     if end == INT_MAX or end <= first:
         return
     low = ln[lane].last_ref
@@ -340,7 +337,7 @@ def accept(
         rows[row].stage = 0
         ln[lane].duplicate += 1
     else:
-        if not is_future(rows, ck, s, row):
+        if not is_future(rows, ln, ck, s, row):
             saw_ts(rows, ln, row)
         buffer_row(rows, ln, tr, row, later(now, ln[lane].gap_timeout))
         when = next_deadline(rows, ln, lane)

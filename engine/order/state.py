@@ -44,19 +44,29 @@ COUNTERS: Final = (
 )  # fmt: skip
 """Counters kept per lane; every event that arrived is in exactly one of the next seven."""
 
-ROW: Final = np.dtype(
-    [
-        ("seq", "i8"), ("inc", "i8"), ("ts", "i8"), ("arrival", "i8"), ("deadline", "i8"),
-        ("ref", "i8"), ("unc", "i8"), ("epoch", "i8"),
-        ("source", "i4"), ("lane", "i4"),
-        # next row of the lane's queue or held list; neighbours in its staircase of deadlines
-        ("nxt", "i4"), ("dq_next", "i4"), ("dq_prev", "i4"),
-        ("kind", "i1"), ("stage", "i1"), ("late", "i1"),
-        ("plain", "i1"),  # 1: a punctuation without a type covers all of its source's types
-    ],
-    align=True,
+_ROW_FIELDS: Final = (
+    ("seq", "i8", 0), ("inc", "i8", 8), ("ts", "i8", 16), ("arrival", "i8", 24), ("ref", "i8", 32),
+    ("unc", "i8", 40), ("deadline", "i8", 40),
+    ("lane", "i4", 48),
+    # next row of the lane's queue or held list; source of a record that is no event
+    ("nxt", "i4", 52), ("dq_next", "i4", 52), ("source", "i4", 52),
+    ("epoch", "i4", 56), ("dq_prev", "i4", 56),
+    ("kind", "i1", 60), ("stage", "i1", 61), ("late", "i1", 62),
+    ("plain", "i1", 63),  # 1: a punctuation without a type covers all of its source's types
 )  # fmt: skip
-"""A pending or new record, as the kernels see it."""
+ROW: Final = np.dtype(
+    {
+        "names": [name for name, _, _ in _ROW_FIELDS],
+        "formats": [kind for _, kind, _ in _ROW_FIELDS],
+        "offsets": [offset for _, _, offset in _ROW_FIELDS],
+        "itemsize": 64,
+    }
+)
+"""A pending or new record, as the kernels see it, in one line of the processor's cache.
+
+Fields of one place are never needed together: ``deadline dq_next dq_prev`` (neighbours in the
+lane's staircase) belong to a row in the ring, ``unc epoch nxt`` to one that has left it.
+"""
 
 LANE_FIELDS: Final = (
     # the sequence stage: which numbers are expected, and the reorder buffer
@@ -112,7 +122,15 @@ LEAF: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("when", "i8")])
 NODE: Final = np.dtype([("merge", "i8"), ("timer", "i8")])
 """Winners of the two trees over the lanes; node 1 is the root."""
 EVENT: Final = np.dtype(
-    [("row", "i8"), ("release", "i8"), ("ref", "i8"), ("unc", "i8"), ("status", "i1")], align=True
+    [
+        ("row", "i4"),
+        ("lane", "i4"),
+        ("release", "i8"),
+        ("ref", "i8"),
+        ("unc", "i8"),
+        ("status", "i1"),
+    ],
+    align=True,
 )
 """One released event; what every operator reads stands here in release order."""
 

@@ -60,16 +60,23 @@ def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tu
     return smooth(avg, sample, factor), (error if n == 1 else smooth(dev, error, factor))
 
 
+@inline
+def octave_of(value: int) -> int:
+    """Place of the highest bit of a positive ``value``: 1024 gives 10."""
+    octave = 0
+    for step in (32, 16, 8, 4, 2, 1):
+        if value >> step:
+            value >>= step
+            octave += step
+    return octave
+
+
 @kernel
 def bin_of(wait_ns: int) -> int:
     """Bin of a waiting time: 0 below 1024 ns, then 16 per octave."""
     if wait_ns < 1024:
         return 0
-    octave = 10
-    while octave < 40 and (wait_ns >> (octave + 1)) > 0:
-        octave += 1
-    if (wait_ns >> (octave + 1)) > 0:
-        return BINS - 1
+    octave = octave_of(wait_ns)
     return min((octave - 10) * 16 + ((wait_ns >> (octave - 4)) & 15) + 1, BINS - 1)
 
 

@@ -68,6 +68,7 @@ class Agenda(NamedTuple):
     step_frontier: np.ndarray
     step_at: np.ndarray
     gap_row: np.ndarray
+    gap_steps: np.ndarray
 
 
 class Entries(NamedTuple):
@@ -173,15 +174,19 @@ def _enter(
 def _agenda(i: int, agenda: Agenda, st: np.ndarray) -> int:
     """Take what holds before row ``i``; gives the next row with something, -1 to stop."""
     gaps, steps = len(agenda.gap_row), len(agenda.step_row)
-    while st[GAP] < gaps and agenda.gap_row[st[GAP]] <= i:
-        st[GAP] += 1
-    while st[STEP] < steps and agenda.step_row[st[STEP]] <= i:
-        st[FRONTIER] = max(st[FRONTIER], agenda.step_frontier[st[STEP]])
-        st[FRONTIER_AT] = agenda.step_at[st[STEP]]
-        st[STEP] += 1
-        if st[FRONTIER] >= st[CLOSE_AT]:
-            st[CLOSING] = 1
-            return -1
+    while True:
+        gap, step = st[GAP], st[STEP]
+        if gap < gaps and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
+            st[GAP] += 1
+        elif step < steps and agenda.step_row[step] <= i:
+            st[FRONTIER] = max(st[FRONTIER], agenda.step_frontier[step])
+            st[FRONTIER_AT] = agenda.step_at[step]
+            st[STEP] += 1
+            if st[FRONTIER] >= st[CLOSE_AT]:
+                st[CLOSING] = 1
+                return -1
+        else:
+            break
     following = _NEVER
     if st[GAP] < gaps:
         following = min(following, agenda.gap_row[st[GAP]])

@@ -46,8 +46,8 @@ class Missing:
     def __init__(self) -> None:
         self.table = GapTable(*(np.empty(0, np.int64) for _ in GapTable._fields))
 
-    def take(self, gaps: Gaps, read: np.ndarray) -> np.ndarray:
-        """Add the gaps marked in ``read``; gives the rows before which they are known."""
+    def take(self, gaps: Gaps, read: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add the gaps marked in ``read``; gives the rows and steps before they are known."""
         more = [
             getattr(gaps, name)[read]
             for name in ("source", "stream", "first_seq", "count", "low", "high", "count")
@@ -58,7 +58,7 @@ class Missing:
                 for old, new in zip(self.table, more, strict=True)
             )
         )
-        return np.asarray(gaps.row[read], np.int64)
+        return gaps.row[read].astype(np.int64), gaps.steps[read].astype(np.int64)
 
     def between(self, low: int, high: int, known: int) -> int:
         """Events missing that could lie in [low, high), by the first ``known`` gaps."""

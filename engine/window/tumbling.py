@@ -112,10 +112,10 @@ class TumblingWindow:
         gaps = released.gaps
         read = np.ones(len(gaps.row), np.bool_) if codes is None else np.isin(gaps.stream, codes)
         known_before = len(self._missing.table.left)
-        gap_row = self._missing.take(gaps, read)
+        gap_row, gap_steps = self._missing.take(gaps, read)
         rows = self._rows(released, codes)
         steps = released.progress
-        agenda = a.Agenda(steps.row, steps.frontier, steps.at, gap_row)
+        agenda = a.Agenda(steps.row, steps.frontier, steps.at, gap_row, gap_steps)
         inputs = self._inputs(released)
         results: list[Result] = []
         while True:

@@ -20,9 +20,7 @@ BenchOf = Callable[..., Any]
 SCHEMA = m.StreamSchema("events", {"v": "int"})
 
 
-def a_hello(
-    source: str = "d", incarnation: int = 1, acked: int = 0, **changes: Any
-) -> m.Hello:
+def a_hello(source: str = "d", incarnation: int = 1, acked: int = 0, **changes: Any) -> m.Hello:
     streams = (m.HelloStream(SCHEMA, 0, acked),)
     made = {"token": "", "resend": True, "control_acked": 0, "streams": streams, **changes}
     return m.Hello("main", source, incarnation=incarnation, **made)
@@ -113,7 +111,7 @@ def test_acks_stop_at_a_gap_and_go_on_when_it_is_filled(bench_of: BenchOf) -> No
 
 
 def test_too_many_gaps_close_a_resending_agent_and_are_given_up_for_others(
-    bench_of: BenchOf
+    bench_of: BenchOf,
 ) -> None:
     bench = bench_of(islands_max=2)
     bench.join("c", a_hello())
@@ -128,7 +126,7 @@ def test_too_many_gaps_close_a_resending_agent_and_are_given_up_for_others(
 
 
 def test_wrong_content_is_kept_counted_and_acked_so_that_it_is_not_sent_for_ever(
-    bench_of: BenchOf
+    bench_of: BenchOf,
 ) -> None:
     bench = bench_of()
     bench.join("c", a_hello())

@@ -21,9 +21,7 @@ BenchOf = Callable[..., Any]
 SCHEMA = m.StreamSchema("events", {"v": "int"})
 
 
-def a_hello(
-    source: str = "d", incarnation: int = 1, acked: int = 0, **changes: Any
-) -> m.Hello:
+def a_hello(source: str = "d", incarnation: int = 1, acked: int = 0, **changes: Any) -> m.Hello:
     streams = (m.HelloStream(SCHEMA, 0, acked),)
     made = {"token": "", "resend": True, "control_acked": 0, "streams": streams, **changes}
     return m.Hello("main", source, incarnation=incarnation, **made)
@@ -54,7 +52,7 @@ def test_tokens_are_checked_and_an_unknown_name_is_told_no_more(bench_of: BenchO
 
 
 def test_a_second_device_under_one_name_is_refused_while_the_first_is_alive(
-    bench_of: BenchOf
+    bench_of: BenchOf,
 ) -> None:
     bench = bench_of(takeover_ns=5 * S)
     bench.join("c", a_hello())
@@ -68,7 +66,7 @@ def test_a_second_device_under_one_name_is_refused_while_the_first_is_alive(
 
 
 def test_a_restarted_device_gets_in_at_once_when_its_connection_was_closed(
-    bench_of: BenchOf
+    bench_of: BenchOf,
 ) -> None:
     bench = bench_of()
     bench.join("c", a_hello())

@@ -36,7 +36,8 @@ class Event:
 @dataclass(frozen=True)
 class Stream:
     """Events in release order; steps (row, frontier, at); gaps (row, source, first, count, low,
-    high), all of stream ``events``."""
+    high), all of stream ``events``. Gaps with an odd first number come before the steps of their
+    row, the others after them."""
 
     events: tuple[Event, ...]
     steps: tuple[tuple[int, int, int], ...] = ()
@@ -86,9 +87,10 @@ def batch(stream: Stream, strings: Strings, start: int = 0, stop: int | None = N
     ]
     steps = np.array(mine[0], np.int64).reshape(-1, 3)
     gaps = [np.array(column, np.int64) for column in zip(*(
-        (row - start, strings.code(source), strings.code("events"), first, count, low, high)
+        (row - start, strings.code(source), strings.code("events"), first, count, low, high,
+         sum(step[0] < row or (step[0] == row and first % 2 == 0) for step in mine[0]))
         for row, source, first, count, low, high in mine[1]
-    ), strict=True)] or [np.empty(0, np.int64)] * 7  # fmt: skip
+    ), strict=True)] or [np.empty(0, np.int64)] * 8  # fmt: skip
     return Released(
         len(events), columns, types, strings, stream.t_a,
         Progress(steps[:, 0] - start, steps[:, 1], steps[:, 2]), Gaps(*gaps),
@@ -157,10 +159,12 @@ class Twin:
 
     def run(self, finish_at: int | None) -> list[dict[str, Any]]:
         for row in range(len(self.stream.events) + 1):
-            self.gaps += [[*gap, gap[3]] for gap in self.stream.gaps if gap[0] == row]
+            here = [[*gap, gap[3]] for gap in self.stream.gaps if gap[0] == row]
+            self.gaps += [gap for gap in here if gap[2] % 2]
             for where, frontier, at in self.stream.steps:
                 if where == row:
                     self.progress(frontier, at)
+            self.gaps += [gap for gap in here if not gap[2] % 2]
             if row < len(self.stream.events):
                 self.take(self.stream.events[row], self.stream.at(row))
         if finish_at is not None:

@@ -331,7 +331,7 @@ def streams(draw: st.DrawFn, tools: Any, t_a: list[int]) -> Any:
     gaps = draw(st.lists(gap, max_size=3))
     return tools.Stream(
         tuple(events), tuple(sorted(steps, key=lambda step: step[0])),
-        tuple(sorted(gaps, key=lambda one: one[0])), draw(st.sampled_from(t_a)),
+        tuple(sorted(gaps, key=lambda one: (one[0], one[2] % 2 == 0))), draw(st.sampled_from(t_a)),
     )  # fmt: skip
 
 

@@ -1,0 +1,212 @@
+"""How a log is cut, saved and encoded changes nothing in what comes out of a chain."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.chain import Chain, ChainSettings
+from engine.frame import Frame
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.query import query
+
+Record = dict[str, Any]
+WINDOW = "SELECT sum(v), count(*) FROM events GROUP BY tag WINDOW TUMBLING 8 ns"
+PAIRS = "EVENT SEQ(A a, B b) WHERE a.tag = b.tag WITHIN 12 ns"
+ORDERS = ("sequence:timeout=fixed:3", "sequence:timeout=r19,late=pass", "none",
+          "sequence:timeout=quantile:0.5,latency=9ns")  # fmt: skip
+MODERATE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def setting(order: str, guard: int | None = 40) -> ChainSettings:
+    plans = (query(WINDOW, name="w"), query(PAIRS, name="p"))
+    return ChainSettings(parse_order(order), plans, guards=Guards(guard), ordered="full")
+
+
+class Told:
+    """What a chain said: the ordered stream as records, results per query, counters."""
+
+    def __init__(self) -> None:
+        self.ordered: list[dict[str, Any]] = []
+        self.results: list[list[dict[str, Any]]] = [[], []]
+        self.counters: dict[str, Any] = {}
+
+    def take(self, output: Any) -> None:
+        for mine, results in zip(self.results, output.results, strict=True):
+            mine += results
+        for released in output.ordered:
+            for row in range(released.n):
+                self.ordered.append(_record(released, row))
+
+    @property
+    def everything(self) -> tuple[Any, ...]:
+        # repr tells 1 from 1.0, which bytes in a file do too.
+        return repr(self.ordered), repr(self.results), self.counters
+
+
+def _record(released: Any, row: int) -> dict[str, Any]:
+    text = released.strings.text
+    record: dict[str, Any] = {}
+    for name in sorted(released.columns):
+        if name.startswith("valid."):
+            continue
+        attribute = name.removeprefix("attrs.")
+        mask = released.columns.get("valid." + attribute)
+        value = released.columns[name][row].item()
+        coded = released.attr_types.get(attribute) == "str" and name.startswith("attrs.")
+        if mask is not None and name.startswith("attrs.") and not mask[row]:
+            continue
+        if coded or name in ("source", "stream", "type"):
+            value = text(value)
+        record[name] = value
+    return record
+
+
+def chain_over(batches: Sequence[Sequence[Frame]], order: str, resumed: Sequence[int] = ()) -> Told:
+    """Run ``batches``; before those in ``resumed`` the chain is replaced by its snapshot."""
+    chosen, told = setting(order), Told()
+    chain = Chain(chosen, "main")
+    for number, batch in enumerate(batches):
+        if number in resumed:
+            chain = Chain.restored(chosen, "main", chain.snapshot())
+        told.take(chain.process(list(batch)))
+    told.take(chain.finish())
+    counters = chain.counters()
+    counters.pop("buffered_max")  # seen between batches only
+    counters["lanes"] = sorted(counters["lanes"], key=lambda lane: (lane["source"], lane["stream"]))
+    told.counters = counters
+    return told
+
+
+def cut(frame: Frame, cuts: Sequence[int]) -> list[Frame]:
+    edges = [0, *cuts, frame.rows]
+    return [frame.slice(a, b - a) for a, b in itertools.pairwise(edges) if b > a]
+
+
+@st.composite
+def traces(draw: st.DrawFn) -> list[Record]:
+    """Two or three sources, two types, losses, repeats, restarts, all kinds of records."""
+    records: list[Record] = []
+    now = 0
+    counts = {"a": 0, "b": 0, "c": 0}
+    for _ in range(draw(st.integers(1, 30))):
+        now += draw(st.sampled_from([0, 0, 1, 1, 2, 6]))
+        source = draw(st.sampled_from(["a", "b", "c"]))
+        what = draw(st.integers(0, 15))
+        if what == 0:
+            records.append({"kind": "tick", "arrival": now})
+        elif what == 1:
+            records.append({"kind": "sync", "source": source, "offset": draw(st.integers(-3, 3)),
+                            "delay": draw(st.integers(0, 4)), "ts": draw(st.none() | st.just(now)),
+                            "arrival": now})  # fmt: skip
+        elif what == 2:
+            records.append({"kind": "pog", "source": source, "ts": now - 2, "arrival": now,
+                            "seq": draw(st.none() | st.just(counts[source]))})  # fmt: skip
+        elif what == 3:
+            records.append({"kind": "eos", "source": source, "arrival": now})
+        else:
+            step = draw(st.sampled_from([0, 1, 1, 1, 1, 2, -1]))
+            seq = max(0, counts[source] + step - 1)
+            counts[source] = max(counts[source], seq + 1)
+            attrs: dict[str, Any] = {"tag": draw(st.sampled_from(["x", "y"]))}
+            if draw(st.booleans()):
+                attrs["v"] = draw(st.integers(0, 5))
+            records.append({"source": source, "seq": seq, "ts": max(0, now - draw(st.integers(0, 4))),
+                            "type": draw(st.sampled_from(["A", "B"])), "arrival": now,
+                            "attrs": attrs})  # fmt: skip
+    return records
+
+
+@MODERATE
+@given(trace=traces(), order=st.sampled_from(ORDERS), data=st.data())
+def test_any_cut_and_any_restart_gives_the_same(
+    frame_of: Callable[..., Frame], trace: list[Record], order: str, data: st.DataObject
+) -> None:
+    whole = frame_of(trace)
+    cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=5).map(sorted))
+    frames = cut(whole, cuts)
+    per_batch = data.draw(st.integers(1, 3))
+    batches = [frames[i : i + per_batch] for i in range(0, len(frames), per_batch)]
+    resumed = data.draw(st.sets(st.integers(0, len(batches))))
+    assert (
+        chain_over(batches, order, list(resumed)).everything
+        == chain_over([[whole]], order).everything
+    )
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(trace=traces(), order=st.sampled_from(ORDERS))
+def test_one_row_batches_with_a_restart_before_each_give_the_same(
+    frame_of: Callable[..., Frame], trace: list[Record], order: str
+) -> None:
+    whole = frame_of(trace)
+    rows = [[whole.slice(i, 1)] for i in range(whole.rows)]
+    told = chain_over(rows, order, range(len(rows)))
+    assert told.everything == chain_over([[whole]], order).everything
+
+
+@MODERATE
+@given(
+    trace=traces(),
+    order=st.sampled_from(ORDERS),
+    texts=st.permutations(["a", "b", "c", "x", "y", "A", "B", "events", "unused"]),
+)
+def test_the_order_of_texts_in_dictionaries_has_no_effect(
+    frame_of: Callable[..., Frame], trace: list[Record], order: str, texts: list[str]
+) -> None:
+    plain, shuffled = frame_of(trace), frame_of(trace, texts=texts)
+    told, other = chain_over([[shuffled]], order), chain_over([[plain]], order)
+    # Groups of one window come in the order of their codes' texts, not of the codes.
+    assert told.everything == other.everything
+
+
+ATTRIBUTES: list[list[dict[str, Any]]] = [
+    [{"v": 1}, {"v": 2}],  # int first
+    [{"v": 2.5}, {}],  # then float, and absent
+    [{"v": 3, "late": "new"}, {"v": None}],  # int again; an attribute that appears late
+    [{}, {}],  # no attribute at all
+    [{"v": 4.5, "flag": True}, {"late": "x"}],
+]
+
+
+def _attribute_frames(frame_of: Callable[..., Frame], order: Sequence[int]) -> list[Frame]:
+    """Five frames of two events; ``order``: numbers of the ten events as they arrive."""
+    numbers = iter(order)
+    frames = []
+    for part, pair in enumerate(ATTRIBUTES):
+        records = [
+            {"source": "a", "seq": next(numbers), "ts": 2 * part + i, "type": "A",
+             "arrival": 2 * part + i, "attrs": {"tag": "x"} | attrs}
+            for i, attrs in enumerate(pair)
+        ]  # fmt: skip
+        frames.append(frame_of(records))
+    return frames
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("arrivals", [range(10), [1, 0, 3, 2, 5, 4, 9, 6, 7, 8]])
+def test_attributes_that_come_late_or_change_from_int_to_float(
+    frame_of: Callable[..., Frame], order: str, arrivals: Sequence[int]
+) -> None:
+    frames = _attribute_frames(frame_of, arrivals)
+    apart = chain_over([[frame] for frame in frames], order, range(5))
+    for size in (2, 3, 5):
+        batches = [frames[i : i + size] for i in range(0, 5, size)]
+        assert chain_over(batches, order).everything == apart.everything
+
+
+def test_an_int_is_released_as_int_before_its_attribute_turns_float(
+    frame_of: Callable[..., Frame],
+) -> None:
+    frames = _attribute_frames(frame_of, range(10))
+    told = chain_over([frames], "none")
+    values = [record.get("attrs.v") for record in told.ordered]
+    assert repr(values) == "[1, 2, 2.5, None, 3.0, None, None, None, 4.5, None]"
+    assert [record.get("attrs.late") for record in told.ordered][4] == "new"
+    assert told.ordered[8]["attrs.flag"] is True
