@@ -163,13 +163,8 @@ class AgentSession:
         return Emitted(False, first, reason)
 
     def promise(
-        self,
-        now: Now,
-        ts: int,
-        *,
-        stream: str | None = None,
-        type: str | None = None,  # noqa: A002
-    ) -> Emitted:
+        self, now: Now, ts: int, *, stream: str | None = None, type: str | None = None,  # noqa: A002
+    ) -> Emitted:  # fmt: skip
         """POG: no event emitted from now on has event time below ``ts`` [ns, source's clock].
 
         Of ``stream`` (None: of every stream) and ``type`` (None: of any). It counts only after the

@@ -39,7 +39,7 @@ class Told:
 
     def take(self, output: Any) -> None:
         for mine, results in zip(self.results, output.results, strict=True):
-            mine += results
+            mine.extend(results)
         for released in output.ordered:
             for row in range(released.n):
                 self.ordered.append(_record(released, row))
@@ -117,9 +117,9 @@ def traces(draw: st.DrawFn) -> list[Record]:
             attrs: dict[str, Any] = {"tag": draw(st.sampled_from(["x", "y"]))}
             if draw(st.booleans()):
                 attrs["v"] = draw(st.integers(0, 5))
-            records.append({"source": source, "seq": seq, "ts": max(0, now - draw(st.integers(0, 4))),
-                            "type": draw(st.sampled_from(["A", "B"])), "arrival": now,
-                            "attrs": attrs})  # fmt: skip
+            ts = max(0, now - draw(st.integers(0, 4)))
+            records.append({"source": source, "seq": seq, "ts": ts, "arrival": now, "attrs": attrs,
+                            "type": draw(st.sampled_from(["A", "B"]))})  # fmt: skip
     return records
 
 
