@@ -24,6 +24,9 @@ _ALIASES: Final[dict[str, str]] = {
 }  # fmt: skip
 _DURATION: Final = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z]*)\s*")
 INT64_MAX: Final = 2**63 - 1
+DURATION_MAX_NS: Final = 2**60
+"""36 years: any event time of a trace plus such a window stays within 64 bits."""
+_DIGITS_MAX: Final = 40
 
 
 def unit_ns(name: str) -> int:
@@ -54,6 +57,8 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
     whole, fraction, unit = found.groups()
     scale = unit_ns(unit or default_unit)
     digits = fraction or ""
+    if len(whole) + len(digits) > _DIGITS_MAX:
+        raise UserError(f"{text[:_DIGITS_MAX]!r}...: this duration has too many digits")
     value, rest = divmod(int(whole + digits) * scale, int("1" + "0" * len(digits)))
     if rest:
         raise UserError(f"{text!r} is finer than one nanosecond")

@@ -45,7 +45,8 @@ def run(arguments: Sequence[str]) -> int:
     except typer.Abort:
         return 130
     except TyperException as error:
-        sys.stderr.write(f"slackwater: {error.format_message()}; see slackwater --help\n")
+        said = error.format_message().rstrip(".")
+        sys.stderr.write(f"slackwater: {said}; see slackwater --help\n")
         return int(error.exit_code)
     except UserError as error:
         sys.stderr.write(f"slackwater: {error}\n")

@@ -13,15 +13,18 @@ from typing import Annotated, Any
 import typer
 
 from engine.chain import ChainSettings
-from engine.cli.log_commands import parse_mapping
+from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
 from engine.cli.watch import watched
 from engine.errors import UserError
+from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import query as parse_query
+from engine.query.plan import TumblingPlan
 from engine.results.export import export_jsonl, export_parquet
 from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
+from engine.results.writer import MATCHES, WINDOWS
 from engine.units import parse_duration, unit_ns
 
 Input = Annotated[
@@ -72,25 +75,26 @@ def query(
 ) -> None:
     """Answers a query over a trace or log, one JSON line per result."""
     unit_ns(time_unit)
-    _check_suffix(out)
+    _check_out(out, source)
     plan = parse_query(_text(text), time_unit)
     order = parse_order(order_text, time_unit)
+    guards = _guards(guard, time_unit)
+    letters = _letters(on_bad, dead_letter, out, source)
     with _folder(work) as folder:
-        given = _prepare(source, folder, time_unit, on_bad, dead_letter, columns)
+        given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
         check_plans(given.log, [plan])
-        settings = ChainSettings(
-            order, (plan,), barrier, certainty, _guards(guard, given, time_unit)
-        )
+        settings = ChainSettings(order, (plan,), barrier, certainty, _in_force(guards, given))
         made = folder / "parts"
         host = Host(None if in_process else master)
         with watched("processing", quiet=quiet) as advanced:
             counters = host.run(given.log, settings, made, advanced)
         if out is not None and out.suffix == ".parquet":
-            export_parquet(made, out)
+            export_parquet(made, out, WINDOWS if isinstance(plan, TumblingPlan) else MATCHES)
         else:
             export_jsonl(made, out or sys.stdout, time_unit, (plan.name,))
+    _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
-        _summary(counters, given)
+        _summary(counters)
 
 
 def order(
@@ -109,11 +113,13 @@ def order(
 ) -> None:
     """Writes the events in release order, with ref, release and late."""
     unit_ns(time_unit)
-    _check_suffix(out)
+    _check_out(out, source)
     chosen = parse_order(order_text, time_unit)
+    guards = _guards(guard, time_unit)
+    letters = _letters(on_bad, dead_letter, out, source)
     with _folder(work) as folder:
-        given = _prepare(source, folder, time_unit, on_bad, dead_letter, columns)
-        settings = ChainSettings(chosen, guards=_guards(guard, given, time_unit), ordered="full")
+        given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
+        settings = ChainSettings(chosen, guards=_in_force(guards, given), ordered="full")
         made = folder / "parts"
         host = Host(None if in_process else master)
         with watched("ordering", quiet=quiet) as advanced:
@@ -122,8 +128,9 @@ def order(
             export_ordered_parquet(made, out)
         else:
             export_ordered_jsonl(made, out or sys.stdout, time_unit)
+    _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
-        _summary(counters, given)
+        _summary(counters)
 
 
 def _text(argument: str) -> str:
@@ -131,47 +138,80 @@ def _text(argument: str) -> str:
     if not argument.startswith("@"):
         return argument
     try:
-        return Path(argument[1:]).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{argument[1:]}: cannot read the query: {error}") from error
+        return Path(argument[1:]).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        name = argument[1:] or "@"
+        raise UserError(f"{name}: cannot read the query: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{argument[1:]}: the query is not UTF-8; save it as UTF-8") from error
 
 
-def _check_suffix(out: Path | None) -> None:
-    if out is not None and out.suffix not in (".jsonl", ".json", ".parquet"):
+def _check_out(out: Path | None, source: str) -> None:
+    """What can be known to go wrong at the end is told before the work."""
+    if out is None:
+        return
+    if out.suffix not in (".jsonl", ".json", ".parquet"):
         raise UserError(f"{out}: name it .jsonl or .parquet")
+    if out.is_dir():
+        raise UserError(f"{out}: is a folder; give --out a file")
+    if not out.parent.is_dir():
+        raise UserError(f"{out}: there is no folder {out.parent}; make it, or choose another --out")
+    if source != STDIN and out.exists() and Path(source).exists() and out.samefile(source):
+        raise UserError(f"{out}: is the input itself; choose another --out")
+
+
+def _letters(on_bad: str, dead_letter: Path | None, out: Path | None, source: str) -> Path | None:
+    """Where skipped lines are kept: the user's file, or one beside the output."""
+    if on_bad != "skip" or Path(source).is_dir():
+        return None
+    if dead_letter is None:
+        name = "stdin" if source == STDIN else Path(source).name
+        return Path(name + BAD_SUFFIX) if out is None else out.with_name(out.name + BAD_SUFFIX)
+    if out is not None and out.absolute() == dead_letter.absolute():
+        raise UserError(f"{out}: is --out and --dead-letter; choose two files")
+    return dead_letter
+
+
+def _tell_bad(given: Prepared, letters: Path | None, *, kept: bool) -> None:
+    """Says where the skipped lines are; a file that nobody asked for and that is empty goes."""
+    if letters is None:
+        return
+    if given.bad_count:
+        sys.stderr.write(f"{given.bad_count:,} bad lines skipped, kept in {letters}\n")
+    elif not kept:
+        letters.unlink(missing_ok=True)
 
 
 @contextmanager
 def _folder(work: Path | None) -> Iterator[Path]:
     """The folder of log, checkpoint and parts: the user's, or one that goes away."""
     if work is not None:
-        work.mkdir(parents=True, exist_ok=True)
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            said = f"cannot be a folder for --work: {error.strerror}"
+            raise UserError(f"{work}: {said}") from error
         yield work
         return
     with tempfile.TemporaryDirectory(prefix="slackwater-") as folder:
         yield Path(folder)
 
 
-def _prepare(
-    source: str,
-    folder: Path,
-    time_unit: str,
-    on_bad: str,
-    dead_letter: Path | None,
-    columns: list[str] | None,
-) -> Prepared:
-    mapping = parse_mapping(columns or [])
-    return prepare(source, folder, time_unit, on_bad, dead_letter, mapping)
-
-
-def _guards(text: str, given: Prepared, time_unit: str) -> Guards:
-    """The future guard; off where arrivals are only line numbers, which are no instants."""
-    if text == "off" or not given.arrival_given:
+def _guards(text: str, time_unit: str) -> Guards:
+    if text == "off":
         return Guards(None)
-    return Guards(parse_duration(text, time_unit))
+    try:
+        return Guards(parse_duration(text, time_unit))
+    except UserError as error:
+        raise UserError(f"--guard {text[:40]}: {error}; or write off") from error
 
 
-def _summary(counters: dict[str, Any], given: Prepared) -> None:
+def _in_force(guards: Guards, given: Prepared) -> Guards:
+    """The future guard; off where arrivals are only line numbers, which are no instants."""
+    return guards if given.arrival_given else Guards(None)
+
+
+def _summary(counters: dict[str, Any]) -> None:
     """One line per thing worth knowing, on standard error."""
     lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
 
@@ -184,7 +224,6 @@ def _summary(counters: dict[str, Any], given: Prepared) -> None:
         "missing": total("missing_total") - total("missing_filled"),
         "duplicates": total("duplicate"),
         "quarantined": total("quarantined_future", "quarantined_jump"),
-        "bad lines skipped": given.bad_count,
     }
     found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
     sys.stderr.write(f"{total('arrived'):,} events{': ' + found if found else ''}\n")

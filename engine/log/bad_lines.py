@@ -40,6 +40,10 @@ class BadLines:
     def __enter__(self) -> BadLines:
         self.count = 0
         if self.on_bad == "skip" and self.dead_letter is not None:
+            if _same_file(self.dead_letter, Path(self.name)):
+                raise UserError(
+                    f"{self.dead_letter}: is the input itself; give another --dead-letter"
+                )
             try:
                 self._file = self.dead_letter.open("w", encoding="utf-8")
             except OSError as error:
@@ -74,3 +78,7 @@ class BadLines:
             for line, reason in ordered:
                 kept = {"line": line, "reason": reason, "text": text_of(line)}
                 self._file.write(json.dumps(kept) + "\n")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)

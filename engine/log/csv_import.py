@@ -44,6 +44,7 @@ _INT: Final = r"^-?(0|[1-9][0-9]*)$"
 _INT_FIELD: Final = r"^-?[0-9]+$"
 _FLOAT: Final = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """Numbers without leading zeros: 007 is a name."""
+_DIGITS_SHOWN: Final = 40
 _LONG_INT: Final = r"^[+-]?[0-9]{17,}$"
 """Whole numbers that a float may not hold exactly."""
 _BOOL: Final = r"^(true|false|True|False|TRUE|FALSE)$"
@@ -265,9 +266,12 @@ def _int_field(text: pa.Array, lines: np.ndarray, column: str) -> tuple[pa.Array
     values: list[int | None] = []
     faults: list[Fault] = []
     for value, line in zip(text.to_pylist(), lines, strict=True):
-        number = int(value) if value is not None and re.search(_INT_FIELD, value) else None
+        whole = value is not None and re.search(_INT_FIELD, value) is not None
+        # Python refuses to convert thousands of digits, so they are cut: still beyond 64 bits.
+        number = int(value.lstrip("0")[:_DIGITS_SHOWN] or "0") if whole else None
         if number is not None and not INT64_MIN <= number <= INT64_MAX:
-            faults.append(Fault(int(line), f'column "{column}": {value} is beyond 64 bits'))
+            shown = value if len(value) <= _DIGITS_SHOWN else value[:_DIGITS_SHOWN] + "..."
+            faults.append(Fault(int(line), f'column "{column}": {shown} is beyond 64 bits'))
             number = None
         elif value is not None and number is None:
             remedy = (

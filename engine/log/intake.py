@@ -17,8 +17,7 @@ from edge_agent.records import Kind
 from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.log.bad_lines import Fault
 from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
-from engine.log.record_rules import TIME_FIELDS, row_faults
-from engine.units import INT64_MAX
+from engine.log.record_rules import TIME_FIELDS, TIME_MAX_NS, row_faults
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 _SourceKey = tuple[str, str | None]
@@ -47,10 +46,10 @@ class Intake:
             lines: each row's line number, ascending.
         """
         found = row_faults(columns, _kinds(columns, len(lines)), self.unit_ns)
-        if lines[-1] > INT64_MAX // self.unit_ns:
+        if lines[-1] > TIME_MAX_NS // self.unit_ns:
             found.add(
-                self._arrivals(columns, lines) > INT64_MAX // self.unit_ns,
-                "its line number, taken as arrival, is beyond 64 bits of nanoseconds; "
+                self._arrivals(columns, lines) > TIME_MAX_NS // self.unit_ns,
+                "its line number, taken as arrival, is beyond 146 years in nanoseconds; "
                 'give "arrival" or a finer --time-unit',
             )
         bad = np.zeros(len(lines), bool)

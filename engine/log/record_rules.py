@@ -14,12 +14,24 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.log.grouped import ints
-from engine.units import INT64_MAX
+from engine.units import DURATION_MAX_NS
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""
 COUNTER_MAX: Final = 2**62
 """Largest number a record may carry: leaves room to count on from it."""
+TIME_MAX_NS: Final = 2**62
+"""Event and arrival times reach 146 years around zero: with an offset, an uncertainty and a
+duration added they still fit into 64 bits."""
+_LIMITS_NS: Final[dict[str, tuple[int, str]]] = {
+    r.TS: (TIME_MAX_NS, "146 years"),
+    r.TE: (TIME_MAX_NS, "146 years"),
+    r.ARRIVAL: (TIME_MAX_NS, "146 years"),
+    r.OFFSET: (2 * DURATION_MAX_NS, "73 years"),
+    r.DELAY: (DURATION_MAX_NS // 2, "18 years"),
+    r.PRECISION: (DURATION_MAX_NS // 2, "18 years"),
+}
+_SKEW_ERROR_MAX_PPB: Final = 10**9
 
 _EVERYWHERE: Final = {r.KIND, r.SITE, r.ARRIVAL}
 _NAMED: Final = _EVERYWHERE | {r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION}
@@ -105,14 +117,20 @@ def _sync_faults(found: RowFaults, given: dict[str, np.ndarray], is_sync: np.nda
 
 
 def _value_faults(found: RowFaults, columns: dict[str, pa.Array], unit_ns: int) -> None:
-    limit = INT64_MAX // unit_ns
-    for field in TIME_FIELDS:
-        if field in columns and unit_ns > 1:
+    for field, (most_ns, said) in _LIMITS_NS.items():
+        if field in columns:
             values, _ = ints(columns[field])
+            limit = most_ns // unit_ns
             found.add(
                 (values > limit) | (values < -limit),
-                f'"{field}" is beyond 64 bits of nanoseconds (292 years); check --time-unit',
+                f'"{field}" is beyond {said} in nanoseconds; check --time-unit',
             )
+    if r.SKEW_ERROR_PPB in columns:
+        values, _ = ints(columns[r.SKEW_ERROR_PPB])
+        found.add(
+            values > _SKEW_ERROR_MAX_PPB,
+            f'"{r.SKEW_ERROR_PPB}" is beyond {_SKEW_ERROR_MAX_PPB}, which is 100 %',
+        )
     for field in _NOT_NEGATIVE:
         if field in columns:
             values, _ = ints(columns[field])

@@ -91,8 +91,13 @@ def parse(text: str) -> Any:
         raise ValueError(_not_json("expecting value", int(stop.value))) from None
     except json.JSONDecodeError as error:
         raise ValueError(_not_json(error.msg, error.pos)) from None
+    except (DuplicateKeyError, NotFiniteError):
+        raise
     except RecursionError:
         raise ValueError("not JSON that can be read: nested too deeply") from None
+    except ValueError:
+        # Python's own limit on the digits of an integer (4300).
+        raise ValueError("a number in it is beyond 64 bits: it has thousands of digits") from None
     if end != len(stripped):
         raise ValueError(_not_json("extra text", end))
     return value

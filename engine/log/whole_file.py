@@ -75,10 +75,10 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             yield sink
             sink.flush()
             os.fsync(sink.fileno())
+        unfinished.rename(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    unfinished.rename(path)
     sync_folder(path.parent)
 
 
@@ -96,5 +96,5 @@ def parquet_files(folder: Path) -> list[Path]:
     return sorted(
         path
         for path in folder.iterdir()
-        if path.suffix == ".parquet" and not path.name.startswith((".", "_"))
+        if path.suffix == ".parquet" and not path.name.startswith((".", "_")) and path.is_file()
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from edge_agent import records as r
 from engine.columns import Columns
+from engine.jit import inline, kernel
 from engine.order.state import (
     INT_MIN,
     LANE,
@@ -18,6 +19,52 @@ from engine.order.timeout import start_lane
 from engine.reference import SourceClocks, Sync
 from engine.released import Strings
 
+SLOT: Final = np.dtype([("source", "i4"), ("stream", "i4"), ("lane", "i4")])
+"""A place of the hash table from (source, stream) to lane; open addressing, at most half full."""
+_NO_STREAMS: Final = np.empty(0, np.int32)
+_NO_KINDS: Final = np.empty(0, np.int8)
+_EVENT: Final = int(r.Kind.EVENT)
+
+
+@inline
+def _slot(slots: np.ndarray, source: int, stream: int) -> int:
+    """The place of (source, stream), or the empty one where it belongs."""
+    mask = len(slots) - 1
+    place = (source * 0x9E3779B1 + stream * 0x85EBCA77) >> 7 & mask
+    while slots[place].lane != NONE and (
+        slots[place].source != source or slots[place].stream != stream
+    ):
+        place = (place + 1) & mask
+    return int(place)
+
+
+@kernel
+def _enter(sources: np.ndarray, streams: np.ndarray, first: int, slots: np.ndarray) -> None:
+    """Lanes ``first``, ``first + 1`` ... of ``sources`` and ``streams`` into the hash table."""
+    for i in range(len(sources)):
+        place = _slot(slots, sources[i], streams[i])
+        slots[place].source = sources[i]
+        slots[place].stream = streams[i]
+        slots[place].lane = first + i
+
+
+@kernel
+def _look_up(
+    source: np.ndarray, stream: np.ndarray, default: int, kind: np.ndarray, slots: np.ndarray,
+    start: int, lanes: np.ndarray,
+) -> int:  # fmt: skip
+    """Write the lanes from row ``start`` on; gives the first event of none, or the end.
+
+    ``stream``, ``kind``: empty when every record is of stream ``default``, is an event.
+    """
+    for row in range(start, len(source)):
+        of_row = stream[row] if len(stream) else default
+        lane = slots[_slot(slots, source[row], of_row)].lane
+        if lane == NONE and (len(kind) == 0 or kind[row] == _EVENT):
+            return row
+        lanes[row] = lane
+    return len(source)
+
 
 class LaneTable:
     """Numbers the lanes and keeps the arrays that the kernels work on."""
@@ -25,7 +72,9 @@ class LaneTable:
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
         self._of: dict[tuple[int, int], int] = {}
-        self.tables = np.empty(0, LANE)
+        self._store = np.empty(0, LANE)  # grown in steps; ``tables`` is the part in use
+        self.tables = self._store
+        self._slots = np.full(16, NONE, SLOT)
         self._streams = np.empty(0, np.int32)
         self._linked = -1
         self._linked_clocks: np.ndarray | None = None
@@ -57,38 +106,18 @@ class LaneTable:
         return int(of_source.max(initial=INT_MIN))
 
     def of(self, columns: Columns, rows: int, scalars: np.ndarray) -> np.ndarray:
-        """Lane of every record; new lanes only for events. -1: a record of no lane."""
-        source = columns[r.SOURCE].astype(np.int64)
-        stream = columns.get(r.STREAM)
-        if stream is None:
-            stream = np.full(rows, self._strings.code(r.DEFAULT_STREAM), np.int32)
-        events = columns[r.KIND] == 0 if r.KIND in columns else None
-        pair = (source + 1) << 32 | (stream.astype(np.int64) + 1)
-        size = len(self._strings) + 1
-        if size * size <= 1 << 22:  # few strings: a direct table beats sorting
-            pair = (source + 1) * size + stream + 1
-            first = np.full(size * size, rows, np.int64)
-            chosen = pair if events is None else pair[events]
-            where = np.arange(rows) if events is None else np.flatnonzero(events)
-            first[chosen[::-1]] = where[::-1]
-            present = np.flatnonzero(first < rows)
-            present = present[np.argsort(first[present], kind="stable")]
-            for key in present:
-                self._lane(int(key // size) - 1, int(key % size) - 1, scalars)
-            table = np.full(size * size, NONE, np.int64)
-            for (a, b), lane in self._of.items():
-                table[(a + 1) * size + b + 1] = lane
-            return table[pair]
-        chosen = pair if events is None else pair[events]
-        fresh, first = np.unique(chosen, return_index=True)
-        for key in fresh[np.argsort(first)]:
-            self._lane(int(key >> 32) - 1, int(key & 0xFFFFFFFF) - 1, scalars)
-        keys, inverse = np.unique(pair, return_inverse=True)
-        lanes = np.array(
-            [self._of.get((int(k >> 32) - 1, int(k & 0xFFFFFFFF) - 1), NONE) for k in keys],
-            np.int64,
-        )
-        return lanes[inverse]
+        """Lane of every record; new lanes only for events. -1: a record of no lane yet."""
+        source = columns[r.SOURCE]
+        stream = columns.get(r.STREAM, _NO_STREAMS)
+        kind = columns.get(r.KIND, _NO_KINDS)
+        default = self._strings.code(r.DEFAULT_STREAM)
+        lanes = np.empty(rows, np.int32)
+        row = _look_up(source, stream, default, kind, self._slots, 0, lanes)
+        while row < rows:
+            of_row = int(stream[row]) if len(stream) else default
+            self._lane(int(source[row]), of_row, scalars)
+            row = _look_up(source, stream, default, kind, self._slots, row, lanes)
+        return lanes
 
     def _lane(self, source: int, stream: int, scalars: np.ndarray) -> int:
         """The lane of (source, stream), made when it is new."""
@@ -96,11 +125,23 @@ class LaneTable:
         if found is not None:
             return found
         lane = self._of[(source, stream)] = len(self._of)
-        self.tables = more = np.append(self.tables, _new_lane())
+        if lane == len(self._store):
+            self._store = np.concatenate((self._store, np.zeros(max(lane, 4), LANE)))
+        self.tables = self._store[: lane + 1]
+        self.tables[lane] = _new_lane()
+        self.tables["source"][lane] = source
         self._streams = np.append(self._streams, np.int32(stream))
-        more["source"][lane] = source
-        start_lane(more, scalars, lane)
+        start_lane(self.tables, scalars, lane)
+        self._fill_slots(lane)
         return lane
+
+    def _fill_slots(self, first: int) -> None:
+        """Enter the lanes from ``first`` on into the hash table, or all when it must grow."""
+        size = 1 << max(4, (4 * self.count - 1).bit_length())
+        if size != len(self._slots):
+            self._slots = np.full(size, NONE, SLOT)
+            first = 0
+        _enter(self.tables["source"][first:], self._streams[first:], first, self._slots)
 
     def link(self, clocks: SourceClocks, sources: int) -> np.ndarray:
         """Ranks by name and the list of each source's lanes, after new ones were made.
@@ -151,8 +192,10 @@ class LaneTable:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
         self._of = {pair: lane for lane, pair in enumerate(state["of"])}
-        self.tables = state["tables"].copy()
+        self._store = self.tables = state["tables"].copy()
         self._streams = np.array([stream for _, stream in state["of"]], np.int32)
+        self._slots = np.full(16, NONE, SLOT)
+        self._fill_slots(0)
         self._linked = -1
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from edge_agent.records import Kind
 from engine.jit import inline, kernel
-from engine.order.merge import note, reference, set_key, set_timer
+from engine.order.merge import note, reference, set_key
 from engine.order.state import (
     INT_MAX,
     MAX_RING,
@@ -22,6 +22,7 @@ from engine.order.state import (
     Trees,
 )
 from engine.order.timeout import later
+from engine.order.tournament import hurry
 
 _POG = int(Kind.POG)
 
@@ -134,6 +135,4 @@ def mark(
         ln[lane].eos_seq = seq
         ln[lane].eos_deadline = deadline
     if seq > expected:
-        when = next_deadline(rows, ln, lane)
-        if when < tr.leaf[lane].when:
-            set_timer(tr, lane, when)
+        hurry(tr.timer, lane, next_deadline(rows, ln, lane))

@@ -38,47 +38,12 @@ from engine.order.state import (
     Trees,
 )
 from engine.order.timeout import later
+from engine.order.tournament import hurry, set_merge
 from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 
 TIE_NOW: Final = -2
 """Tie rank of a head that must go at once: before every blocking lane."""
 TIE_BLOCK: Final = -1
-
-
-@inline
-def update_merge(leaf: np.ndarray, node: np.ndarray, lane: int) -> None:
-    """Replay the matches of ``lane`` up to the root of the merge's winner tree."""
-    size = len(leaf)
-    place = (lane + size) >> 1
-    while place >= 1:
-        a, b = 2 * place, 2 * place + 1
-        a = a - size if a >= size else node[a].merge
-        b = b - size if b >= size else node[b].merge
-        if leaf[b].key < leaf[a].key or (leaf[b].key == leaf[a].key and leaf[b].tie < leaf[a].tie):
-            a = b
-        node[place].merge = a
-        place >>= 1
-
-
-@kernel
-def update_timer(leaf: np.ndarray, node: np.ndarray, lane: int) -> None:
-    """Replay the matches of ``lane`` in the tree of deadlines; ties go to the first lane."""
-    size = len(leaf)
-    place = (lane + size) >> 1
-    while place >= 1:
-        a, b = 2 * place, 2 * place + 1
-        a = a - size if a >= size else node[a].timer
-        b = b - size if b >= size else node[b].timer
-        node[place].timer = b if leaf[b].when < leaf[a].when else a
-        place >>= 1
-
-
-@kernel
-def set_timer(tr: Trees, lane: int, when: int) -> None:
-    """The lane's next deadline; a stale earlier one does no harm, so only look when it differs."""
-    if tr.leaf[lane].when != when:
-        tr.leaf[lane].when = when
-        update_timer(tr.leaf, tr.node, lane)
 
 
 @inline
@@ -94,10 +59,7 @@ def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: in
         key, tie = INT_MAX, INT_MAX
     else:
         key, tie = ln[lane].bound, TIE_BLOCK
-    if tr.leaf[lane].key != key or tr.leaf[lane].tie != tie:
-        tr.leaf[lane].key = key
-        tr.leaf[lane].tie = tie
-        update_merge(tr.leaf, tr.node, lane)
+    set_merge(tr.merge, lane, key, tie)
 
 
 @inline
@@ -262,7 +224,7 @@ def idle_deadline(ln: np.ndarray, lane: int) -> int:
     return later(ln[lane].last_arrival, ln[lane].idle_timeout)
 
 
-@kernel
+@inline
 def drain(
     rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, now: int, passed: int
 ) -> None:
@@ -272,9 +234,8 @@ def drain(
     are still coming.
     """
     while True:
-        lane = tr.node[1].merge
-        key = tr.leaf[lane].key
-        if key == INT_MAX and tr.leaf[lane].tie == INT_MAX:
+        lane, key = tr.merge[1].lane, tr.merge[1].key
+        if key == INT_MAX and tr.merge[1].tie == INT_MAX:
             return
         if ln[lane].head != NONE:
             _pop(rows, ln, tr, s, out, lane, now)
@@ -284,8 +245,7 @@ def drain(
             ln[lane].idle = 1
             set_key(rows, ln, tr, s, lane)
             continue
-        if deadline < tr.leaf[lane].when:
-            set_timer(tr, lane, deadline)
+        hurry(tr.timer, lane, deadline)
         if key > s[V_FRONTIER]:  # a promise of silence: progress without an event
             s[V_FRONTIER] = key
             note(s, out, NOTE_PROGRESS, key, now)

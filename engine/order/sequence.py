@@ -25,12 +25,11 @@ from engine.order.state import (
     COUNTERS,
     EVENT,
     INT_MIN,
-    LEAF,
     MAX_RING,
+    MERGE_NODE,
     MODE_FIXED,
     MODE_QUANTILE,
     MODE_R19,
-    NODE,
     NOTE_GAP,
     NOTE_PROGRESS,
     NOTE_QUARANTINE,
@@ -38,6 +37,7 @@ from engine.order.state import (
     ROW,
     SCALARS,
     SETTINGS,
+    TIMER_NODE,
     V_CLOCK,
     V_EVENTS,
     V_FRONTIER,
@@ -124,7 +124,7 @@ class Sequence:
         """Records in arrival order; see ``engine.order.base.Order``."""
         pending = len(self._rows)
         all_rows = np.zeros(pending + rows, ROW)
-        all_rows[:pending] = self._rows
+        _words(all_rows)[:pending] = _words(self._rows)
         new = all_rows[pending:]
         new["lane"] = self._lanes.of(columns, rows, self._scalars)
         for name in (r.SEQ, r.TS, r.ARRIVAL, r.SOURCE):
@@ -170,7 +170,7 @@ class Sequence:
         keep = np.empty(total, np.int64)
         keep = keep[: survivors(rows, ln, trees, keep)]
         ordered = self._ordered(rows, payload, out)
-        self._rows = rows[keep]
+        self._rows = _words(rows)[keep].view(ROW).reshape(len(keep))
         self._payload = {name: column[keep] for name, column in payload.items()}
         self.buffered_max = max(self.buffered_max, len(keep))
         return ordered
@@ -192,13 +192,16 @@ class Sequence:
         if len(self._rings) < offset:
             self._rings = np.empty(offset, np.int32)
         size = 1 << max(1, (max(lanes, 2) - 1).bit_length())
-        return Trees(np.empty(size, LEAF), np.zeros(size, NODE), self._rings[:offset])
+        return Trees(
+            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), self._rings[:offset]
+        )
 
     def _ordered(self, rows: np.ndarray, payload: Columns, out: Out) -> Ordered:
         """Gather what the kernel released."""
         events = out.event[: self._scalars[V_EVENTS]]
         notes = out.note[: self._scalars[V_NOTES]]
-        taken = self._gather(rows, payload, events["row"], events["lane"])
+        index, lanes = events["row"].astype(np.intp), events["lane"].astype(np.intp)
+        taken = self._gather(rows, payload, index, lanes)
         taken.update({name: events[name].copy() for name in _EVENT_COLUMNS})
         is_gap, is_step = notes[:, 0] == NOTE_GAP, notes[:, 0] == NOTE_PROGRESS
         gap, step = notes[is_gap], notes[is_step]
@@ -261,3 +264,8 @@ class Sequence:
         self._scalars[:] = state["scalars"]
         self.buffered_max = state["buffered_max"]
         self._lanes.restore(state["lanes"])
+
+
+def _words(rows: np.ndarray) -> np.ndarray:
+    """The rows as words of eight bytes, which NumPy copies many times as fast as records."""
+    return rows.view(np.int64).reshape(len(rows), ROW.itemsize // 8)

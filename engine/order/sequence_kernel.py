@@ -24,7 +24,6 @@ from engine.order.merge import (
     reference,
     saw_ts,
     set_key,
-    set_timer,
 )
 from engine.order.state import (
     INT_MAX,
@@ -40,6 +39,7 @@ from engine.order.state import (
     Trees,
 )
 from engine.order.timeout import later, saw_held, saw_in_order
+from engine.order.tournament import hurry
 
 
 @inline
@@ -53,7 +53,7 @@ def to_merge(
         rows[row].stage = 0
 
 
-@kernel
+@inline
 def buffer_row(rows: np.ndarray, ln: np.ndarray, tr: Trees, row: int, deadline: int) -> None:
     """Put ``row`` into its lane's ring and its deadline into the staircase."""
     lane = rows[row].lane
@@ -83,7 +83,7 @@ def buffer_row(rows: np.ndarray, ln: np.ndarray, tr: Trees, row: int, deadline: 
         rows[after].dq_prev = row
 
 
-@kernel
+@inline
 def release_run(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -300,7 +300,7 @@ def jumped(
     return True
 
 
-@kernel
+@inline
 def accept(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -340,9 +340,7 @@ def accept(
         if not is_future(rows, ln, ck, s, row):
             saw_ts(rows, ln, row)
         buffer_row(rows, ln, tr, row, later(now, ln[lane].gap_timeout))
-        when = next_deadline(rows, ln, lane)
-        if when < tr.leaf[lane].when:
-            set_timer(tr, lane, when)
+        hurry(tr.timer, lane, next_deadline(rows, ln, lane))
 
 
 @kernel

@@ -15,9 +15,6 @@ from engine.order.merge import (
     drain,
     idle_deadline,
     set_key,
-    set_timer,
-    update_merge,
-    update_timer,
 )
 from engine.order.sequence_kernel import accept, buffer_row, give_up, hold, resume_held
 from engine.order.state import (
@@ -31,6 +28,7 @@ from engine.order.state import (
     Trees,
 )
 from engine.order.timeout import saw_arrival
+from engine.order.tournament import clear_trees, set_timer
 
 _EVENT = int(Kind.EVENT)
 _POG = int(Kind.POG)
@@ -63,17 +61,11 @@ def rebuild(rows: np.ndarray, pending: int, ln: np.ndarray, tr: Trees, s: np.nda
             else:
                 rows[ln[lane].tail].nxt = row
             ln[lane].tail = row
-    for lane in range(len(tr.leaf)):
-        tr.leaf[lane].key = INT_MAX
-        tr.leaf[lane].tie = INT_MAX
-        tr.leaf[lane].when = INT_MAX
-    for lane in range(len(tr.leaf)):
-        update_merge(tr.leaf, tr.node, lane)
-        update_timer(tr.leaf, tr.node, lane)
+    clear_trees(tr)
     for lane in range(lanes):
         set_key(rows, ln, tr, s, lane)
         when = min(next_deadline(rows, ln, lane), idle_deadline(ln, lane))
-        set_timer(tr, lane, when)
+        set_timer(tr.timer, lane, when)
 
 
 @kernel
@@ -92,12 +84,12 @@ def fire(
     noticed: all gaps are given up, all silent lanes are idle, and then the merge goes on.
     """
     while True:
-        now = tr.leaf[tr.node[1].timer].when
+        now = tr.timer[1].when
         if now >= before:
             return
         acted = False
-        while tr.leaf[tr.node[1].timer].when <= now:
-            lane = tr.node[1].timer
+        while tr.timer[1].when <= now:
+            lane = tr.timer[1].lane
             if next_deadline(rows, ln, lane) <= now:
                 give_up(rows, ln, ck, tr, s, out, lane, now)
                 if ln[lane].held_head != NONE:
@@ -107,7 +99,8 @@ def fire(
                 ln[lane].idle = 1
                 set_key(rows, ln, tr, s, lane)
                 acted = True
-            set_timer(tr, lane, min(next_deadline(rows, ln, lane), idle_deadline(ln, lane)))
+            when = min(next_deadline(rows, ln, lane), idle_deadline(ln, lane))
+            set_timer(tr.timer, lane, when)
         if acted:
             drain(rows, ln, tr, s, out, now, now)
 
@@ -127,7 +120,7 @@ def run(
     rebuild(rows, start, ln, tr, s)
     for row in range(start, end):
         now = rows[row].arrival
-        if tr.leaf[tr.node[1].timer].when < now:
+        if tr.timer[1].when < now:
             fire(rows, ln, ck, tr, s, out, now)
         s[V_CLOCK] = now
         kind, lane = rows[row].kind, rows[row].lane

@@ -117,10 +117,10 @@ CLOCK: Final = np.dtype(
 )  # fmt: skip
 """One offset of a source, in force from event time ``start`` on; an array [source, epoch]."""
 
-LEAF: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("when", "i8")])
-"""What a lane brings to the merge (key, tie), and its next deadline (when)."""
-NODE: Final = np.dtype([("merge", "i8"), ("timer", "i8")])
-"""Winners of the two trees over the lanes; node 1 is the root."""
+MERGE_NODE: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("lane", "i8")])
+"""A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""
+TIMER_NODE: Final = np.dtype([("when", "i8"), ("lane", "i8")])
+"""A node of the tree of the lanes' next deadlines."""
 EVENT: Final = np.dtype(
     [
         ("row", "i4"),
@@ -138,8 +138,8 @@ EVENT: Final = np.dtype(
 class Trees(NamedTuple):
     """Winner trees over lanes, and the lanes' rings one after another."""
 
-    leaf: np.ndarray
-    node: np.ndarray
+    merge: np.ndarray
+    timer: np.ndarray
     ring: np.ndarray
 
 

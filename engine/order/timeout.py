@@ -71,7 +71,7 @@ def octave_of(value: int) -> int:
     return octave
 
 
-@kernel
+@inline
 def bin_of(wait_ns: int) -> int:
     """Bin of a waiting time: 0 below 1024 ns, then 16 per octave."""
     if wait_ns < 1024:
@@ -101,7 +101,7 @@ def sketch_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
     return 0
 
 
-@kernel
+@inline
 def _learn_sketch(bins: np.ndarray, total: int, sample_ns: int, window: int) -> int:
     """Count one sample; halve everything when the window is full. Returns the new total."""
     bins[bin_of(sample_ns)] += 1
@@ -114,7 +114,7 @@ def _learn_sketch(bins: np.ndarray, total: int, sample_ns: int, window: int) -> 
     return total
 
 
-@kernel
+@inline
 def _window(tail_ppm: int) -> int:
     """Samples remembered: enough for the tail to hold four of them."""
     return min(max(WINDOW, 4_000_000 // max(tail_ppm, 4)), 1 << 20)
@@ -149,7 +149,7 @@ def start_lane(ln: np.ndarray, s: np.ndarray, lane: int) -> None:
     _refresh(ln, s, lane)
 
 
-@kernel
+@inline
 def saw_in_order(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
     """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival."""
     if s[S_MODE] != MODE_R19:
@@ -165,7 +165,7 @@ def saw_in_order(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
     _refresh(ln, s, lane)
 
 
-@kernel
+@inline
 def saw_held(ln: np.ndarray, s: np.ndarray, lane: int, held: int) -> None:
     """A buffered event was let go because its gap closed: Eq 3.7-3.10 on its holding time."""
     if s[S_MODE] != MODE_R19:
@@ -194,7 +194,7 @@ def _needed_wait(ln: np.ndarray, lane: int, seq: int, now: int, spacing: int) ->
     return int(now - since + (spacing if low < n else 0))
 
 
-@kernel
+@inline
 def saw_arrival(ln: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, before: int) -> None:
     """Every event of the lane teaches ``quantile`` how long to wait for such a one.
 

@@ -59,6 +59,10 @@ def _refuse_negation(pattern: s.PatternNode, text: str) -> None:
             _refuse_negation(part, text)
 
 
+STEPS_MAX: Final = 60
+"""An operator keeps one bit per step in 64 bits."""
+
+
 class _Pattern:
     """The analysis of one EVENT query."""
 
@@ -136,6 +140,8 @@ class _Pattern:
         if named.text in self.steps:
             hint = f"give each an alias of its own, as in {node.type.text} first"
             raise self._refuse(named.at, f"two steps are named {named.text!r}", hint)
+        if len(self.steps) == STEPS_MAX:
+            raise self._refuse(named.at, f"a pattern has at most {STEPS_MAX} steps")
         self.steps[named.text] = Step(named.text, node.type.text, negated)
 
     def _resolve(self, reference: s.Reference) -> Attribute:

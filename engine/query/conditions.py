@@ -27,7 +27,7 @@ from engine.query.plan import (
     Membership,
     Predicate,
 )
-from engine.units import INT64_MAX, NS_PER, parse_duration, unit_ns
+from engine.units import DURATION_MAX_NS, INT64_MAX, NS_PER, parse_duration, unit_ns
 
 MAX_DIGITS: Final = 40
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
@@ -106,6 +106,8 @@ def duration_ns(duration: s.Duration, context: Context, what: str) -> int:
     length = _length(duration.number, context)
     if duration.negative or length == 0:
         raise context.refuse(duration.at, f"{what} must be longer than 0", "as in 10 s")
+    if length > DURATION_MAX_NS:
+        raise context.refuse(duration.at, f"{what} is longer than 36 years", "as in 10 s")
     return length
 
 

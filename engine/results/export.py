@@ -23,10 +23,12 @@ from engine.results.schema import (
     EVENT_FIELDS,
     JSON_FIELDS,
     MATCH_FIELDS,
+    MATCH_SCHEMA,
     MORE,
     POSITION,
     WINDOW_EXTRAS,
     WINDOW_FIELDS,
+    WINDOW_SCHEMA,
 )
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import unit_ns
@@ -63,29 +65,37 @@ def export_jsonl(
     return count
 
 
-def export_parquet(directory: str | Path, out: str | Path) -> int:
+def export_parquet(directory: str | Path, out: str | Path, kind: str) -> int:
     """Writes the results of a ``ResultSink`` as one Parquet file, times in ns; gives their number.
 
+    Args:
+        directory: what the sink wrote; results of an empty run are no rows.
+        out: a path, which appears whole.
+        kind: ``matches`` or ``windows``: what the table holds.
+
     Raises:
-        UserError: the directory is absent, is empty, or holds both matches and windows.
+        UserError: the directory is absent, damaged, or holds results of the other kind too.
     """
-    kinds = {name: files for name, files in _kinds(Path(directory)).items() if files.sites}
-    if len(kinds) != 1:
-        what = " and ".join(kinds) or "no results"
-        raise UserError(f"{directory}: holds {what}; one table cannot say that, write JSONL")
-    (files,) = kinds.values()
+    kinds = _kinds(Path(directory))
+    others = [name for name, files in kinds.items() if files.sites and name != kind]
+    if others:
+        what = f"holds {others[0]}, which a table of {kind} cannot say"
+        raise UserError(f"{directory}: {what}; write JSONL")
+    files, schema = kinds[kind], MATCH_SCHEMA if kind == MATCHES else WINDOW_SCHEMA
+    kept = schema.remove(schema.get_field_index(POSITION))
     count = 0
-    with whole_file(Path(out)) as sink:
-        writer: pq.ParquetWriter | None = None
-        for site in sorted(files.sites):
-            for batch_id in files.batches(site):
-                for table in files.tables(site, batch_id):
-                    kept = table.drop_columns([POSITION])
-                    writer = writer or pq.ParquetWriter(sink, kept.schema, compression="zstd")
-                    writer.write_table(kept)
-                    count += kept.num_rows
-        assert writer is not None, "a site has rows"
-        writer.close()
+    try:
+        with (
+            whole_file(Path(out)) as sink,
+            pq.ParquetWriter(sink, kept, compression="zstd") as writer,
+        ):
+            for site in sorted(files.sites):
+                for batch_id in files.batches(site):
+                    for table in files.tables(site, batch_id):
+                        writer.write_table(table.drop_columns([POSITION]))
+                        count += table.num_rows
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
     return count
 
 

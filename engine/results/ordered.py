@@ -145,29 +145,34 @@ def export_ordered_jsonl(
 def export_ordered_parquet(directory: str | Path, out: str | Path) -> int:
     """Writes what an ``OrderedSink`` holds as one Parquet file; gives the number of events.
 
+    Without events it is a table of the fixed columns and no rows.
+
     Raises:
-        UserError: no events, damaged files, or an attribute of two types among the sites.
+        UserError: damaged files, or an attribute of two types among the sites.
     """
     schemas: list[pa.Schema] = []
     for _, table in _tables(Path(directory)):
         if table.schema not in schemas:
             schemas.append(table.schema)
     if not schemas:
-        raise UserError(f"{directory}: holds no ordered events")
+        schemas.append(_going_on(released_table("", _NOTHING)).schema)
     try:
         schema = pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException as error:
         raise UserError(f"{out}: one table cannot hold all sites ({error}); write JSONL") from error
     count = 0
-    with (
-        whole_file(Path(out)) as sink,
-        pq.ParquetWriter(sink, schema, compression="zstd") as writer,
-    ):
-        for _, table in _tables(Path(directory)):
-            writer.write_table(
-                pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
-            )
-            count += table.num_rows
+    try:
+        with (
+            whole_file(Path(out)) as sink,
+            pq.ParquetWriter(sink, schema, compression="zstd") as writer,
+        ):
+            for _, table in _tables(Path(directory)):
+                writer.write_table(
+                    pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
+                )
+                count += table.num_rows
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
     return count
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ class RunWriter:
             else:
                 folder = self.directory / COUNTERS
                 folder.mkdir(parents=True, exist_ok=True)
-                name = part.site.encode().hex() + ".json"
+                name = sha256(part.site.encode()).hexdigest() + ".json"  # any site is a file name
                 with whole_file(folder / name) as sink:
                     sink.write(json.dumps([part.site, json.loads(part.payload)]).encode())
         self._results.write(batch_id, results)
