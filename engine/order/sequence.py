@@ -20,7 +20,7 @@ from edge_agent import records as r
 from engine.columns import VALID_PREFIX, Columns, join
 from engine.order.base import Guards, Ordered
 from engine.order.lanes import LaneTable
-from engine.order.sequence_run import flush, needed_rings, run, survivors
+from engine.order.sequence_run import flush, needed_rings, new_rows, run, survivors
 from engine.order.state import (
     COUNTERS,
     EVENT,
@@ -45,6 +45,7 @@ from engine.order.state import (
     Out,
     Trees,
 )
+from engine.order.timeout import sketch_window
 from engine.reference import SourceClocks, Sync
 from engine.released import Gaps, Progress
 
@@ -56,6 +57,9 @@ _ROW_COLUMNS: Final = {
 _EVENT_COLUMNS: Final = ("release", "ref", "unc", "status")
 """Columns that the kernel writes in release order."""
 _NOT_PAYLOAD: Final = (r.KIND, r.TE, r.SOURCE, r.STREAM)
+_NO_INTS: Final = np.empty(0, np.int64)
+_NO_KINDS: Final = np.empty(0, np.int8)
+_NO_CODES: Final = np.empty(0, np.int32)
 _LENGTH: Final = "te_length"
 """``te - ts``, so that a frame without ``te`` is filled with zeros."""
 
@@ -101,7 +105,7 @@ class Sequence:
             _MODES[settings.timeout], settings.fixed_ns, settings.latency_ns,
             settings.alpha_milli, settings.beta_milli, 1_000_000 - settings.quantile_ppm,
             settings.late == "pass", settings.residual == "drop", guard,
-            guards.default_uncertainty_ns,
+            guards.default_uncertainty_ns, sketch_window(1_000_000 - settings.quantile_ppm),
         )  # fmt: skip
         self._scalars[[V_CLOCK, V_FRONTIER]] = INT_MIN
         self._rings = np.empty(0, np.int32)
@@ -123,17 +127,14 @@ class Sequence:
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``."""
         pending = len(self._rows)
-        all_rows = np.zeros(pending + rows, ROW)
+        all_rows = np.empty(pending + rows, ROW)
         _words(all_rows)[:pending] = _words(self._rows)
-        new = all_rows[pending:]
-        new["lane"] = self._lanes.of(columns, rows, self._scalars)
-        for name in (r.SEQ, r.TS, r.ARRIVAL, r.SOURCE):
-            new[name] = columns[name]
-        if r.INCARNATION in columns:
-            new["inc"] = columns[r.INCARNATION]
-        if r.KIND in columns:
-            new["kind"] = columns[r.KIND]
-            new["plain"] = columns[r.TYPE] < 0 if r.TYPE in columns else 1
+        new_rows(
+            all_rows[pending:], self._lanes.of(columns, rows, self._scalars), columns[r.SOURCE],
+            columns[r.SEQ], columns[r.TS], columns[r.ARRIVAL],
+            columns.get(r.INCARNATION, _NO_INTS), columns.get(r.KIND, _NO_KINDS),
+            columns.get(r.TYPE, _NO_CODES),
+        )  # fmt: skip
         payload = {
             name: column
             for name, column in columns.items()

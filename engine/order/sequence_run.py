@@ -36,6 +36,28 @@ _EOS = int(Kind.EOS)
 
 
 @kernel
+def new_rows(
+    rows: np.ndarray, lane: np.ndarray, source: np.ndarray, seq: np.ndarray, ts: np.ndarray,
+    arrival: np.ndarray, inc: np.ndarray, kind: np.ndarray, types: np.ndarray,
+) -> None:  # fmt: skip
+    """Records as the kernels see them. ``inc kind types``: empty where no record says any."""
+    for i in range(len(rows)):
+        rows[i].seq = seq[i]
+        rows[i].inc = inc[i] if len(inc) else 0
+        rows[i].ts = ts[i]
+        rows[i].arrival = arrival[i]
+        rows[i].ref = 0
+        rows[i].unc = 0
+        rows[i].lane = lane[i]
+        rows[i].source = source[i]
+        rows[i].epoch = 0
+        rows[i].kind = kind[i] if len(kind) else _EVENT
+        rows[i].stage = 0
+        rows[i].late = 0
+        rows[i].plain = types[i] < 0 if len(types) else 1
+
+
+@kernel
 def rebuild(rows: np.ndarray, pending: int, ln: np.ndarray, tr: Trees, s: np.ndarray) -> None:
     """Rings, queues, staircases and trees from the pending rows, which come in queue order."""
     for place in range(len(tr.ring)):

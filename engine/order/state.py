@@ -161,7 +161,7 @@ NOTE_WIDTH: Final = 7
 # Places in the scalars: settings, then what changes.
 SETTINGS: Final = (
     "mode", "fixed", "latency", "alpha", "beta", "tail_ppm", "late_pass", "residual_drop",
-    "guard", "default_uncertainty",
+    "guard", "default_uncertainty", "window",
 )  # fmt: skip
 S_MODE: Final = 0
 S_FIXED: Final = 1
@@ -173,12 +173,13 @@ S_LATE_PASS: Final = 6
 S_RESIDUAL_DROP: Final = 7
 S_GUARD: Final = 8
 S_DEFAULT_UNC: Final = 9
-V_CLOCK: Final = 10
-V_FRONTIER: Final = 11
+S_WINDOW: Final = 10
+V_CLOCK: Final = 11
+V_FRONTIER: Final = 12
 """Largest ref released, or promised to whoever reads the ordered stream."""
-V_EVENTS: Final = 12
-V_NOTES: Final = 13
-SCALARS: Final = 14
+V_EVENTS: Final = 13
+V_NOTES: Final = 14
+SCALARS: Final = 15
 
 MODE_R19: Final = 0
 MODE_FIXED: Final = 1

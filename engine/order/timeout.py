@@ -30,11 +30,14 @@ from engine.order.state import (
     S_LATENCY,
     S_MODE,
     S_TAIL,
+    S_WINDOW,
 )
 
 WINDOW: Final = 4096
 REFRESH: Final = 256
+_HIGHS_MASK: Final = HIGHS_KEPT - 1
 _UNIT: Final = 1000
+_BEFORE_FIRST: Final = (1023 + 10) * 16 - 1  # what ``bin_of`` gives for 1024 ns, less 1
 _LONGEST: Final = 8 * 10**12  # a sample is cut here (2.2 h), so that products stay in int64
 
 
@@ -61,23 +64,14 @@ def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tu
 
 
 @inline
-def octave_of(value: int) -> int:
-    """Place of the highest bit of a positive ``value``: 1024 gives 10."""
-    octave = 0
-    for step in (32, 16, 8, 4, 2, 1):
-        if value >> step:
-            value >>= step
-            octave += step
-    return octave
-
-
-@inline
 def bin_of(wait_ns: int) -> int:
-    """Bin of a waiting time: 0 below 1024 ns, then 16 per octave."""
+    """Bin of a waiting time: 0 below 1024 ns, then 16 per octave.
+
+    A float's exponent and the first four bits of its fraction are just that number.
+    """
     if wait_ns < 1024:
         return 0
-    octave = octave_of(wait_ns)
-    return min((octave - 10) * 16 + ((wait_ns >> (octave - 4)) & 15) + 1, BINS - 1)
+    return min((np.float64(wait_ns).view(np.int64) >> 48) - _BEFORE_FIRST, BINS - 1)
 
 
 @kernel
@@ -114,8 +108,7 @@ def _learn_sketch(bins: np.ndarray, total: int, sample_ns: int, window: int) -> 
     return total
 
 
-@inline
-def _window(tail_ppm: int) -> int:
+def sketch_window(tail_ppm: int) -> int:
     """Samples remembered: enough for the tail to hold four of them."""
     return min(max(WINDOW, 4_000_000 // max(tail_ppm, 4)), 1 << 20)
 
@@ -185,12 +178,12 @@ def _needed_wait(ln: np.ndarray, lane: int, seq: int, now: int, spacing: int) ->
     low, high = max(0, n - HIGHS_KEPT), n
     while low < high:
         middle = (low + high) // 2
-        if highs[middle % HIGHS_KEPT, 0] > seq:
+        if highs[middle & _HIGHS_MASK, 0] > seq:
             high = middle
         else:
             low = middle + 1
     # Highs are thinned to one per ``spacing``, so the first larger number may have come earlier.
-    since = highs[min(low, n - 1) % HIGHS_KEPT, 1]
+    since = highs[min(low, n - 1) & _HIGHS_MASK, 1]
     return int(now - since + (spacing if low < n else 0))
 
 
@@ -202,8 +195,7 @@ def saw_arrival(ln: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, be
     """
     if s[S_MODE] == MODE_FIXED or s[S_MODE] == MODE_R19:
         return
-    tail = s[S_TAIL]
-    window = _window(tail)
+    window = s[S_WINDOW]
     if before != INT_MIN and now > before:  # events of one message say nothing of silence
         ln[lane].inters_n = _learn_sketch(ln[lane].inters, ln[lane].inters_n, now - before, window)
     wait = 0
@@ -211,9 +203,9 @@ def saw_arrival(ln: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, be
     if seq > ln[lane].max_seq:
         ln[lane].max_seq = seq
         n = ln[lane].highs_n
-        if n == 0 or now - ln[lane].highs[(n - 1) % HIGHS_KEPT, 1] >= spacing:
-            ln[lane].highs[n % HIGHS_KEPT, 0] = seq
-            ln[lane].highs[n % HIGHS_KEPT, 1] = now
+        if n == 0 or now - ln[lane].highs[(n - 1) & _HIGHS_MASK, 1] >= spacing:
+            ln[lane].highs[n & _HIGHS_MASK, 0] = seq
+            ln[lane].highs[n & _HIGHS_MASK, 1] = now
             ln[lane].highs_n = n + 1
     else:
         wait = _needed_wait(ln, lane, seq, now, spacing)
