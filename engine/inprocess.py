@@ -37,6 +37,7 @@ def run_in_process(
     """
     started = time.perf_counter()
     writer = RunWriter(out)
+    writer.clear()  # this host always begins anew
     chains: dict[str, Chain] = {}
     waiting: dict[str, list[Frame]] = {}
     rows = total = batch = 0

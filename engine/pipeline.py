@@ -5,6 +5,8 @@ What the commands ``query``, ``order`` and ``run`` share. Heavy hosts load only 
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +15,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.chain import ChainSettings
+from engine.errors import UserError
 from engine.frame import ATTR_PREFIX
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input_log import InputKind, open_input
+from engine.log.whole_file import parquet_files, sync_folder
 from engine.query import check_attributes, needed_attributes
 from engine.query.plan import Plan
 
@@ -58,18 +62,39 @@ def prepare(
 ) -> Prepared:
     """``source`` itself when it is a log, else a log made of it under ``work``.
 
+    Called again with the same ``work``, the log that is there is kept, as a checkpoint knows it.
+
     Raises:
-        UserError: unreadable or bad input, naming the place.
+        UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
     """
     given = open_input(source, time_unit, on_bad, dead_letter, columns)
     if given.kind == InputKind.LOG:
         return Prepared(Path(source), given.arrival_given, 0)
-    log = work / "log"
-    with LogWriter(log) as writer:
-        for frame in given.frames:
-            writer.append(frame)
-        writer.arrival_given = given.arrival_given
+    log, unfinished = work / "log", work / ".log.making"
+    if unfinished.exists():
+        shutil.rmtree(unfinished)  # of a call that was cut off
+    try:
+        with LogWriter(unfinished) as writer:
+            for frame in given.frames:
+                writer.append(frame)
+            writer.arrival_given = given.arrival_given
+        if not log.exists():
+            unfinished.rename(log)
+            sync_folder(work)
+        elif _content(log) != _content(unfinished):
+            raise UserError(f"{log}: is the log of another input; choose another --work")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     return Prepared(log, given.arrival_given, given.bad_count)
+
+
+def _content(log: Path) -> list[tuple[str, bytes]]:
+    """Name and digest of each of the log's files: the same input gives the same bytes."""
+    found = []
+    for path in parquet_files(log):
+        with path.open("rb") as file:
+            found.append((path.name, hashlib.file_digest(file, "sha256").digest()))
+    return found
 
 
 def check_plans(log: Path, plans: Iterable[Plan]) -> None:

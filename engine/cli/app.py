@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -59,5 +60,11 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         # The reader of our output has gone; nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            raise  # no file's fault, so it may be ours
+        place = "" if error.filename is None else f"{error.filename}: "
+        sys.stderr.write(f"slackwater: {place}{error.strerror}\n")
         return 1
     return int(code) if isinstance(code, int) else 0

@@ -10,6 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -29,6 +30,7 @@ from engine.scenario import RunnableScenario, Score
 
 _PARTS: Final = ("log", "truth", "runs", "results.jsonl", "report.html", "report.json")
 _MANIFEST: Final = "manifest.json"
+_MAKING: Final = ".making"
 Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="A folder of scenarios/.")]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=VALUE of the scenario; repeatable.")
@@ -56,18 +58,20 @@ def run_scenario(
     scenario = load(name)
     options = read_options(scenario, settings or [])
     folder = out or Path("out") / name
-    manifest = _made(scenario, options, folder, resume=resume, quiet=quiet)
     plans = tuple(
         parse_query(text, name=query) for query, text in scenario.queries(options).items()
     )
+    passes = list(scenario.passes(options))
+    if order is not None:
+        passes[0] = replace(passes[0], order=order)
+    orders = [parse_order(each.order) for each in passes]
+    manifest = _kept(folder, options) if resume else _made(scenario, options, folder, quiet=quiet)
     check_plans(folder / "log", plans)
     host = Host(None if in_process else master)
-    passes = list(scenario.passes(options))
-    for number, each in enumerate(passes):
-        text = order if order is not None and number == 0 else each.order
+    for number, (each, chosen) in enumerate(zip(passes, orders, strict=True)):
         main: tuple[Plan, ...] = plans if number == 0 else ()
-        chain = ChainSettings(parse_order(text), main, ordered="bare")
-        with watched(f"{each.label}: {text}", quiet=quiet) as advanced:
+        chain = ChainSettings(chosen, main, ordered="bare")
+        with watched(f"{each.label}: {each.order}", quiet=quiet) as advanced:
             host.run(folder / "log", chain, folder / "runs" / each.label, advanced)
     main_run = folder / "runs" / passes[0].label
     export_jsonl(main_run, folder / "results.jsonl", queries=[plan.name for plan in plans])
@@ -88,13 +92,14 @@ def simulate(
     """Writes only a scenario's arrival log, with truth/ and manifest.json in the same folder."""
     scenario = load(name)
     options = read_options(scenario, settings or [])
-    if out.exists() and any(out.iterdir()):
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out}: exists already; choose a new folder")
-    unfinished = out.with_name(f".{out.name}.simulating")
+    _check_parents(out)
+    unfinished = out.absolute().with_name(f".{out.absolute().name}.simulating")
     if unfinished.exists():
         shutil.rmtree(unfinished)  # of a simulation that was cut off
     try:
-        manifest = _made(scenario, options, unfinished, resume=False, quiet=quiet)
+        manifest = _simulated(scenario, options, unfinished, quiet=quiet)
         log = unfinished / "log"
         for path in sorted(unfinished.iterdir()):
             if path != log:
@@ -144,34 +149,76 @@ def read_options(scenario: RunnableScenario, pairs: list[str]) -> dict[str, Any]
 
 
 def _made(
-    scenario: RunnableScenario,
-    options: Mapping[str, Any],
-    folder: Path,
-    *,
-    resume: bool,
-    quiet: bool,
+    scenario: RunnableScenario, options: Mapping[str, Any], folder: Path, *, quiet: bool
 ) -> dict[str, Any]:
-    """The manifest of a new log, or of the present one when a run is resumed."""
-    if resume:
-        if not (folder / _MANIFEST).is_file():
-            raise UserError(f"{folder}: nothing to resume: no {_MANIFEST}; run without --resume")
-        kept: dict[str, Any] = json.loads((folder / _MANIFEST).read_bytes())
-        return kept
-    if folder.exists() and any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
+    """The manifest of a new log in ``folder``; an earlier run goes only once it is made."""
+    _check_parents(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder}: is a file; choose another --out")
+    # Inside the folder, so that on one file system the parts need but a new name.
+    unfinished = folder / _MAKING
+    if unfinished.exists():
+        shutil.rmtree(unfinished)  # of a run that was cut off
+    is_new = not folder.exists()
+    if not is_new and any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
         raise UserError(f"{folder}: holds other files; choose another --out")
-    for part in (*_PARTS, _MANIFEST):
-        path = folder / part
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        manifest = _simulated(scenario, options, unfinished, quiet=quiet)
+        for part in (*_PARTS, _MANIFEST):
+            path = folder / part
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        # The manifest first: with it, a folder is known as a run's and may be made anew.
+        for path in sorted(unfinished.iterdir(), key=lambda path: path.name != _MANIFEST):
+            path.rename(folder / path.name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if is_new and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    return manifest
+
+
+def _simulated(
+    scenario: RunnableScenario, options: Mapping[str, Any], folder: Path, *, quiet: bool
+) -> dict[str, Any]:
+    """What the scenario makes in a new ``folder``."""
+    folder.mkdir(parents=True)
     data = Path(os.environ.get("SLACKWATER_DATA", "../shared/data"))
     started = time.perf_counter()
     with watched(f"making the log of {scenario.name}", quiet=quiet):
         manifest = scenario.make(folder, options, data)
     manifest["seconds"] = round(time.perf_counter() - started, 3)
     return manifest
+
+
+def _check_parents(folder: Path) -> None:
+    above = next(path for path in folder.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise UserError(f"{folder}: {above} is a file, not a folder; choose another --out")
+
+
+def _kept(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of the run that is resumed, which was made with the same options."""
+    path = folder / _MANIFEST
+    if not path.is_file():
+        raise UserError(f"{folder}: nothing to resume: no {_MANIFEST}; run without --resume")
+    try:
+        kept: Any = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path}: damaged ({error}); run without --resume") from error
+    if not isinstance(kept, dict) or "log_sha256" not in kept:
+        raise UserError(f"{path}: not the manifest of a run; run without --resume")
+    made_with: dict[str, Any] = kept.get("set") or kept.get("options") or {}
+    other = [
+        f"--set {name}={made_with[name]}"
+        for name, value in options.items()
+        if name in made_with and str(made_with[name]).strip() != str(value).strip()
+    ]
+    if other:
+        raise UserError(f"{folder}: was made with {' '.join(other)}; resume it with the same")
+    return kept
 
 
 def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ Whatever the grammar reads but this version has no operator for is refused here,
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from engine.errors import UserError
 from engine.query import syntax as s

@@ -40,6 +40,14 @@ _RECORD: Final = (
     r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION, r.TYPE, r.TS, r.TE, r.ARRIVAL,
     REF, RELEASE, LATE_FIELD,
 )  # fmt: skip
+_NO_EVENTS: Final = pa.schema(
+    {
+        **dict.fromkeys((SITE, *_CODED), pa.string()),
+        **{name: pa.int64() for name in _NUMBERS if name != UNCERTAINTY},
+        LATE_FIELD: pa.bool_(),
+    }
+)
+"""Columns of an export without attributes."""
 _DEFAULTS: Final[dict[str, object]] = {r.STREAM: r.DEFAULT_STREAM, r.INCARNATION: 0}
 
 
@@ -155,7 +163,7 @@ def export_ordered_parquet(directory: str | Path, out: str | Path) -> int:
         if table.schema not in schemas:
             schemas.append(table.schema)
     if not schemas:
-        schemas.append(_going_on(released_table("", _NOTHING)).schema)
+        schemas.append(_NO_EVENTS)
     try:
         schema = pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException as error:

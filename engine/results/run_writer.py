@@ -8,6 +8,7 @@ a site, a kind and bytes.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,7 +20,7 @@ import pyarrow as pa
 from engine.chain import Chain, ChainOutput
 from engine.log.whole_file import whole_file
 from engine.results.ordered import OrderedSink, released_table
-from engine.results.writer import ResultSink
+from engine.results.writer import MATCHES, WINDOWS, ResultSink
 
 RESULTS: Final = "results"
 ORDERED: Final = "ordered"
@@ -64,6 +65,13 @@ class RunWriter:
         self.directory = directory
         self._results = ResultSink(directory)
         self._ordered = OrderedSink(directory)
+
+    def clear(self) -> None:
+        """Take away what an earlier pass left: its batches may be more, or of other kinds."""
+        for name in (MATCHES, WINDOWS, ORDERED, COUNTERS):
+            if (self.directory / name).exists():
+                shutil.rmtree(self.directory / name)
+        (self.directory / COUNTERS_FILE).unlink(missing_ok=True)
 
     def write(self, batch_id: int, parts: Sequence[Part]) -> None:
         """Make ``parts`` the whole of batch ``batch_id``: each site's in order of emission."""

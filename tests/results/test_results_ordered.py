@@ -164,5 +164,11 @@ def test_exports_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder of ordered events"):
         export_ordered_jsonl(tmp_path / "none", io.StringIO())
     assert exported(tmp_path) == []
-    with pytest.raises(UserError, match="holds no ordered events"):
-        export_ordered_parquet(tmp_path, tmp_path / "out.parquet")
+    assert export_ordered_parquet(tmp_path, tmp_path / "none.parquet") == 0
+    OrderedSink(tmp_path).write(0, [released_table("a", released(Strings(), 1, [IN_ORDER]))])
+    assert export_ordered_parquet(tmp_path, tmp_path / "one.parquet") == 1
+    none, one = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("none", "one"))
+    assert none.num_rows == 0
+    assert none.schema == one.schema
+    with pytest.raises(UserError, match="cannot be written: No such file"):
+        export_ordered_parquet(tmp_path, tmp_path / "no" / "one.parquet")

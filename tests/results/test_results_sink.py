@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from engine.errors import ContractViolation, UserError
 from engine.log import whole_file
 from engine.results.export import export_jsonl, export_parquet
-from engine.results.writer import ResultSink
+from engine.results.writer import MATCHES, WINDOWS, ResultSink
 
 US = 1000
 EVENT = {"site": "main", "stream": "events", "source": "s1", "seq": 3, "type": "A", "ts": 5 * US,
@@ -178,11 +178,21 @@ def test_results_to_a_file_and_to_one_parquet(tmp_path: Path) -> None:
     ResultSink(tmp_path / "r").write(1, [match("a", 3)])
     assert export_jsonl(tmp_path / "r", tmp_path / "out.jsonl") == 3
     assert (tmp_path / "out.jsonl").read_text().splitlines() == exported(tmp_path / "r")
-    assert export_parquet(tmp_path / "r", tmp_path / "out.parquet") == 3
+    assert export_parquet(tmp_path / "r", tmp_path / "out.parquet", MATCHES) == 3
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.column("at").to_pylist() == [1, 3, 2]
     assert "position" not in table.column_names
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "out.parquet", "r"]
+
+
+@pytest.mark.parametrize(("kind", "own"), [(MATCHES, "events"), (WINDOWS, "window")])
+def test_a_parquet_of_no_results_has_its_columns(kind: str, own: str, tmp_path: Path) -> None:
+    ResultSink(tmp_path / "r").write(0, [])
+    assert export_parquet(tmp_path / "r", tmp_path / "none.parquet", kind) == 0
+    table = pq.read_table(tmp_path / "none.parquet")
+    assert table.num_rows == 0
+    assert {"op", "query", "site", "at", own} < set(table.column_names)
+    assert "position" not in table.column_names
 
 
 def test_exports_that_cannot_be(tmp_path: Path) -> None:
@@ -190,11 +200,11 @@ def test_exports_that_cannot_be(tmp_path: Path) -> None:
         export_jsonl(tmp_path / "none", io.StringIO())
     ResultSink(tmp_path / "r").write(0, [])
     assert exported(tmp_path / "r") == []
-    with pytest.raises(UserError, match="holds no results; one table cannot say that"):
-        export_parquet(tmp_path / "r", tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="cannot be written: No such file"):
+        export_parquet(tmp_path / "r", tmp_path / "no" / "x.parquet", MATCHES)
     ResultSink(tmp_path / "r").write(0, [match(), window()])
-    with pytest.raises(UserError, match="holds matches and windows; one table cannot say that"):
-        export_parquet(tmp_path / "r", tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="holds windows, which a table of matches cannot say"):
+        export_parquet(tmp_path / "r", tmp_path / "x.parquet", MATCHES)
     with pytest.raises(UserError, match="cannot be written: No such file"):
         export_jsonl(tmp_path / "r", tmp_path / "no" / "x.jsonl")
     with pytest.raises(UserError, match="unknown time unit"):
