@@ -44,7 +44,7 @@ def read_counters(directory: Path, label: str) -> dict[str, Any]:
 
 def lane_sum(counters: dict[str, Any], name: str) -> int:
     """Sum of one counter over all lanes of all sites."""
-    return sum(lane[name] for each in counters["sites"].values() for lane in each["lanes"])
+    return sum(lane.get(name, 0) for each in counters["sites"].values() for lane in each["lanes"])
 
 
 def missing_events(counters: dict[str, Any], site: str) -> int | None:
