@@ -1,11 +1,12 @@
 """CSV as input: two passes over the file, one to learn the columns' types, one to read them.
 
 An attribute column is int, float, bool or text, whichever all of its values allow. Text comes
-through pyarrow's CSV reader as bytes, so that a bad value is found by its row and column.
+through pyarrow's CSV reader unconverted, so that a bad value is found by its row and column.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from edge_agent import records as r
 from engine.errors import UserError
 from engine.frame import STRING
 from engine.log.bad_lines import Fault
-from engine.log.lines import open_bytes
+from engine.log.lines import UNREADABLE, open_bytes
 from engine.log.row_import import (
     FIELDS,
     ColumnPlan,
@@ -44,6 +45,9 @@ _INT: Final = r"^-?(0|[1-9][0-9]*)$"
 _INT_FIELD: Final = r"^-?[0-9]+$"
 _FLOAT: Final = r"^[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 """Numbers without leading zeros: 007 is a name."""
+_MARK: Final = "\uffff"
+"""Not a character: text does not hold it."""
+_ESCAPED: Final = re.compile("[\udc80-\udcff]")
 _DIGITS_SHOWN: Final = 40
 _LONG_INT: Final = r"^[+-]?[0-9]{17,}$"
 """Whole numbers that a float may not hold exactly."""
@@ -113,7 +117,10 @@ class CsvRead(RowRead):
 
 def _header(path: str, delimiter: str | None) -> tuple[list[str], str]:
     with open_bytes(path) as stream:
-        first = stream.readline(_BLOCK_BYTES)
+        try:
+            first = stream.readline(_BLOCK_BYTES)
+        except UNREADABLE as error:
+            raise UserError(f"{path}: damaged file: {error}") from error
     try:
         line = first.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -121,7 +128,40 @@ def _header(path: str, delimiter: str | None) -> tuple[list[str], str]:
     if not line.strip():
         raise UserError(f"{path}:1: the file is empty; its first line must name the columns")
     sign = delimiter or max(DELIMITERS, key=line.count)
-    return next(csv.reader(io.StringIO(line), delimiter=sign)), sign
+    try:
+        return next(csv.reader(io.StringIO(line), delimiter=sign)), sign
+    except csv.Error as error:
+        raise UserError(f"{path}:1: the line that must name the columns: {error}") from error
+
+
+class _Marked:
+    """Bytes of ``stream`` as UTF-8, with ``_MARK`` in place of those that are none.
+
+    pyarrow can hand over an invalid row only as text.
+    """
+
+    closed = False
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.found = False
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        self._waiting = b""
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        while len(self._waiting) < size:
+            block = self._stream.read(size)
+            text = self._decoder.decode(block, final=not block)
+            try:
+                self._waiting += text.encode()
+            except UnicodeEncodeError:
+                self.found = True
+                self._waiting += _ESCAPED.sub(_MARK, text).encode()
+            if not block:
+                break
+        taken, self._waiting = self._waiting[:size], self._waiting[size:]
+        return taken
 
 
 class _Numbered:
@@ -164,15 +204,17 @@ def _text_batches(path: str, names: list[str], delimiter: str) -> Iterator[_Text
     numbered = _Numbered()
     empty = {name: pa.array([], pa.string()) for name in names}
     with ExitStack() as stack:
-        stream = stack.enter_context(open_bytes(path))
+        stream = _Marked(stack.enter_context(open_bytes(path)))
         try:
             reader = _open_reader(stream, names, delimiter, numbered.on_invalid)
+            if reader.schema.names != names:
+                raise UserError(f"{path}:1: the names of the columns must stand on one line")
             for batch in stack.enter_context(reader):
-                text = _decoded(batch, numbered.take(batch.num_rows))
+                text = _decoded(batch, numbered.take(batch.num_rows), marked=stream.found)
                 yield _Text(text.columns, text.lines, text.broken | numbered.passed())
         except pa.ArrowInvalid as error:
             raise UserError(f"{path}: not readable as CSV: {error}") from error
-        except (EOFError, OSError) as error:
+        except UNREADABLE as error:
             raise UserError(f"{path}: damaged file: {error}") from error
     yield _Text(empty, np.empty(0, np.int64), numbered.passed(ended=True))
 
@@ -191,35 +233,28 @@ def _open_reader(
             invalid_row_handler=on_invalid,
         ),
         convert_options=pacsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.binary()),
+            column_types=dict.fromkeys(names, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
     )
 
 
-def _decoded(batch: pa.RecordBatch, lines: np.ndarray) -> _Text:
-    """The batch as text, without empty rows and those that are not UTF-8."""
+def _decoded(batch: pa.RecordBatch, lines: np.ndarray, *, marked: bool) -> _Text:
+    """The batch without empty rows and, when some bytes were ``marked``, those that hold any."""
     keep = np.zeros(batch.num_rows, bool)
     for column in batch.columns:
         keep |= column.is_valid().to_numpy(zero_copy_only=False)
-    text: dict[str, pa.Array] = {}
     broken: dict[int, tuple[str, str]] = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        try:
-            text[name] = column.cast(pa.string())
-        except pa.ArrowInvalid:
-            values = column.to_pylist()
-            shown = [None if each is None else each.decode(errors="replace") for each in values]
-            text[name] = pa.array(shown, pa.string())
-            same = pc.equal(text[name].cast(pa.binary()), column)
-            bad = ~pc.fill_null(same, fill_value=True).to_numpy(zero_copy_only=False)
-            keep &= ~bad
-            for row in np.flatnonzero(bad):
-                why = f'column "{name}": not UTF-8; save the file as UTF-8'
-                broken[int(lines[row])] = (why, str(shown[row]))
+    for name, column in zip(batch.schema.names, batch.columns, strict=True) if marked else ():
+        holds = pc.fill_null(pc.match_substring(column, _MARK), fill_value=False)
+        for row in np.flatnonzero(holds.to_numpy(zero_copy_only=False)):
+            keep[row] = False
+            why = f'column "{name}": not UTF-8; save the file as UTF-8'
+            broken[int(lines[row])] = (why, column[int(row)].as_py().replace(_MARK, "\ufffd"))
     kept = pa.array(keep)
-    return _Text({name: each.filter(kept) for name, each in text.items()}, lines[keep], broken)
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    return _Text({name: each.filter(kept) for name, each in columns}, lines[keep], broken)
 
 
 def _typed(text: _Text, plan: ColumnPlan, types: dict[str, str]) -> RowBatch:

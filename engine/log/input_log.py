@@ -15,7 +15,7 @@ from engine.errors import UserError
 from engine.frame import Frame
 from engine.log.arrival_log import LogReader, is_log_file
 from engine.log.csv_import import DELIMITERS, CsvRead, read_csv
-from engine.log.lines import STDIN, open_bytes
+from engine.log.lines import STDIN, UNREADABLE, open_bytes
 from engine.log.parquet_import import ParquetRead, read_parquet
 from engine.log.trace import TraceRead, read_trace
 
@@ -74,7 +74,7 @@ def input_kind(path: str | Path) -> InputKind:
     with open_bytes(name) as stream:
         try:
             head = stream.read(_HEAD_BYTES)
-        except (EOFError, OSError) as error:
+        except UNREADABLE as error:
             raise UserError(f"{name}: cannot be read: {error}") from error
     if head.startswith(_PARQUET_MAGIC):
         _refuse_log_file(Path(name))

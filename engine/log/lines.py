@@ -18,6 +18,8 @@ STDIN: Final = "-"
 CHUNK_LINES: Final = 65_536
 LINE_BYTES_MAX: Final = 1 << 20
 KEPT_BYTES_OF_LONG_LINE: Final = 1_000
+UNREADABLE: Final = (EOFError, OSError, zlib.error)
+"""What reading a file raises that is damaged or packed in another way than it says."""
 _BLOCK_BYTES: Final = 1 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _UTF8_BYTES_MAX: Final = 4
