@@ -9,7 +9,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 
 from engine.errors import ContractViolation, UserError
 from engine.frame import Frame
+from engine.log.read_ahead import read_ahead
 from engine.log.whole_file import NS_PER_MS, TEMPORARY_SUFFIX, parquet_files, write_parquet
 
 SITE: Final = "site"
@@ -192,9 +194,9 @@ class LogReader:
 
     def __iter__(self) -> Iterator[Frame]:
         arrived: dict[str, tuple[int, Path]] = {}
-        for file in self.files:
-            for row, entry in enumerate(_read(file, LOG_SCHEMA.names).to_pylist()):
-                frame = _frame(file, row, entry)
+        frames = read_ahead(partial(_frames, file, None) for file in self.files)
+        for file, of_file in zip(self.files, frames, strict=True):
+            for row, frame in enumerate(of_file):
                 last, where = arrived.get(frame.site, (frame.first_arrival, file))
                 if frame.first_arrival < last:
                     raise UserError(
@@ -205,14 +207,25 @@ class LogReader:
                 yield frame
 
 
-def frames_at(file: Path, places: Sequence[int]) -> list[Frame]:
-    """The frames in rows ``places`` of one file of a log, in that order.
+def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[list[Frame]]:
+    """The frames in rows ``places[name]`` of the log's file ``name``: file by file, both in order.
 
     Raises:
         UserError: a damaged file.
     """
-    entries = _read(file, LOG_SCHEMA.names).take(places).to_pylist()
-    return [_frame(file, row, entry) for row, entry in zip(places, entries, strict=True)]
+    return read_ahead(
+        partial(_frames, directory / name, sorted(places[name])) for name in sorted(places)
+    )
+
+
+def _frames(file: Path, places: Sequence[int] | None) -> list[Frame]:
+    """The frames in rows ``places`` of a file; None: all."""
+    table = _read(file, LOG_SCHEMA.names)
+    if places is None:
+        places = range(table.num_rows)
+    else:
+        table = table.take(places)
+    return [_frame(file, row, entry) for row, entry in zip(places, table.to_pylist(), strict=True)]
 
 
 def _log_files(directory: Path) -> list[Path]:

@@ -71,7 +71,8 @@ def bin_of(wait_ns: int) -> int:
     """
     if wait_ns < 1024:
         return 0
-    return min((np.float64(wait_ns).view(np.int64) >> 48) - _BEFORE_FIRST, BINS - 1)
+    exact = int(np.float64(wait_ns).view(np.int64)) >> 48
+    return min(exact - _BEFORE_FIRST, BINS - 1)
 
 
 @kernel

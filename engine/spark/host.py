@@ -84,10 +84,10 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
             os.close(kept)
 
 
-def chained(frames: DataFrame, settings: ChainSettings) -> DataFrame:
-    """Every site's chain over ``frames`` (columns site, file, place, payload)."""
+def chained(frames: DataFrame, settings: ChainSettings, log: Path) -> DataFrame:
+    """Every site's chain over ``frames`` of ``log`` (columns site, file, place, rows)."""
     return frames.groupBy("site").transformWithState(
-        statefulProcessor=SiteChain(settings, str(cache_home())),
+        statefulProcessor=SiteChain(settings, str(log.resolve()), str(cache_home())),
         outputStructType=OUTPUT,
         outputMode="Append",
         timeMode="None",
@@ -104,7 +104,7 @@ def _frames(session: SparkSession, folder: Path, files_per_batch: int) -> DataFr
             "site",
             F.col("_metadata.file_name").alias("file"),
             F.col("_metadata.row_index").alias("place"),
-            "payload",
+            "rows",
         )
     )
 
@@ -151,7 +151,7 @@ def run_on_spark(
 
     frames = _frames(session, log, files_per_batch).union(_frames(session, end, 1))
     query = (
-        chained(frames, settings)
+        chained(frames, settings, log)
         .writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(checkpoint))
         .start()

@@ -1,22 +1,25 @@
 """The stateful operator of the Spark host: one chain per site (DESIGN, "Spark").
 
 Its state is the chain's snapshot, one binary value per site in Spark's state store. Rows of a site
-are frames; they are sorted by their place in the log before processing, since Spark promises no
-order inside a group.
+say where its frames stand in the log; the worker fetches them there itself, so that the events
+cross neither the shuffle nor the socket between the JVM and Python. They are sorted by their place
+in the log first, since Spark promises no order inside a group.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
+from engine.log.arrival_log import frames_at
 from engine.results.run_writer import Part, last_parts, parts_of
 
 OUTPUT: Final = "site string, number long, kind string, payload binary"
@@ -24,10 +27,11 @@ _STATE: Final = StructType([StructField("snapshot", BinaryType())])
 
 
 class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
-    """Feeds the frames of a site to its chain; a row without a payload ends the site's input."""
+    """Feeds the frames of a site to its chain; a row of a frame without rows ends its input."""
 
-    def __init__(self, settings: ChainSettings, cache: str) -> None:
+    def __init__(self, settings: ChainSettings, log: str, cache: str) -> None:
         self._settings = settings
+        self._log = log
         self._cache = cache
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -45,10 +49,17 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
             chain = Chain.restored(self._settings, site, bytes(self._state.get()[0]))
         else:
             chain = Chain(self._settings, site)
-        entries = sorted((row.file, row.place, bytes(row.payload)) for row in rows)
-        frames = [Frame.from_bytes(site, payload) for _, _, payload in entries if payload]
-        parts = parts_of(site, chain.process(frames))
-        if any(not payload for _, _, payload in entries):
+        places: dict[str, list[int]] = {}
+        ended = False
+        for row in rows:
+            if row.rows:
+                places.setdefault(unquote(row.file), []).append(row.place)
+            else:
+                ended = True
+        parts = []
+        for frames in frames_at(Path(self._log), places):
+            parts += parts_of(site, chain.process(frames))
+        if ended:
             parts += last_parts(chain)
         self._state.update((chain.snapshot(),))
         return iter([_row(number, part) for number, part in enumerate(parts)])

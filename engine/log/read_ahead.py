@@ -1,0 +1,26 @@
+"""Read the next thing while the present one is worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def read_ahead(jobs: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """What each of ``jobs`` gives, in their order; one is run ahead, in a thread of its own.
+
+    Worth it for jobs that let go of the interpreter lock, as reading Parquet does. An error of a
+    job is raised where its result would have come.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
+        ahead = None
+        for job in jobs:
+            following = pool.submit(job)
+            if ahead is not None:
+                yield ahead.result()
+            ahead = following
+        if ahead is not None:
+            yield ahead.result()
