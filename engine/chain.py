@@ -226,7 +226,10 @@ class Chain:
             "buffered_max": self._order.buffered_max,
             "last_arrival": self._last_arrival,
             "records": dict(self._records),
-            "lanes": self._order.counters(),
+            "lanes": sorted(
+                self._order.counters(),
+                key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
+            ),
             "quarantined": self._quarantined,
             "queries": {
                 plan.name: operator.counters()

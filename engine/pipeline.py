@@ -128,6 +128,6 @@ def attribute_types(log: Path, wanted: set[str]) -> dict[str, str]:
                 name = field.name.removeprefix(ATTR_PREFIX)
                 found = next((kind for of, kind in _TYPES if of(field.type)), "str")
                 known[name] = "float" if {known.get(name), found} == {"int", "float"} else found
-        if wanted and wanted <= known.keys():
+        if wanted <= known.keys():
             break
     return known

@@ -21,7 +21,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import query as parse_query
-from engine.query.plan import TumblingPlan
+from engine.query.plan import Plan, TumblingPlan
 from engine.results.export import export_jsonl, export_parquet
 from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
 from engine.results.writer import MATCHES, WINDOWS
@@ -95,6 +95,7 @@ def query(
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
         _summary(counters)
+        _tell_streams(plan, counters)
 
 
 def order(
@@ -229,6 +230,15 @@ def _summary(counters: dict[str, Any]) -> None:
     sys.stderr.write(f"{total('arrived'):,} events{': ' + found if found else ''}\n")
     for name, value in sorted(_refusals(counters).items()):
         sys.stderr.write(f"{name}: {value:,} events\n")
+
+
+def _tell_streams(plan: Plan, counters: dict[str, Any]) -> None:
+    """A stream of the query that nothing came of is most likely a slip of the pen."""
+    lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
+    seen = sorted({lane["stream"] for lane in lanes})
+    for stream in plan.streams if isinstance(plan, TumblingPlan) else ():
+        if stream not in seen:
+            sys.stderr.write(f"no event of stream {stream}; there are {', '.join(seen)}\n")
 
 
 def _refusals(counters: dict[str, Any]) -> Counter[str]:

@@ -83,7 +83,8 @@ def _share(text: str, name: str, unit: int) -> int:
     """``0.6`` as an integer number of 1/unit, exactly."""
     whole, point, digits = text.partition(".")
     scale = len(str(unit)) - 1
-    if not (whole + digits).isdecimal() or (point and not digits) or len(digits) > scale:
+    plain = (whole + digits).isascii() and (whole + digits).isdecimal()
+    if not plain or (point and not digits) or len(digits) > scale:
         raise UserError(f"{name}={text}: write a share such as 0.6, at most {scale} decimals")
     value = int(whole or "0") * unit + int(digits.ljust(scale, "0") or "0")
     if not 0 <= value < unit:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from engine.chain import ChainSettings
 from engine.cli.java import java_home
-from engine.errors import SlackwaterError
+from engine.errors import SlackwaterError, UserError
 from engine.jit import cache_home
 from engine.log.arrival_log import LOG_SCHEMA, LogReader
 from engine.log.replay import log_facts, order_by_time
@@ -34,6 +34,7 @@ _LOG_COLUMNS: Final = (
 )
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _END: Final = "frames-end.parquet"
+_SETTINGS: Final = "settings.txt"
 FILES_PER_BATCH: Final = 4
 
 
@@ -119,6 +120,19 @@ def _write_end(folder: Path, sites: Sequence[str]) -> None:
         pq.write_table(pa.Table.from_pylist(rows, schema=LOG_SCHEMA), sink)
 
 
+def _check_settings(file: Path, settings: ChainSettings) -> None:
+    """A checkpoint holds state of chains with certain settings; others could not go on with it."""
+    mine = repr(settings)
+    if not file.exists():
+        with whole_file(file) as sink:
+            sink.write(mine.encode())
+    elif file.read_text(encoding="utf-8") != mine:
+        raise UserError(
+            f"{file.parent}: was begun with another query, order or other settings; "
+            "go on with those, or choose a new folder"
+        )
+
+
 def run_on_spark(
     log: Path,
     settings: ChainSettings,
@@ -132,7 +146,7 @@ def run_on_spark(
     Called again with the same ``out`` after a crash, it goes on from the checkpoint.
 
     Raises:
-        UserError: no Java, or not a log.
+        UserError: no Java, not a log, or ``out`` was begun with other settings.
         SlackwaterError: the Spark query failed; carries its message.
     """
     started = time.perf_counter()
@@ -141,7 +155,11 @@ def run_on_spark(
     facts = log_facts(reader)
     end, checkpoint = out / "end", out / "checkpoint"
     end.mkdir(parents=True, exist_ok=True)
+    _check_settings(out / _SETTINGS, settings)
     session = spark_session(master, out / "spark.log")
+    # More tasks than sites would have nothing to do; a checkpoint keeps the number it began with.
+    tasks = max(1, min(len(facts.sites), session.sparkContext.defaultParallelism))
+    session.conf.set("spark.sql.shuffle.partitions", tasks)
     writer = RunWriter(out)
 
     def sink(batch: DataFrame, batch_id: int) -> None:

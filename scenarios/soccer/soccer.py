@@ -57,6 +57,7 @@ class Soccer:
         length_ns = duration_ns(chosen, "duration")
         if not SHOE_PERIOD_NS <= length_ns <= DURATION_MAX_NS:
             raise UserError(f"--set duration={chosen['duration']}: must lie in 5 ms..2 h")
+        _check_network(chosen)
         conditions = Conditions(
             offset_ns=duration_ns(chosen, "offset"),
             skew_ppb=round(chosen["skew_ppm"] * 1000),
@@ -86,6 +87,12 @@ class Soccer:
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         read_options(options, DEFAULTS)
         return score_run(directory)
+
+
+def _check_network(chosen: Mapping[str, Any]) -> None:
+    for name, low, high in (("loss", 0, 1), ("duplicate", 0, 1), ("connections", 1, 64)):
+        if not low <= chosen[name] <= high:
+            raise UserError(f"--set {name}={chosen[name]}: must lie in {low}..{high}")
 
 
 def _incident_table(incidents: Sequence[Incident]) -> pa.Table:

@@ -256,3 +256,12 @@ def test_a_work_folder_answers_another_query_of_the_same_input(cli: Any, trace: 
     apart = [cli("query", text, "--input", name, *QUIET).out for text in both]
     found = [cli("query", text, "--input", name, "--work", "w", *QUIET).out for text in both]
     assert found == apart
+
+
+def test_a_stream_that_nothing_came_of_is_told(cli: Any, trace: Any) -> None:
+    name = trace({"ts": 1, "stream": "doors"}, {"ts": 2})
+    ran = cli(
+        "query", "SELECT count(*) FROM door WINDOW TUMBLING 5", "--input", name, "--in-process"
+    )
+    assert (ran.code, ran.lines) == (0, [])
+    assert ran.err == "2 events\nno event of stream door; there are doors, events\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,3 +60,14 @@ def test_every_scenario_keeps_the_contract(scenario: RunnableScenario) -> None:
         assert query(text, name=name).name == name
     with pytest.raises(UserError, match="unknown option"):
         scenario.queries({**options, "no_such": 1})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "range_"),
+    [("loss", 2.0, "0..1"), ("duplicate", -0.1, "0..1"), ("connections", 0, "1..64")],
+)
+def test_soccer_names_the_option_that_is_out_of_range(
+    name: str, value: float, range_: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match=rf"--set {name}={value}: must lie in {range_}"):
+        soccer.scenario().make(tmp_path, {name: value}, tmp_path)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from engine.chain import ChainSettings
+from engine.errors import UserError
 from engine.frame import STRING, Frame
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
@@ -106,6 +107,8 @@ def facts(counters: dict) -> dict:
 def test_spark_equals_in_process(tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, 6_000, rows_per_file=2_000)
+    last = LogReader(log).files[-1]
+    last.rename(last.with_name("zz last %41.parquet"))  # Spark tells names percent-encoded
     assert len(LogReader(log).files) > 4
     here = run_in_process(log, settings(), tmp_path / "here")
     there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", files_per_batch=2)
@@ -115,6 +118,9 @@ def test_spark_equals_in_process(tmp_path: Path) -> None:
     assert answers(tmp_path / "there") == expected
     assert facts(there) == facts(here)
     assert len(there["batches"]) >= 3
+    other = ChainSettings(parse_order("none"), settings().plans)
+    with pytest.raises(UserError, match="was begun with another query, order or other settings"):
+        run_on_spark(log, other, tmp_path / "there", "local[2]")
 
 
 def test_killed_and_started_again_equals_undisturbed(tmp_path: Path) -> None:
