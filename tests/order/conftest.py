@@ -175,7 +175,7 @@ class Both:
         assert self.kernel.progress == self.twin.progress
         assert self.kernel.quarantined == self.twin.quarantined
         mine, other = self.kernel.counters, self.twin.lanes
-        assert list(mine) == list(other)
+        assert list(mine) == sorted(other)
         for name, lane in other.items():
             assert {key: mine[name][key] for key in lane.counts} == lane.counts
             assert mine[name]["gap_timeout"] == lane.timeout.gap

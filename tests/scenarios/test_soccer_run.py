@@ -146,8 +146,8 @@ def test_canary_a_crystal_beyond_its_bound_is_seen(
         ({"duration": "3 h"}, "--set duration=3 h: must lie in 5 ms..2 h"),
         ({"delay": "slow"}, "--set delay=slow: unknown model; use one of mixed, exponential,"),
         ({"delay": "recorded"}, "the recording net_cicv5g is not there"),
-        ({"loss": "2"}, "probability: must lie in 0..1"),
-        ({"connections": "0"}, "connections: must lie in 1..64"),
+        ({"loss": "2"}, "--set loss=2.0: must lie in 0..1"),
+        ({"connections": "0"}, "--set connections=0: must lie in 1..64"),
         ({"seed": "-1"}, "seed: -1 is negative"),
     ],
 )
