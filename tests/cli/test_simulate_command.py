@@ -73,7 +73,10 @@ def test_an_empty_folder_is_taken_and_a_full_one_left_alone(here: Path, cli: Any
         (("soccer", "--out", "a", "--set", "duration=3 h"), "must lie in 5 ms..2 h"),
         (("soccer", "--out", "a", "--set", "duration=-1s"), "'-1s' is not a duration"),
         (("soccer", "--out", "a", "--set", "loss=nan"), "must lie in 0..1"),
-        (("soccer", "--out", "a", "--set", "connections=0"), "--set connections=0: must lie in 1..64"),
+        (
+            ("soccer", "--out", "a", "--set", "connections=0"),
+            "--set connections=0: must lie in 1..64",
+        ),
         (("phones", "--out", "a"), "nowhere/ooo_dataset_umts/d-1.csv.gz: the recording is not"),
         (("phones", "--out", "a", "--set", "sessions=d-9"), "'d-9' is none of d-1, d-2, d-3"),
     ],
