@@ -14,7 +14,7 @@ import typer
 
 from engine.chain import ChainSettings
 from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
-from engine.cli.watch import watched
+from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.log.lines import STDIN
 from engine.order.base import Guards
@@ -86,6 +86,7 @@ def query(
         settings = ChainSettings(order, (plan,), barrier, certainty, _in_force(guards, given))
         made = folder / "parts"
         host = Host(None if in_process else master)
+        tell_compiling(quiet=quiet)
         with watched("processing", quiet=quiet) as advanced:
             counters = host.run(given.log, settings, made, advanced)
         if out is not None and out.suffix == ".parquet":
@@ -123,6 +124,7 @@ def order(
         settings = ChainSettings(chosen, guards=_in_force(guards, given), ordered="full")
         made = folder / "parts"
         host = Host(None if in_process else master)
+        tell_compiling(quiet=quiet)
         with watched("ordering", quiet=quiet) as advanced:
             counters = host.run(given.log, settings, made, advanced)
         if out is not None and out.suffix == ".parquet":

@@ -18,7 +18,7 @@ import typer
 
 import scenarios
 from engine.chain import ChainSettings
-from engine.cli.watch import watched
+from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.pipeline import Host, check_plans
@@ -68,6 +68,7 @@ def run_scenario(
     manifest = _kept(folder, options) if resume else _made(scenario, options, folder, quiet=quiet)
     check_plans(folder / "log", plans)
     host = Host(None if in_process else master)
+    tell_compiling(quiet=quiet)
     for number, (each, chosen) in enumerate(zip(passes, orders, strict=True)):
         main: tuple[Plan, ...] = plans if number == 0 else ()
         chain = ChainSettings(chosen, main, ordered="bare")
