@@ -41,7 +41,7 @@ check: $(STAMP)  ## format, lint and types, as CI does
 		echo "$(BIN)/$$tool"; $(BIN)/$$tool || failed=1; done; exit $$failed
 
 bench: $(STAMP)  ## the speed table, as ratios within one run
-	@for script in bench/*.py; do echo "== $$script"; \
+	@for script in $(filter-out bench/workload.py,$(wildcard bench/*.py)); do echo "== $$script"; \
 		$(BIN)/python -m bench.$$(basename $$script .py) || exit 1; done
 
 clean:  ## removes what was built, but not .venv

@@ -163,7 +163,7 @@ class Chain:
             precision=record.get(r.PRECISION) or 0,
             skew_error_ppb=record.get(r.SKEW_ERROR_PPB) or 0,
         )
-        if record.get(r.OFFSET) is not None:
+        if record.get(r.OFFSET) is not None and self.settings.order.time == "ref":
             newest = self._order.newest_ts(self.strings.code(sync.source))
             self.clocks.learn(sync, newest)
         self._order.announce(sync)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from engine.jit import kernel
+from engine.order.merge import reference
 from engine.order.state import CLOCK, EPOCHS_KEPT, INT_MIN, NONE
 from engine.released import Strings
 
@@ -97,23 +99,11 @@ class SourceClocks:
     def correct(
         self, source: np.ndarray, ts: np.ndarray, default_uncertainty: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(ref, uncertainty, epoch) of events, vectorised; equals ``order.merge.reference``."""
-        ck = self.clocks
-        newest = ck["n"][source, 0] - 1
-        j = newest.copy()
-        while True:
-            back = (j > 0) & (ts < ck["start"][source, np.maximum(j, 0)])
-            if not back.any():
-                break
-            j[back] -= 1
-        known = newest >= 0
-        j = np.maximum(j, 0)
-        ref = np.where(known, ts + ck["offset"][source, j], ts)
-        rate = ck["rate"][source, j]
-        age = np.maximum(0, ts - ck["anchor"][source, j])
-        growth = age // 10**9 * rate + age % 10**9 * rate // 10**9
-        unc = np.where(known, ck["unc"][source, j] + growth, default_uncertainty)
-        return ref, unc, np.where(known, ck["ident"][source, j], NONE)
+        """(ref, uncertainty, epoch) of events; there must be room for their sources."""
+        n = len(source)
+        ref, unc, epoch = (np.empty(n, np.int64) for _ in range(3))
+        _correct(self.clocks, source, ts, default_uncertainty, ref, unc, epoch)
+        return ref, unc, epoch
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
@@ -128,6 +118,15 @@ class SourceClocks:
         self.next_epoch = state["next_epoch"]
         self.delay = dict(state["delay"])
         self.clocks = state["clocks"].copy()
+
+
+@kernel
+def _correct(
+    ck: np.ndarray, source: np.ndarray, ts: np.ndarray, default: int, ref: np.ndarray,
+    unc: np.ndarray, epoch: np.ndarray,
+) -> None:  # fmt: skip
+    for i in range(len(source)):
+        ref[i], unc[i], epoch[i] = reference(ck, default, source[i], ts[i])
 
 
 def _empty(sources: int) -> np.ndarray:

@@ -18,6 +18,7 @@ from engine.order.state import (
     NONE,
     NOTE_QUARANTINE,
     QUARANTINED_JUMP,
+    S_DEFAULT_UNC,
     Out,
     Trees,
 )
@@ -41,7 +42,7 @@ def promise(
     rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, tr: Trees, s: np.ndarray, lane: int, ts: int
 ) -> None:
     """No later event of the lane has event time below ``ts``."""
-    bound, _, _ = reference(ck, s, ln[lane].source, ts)
+    bound, _, _ = reference(ck, s[S_DEFAULT_UNC], ln[lane].source, ts)
     if bound > ln[lane].bound:
         ln[lane].bound = bound
         set_key(rows, ln, tr, s, lane)

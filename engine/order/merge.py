@@ -63,11 +63,11 @@ def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: in
 
 
 @inline
-def reference(ck: np.ndarray, s: np.ndarray, source: int, ts: int) -> tuple[int, int, int]:
+def reference(ck: np.ndarray, default: int, source: int, ts: int) -> tuple[int, int, int]:
     """(ref, uncertainty, epoch) of event time ``ts`` at ``source``'s clock (R19 Eq 3.14, 3.15)."""
     n = ck[source, 0].n
     if n == 0:
-        return ts, s[S_DEFAULT_UNC], NONE
+        return ts, default, NONE
     j = n - 1
     while j > 0 and ts < ck[source, j].start:
         j -= 1
@@ -89,7 +89,7 @@ def beyond(s: np.ndarray, ref: int, unc: int, arrival: int) -> bool:
 @inline
 def is_future(rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, row: int) -> bool:
     """Whether the future guard sets ``row`` aside: it lies beyond its arrival by too much."""
-    ref, unc, _ = reference(ck, s, ln[rows[row].lane].source, rows[row].ts)
+    ref, unc, _ = reference(ck, s[S_DEFAULT_UNC], ln[rows[row].lane].source, rows[row].ts)
     return beyond(s, ref, unc, rows[row].arrival)
 
 
@@ -123,7 +123,7 @@ def correct(
     rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, out: Out, row: int
 ) -> bool:
     """Give ``row`` its reference time; False when the future guard quarantines it."""
-    ref, unc, epoch = reference(ck, s, ln[rows[row].lane].source, rows[row].ts)
+    ref, unc, epoch = reference(ck, s[S_DEFAULT_UNC], ln[rows[row].lane].source, rows[row].ts)
     rows[row].ref = ref
     rows[row].unc = unc
     rows[row].epoch = epoch

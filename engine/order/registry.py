@@ -11,6 +11,8 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.order.base import Guards, Order
+from engine.order.kslack import KSlackSettings, kslack
+from engine.order.mp_kslack import MpKSlackSettings, mp_kslack
 from engine.order.none import NoOrder
 from engine.order.sequence import Sequence, SequenceSettings
 from engine.reference import SourceClocks
@@ -19,10 +21,18 @@ from engine.units import parse_duration
 
 @dataclass(frozen=True, slots=True)
 class NoneSettings:
-    """``none`` has nothing to set."""
+    """``time``: ``ref`` | ``ts``."""
+
+    time: str = "ref"
 
 
-OrderSettings = SequenceSettings | NoneSettings
+SLACK_MAX_NS: Final = 1 << 60
+"""So that a time less a slack stays in int64."""
+_TIMES: Final = ("ref", "ts")
+_FIRST: Final = {"kslack": "k"}
+"""The setting that a short form may begin with, without its name: ``kslack:2s``."""
+
+OrderSettings = SequenceSettings | KSlackSettings | MpKSlackSettings | NoneSettings
 
 
 def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
@@ -39,19 +49,20 @@ def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
         UserError: unknown operator, key or value; the message lists the known ones.
     """
     name, _, rest = text.strip().partition(":")
-    parser = _PARSERS.get(name)
-    if parser is None:
+    if name not in _PARSERS:
         raise UserError(f"order {text!r}: unknown operator; use one of {', '.join(_PARSERS)}")
     pairs: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in rest.split(","))):
         key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals:
+        if not equals and name in _FIRST and not pairs:
+            key, value = _FIRST[name], item
+        elif not equals:
             raise UserError(f"order {text!r}: {item!r} is not key=value")
         if key in pairs:
             raise UserError(f"order {text!r}: {key} is given twice")
         pairs[key] = value
     try:
-        return parser(pairs, time_unit)
+        return _PARSERS[name](pairs, time_unit)
     except UserError as error:
         raise UserError(f"order {text!r}: {error}") from error
 
@@ -62,14 +73,17 @@ def build_order(
     """The operator with these settings; ``wanted`` columns travel with the events, None = all."""
     if isinstance(settings, SequenceSettings):
         return Sequence(settings, clocks, guards, wanted)
+    if isinstance(settings, KSlackSettings):
+        return kslack(settings, clocks, guards, wanted)
+    if isinstance(settings, MpKSlackSettings):
+        return mp_kslack(settings, clocks, guards, wanted)
     return NoOrder(clocks, guards, wanted)
 
 
 def _known(pairs: dict[str, str], keys: tuple[str, ...]) -> None:
     for key in pairs:
         if key not in keys:
-            known = ", ".join(keys) if keys else "none: it has no settings"
-            raise UserError(f"unknown key {key!r}; known are {known}")
+            raise UserError(f"unknown key {key!r}; known are {', '.join(keys)}")
 
 
 def _choice(pairs: dict[str, str], key: str, choices: tuple[str, ...]) -> str:
@@ -93,7 +107,7 @@ def _share(text: str, name: str, unit: int) -> int:
 
 
 def _parse_sequence(pairs: dict[str, str], time_unit: str) -> SequenceSettings:
-    keys = ("timeout", "latency", "alpha", "beta", "late", "residual")
+    keys = ("timeout", "latency", "alpha", "beta", "late", "residual", "time")
     _known(pairs, keys)
     kind, _, value = pairs.get("timeout", "quantile:0.999").partition(":")
     if kind not in ("quantile", "r19", "fixed") or (kind == "r19" and value):
@@ -109,16 +123,37 @@ def _parse_sequence(pairs: dict[str, str], time_unit: str) -> SequenceSettings:
         beta_milli=_share(pairs.get("beta", "0.6"), "beta", 1000),
         late=_choice(pairs, "late", ("drop", "pass")),
         residual=_choice(pairs, "residual", ("emit", "drop")),
+        time=_choice(pairs, "time", _TIMES),
     )
+
+
+def _parse_kslack(pairs: dict[str, str], time_unit: str) -> KSlackSettings:
+    _known(pairs, ("k", "late", "time"))
+    if "k" not in pairs:
+        raise UserError("kslack needs its slack, as in kslack:2s")
+    k_ns = parse_duration(pairs["k"], time_unit)
+    if k_ns > SLACK_MAX_NS:
+        raise UserError(f"k={pairs['k']}: at most {SLACK_MAX_NS} ns")
+    late, time = _choice(pairs, "late", ("pass", "drop")), _choice(pairs, "time", _TIMES)
+    return KSlackSettings(k_ns, late, time)
+
+
+def _parse_mp_kslack(pairs: dict[str, str], time_unit: str) -> MpKSlackSettings:
+    del time_unit
+    _known(pairs, ("late", "time"))
+    late, time = _choice(pairs, "late", ("pass", "drop")), _choice(pairs, "time", _TIMES)
+    return MpKSlackSettings(late, time)
 
 
 def _parse_none(pairs: dict[str, str], time_unit: str) -> NoneSettings:
     del time_unit
-    _known(pairs, ())
-    return NoneSettings()
+    _known(pairs, ("time",))
+    return NoneSettings(_choice(pairs, "time", _TIMES))
 
 
 _PARSERS: Final[dict[str, Callable[[dict[str, str], str], OrderSettings]]] = {
     "sequence": _parse_sequence,
+    "kslack": _parse_kslack,
+    "mp-kslack": _parse_mp_kslack,
     "none": _parse_none,
 }

@@ -71,7 +71,8 @@ class SequenceSettings:
     ``timeout``: ``quantile`` | ``r19`` | ``fixed``; ``quantile``: target share of events in time;
     ``fixed_ns``: the fixed timeout; ``latency_ns``: the latency threshold, which caps every
     timeout but the fixed one; ``alpha_milli``, ``beta_milli``: smoothing factors in 1/1000;
-    ``late``: ``drop`` | ``pass``; ``residual``: ``emit`` | ``drop``.
+    ``late``: ``drop`` | ``pass``; ``residual``: ``emit`` | ``drop``; ``time``: ``ref`` | ``ts``
+    (events keep their source's own time, as if clocks had never been compared).
     """
 
     timeout: str = "quantile"
@@ -82,6 +83,7 @@ class SequenceSettings:
     beta_milli: int = 600
     late: str = "drop"
     residual: str = "emit"
+    time: str = "ref"
 
 
 class Sequence:

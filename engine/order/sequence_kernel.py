@@ -33,6 +33,7 @@ from engine.order.state import (
     NOTE_GAP,
     NOTE_QUARANTINE,
     QUARANTINED_JUMP,
+    S_DEFAULT_UNC,
     STAGE_HELD,
     STAGE_RING,
     Out,
@@ -193,7 +194,7 @@ def give_up(
         if row != NONE:
             end = seq
             if not is_future(rows, ln, ck, s, row):
-                high, _, _ = reference(ck, s, ln[lane].source, rows[row].ts)
+                high, _, _ = reference(ck, s[S_DEFAULT_UNC], ln[lane].source, rows[row].ts)
     if end == INT_MAX or end <= first:
         return
     low = ln[lane].last_ref

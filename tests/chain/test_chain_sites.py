@@ -41,6 +41,8 @@ ORDERS = (
     "sequence",
     "sequence:timeout=r19,late=pass",
     "sequence:timeout=fixed:15ms,residual=drop",
+    "kslack:20ms,late=drop",
+    "mp-kslack",
 )
 QUERIES = {
     "count": "SELECT count(*) FROM events WINDOW TUMBLING 100 ms",

@@ -159,7 +159,7 @@ def test_a_half_written_log_gives_its_complete_files(here: Path, cli: Any) -> No
 ORDERS = {
     "": "unknown operator; use one of",
     "kslak": "unknown operator; use one of",
-    "none:x=1": "unknown key 'x'; known are none",
+    "none:x=1": "unknown key 'x'; known are time",
     "sequence:timeuot=r19": "unknown key 'timeuot'; known are timeout,",
     "sequence:timeout": "'timeout' is not key=value",
     "sequence:timeout=never": "use quantile:SHARE, r19 or fixed:DURATION",

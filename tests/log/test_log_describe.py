@@ -22,7 +22,8 @@ from engine.log.describe import LatenessCounts, describe
 from engine.log.input_log import InputKind, input_kind, open_input
 from engine.log.show import readable_duration, summary_tables
 
-DATA = Path(os.environ.get("SLACKWATER_DATA", "/work/shared/data")) / "ooo_dataset_umts"
+_SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(os.environ.get("SLACKWATER_DATA", _SHARED)) / "ooo_dataset_umts"
 needs_data = pytest.mark.skipif(
     not (DATA / "d-1.csv.gz").exists(), reason=f"no recordings in {DATA}; set SLACKWATER_DATA"
 )

@@ -1,0 +1,102 @@
+"""What every order without numbers does first: reference times, the future guard, the counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.columns import Columns
+from engine.order.base import Guards
+from engine.order.state import INT_MAX, INT_MIN, QUARANTINED_FUTURE
+from engine.reference import SourceClocks
+
+_STREAM_BITS: Final = 32
+
+
+class Correction:
+    """Corrects the events of a site, sets those from the future aside, and counts per lane."""
+
+    def __init__(self, clocks: SourceClocks, guards: Guards) -> None:
+        self._clocks = clocks
+        self._guards = guards
+        self._newest = np.empty(0, np.int64)
+        self._counts: Counter[tuple[int, int, str]] = Counter()
+
+    def newest_ts(self, source: int) -> int:
+        """Largest event time seen of the source with this code; ``INT_MIN`` before any."""
+        return int(self._newest[source]) if source < len(self._newest) else INT_MIN
+
+    def take(self, columns: Columns) -> tuple[Columns, Columns]:
+        """The events among ``columns`` with ``ref unc epoch te incarnation``, and those set aside.
+
+        An event is quarantined when its ref lies beyond its arrival by more than its uncertainty
+        and the guard; it moves no clock.
+        """
+        if r.KIND in columns:
+            events = columns[r.KIND] == int(r.Kind.EVENT)
+            columns = {name: column[events] for name, column in columns.items() if name != r.KIND}
+        columns = dict(columns)
+        source, ts = columns[r.SOURCE], columns[r.TS]
+        sources = int(source.max(initial=-1)) + 1
+        self._clocks.grow(sources)
+        ref, unc, epoch = self._clocks.correct(source, ts, self._guards.default_uncertainty_ns)
+        columns.update(ref=ref, unc=unc, epoch=epoch)
+        columns.setdefault(r.TE, ts)
+        columns.setdefault(r.INCARNATION, np.zeros(len(ts), np.int64))
+        self.count(columns, "arrived")
+        quarantined: Columns = {}
+        if self._guards.guard_ns is not None:
+            future = ref > _later(columns[r.ARRIVAL], _later(unc, self._guards.guard_ns))
+            if future.any():
+                quarantined = {name: column[future] for name, column in columns.items()}
+                quarantined["reason"] = np.full(int(future.sum()), QUARANTINED_FUTURE)
+                self.count(quarantined, "quarantined_future")
+                columns = {name: column[~future] for name, column in columns.items()}
+        if sources > len(self._newest):
+            more = np.full(max(sources, 2 * len(self._newest)), INT_MIN)
+            more[: len(self._newest)] = self._newest
+            self._newest = more
+        np.maximum.at(self._newest, columns[r.SOURCE], columns[r.TS])
+        return columns, quarantined
+
+    def count(self, columns: Columns, name: str) -> None:
+        """Add the events of ``columns`` to the counter ``name`` of their lanes."""
+        stream = columns.get(r.STREAM)
+        if stream is None:
+            stream = np.full(len(columns[r.SOURCE]), self._clocks.strings.code(r.DEFAULT_STREAM))
+        # A code is -1 where a text is null; one more, so that both parts stay positive.
+        lane = (columns[r.SOURCE].astype(np.int64) + 1 << _STREAM_BITS) | (stream + 1)
+        lanes, counts = np.unique(lane, return_counts=True)
+        for code, events in zip(lanes.tolist(), counts.tolist(), strict=True):
+            of_stream = (code & ((1 << _STREAM_BITS) - 1)) - 1
+            self._counts[(code >> _STREAM_BITS) - 1, of_stream, name] += events
+
+    def counters(self, *names: str) -> list[dict[str, Any]]:
+        """Per lane its source and stream, and the counters ``names`` (0 when never counted)."""
+        text = self._clocks.strings.text
+        lanes = dict.fromkeys((source, stream) for source, stream, _ in self._counts)
+        return [
+            {
+                "source": text(source),
+                "stream": text(stream),
+                **{name: self._counts[source, stream, name] for name in names},
+            }
+            for source, stream in lanes
+        ]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"newest": self._newest.copy(), "counts": dict(self._counts)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._newest = state["newest"].copy()
+        self._counts = Counter(state["counts"])
+
+
+def _later(now: np.ndarray, wait: np.ndarray | int) -> np.ndarray:
+    """``now + wait``, or never where that is beyond int64."""
+    return np.where(now > INT_MAX - wait, INT_MAX, now + wait)
