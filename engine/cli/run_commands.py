@@ -36,6 +36,8 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=VALUE of the scenario; repeatable.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no table.")]
+_WIDTH: Final = 160
+"""Of tables that are printed into a file or a pipe."""
 
 
 def run_scenario(
@@ -227,12 +229,15 @@ def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
     from rich.console import Console  # noqa: PLC0415 - only for people
     from rich.table import Table  # noqa: PLC0415
 
-    console = Console()
+    # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for claim in score.claims:
         mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
         console.print(f"{mark}  {claim.text}  [dim]{claim.detail}[/]", highlight=False)
     for table in score.tables:
-        shown = Table(*table.headings, title=table.title, caption=table.note or None)
+        shown = Table(title=table.title, caption=table.note or None)
+        for heading in table.headings:
+            shown.add_column(heading, overflow="fold")
         for row in table.rows:
             shown.add_row(*("" if cell is None else str(cell) for cell in row))
         console.print(shown)
