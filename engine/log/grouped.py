@@ -29,15 +29,29 @@ class Groups:
 def group_rows(keys: list[np.ndarray]) -> Groups:
     """Groups of rows with equal ``keys`` (int columns of one length), numbered from 0."""
     rows = len(keys[0])
-    code = np.zeros(rows, np.int64)
+    code, groups = np.zeros(rows, np.int64), 1
     for key in keys:
-        values, inverse = np.unique(key, return_inverse=True)
-        if len(values) > 1:
-            code = np.unique(code * len(values) + inverse, return_inverse=True)[1]
-    order = np.argsort(code, kind="stable")
+        inverse, values = _numbered(key)
+        if values > 1:
+            code, groups = _numbered(code * values + inverse)
+    # NumPy sorts numbers of 16 bits by radix.
+    order = np.argsort(code.astype(np.uint16) if groups <= 1 << 16 else code, kind="stable")
     ordered = code[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))
     return Groups(order, starts, ordered, order[starts])
+
+
+def _numbered(key: np.ndarray) -> tuple[np.ndarray, int]:
+    """Each value's rank among the distinct ones, and how many these are."""
+    if not len(key):
+        return np.zeros(0, np.int64), 0
+    low, high = int(key.min()), int(key.max())
+    if high - low > 4 * len(key):
+        values, inverse = np.unique(key, return_inverse=True)
+        return inverse.astype(np.int64), len(values)
+    present = np.zeros(high - low + 1, np.int64)
+    present[key - low] = 1
+    return (np.cumsum(present) - 1)[key - low], int(present.sum())
 
 
 def carry_forward(
