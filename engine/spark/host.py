@@ -33,6 +33,7 @@ _LOG_COLUMNS: Final = (
     "site string, first_arrival long, last_arrival long, rows long, payload binary"
 )
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
 _END: Final = "frames-end.parquet"
 _SETTINGS: Final = "settings.txt"
 FILES_PER_BATCH: Final = 4
@@ -60,6 +61,9 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.executorEnv.SLACKWATER_CACHE", str(cache_home()))
         .config("spark.sql.streaming.stateStore.providerClass", _STATE_STORE)
+        # A batch then writes only what changed, and need not know how much there was before.
+        .config(f"{_ROCKSDB}.changelogCheckpointing.enabled", "true")
+        .config(f"{_ROCKSDB}.trackTotalNumberOfRows", "false")
     )
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
