@@ -42,6 +42,7 @@ class ChainSettings:
 
     ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: short form. ``ordered``:
     also give the ordered stream itself: ``no`` | ``bare`` (without attributes) | ``full``.
+    ``carried``: attributes that a ``bare`` stream brings along all the same.
     """
 
     order: OrderSettings
@@ -50,6 +51,7 @@ class ChainSettings:
     certainty: str = "pairwise"
     guards: Guards = field(default_factory=Guards)
     ordered: str = "no"
+    carried: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -86,7 +88,8 @@ class Chain:
         attributes: set[str] = set()
         columns = set(_ALWAYS)
         if self.settings.ordered == "bare":
-            columns |= _ORDERED_COLUMNS
+            attributes |= {ATTR_PREFIX + name for name in self.settings.carried}
+            columns |= _ORDERED_COLUMNS | attributes
         for plan, operator in zip(self.settings.plans, self._operators, strict=True):
             needed = needed_attributes(plan)
             if needed is None:
@@ -224,6 +227,7 @@ class Chain:
         return {
             "t_a": self.clocks.t_a,
             "buffered_max": self._order.buffered_max,
+            "buffered_max_bytes": self._order.buffered_max_bytes,
             "last_arrival": self._last_arrival,
             "records": dict(self._records),
             "lanes": sorted(

@@ -1,0 +1,1 @@
+"""Which way of ordering suits a recording, and what it costs: one pass per order, measured."""

@@ -1,0 +1,307 @@
+"""Measures of an order over an arrival log: one in-process pass, nothing kept on disk.
+
+Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold, a batch,
+and 8 to 16 bytes per event for the holds (as much again where departures are known).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.chain import Chain, ChainOutput, ChainSettings
+from engine.compare.tally import Reading, Spread, Tally
+from engine.errors import UserError
+from engine.frame import Frame
+from engine.log.arrival_log import LogReader
+from engine.order.base import Guards
+from engine.order.registry import NoneSettings, OrderSettings, parse_order
+
+__all__ = ["Arrivals", "Measures", "Reading", "Spread", "arrivals", "measure", "measure_many"]
+
+Advanced = Callable[[int], None]
+_ROWS_PER_BATCH: Final = 1 << 18
+_WARM_ROWS: Final = 4096
+_BY_REF: Final = Reading()
+_GUARDS: Final = Guards()
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What one order did to the events of a log.
+
+    ``disorder_before``, ``disorder_after``: events out of order (an earlier one of their site has
+    a larger time; L10 4.3.1, R19 5.2.2) on arrival and in the released stream, late ones included.
+    ``arrived = released + dropped + quarantined + duplicates``. ``late``: released out of their
+    place and marked so; ``dropped``: came too late and were not released. ``missing``: numbers
+    given up that never came; None if the order looks at no numbers. ``in_place``: released as in
+    order, with no larger ref before. ``hold``: release - arrival; ``latency``: release - departure
+    (the hold, where departures are not known). ``buffered_max``, ``buffered_max_bytes``: most that
+    was held at the end of a batch, of the site that held most. ``seconds``: in the chain only.
+    """
+
+    order: str
+    sites: int
+    sources: int
+    arrived: int
+    released: int
+    in_place: int
+    disorder_before: int
+    disorder_after: int
+    late: int
+    dropped: int
+    quarantined: int
+    duplicates: int
+    missing: int | None
+    hold: Spread
+    latency: Spread
+    buffered_max: int
+    buffered_max_bytes: int
+    seconds: float
+
+    @property
+    def accuracy(self) -> float | None:
+        """R19 5.2.2: the share of the disorder that the order removed; None without any disorder.
+
+        Negative when it made more than there was.
+        """
+        if not self.disorder_before:
+            return None
+        return 1 - self.disorder_after / self.disorder_before
+
+    @property
+    def completeness(self) -> float:
+        """The share of the arrived events, second copies aside, that were released in place."""
+        wanted = self.arrived - self.duplicates
+        return self.in_place / wanted if wanted else 1.0
+
+    @property
+    def events_per_second(self) -> float:
+        """Of all that arrived, in the chain only."""
+        return self.arrived / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The events as they arrived, each site's in the order of the log.
+
+    ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event that is out of
+    order by ref, by how much an earlier one exceeds it [ns], ascending int64.
+    """
+
+    sites: int
+    sources: int
+    events: int
+    quarantined: int
+    disorder: int
+    lateness: np.ndarray
+
+    def slack_for(self, share: float) -> int:
+        """Least slack [ns] that no more than ``1 - share`` of the out-of-order events exceed."""
+        n = len(self.lateness)
+        return int(self.lateness[max(int(np.ceil(share * n)), 1) - 1]) if n else 0
+
+
+def measure(
+    log: Path,
+    order: str,
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    time_unit: str = "ns",
+    advanced: Advanced = lambda _rows: None,
+) -> Measures:
+    """Measures of one order, in two passes: as the events arrived, and ordered.
+
+    Args:
+        log: an arrival log.
+        order: short form, e.g. ``sequence:timeout=r19`` (``engine.order.registry``).
+        reading: where true times and departures are, if the events carry them.
+        guards: what an order does before it trusts an event time.
+        time_unit: unit of durations in ``order`` without one.
+        advanced: told the number of records after each batch of each pass, for progress.
+
+    Raises:
+        UserError: not a log, no events, unknown order, an attribute that events lack.
+    """
+    return measure_many(log, [order], reading, guards, time_unit, advanced)[1][0]
+
+
+def measure_many(
+    log: Path,
+    orders: Sequence[str],
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    time_unit: str = "ns",
+    advanced: Advanced = lambda _rows: None,
+) -> tuple[Arrivals, list[Measures]]:
+    """The events as they arrived (by ref), and the measures of each order; see ``measure``.
+
+    One pass per order, and one over the arrivals for each kind of time that the orders go by.
+    """
+    settings = [parse_order(order, time_unit) for order in orders]
+    before = {
+        by: arrivals(log, reading, guards, by, advanced)
+        for by in dict.fromkeys(["ref", *(each.time for each in settings)])
+    }
+    found = [
+        _measures(order, before[each.time], _run(log, each, reading, guards, advanced))
+        for order, each in zip(orders, settings, strict=True)
+    ]
+    return before["ref"], found
+
+
+def arrivals(
+    log: Path,
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    by: str = "ref",
+    advanced: Advanced = lambda _rows: None,
+) -> Arrivals:
+    """The events as they arrived, their times by ``ref`` or ``ts``; see ``measure``."""
+    run = _run(log, NoneSettings(by), reading, guards, advanced)
+    if not run.count("arrived"):
+        raise UserError(f"{log}: holds no events, so there is nothing to put in order")
+    lateness = run.tally.lateness.values
+    lateness.sort()
+    return Arrivals(
+        run.sites,
+        run.sources,
+        run.count("arrived"),
+        run.count("quarantined_future", "quarantined_jump"),
+        run.tally.out_of_order,
+        lateness,
+    )
+
+
+class _Run:
+    """The chains of every site over a log, and what they gave; counts are known when finished."""
+
+    def __init__(self, settings: ChainSettings, reading: Reading) -> None:
+        self._settings = settings
+        self._chains: dict[str, Chain] = {}
+        self._counters: list[dict[str, Any]] = []
+        self.tally = Tally(reading)
+        self.seconds = 0.0
+
+    def process(self, site: str, frames: list[Frame]) -> None:
+        """Frames of ``site``, in arrival order."""
+        if site not in self._chains:
+            self._chains[site] = Chain(self._settings, site)
+        chain = self._chains[site]
+        self._timed(site, lambda: chain.process(frames))
+
+    def finish(self) -> None:
+        """End of the input."""
+        for site, chain in self._chains.items():
+            self._timed(site, chain.finish)
+            self._counters.append(chain.counters())
+
+    def _timed(self, site: str, call: Callable[[], ChainOutput]) -> None:
+        started = time.perf_counter()
+        output = call()
+        self.seconds += time.perf_counter() - started
+        for batch in output.ordered:
+            self.tally.add(site, batch)
+
+    def count(self, *names: str) -> int:
+        """The sum of counters over the lanes of every site; 0 of those that the order lacks."""
+        return sum(
+            lane.get(name, 0) for of in self._counters for lane in of["lanes"] for name in names
+        )
+
+    def counts(self, name: str) -> bool:
+        """Whether the order keeps this counter."""
+        return any(name in lane for of in self._counters for lane in of["lanes"])
+
+    def largest(self, name: str) -> int:
+        """The largest of the chains' counters ``name``."""
+        return max((int(of.get(name, 0)) for of in self._counters), default=0)
+
+    @property
+    def sites(self) -> int:
+        """Sites in the log."""
+        return len(self._chains)
+
+    @property
+    def sources(self) -> int:
+        """Sources of events, those of different sites apart."""
+        return sum(
+            len({lane["source"] for lane in of["lanes"] if lane["arrived"]})
+            for of in self._counters
+        )
+
+
+def _run(
+    log: Path, order: OrderSettings, reading: Reading, guards: Guards, advanced: Advanced
+) -> _Run:
+    settings = ChainSettings(order, guards=guards, ordered="bare", carried=reading.attributes)
+    frames = LogReader(log)
+    _warm(frames, settings)
+    run = _Run(settings, reading)
+    waiting: dict[str, list[Frame]] = {}
+    rows = 0
+    for frame in frames:
+        waiting.setdefault(frame.site, []).append(frame)
+        rows += frame.rows
+        if rows >= _ROWS_PER_BATCH:
+            _batch(run, waiting)
+            advanced(rows)
+            rows = 0
+    _batch(run, waiting)
+    advanced(rows)
+    run.finish()
+    return run
+
+
+def _batch(run: _Run, waiting: dict[str, list[Frame]]) -> None:
+    for site in sorted(waiting):
+        run.process(site, waiting[site])
+    waiting.clear()
+
+
+def _warm(frames: Iterable[Frame], settings: ChainSettings) -> None:
+    """Let a throw-away chain compile the order's kernels, so that no compilation is measured."""
+    chain: Chain | None = None
+    rows = 0
+    for frame in frames:
+        chain = chain or Chain(settings, frame.site)
+        if frame.site == chain.site:
+            chain.process([frame.slice(0, _WARM_ROWS)])
+            rows += frame.rows
+        if rows >= _WARM_ROWS:
+            break
+    if chain is not None:
+        chain.finish()
+
+
+def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
+    tally = run.tally
+    hold = Spread.of(tally.hold.values)
+    missing = None
+    if run.counts("missing_total"):
+        missing = run.count("missing_total") - run.count("missing_filled")
+    return Measures(
+        order=order,
+        sites=run.sites,
+        sources=run.sources,
+        arrived=run.count("arrived"),
+        released=tally.released,
+        in_place=tally.in_place,
+        disorder_before=before.disorder,
+        disorder_after=tally.out_of_order,
+        late=tally.late,
+        dropped=tally.dropped,
+        quarantined=run.count("quarantined_future", "quarantined_jump"),
+        duplicates=run.count("duplicate"),
+        missing=missing,
+        hold=hold,
+        latency=hold if tally.latency is None else Spread.of(tally.latency.values),
+        buffered_max=run.largest("buffered_max"),
+        buffered_max_bytes=run.largest("buffered_max_bytes"),
+        seconds=run.seconds,
+    )

@@ -1,0 +1,173 @@
+"""What one order did to the events of an arrival log, counted on its columns as they come out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.columns import mask_name
+from engine.errors import ContractViolation, UserError
+from engine.frame import ATTR_PREFIX
+from engine.order.state import INT_MIN
+from engine.released import IN_ORDER, LATE_DROPPED, Released
+
+_ROOM: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What of an event tells its true time and when it set out.
+
+    ``truth``: name of an int attribute that holds an event's true event time [ns]; None: its ref.
+    ``departed``: name of an int attribute that holds the instant at which it left its source [ns,
+    engine's clock]; None: its arrival.
+    """
+
+    truth: str | None = None
+    departed: str | None = None
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that it needs."""
+        return frozenset(name for name in (self.truth, self.departed) if name is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A distribution of durations [ns]: mean, and nearest-rank quantiles (values that occurred)."""
+
+    mean_ns: float
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Spread:
+        """Of int64 durations, which are sorted in place; all 0 when there are none."""
+        values.sort()
+        n = len(values)
+        if not n:
+            return cls(0.0, 0, 0, 0, 0)
+        p50, p95, p99 = (int(values[-(-n * share // 100) - 1]) for share in (50, 95, 99))
+        return cls(float(values.mean()), p50, p95, p99, int(values[-1]))
+
+
+class Kept:
+    """An int64 column of unknown length that grows by doubling: 8 to 16 bytes a value."""
+
+    def __init__(self) -> None:
+        self._room = np.empty(_ROOM, np.int64)
+        self._n = 0
+
+    def add(self, values: np.ndarray) -> None:
+        """Append."""
+        end = self._n + len(values)
+        if end > len(self._room):
+            room = np.empty(max(end, 2 * len(self._room)), np.int64)
+            room[: self._n] = self._room[: self._n]
+            self._room = room
+        self._room[self._n : end] = values
+        self._n = end
+
+    @property
+    def values(self) -> np.ndarray:
+        """Everything appended; a view, to be read or sorted when nothing more will come."""
+        return self._room[: self._n]
+
+
+class Tally:
+    """Counts over the released events of all sites, each site's in order of release.
+
+    ``released``: without those dropped. ``out_of_order``: of the released, those that an earlier
+    one exceeds in time (L10 4.3.1), by ``Reading.truth`` or ref. ``in_place``: released as in
+    order and with no larger ref before. ``late``: released, but marked as out of their place.
+    ``dropped``: too late, and not released. ``hold``: release - arrival of the released;
+    ``latency``: release - departure, None where it is the hold. ``lateness``: by how much an
+    earlier ref exceeds each released event that is out of order by ref; see ``engine.compare``.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._newest: dict[str, tuple[int, int]] = {}
+        self.released = self.out_of_order = self.in_place = self.late = self.dropped = 0
+        self.hold = Kept()
+        self.latency = None if reading.departed is None else Kept()
+        self.lateness = Kept()
+
+    def add(self, site: str, batch: Released) -> None:
+        """Count a batch of ``site``'s ordered stream.
+
+        Raises:
+            UserError: an event lacks an attribute of the reading, or it is no whole number.
+            ContractViolation: an event was released before it arrived.
+        """
+        passed = batch.columns["status"] != LATE_DROPPED
+        every = bool(passed.all())
+        n = batch.n if every else int(passed.sum())
+        self.dropped += batch.n - n
+        ref, truth, hold, latency, status = (
+            column if every or column is None else column[passed]
+            for column in (
+                batch.columns["ref"],
+                self._attribute(site, batch, self._reading.truth),
+                batch.columns["release"] - batch.columns[r.ARRIVAL],
+                self._latency(site, batch),
+                batch.columns["status"],
+            )
+        )
+        if not n:
+            return
+        if int(hold.min()) < 0:
+            raise ContractViolation(f"site {site!r}: released {-int(hold.min())} ns before arrival")
+        newest, newest_true = self._newest.get(site, (INT_MIN, INT_MIN))
+        lateness, newest = _lateness(ref, newest)
+        behind = lateness > 0
+        in_order = status == IN_ORDER
+        self.released += n
+        self.in_place += int((in_order & ~behind).sum())
+        self.late += n - int(in_order.sum())
+        self.lateness.add(lateness[behind])
+        if self._reading.truth is not None:
+            lateness, newest_true = _lateness(truth, newest_true)
+            behind = lateness > 0
+        self.out_of_order += int(behind.sum())
+        self._newest[site] = newest, newest_true
+        self.hold.add(hold)
+        if self.latency is not None:
+            self.latency.add(latency)
+
+    def _latency(self, site: str, batch: Released) -> Any:
+        departed = self._attribute(site, batch, self._reading.departed)
+        return None if departed is None else batch.columns["release"] - departed
+
+    @staticmethod
+    def _attribute(site: str, batch: Released, name: str | None) -> Any:
+        """The int64 column of attribute ``name``; None for no name."""
+        if name is None:
+            return None
+        kind = batch.attr_types.get(name)
+        lacking = batch.n
+        if kind is not None:
+            valid = batch.columns.get(mask_name(ATTR_PREFIX + name))
+            lacking = 0 if valid is None else batch.n - int(valid.sum())
+        if lacking:
+            raise UserError(
+                f"site {site!r}: {lacking} of {batch.n} events in a row have no attribute "
+                f"{name!r}; name one that every event has, or leave it out"
+            )
+        if kind != "int":
+            raise UserError(
+                f"site {site!r}: attribute {name!r} is of type {kind}; an instant must be a whole "
+                "number of ns"
+            )
+        return batch.columns[ATTR_PREFIX + name]
+
+
+def _lateness(times: np.ndarray, newest: int) -> tuple[np.ndarray, int]:
+    """How far each time lies below the largest before it (0: in order), and the largest now."""
+    clock = np.maximum(np.maximum.accumulate(times), newest)
+    return clock - times, int(clock[-1])
