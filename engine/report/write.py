@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,12 +20,12 @@ from engine.report.page import page
 from engine.report.plain import as_json, plain
 from engine.report.rows import ordered_rows
 from engine.report.verdict import verdict
+from engine.report.versions import versions
 from engine.report.window_results import measure_windows
 from engine.scenario import Pass, Score
 
 FORMAT: Final = 1
 """Of report.json; rises when a field changes its meaning."""
-_VERSIONED: Final = ("slackwater", "numpy", "numba", "pyarrow", "pyspark", "plotly")
 
 
 def write_report(
@@ -137,7 +135,7 @@ def _run(
         "options": options,
         "log_sha256": manifest.get("log_sha256"),
         "made_with": manifest.get("versions", {}),
-        "reported_with": {"python": platform.python_version()} | _versions(),
+        "reported_with": versions(),
         "settings": manifest.get("options"),
         "queries": queries,
         "passes": done,
@@ -148,16 +146,6 @@ def _run(
         "query_counters": {name: site.get("queries", {}) for name, site in of_main.items()},
         "quarantined": [row for site in of_main.values() for row in site.get("quarantined", ())],
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in _VERSIONED:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def _span(main: Path) -> dict[str, Any]:

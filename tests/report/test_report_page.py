@@ -14,8 +14,8 @@ import pytest
 from engine.errors import ContractViolation, UserError
 from engine.report import write_report
 from engine.report.answers import KEPT_MAX, QueryAnswers, read_answers
+from engine.report.document import POLICY
 from engine.report.match_results import POINTS_SHOWN, measure_matches
-from engine.report.page import POLICY
 from engine.report.units import TimeLine
 from engine.report.window_results import KEYS_SHOWN, measure_windows
 from engine.scenario import Claim, Score, Table
