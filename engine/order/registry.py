@@ -67,6 +67,11 @@ def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
         raise UserError(f"order {text!r}: {error}") from error
 
 
+def order_names() -> tuple[str, ...]:
+    """The names that a short form may begin with."""
+    return tuple(_PARSERS)
+
+
 def build_order(
     settings: OrderSettings, clocks: SourceClocks, guards: Guards, wanted: set[str] | None
 ) -> Order:
