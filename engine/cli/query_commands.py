@@ -78,12 +78,12 @@ def query(
     _check_out(out, source)
     plan = parse_query(_text(text), time_unit)
     order = parse_order(order_text, time_unit)
-    guards = _guards(guard, time_unit)
+    guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
-    with _folder(work) as folder:
+    with work_folder(work) as folder:
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
         check_plans(given.log, [plan])
-        settings = ChainSettings(order, (plan,), barrier, certainty, _in_force(guards, given))
+        settings = ChainSettings(order, (plan,), barrier, certainty, guards_in_force(guards, given))
         made = folder / "parts"
         host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
@@ -117,11 +117,11 @@ def order(
     unit_ns(time_unit)
     _check_out(out, source)
     chosen = parse_order(order_text, time_unit)
-    guards = _guards(guard, time_unit)
+    guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
-    with _folder(work) as folder:
+    with work_folder(work) as folder:
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
-        settings = ChainSettings(chosen, guards=_in_force(guards, given), ordered="full")
+        settings = ChainSettings(chosen, guards=guards_in_force(guards, given), ordered="full")
         made = folder / "parts"
         host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
@@ -186,7 +186,7 @@ def _tell_bad(given: Prepared, letters: Path | None, *, kept: bool) -> None:
 
 
 @contextmanager
-def _folder(work: Path | None) -> Iterator[Path]:
+def work_folder(work: Path | None) -> Iterator[Path]:
     """The folder of log, checkpoint and parts: the user's, or one that goes away."""
     if work is not None:
         try:
@@ -200,7 +200,8 @@ def _folder(work: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _guards(text: str, time_unit: str) -> Guards:
+def read_guards(text: str, time_unit: str) -> Guards:
+    """The future guard of ``--guard``."""
     if text == "off":
         return Guards(None)
     try:
@@ -209,7 +210,7 @@ def _guards(text: str, time_unit: str) -> Guards:
         raise UserError(f"--guard {text[:40]}: {error}; or write off") from error
 
 
-def _in_force(guards: Guards, given: Prepared) -> Guards:
+def guards_in_force(guards: Guards, given: Prepared) -> Guards:
     """The future guard; off where arrivals are only line numbers, which are no instants."""
     return guards if given.arrival_given else Guards(None)
 

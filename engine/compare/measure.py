@@ -143,16 +143,29 @@ def measure_many(
 
     One pass per order, and one over the arrivals for each kind of time that the orders go by.
     """
-    settings = [parse_order(order, time_unit) for order in orders]
+    times = [parse_order(order, time_unit).time for order in orders]
     before = {
-        by: arrivals(log, reading, guards, by, advanced)
-        for by in dict.fromkeys(["ref", *(each.time for each in settings)])
+        by: arrivals(log, reading, guards, by, advanced) for by in dict.fromkeys(["ref", *times])
     }
     found = [
-        _measures(order, before[each.time], _run(log, each, reading, guards, advanced))
-        for order, each in zip(orders, settings, strict=True)
+        measure_after(before[by], log, order, reading, guards, time_unit, advanced)
+        for order, by in zip(orders, times, strict=True)
     ]
     return before["ref"], found
+
+
+def measure_after(
+    before: Arrivals,
+    log: Path,
+    order: str,
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    time_unit: str = "ns",
+    advanced: Advanced = lambda _rows: None,
+) -> Measures:
+    """``measure`` in one pass, where the arrivals, by the order's kind of time, are known."""
+    settings = parse_order(order, time_unit)
+    return _measures(order, before, _run(log, settings, reading, guards, advanced))
 
 
 def arrivals(
