@@ -8,7 +8,7 @@ brings them.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -116,8 +116,8 @@ def sync_records(frame: Frame) -> list[dict[str, int | str | None]]:
     return [{**record, "row": int(row)} for record, row in zip(found, rows, strict=True)]
 
 
-def _missing_part(name: str, part: Columns, rows: int, like: np.ndarray) -> np.ndarray:
-    """What a column that ``part`` left out stands for."""
+def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """What a column that ``part`` (of ``rows`` rows) left out stands for."""
     if name == r.TE:
         return part[r.TS]
     if name.startswith(VALID_PREFIX):
@@ -126,7 +126,7 @@ def _missing_part(name: str, part: Columns, rows: int, like: np.ndarray) -> np.n
         return np.full(rows, column in part)
     if name in _CODED:
         return np.full(rows, -1, np.int32)
-    return np.zeros(rows, like.dtype)
+    return np.zeros(rows, dtype)
 
 
 def join(parts: list[Columns], lengths: list[int]) -> Columns:
@@ -142,7 +142,7 @@ def join(parts: list[Columns], lengths: list[int]) -> Columns:
     return {
         name: np.concatenate(
             [
-                part[name] if name in part else _missing_part(name, part, rows, like)
+                part[name] if name in part else fill_missing(name, part, rows, like.dtype)
                 for part, rows in zip(parts, lengths, strict=True)
             ]
         )

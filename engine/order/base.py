@@ -30,8 +30,13 @@ class Ordered:
 class Order(Protocol):
     """A deterministic function of the arrival log; every result is cut-independent."""
 
-    buffered_max: int
-    """Most events held at the end of a batch so far."""
+    @property
+    def buffered_max(self) -> int:
+        """Most events held at once so far."""
+
+    @property
+    def buffered_max_bytes(self) -> int:
+        """What they took [bytes]."""
 
     def announce(self, sync: Sync) -> None:
         """A sync record: the source's incarnation and first number. Called between batches."""

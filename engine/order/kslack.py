@@ -16,15 +16,8 @@ import numpy as np
 
 from engine.jit import kernel
 from engine.order.base import Guards
-from engine.order.slack_buffer import (
-    CLOCK,
-    OWN,
-    Buffer,
-    SlackOrder,
-    hold_again,
-    push,
-    release_until,
-)
+from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
+from engine.order.slack_order import SlackOrder
 from engine.reference import SourceClocks
 
 _SLACK = OWN
@@ -48,7 +41,6 @@ def kslack(
 
 @kernel
 def _run(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
-    hold_again(b, s, start)
     for row in range(start, end):
         s[CLOCK] = max(s[CLOCK], b.key[row])
         push(b, s, row)

@@ -33,6 +33,7 @@ from engine.order.state import (
     STAGE_QUEUE,
     V_EVENTS,
     V_FRONTIER,
+    V_GONE,
     V_NOTES,
     Out,
     Trees,
@@ -129,6 +130,7 @@ def correct(
     rows[row].epoch = epoch
     if beyond(s, ref, unc, rows[row].arrival):
         note(s, out, NOTE_QUARANTINE, row, QUARANTINED_FUTURE)
+        s[V_GONE] += 1
         ln[rows[row].lane].quarantined_future += 1
         return False
     saw_ts(rows, ln, row)

@@ -16,15 +16,8 @@ import numpy as np
 
 from engine.jit import kernel
 from engine.order.base import Guards
-from engine.order.slack_buffer import (
-    CLOCK,
-    OWN,
-    Buffer,
-    SlackOrder,
-    hold_again,
-    push,
-    release_until,
-)
+from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
+from engine.order.slack_order import SlackOrder
 from engine.order.state import INT_MAX
 from engine.reference import SourceClocks
 
@@ -50,7 +43,6 @@ def mp_kslack(
 
 @kernel
 def _run(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
-    hold_again(b, s, start)
     for row in range(start, end):
         key = b.key[row]
         push(b, s, row)

@@ -27,7 +27,7 @@ class NoOrder:
     ) -> None:
         del wanted  # everything that came in goes on at once: nothing is copied for later
         self._correction = Correction(clocks, guards)
-        self.buffered_max = 0
+        self.buffered_max = self.buffered_max_bytes = 0
 
     def announce(self, sync: Sync) -> None:
         """First numbers are of no interest here."""

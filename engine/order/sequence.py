@@ -41,6 +41,8 @@ from engine.order.state import (
     V_CLOCK,
     V_EVENTS,
     V_FRONTIER,
+    V_GONE,
+    V_MOST,
     V_NOTES,
     Out,
     Trees,
@@ -111,7 +113,17 @@ class Sequence:
         )  # fmt: skip
         self._scalars[[V_CLOCK, V_FRONTIER]] = INT_MIN
         self._rings = np.empty(0, np.int32)
-        self.buffered_max = 0
+        self._row_bytes = 0
+
+    @property
+    def buffered_max(self) -> int:
+        """Most events held at once so far."""
+        return int(self._scalars[V_MOST])
+
+    @property
+    def buffered_max_bytes(self) -> int:
+        """What the most events took: their rows, and the columns that travel along."""
+        return self.buffered_max * (ROW.itemsize + self._row_bytes)
 
     def announce(self, sync: Sync) -> None:
         """A sync record with a first number makes its lane known before any event."""
@@ -165,7 +177,7 @@ class Sequence:
         trees = self._trees(rows)
         notes = 4 * total + 6 * self._lanes.count + 16
         out = Out(np.empty(total, EVENT), np.empty((notes, NOTE_WIDTH), np.int64))
-        scalars[[V_EVENTS, V_NOTES]] = 0
+        scalars[[V_EVENTS, V_NOTES, V_GONE]] = 0
         if last:
             flush(rows, total, ln, ck, trees, scalars, out)
         else:
@@ -175,7 +187,7 @@ class Sequence:
         ordered = self._ordered(rows, payload, out)
         self._rows = _words(rows)[keep].view(ROW).reshape(len(keep))
         self._payload = {name: column[keep] for name, column in payload.items()}
-        self.buffered_max = max(self.buffered_max, len(keep))
+        self._row_bytes = max(self._row_bytes, sum(c.itemsize for c in payload.values()))
         return ordered
 
     def _trees(self, rows: np.ndarray) -> Trees:
@@ -256,7 +268,7 @@ class Sequence:
             "rows": self._rows.copy(),
             "payload": {name: column.copy() for name, column in self._payload.items()},
             "scalars": self._scalars.copy(),
-            "buffered_max": self.buffered_max,
+            "row_bytes": self._row_bytes,
             "lanes": self._lanes.snapshot(),
         }
 
@@ -265,7 +277,7 @@ class Sequence:
         self._rows = state["rows"].copy()
         self._payload = {name: column.copy() for name, column in state["payload"].items()}
         self._scalars[:] = state["scalars"]
-        self.buffered_max = state["buffered_max"]
+        self._row_bytes = state["row_bytes"]
         self._lanes.restore(state["lanes"])
 
 

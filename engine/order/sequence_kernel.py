@@ -36,6 +36,7 @@ from engine.order.state import (
     S_DEFAULT_UNC,
     STAGE_HELD,
     STAGE_RING,
+    V_GONE,
     Out,
     Trees,
 )
@@ -229,6 +230,7 @@ def late_or_duplicate(
     if not late:
         rows[row].stage = 0
         ln[lane].duplicate += 1
+        s[V_GONE] += 1
     elif correct(rows, ln, ck, s, out, row):
         push_late(rows, ln, tr, s, out, row, now)
     else:
@@ -292,6 +294,7 @@ def jumped(
         ln[lane].far_seq = seq
         ln[lane].quarantined_jump += 1
         note(s, out, NOTE_QUARANTINE, row, QUARANTINED_JUMP)
+        s[V_GONE] += 1
         rows[row].stage = 0
         return False
     while ln[lane].ring_count > 0:
@@ -337,6 +340,7 @@ def accept(
     elif tr.ring[ln[lane].ring_off + (seq & (ln[lane].ring_cap - 1))] != NONE:
         rows[row].stage = 0
         ln[lane].duplicate += 1
+        s[V_GONE] += 1
     else:
         if not is_future(rows, ln, ck, s, row):
             saw_ts(rows, ln, row)

@@ -24,6 +24,9 @@ from engine.order.state import (
     STAGE_HELD,
     STAGE_RING,
     V_CLOCK,
+    V_EVENTS,
+    V_GONE,
+    V_MOST,
     Out,
     Trees,
 )
@@ -140,6 +143,7 @@ def run(
 ) -> None:
     """Records [start, end) in arrival order; ``start`` rows before them are pending."""
     rebuild(rows, start, ln, tr, s)
+    came = start
     for row in range(start, end):
         now = rows[row].arrival
         if tr.timer[1].when < now:
@@ -158,6 +162,8 @@ def run(
             if ln[lane].held_head != NONE:
                 resume_held(rows, ln, ck, tr, s, out, lane, now)
             drain(rows, ln, tr, s, out, now, now - 1)
+            came += 1
+            s[V_MOST] = max(s[V_MOST], came - s[V_EVENTS] - s[V_GONE])
         elif (kind == _POG and rows[row].plain) or kind == _EOS:
             # A lane begins with its first event or announcement: before that it hears nothing.
             if rows[row].seq >= 0:

@@ -6,24 +6,18 @@ to be missing. An event whose time lies below the last one released is late.
 
 The buffer is a queue for the events that come in order and a binary heap for the others, so that
 an ordered stream costs O(1) per event and disorder O(log of the disordered ones). Of equal times
-the first to arrive goes first.
+the first to arrive goes first. Both hold numbers of rows; the rows are in an arena.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from edge_agent import records as r
-from engine.columns import VALID_PREFIX, Columns, join
 from engine.jit import inline, kernel
-from engine.order.base import Guards, Ordered
-from engine.order.correction import Correction
 from engine.order.state import INT_MAX, INT_MIN
-from engine.reference import SourceClocks, Sync
-from engine.released import IN_ORDER, LATE, LATE_DROPPED, Gaps, Progress
+from engine.released import IN_ORDER, LATE, LATE_DROPPED
 
 # Places in the scalars of a buffer; an operator's own come behind them.
 CLOCK: Final = 0
@@ -38,14 +32,14 @@ HEAPED: Final = 5
 OUT: Final = 6
 NOW: Final = 7
 """The last arrival."""
-OWN: Final = 8
+MOST: Final = 8
+"""The most rows held at once so far."""
+OWN: Final = 9
 """The first place that an operator may use."""
-
-_NEEDED: Final = (r.SOURCE, r.STREAM, r.TS, r.ARRIVAL, "ref", "unc", "epoch")
 
 
 class Buffer(NamedTuple):
-    """Arrays of one call, each as long as the rows: keys and arrivals, who is held, what goes."""
+    """Arrays of one call: keys and arrivals of all rows, which of them are held, what goes."""
 
     key: np.ndarray
     arrival: np.ndarray
@@ -54,10 +48,6 @@ class Buffer(NamedTuple):
     out_row: np.ndarray
     out_release: np.ndarray
     out_status: np.ndarray
-
-
-Run = Callable[[Buffer, int, int, np.ndarray], None]
-"""A kernel: ``run(buffer, start, end, scalars)`` over rows [start, end) in arrival order."""
 
 
 @inline
@@ -69,7 +59,10 @@ def before(b: Buffer, first: int, second: int) -> bool:
 @inline
 def push(b: Buffer, s: np.ndarray, row: int) -> None:
     """Hold ``row``."""
-    if s[HEAD] == s[TAIL] or b.key[row] >= b.key[b.queue[s[TAIL] - 1]]:
+    # The most that are held after a row is the most that are held before one.
+    held = s[TAIL] - s[HEAD] + s[HEAPED]
+    s[MOST] = max(s[MOST], held)
+    if s[HEAD] == s[TAIL] or before(b, b.queue[s[TAIL] - 1], row):
         b.queue[s[TAIL]] = row
         s[TAIL] += 1
         return
@@ -132,136 +125,78 @@ def release_until(b: Buffer, s: np.ndarray, limit: int, now: int) -> None:
             b.out_status[place] = IN_ORDER
 
 
-@inline
-def hold_again(b: Buffer, s: np.ndarray, end: int) -> None:
-    """Hold the rows before ``end``, which an earlier call left, in the order of their arrival."""
-    for row in range(end):
+@kernel
+def _push_all(b: Buffer, rows: int, s: np.ndarray) -> None:
+    for row in range(rows):
         push(b, s, row)
 
 
 @kernel
 def flush_all(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
     """End of the input: everything goes, in order. No row is new: ``start`` equals ``end``."""
-    hold_again(b, s, max(start, end))
-    release_until(b, s, INT_MAX, s[NOW])
+    if start == end:
+        release_until(b, s, INT_MAX, s[NOW])
 
 
-class SlackOrder:
-    """An ordering operator around a kernel that decides the slack; see the module.
+class Index:
+    """Which rows of an arena one buffer holds, and the operator's scalars.
 
     ``own``: what the operator's scalars start with. ``late``: ``pass`` | ``drop``.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        own: tuple[int, ...],
-        late: str,
-        clocks: SourceClocks,
-        guards: Guards,
-        wanted: set[str] | None,
-    ) -> None:
-        self._run = run
-        self._wanted = wanted
-        self._correction = Correction(clocks, guards)
-        self._scalars = np.array([INT_MIN, INT_MIN, LATE, 0, 0, 0, 0, INT_MIN, *own], np.int64)
-        if late == "drop":
-            self._scalars[LATE_STATUS] = LATE_DROPPED
-        self._held: Columns = {}
-        self.buffered_max = 0
+    def __init__(self, own: tuple[int, ...], late: str) -> None:
+        self.scalars = np.zeros(OWN + len(own), np.int64)
+        self.scalars[[CLOCK, LAST, NOW]] = INT_MIN
+        self.scalars[LATE_STATUS] = LATE if late == "pass" else LATE_DROPPED
+        self.scalars[OWN:] = own
+        self._queue, self._heap = np.empty((2, 0), np.int32)
 
-    def announce(self, sync: Sync) -> None:
-        """First numbers are of no interest here."""
+    @property
+    def held(self) -> int:
+        """Rows held now."""
+        s = self.scalars
+        return int(s[TAIL] - s[HEAD] + s[HEAPED])
 
-    def newest_ts(self, source: int) -> int:
-        """Largest event time seen of the source with this code."""
-        return self._correction.newest_ts(source)
+    @property
+    def most(self) -> int:
+        """The most rows held at once so far."""
+        return max(int(self.scalars[MOST]), self.held)
 
-    def buffered(self) -> int:
-        """Events held now."""
-        return len(self._held.get(r.TS, ()))
+    @property
+    def passes_late(self) -> bool:
+        """Whether late events are passed on, not dropped."""
+        return bool(self.scalars[LATE_STATUS] == LATE)
 
-    def process(self, columns: Columns, rows: int) -> Ordered:
-        """Records in arrival order; see ``engine.order.base.Order``."""
-        if rows:
-            self._scalars[NOW] = columns[r.ARRIVAL][-1]
-        columns, quarantined = self._correction.take(columns)
-        columns = {name: column for name, column in columns.items() if self._wants(name)}
-        held, new = self.buffered(), len(columns[r.TS])
-        if held:
-            columns = join([self._held, columns], [held, new])
-        return self._call(self._run, columns, held, held + new, quarantined)
+    def mark(self, flags: np.ndarray) -> None:
+        """Set the flags of the rows that are held."""
+        s = self.scalars
+        flags[self._queue[s[HEAD] : s[TAIL]]] = True
+        flags[self._heap[: s[HEAPED]]] = True
 
-    def flush(self) -> Ordered:
-        """End of the input: everything held goes at the last arrival, in order."""
-        held = self.buffered()
-        return self._call(flush_all, self._held, held, held, {}) if held else Ordered(0, {})
+    def move(self, numbers: np.ndarray, capacity: int) -> None:
+        """Row ``i`` is now ``numbers[i]``, in an arena of ``capacity`` rows."""
+        s = self.scalars
+        queued = numbers[self._queue[s[HEAD] : s[TAIL]]]
+        heaped = numbers[self._heap[: s[HEAPED]]]
+        if len(self._queue) != capacity:
+            self._queue, self._heap = np.empty((2, capacity), np.int32)
+        self._queue[: len(queued)] = queued
+        self._heap[: len(heaped)] = heaped
+        s[HEAD], s[TAIL] = 0, len(queued)
 
-    def _wants(self, column: str) -> bool:
-        always = column in (r.SOURCE, r.TS, r.ARRIVAL, "ref", "unc", "epoch")
-        return (
-            always
-            or self._wanted is None
-            or column in self._wanted
-            or column.startswith(VALID_PREFIX)
-        )
+    def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int) -> Buffer:
+        """What a kernel works on; at most the rows held and ``rows`` new ones can go."""
+        self.scalars[OUT] = 0
+        room = self.held + rows
+        return Buffer(
+            key, arrival, self._queue, self._heap, np.empty(room, np.int32),
+            np.empty(room, np.int64), np.empty(room, np.int8),
+        )  # fmt: skip
 
-    def _call(
-        self, run: Run, columns: Columns, held: int, rows: int, quarantined: Columns
-    ) -> Ordered:
-        s = self._scalars
-        # Copied, so that Numba compiles for writable arrays only.
-        key, arrival = columns["ref"].copy(), columns[r.ARRIVAL].copy()
-        queue, heap, out_row = np.empty((3, rows), np.int32)
-        buffer = Buffer(
-            key, arrival, queue, heap, out_row, np.empty(rows, np.int64), np.empty(rows, np.int8)
-        )
-        s[HEAD] = s[TAIL] = s[HEAPED] = s[OUT] = 0
-        run(buffer, held, rows, s)
-        out = buffer.out_row[: s[OUT]].astype(np.intp)
-        released = {name: column[out] for name, column in columns.items()}
-        released["release"] = buffer.out_release[: len(out)].copy()
-        released["status"] = buffer.out_status[: len(out)].copy()
-        self._count(released)
-        stays = np.ones(rows, np.bool_)
-        stays[out] = False
-        self._held = {name: column[stays] for name, column in columns.items()}
-        self.buffered_max = max(self.buffered_max, rows - len(out))
-        return Ordered(len(out), released, Progress(), Gaps(), quarantined)
-
-    def _count(self, released: Columns) -> None:
-        late = released["status"] != IN_ORDER
-        self._correction.count(released, "released")
-        if late.any():
-            name = "late_passed" if self._scalars[LATE_STATUS] == LATE else "late_dropped"
-            of_late = {
-                column: released[column][late]
-                for column in released
-                if column in (r.SOURCE, r.STREAM)
-            }
-            self._correction.count(of_late, name)
-
-    def counters(self) -> list[dict[str, Any]]:
-        """Per (source, stream): what became of its events."""
-        lanes = self._correction.counters(
-            "arrived", "released", "late_passed", "late_dropped", "quarantined_future"
-        )
-        for lane in lanes:
-            lane["in_order"] = lane.pop("released") - lane["late_passed"] - lane["late_dropped"]
-        return lanes
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "correction": self._correction.snapshot(),
-            "scalars": self._scalars.copy(),
-            "held": {name: column.copy() for name, column in self._held.items()},
-            "buffered_max": self.buffered_max,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self._correction.restore(state["correction"])
-        self._scalars[:] = state["scalars"]
-        self._held = {name: column.copy() for name, column in state["held"].items()}
-        self.buffered_max = state["buffered_max"]
+    def hold(self, key: np.ndarray, arrival: np.ndarray, rows: int) -> None:
+        """After a restore: hold the first ``rows`` rows of an arena again."""
+        most = self.scalars[MOST]
+        self.scalars[[HEAD, TAIL, HEAPED]] = 0
+        self.move(np.empty(0, np.int32), len(key))
+        _push_all(self.buffer(key, arrival, 0), rows, self.scalars)
+        self.scalars[MOST] = most

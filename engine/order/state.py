@@ -179,7 +179,11 @@ V_FRONTIER: Final = 12
 """Largest ref released, or promised to whoever reads the ordered stream."""
 V_EVENTS: Final = 13
 V_NOTES: Final = 14
-SCALARS: Final = 15
+V_GONE: Final = 15
+"""Events of this call that were refused: duplicates and quarantined ones."""
+V_MOST: Final = 16
+"""The most events held at once so far."""
+SCALARS: Final = 17
 
 MODE_R19: Final = 0
 MODE_FIXED: Final = 1

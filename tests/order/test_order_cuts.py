@@ -77,9 +77,8 @@ def chain_over(batches: Sequence[Sequence[Frame]], order: str, resumed: Sequence
             chain = Chain.restored(chosen, "main", chain.snapshot())
         told.take(chain.process(list(batch)))
     told.take(chain.finish())
-    counters = chain.counters()
-    counters.pop("buffered_max")  # seen between batches only
-    told.counters = counters
+    told.counters = chain.counters()
+    told.counters.pop("buffered_max_bytes")  # columns of a batch come from its frames
     return told
 
 
