@@ -28,7 +28,7 @@ from engine.query.plan import Plan
 from engine.reference import SourceClocks, Sync
 from engine.released import Released, Strings
 
-_BATCH_ROWS: Final = 1 << 17
+_BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status"})
 _ORDERED_COLUMNS: Final = frozenset(
     {r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL, "unc", "epoch"}

@@ -13,7 +13,8 @@ from engine.order.base import Guards
 from engine.order.state import INT_MAX, INT_MIN, QUARANTINED_FUTURE
 from engine.reference import SourceClocks
 
-_STREAM_BITS: Final = 32
+_DENSE: Final = 4
+"""Codes per event up to which a table of all codes beats sorting."""
 
 
 class Correction:
@@ -30,7 +31,7 @@ class Correction:
         return int(self._newest[source]) if source < len(self._newest) else INT_MIN
 
     def take(self, columns: Columns) -> tuple[Columns, Columns]:
-        """The events among ``columns`` with ``ref unc epoch te incarnation``, and those set aside.
+        """The events among ``columns`` with ``ref unc epoch``, and those set aside.
 
         An event is quarantined when its ref lies beyond its arrival by more than its uncertainty
         and the guard; it moves no clock.
@@ -44,14 +45,13 @@ class Correction:
         self._clocks.grow(sources)
         ref, unc, epoch = self._clocks.correct(source, ts, self._guards.default_uncertainty_ns)
         columns.update(ref=ref, unc=unc, epoch=epoch)
-        columns.setdefault(r.TE, ts)
-        columns.setdefault(r.INCARNATION, np.zeros(len(ts), np.int64))
         self.count(columns, "arrived")
         quarantined: Columns = {}
         if self._guards.guard_ns is not None:
             future = ref > _later(columns[r.ARRIVAL], _later(unc, self._guards.guard_ns))
             if future.any():
                 quarantined = {name: column[future] for name, column in columns.items()}
+                quarantined = self.complete(quarantined)
                 quarantined["reason"] = np.full(int(future.sum()), QUARANTINED_FUTURE)
                 self.count(quarantined, "quarantined_future")
                 columns = {name: column[~future] for name, column in columns.items()}
@@ -62,17 +62,30 @@ class Correction:
         np.maximum.at(self._newest, columns[r.SOURCE], columns[r.TS])
         return columns, quarantined
 
+    @staticmethod
+    def complete(columns: Columns) -> Columns:
+        """``columns`` with what their frames left out because it goes without saying."""
+        columns.setdefault(r.TE, columns[r.TS])
+        if r.INCARNATION not in columns:
+            columns[r.INCARNATION] = np.zeros(len(columns[r.TS]), np.int64)
+        return columns
+
     def count(self, columns: Columns, name: str) -> None:
         """Add the events of ``columns`` to the counter ``name`` of their lanes."""
         stream = columns.get(r.STREAM)
         if stream is None:
             stream = np.full(len(columns[r.SOURCE]), self._clocks.strings.code(r.DEFAULT_STREAM))
         # A code is -1 where a text is null; one more, so that both parts stay positive.
-        lane = (columns[r.SOURCE].astype(np.int64) + 1 << _STREAM_BITS) | (stream + 1)
-        lanes, counts = np.unique(lane, return_counts=True)
+        streams = int(stream.max(initial=-1)) + 2
+        lane = (columns[r.SOURCE].astype(np.int64) + 1) * streams + stream + 1
+        if lane.max(initial=0) <= _DENSE * len(lane):
+            counts = np.bincount(lane)
+            lanes = np.flatnonzero(counts)
+            counts = counts[lanes]
+        else:
+            lanes, counts = np.unique(lane, return_counts=True)
         for code, events in zip(lanes.tolist(), counts.tolist(), strict=True):
-            of_stream = (code & ((1 << _STREAM_BITS) - 1)) - 1
-            self._counts[(code >> _STREAM_BITS) - 1, of_stream, name] += events
+            self._counts[code // streams - 1, code % streams - 1, name] += events
 
     def counters(self, *names: str) -> list[dict[str, Any]]:
         """Per lane its source and stream, and the counters ``names`` (0 when never counted)."""

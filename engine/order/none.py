@@ -44,6 +44,7 @@ class NoOrder:
         """Records in arrival order; see ``engine.order.base.Order``."""
         del rows
         columns, quarantined = self._correction.take(columns)
+        columns = self._correction.complete(columns)
         n = len(columns[r.TS])
         self._correction.count(columns, "in_order")
         columns.update(release=columns[r.ARRIVAL], status=np.zeros(n, np.int8))

@@ -244,14 +244,15 @@ class Sequence:
     ) -> Columns:
         """The wanted columns of the rows at ``index``, which are of ``lanes``."""
         taken = {
-            name: rows[field][index].astype(np.int64, copy=False)
+            name: rows[field].take(index, mode="clip").astype(np.int64, copy=False)
             for name, field in _ROW_COLUMNS.items()
             if self._wants(name)
         }
         taken[r.SOURCE] = self._lanes.tables["source"].astype(np.int32)[lanes]
         if self._wants(r.STREAM):
             taken[r.STREAM] = self._lanes.stream_of(lanes)
-        taken.update({name: column[index] for name, column in payload.items()})
+        # "clip" only spares a check: every index is one of a row.
+        taken.update({n: column.take(index, mode="clip") for n, column in payload.items()})
         if self._wants(r.TE):
             length = taken.pop(_LENGTH, None)
             ts = rows["ts"][index]

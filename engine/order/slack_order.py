@@ -102,6 +102,7 @@ class HeldOrder:
         """What a kernel has let go of."""
         out = int(index.scalars[OUT])
         columns = self._arena.rows(buffer.out_row[:out].astype(np.intp))
+        columns = self._correction.complete(columns)
         columns["release"] = buffer.out_release[:out].copy()
         columns["status"] = buffer.out_status[:out].copy()
         return Ordered(out, columns, Progress(), Gaps())
