@@ -6,8 +6,10 @@ the arrival log: how the log is cut into frames and batches changes nothing in w
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -116,14 +118,15 @@ class Chain:
                 self._run(parts, lengths, output)  # released with the type they came with
             promote(columns, types, self._types, self.site)
             start = 0
-            for record in sync_records(frame):
-                # The order sees the record itself too: it moves the arrival clock, so that what
-                # was due before it is let go by what was known then.
-                end = int(record["row"] or 0) + 1
+            for together in _at_once(sync_records(frame)):
+                # The order sees the records themselves too: they move the arrival clock, so that
+                # what was due before them is let go by what was known then.
+                end = int(together[-1]["row"]) + 1
                 parts.append({name: column[start:end] for name, column in columns.items()})
                 lengths.append(end - start)
                 self._run(parts, lengths, output)
-                self._learn(record)
+                for record in together:
+                    self._learn(record)
                 start = end
             if start:
                 columns = {name: column[start:] for name, column in columns.items()}
@@ -280,3 +283,14 @@ class Chain:
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])
         return chain
+
+
+def _at_once(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Sync records that follow one another at one instant, together: no deadline lies between."""
+
+    def place(at: tuple[int, dict[str, Any]]) -> tuple[int, int]:
+        number, record = at
+        return record["row"] - number, record[r.ARRIVAL]
+
+    for _, group in itertools.groupby(enumerate(records), place):
+        yield [record for _, record in group]

@@ -103,7 +103,7 @@ def decode(
     return columns, types
 
 
-def sync_records(frame: Frame) -> list[dict[str, int | str | None]]:
+def sync_records(frame: Frame) -> list[dict[str, Any]]:
     """The frame's sync records, each with its ``row``; empty for nearly every frame."""
     if r.KIND not in frame.batch.schema.names:
         return []

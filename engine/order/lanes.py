@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from typing import Any, Final
 
 import numpy as np
@@ -76,6 +77,7 @@ class LaneTable:
         self.tables = self._store
         self._slots = np.full(16, NONE, SLOT)
         self._streams = np.empty(0, np.int32)
+        self._named: list[tuple[str, str, int]] = []
         self._linked = -1
         self._linked_clocks: np.ndarray | None = None
 
@@ -152,15 +154,18 @@ class LaneTable:
         ck = clocks.clocks
         if self._linked == self.count and ck is self._linked_clocks:
             return ck
-        text = self._strings.text
-        names = [(text(a) or "", text(b) or "", lane) for (a, b), lane in self._of.items()]
+        for source, stream in list(self._of)[len(self._named) :]:
+            text = self._strings.text
+            insort(self._named, (text(source) or "", text(stream) or "", self._of[source, stream]))
+        ln = self.tables
+        ln["rank"][[lane for _, _, lane in self._named]] = np.arange(self.count)
+        # Each source's lanes, one after the other by number.
+        lanes = np.argsort(ln["source"], kind="stable")
+        source = ln["source"][lanes]
+        is_first = np.diff(source, prepend=NONE) != 0
         ck["first_lane"] = NONE
-        for rank, (_, _, lane) in enumerate(sorted(names)):
-            self.tables["rank"][lane] = rank
-        for lane in reversed(range(self.count)):
-            source = self.tables["source"][lane]
-            self.tables["next_lane"][lane] = ck["first_lane"][source, 0]
-            ck["first_lane"][source, 0] = lane
+        ck["first_lane"][source[is_first], 0] = lanes[is_first]
+        ln["next_lane"][lanes] = np.where(np.roll(is_first, -1), NONE, np.roll(lanes, -1))
         self._linked, self._linked_clocks = self.count, ck
         return ck
 
@@ -196,6 +201,7 @@ class LaneTable:
         self._streams = np.array([stream for _, stream in state["of"]], np.int32)
         self._slots = np.full(16, NONE, SLOT)
         self._fill_slots(0)
+        self._named = []
         self._linked = -1
 
 

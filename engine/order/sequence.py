@@ -20,12 +20,11 @@ from edge_agent import records as r
 from engine.columns import VALID_PREFIX, Columns, join
 from engine.order.base import Guards, Ordered
 from engine.order.lanes import LaneTable
-from engine.order.sequence_run import flush, needed_rings, new_rows, run, survivors
+from engine.order.sequence_run import flush, new_rows, place_rings, run, survivors
 from engine.order.state import (
     COUNTERS,
     EVENT,
     INT_MIN,
-    MAX_RING,
     MERGE_NODE,
     MODE_FIXED,
     MODE_QUANTILE,
@@ -193,17 +192,8 @@ class Sequence:
     def _trees(self, rows: np.ndarray) -> Trees:
         """Trees over the lanes, and a ring per lane as large as this call can need."""
         lanes = self._lanes.count
-        low, high = np.empty(lanes, np.int64), np.empty(lanes, np.int64)
-        ln = self._lanes.tables
-        needed_rings(rows, ln, low, high)
-        offset = 0
-        for lane in range(lanes):
-            # Python ints: numbers far apart would overflow int64 when subtracted.
-            spread = min(int(high[lane]) - int(low[lane]) + 2, MAX_RING)
-            capacity = 1 << max(4, (max(spread, 1) - 1).bit_length())
-            ln["ring_off"][lane] = offset
-            ln["ring_cap"][lane] = capacity
-            offset += capacity
+        low, high = np.empty((2, lanes), np.int64)
+        offset = place_rings(rows, self._lanes.tables, low, high)
         if len(self._rings) < offset:
             self._rings = np.empty(offset, np.int32)
         size = 1 << max(1, (max(lanes, 2) - 1).bit_length())

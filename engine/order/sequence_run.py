@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from edge_agent.records import Kind
-from engine.jit import kernel
+from engine.jit import inline, kernel
 from engine.order.markers import apply_markers, mark, next_deadline, touch
 from engine.order.merge import (
     drain,
@@ -20,6 +20,7 @@ from engine.order.sequence_kernel import accept, buffer_row, give_up, hold, resu
 from engine.order.state import (
     INT_MAX,
     INT_MIN,
+    MAX_RING,
     NONE,
     STAGE_HELD,
     STAGE_RING,
@@ -36,6 +37,7 @@ from engine.order.tournament import clear_trees, set_timer
 _EVENT = int(Kind.EVENT)
 _POG = int(Kind.POG)
 _EOS = int(Kind.EOS)
+_LEAST_RING = 16
 
 
 @kernel
@@ -236,8 +238,28 @@ def survivors(rows: np.ndarray, ln: np.ndarray, tr: Trees, keep: np.ndarray) -> 
 
 
 @kernel
-def needed_rings(rows: np.ndarray, ln: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    """Smallest and largest number that may meet in each lane's ring during this call."""
+def place_rings(rows: np.ndarray, ln: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
+    """Give each lane a ring as large as this call can need; returns the sum of their sizes.
+
+    ``low``, ``high``: room for the smallest and largest number that may meet in a lane's ring.
+    """
+    _needed(rows, ln, low, high)
+    offset = 0
+    for lane in range(len(ln)):
+        capacity = _LEAST_RING
+        if high[lane] > INT_MIN:
+            if low[lane] <= high[lane] - MAX_RING:
+                capacity = MAX_RING
+            while capacity < high[lane] - low[lane] + 2 and capacity < MAX_RING:
+                capacity *= 2
+        ln[lane].ring_off = offset
+        ln[lane].ring_cap = capacity
+        offset += capacity
+    return offset
+
+
+@inline
+def _needed(rows: np.ndarray, ln: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
     for lane in range(len(ln)):
         low[lane] = ln[lane].expected if ln[lane].started else INT_MAX
         high[lane] = INT_MIN
