@@ -29,10 +29,8 @@ from engine.reference import SourceClocks, Sync
 from engine.released import Released, Strings
 
 _BATCH_ROWS: Final = 1 << 17
-_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status"})
-_ORDERED_COLUMNS: Final = frozenset(
-    {r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL, "unc", "epoch"}
-)
+_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
+_ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
 
 
@@ -69,7 +67,7 @@ class Chain:
         self.settings = settings
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
-        self.clocks = SourceClocks(self.strings)
+        self.clocks = SourceClocks(self.strings, predict=settings.order.time == "ref")
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
             build_operator(plan, settings.barrier, settings.certainty, site)
@@ -166,7 +164,7 @@ class Chain:
             precision=record.get(r.PRECISION) or 0,
             skew_error_ppb=record.get(r.SKEW_ERROR_PPB) or 0,
         )
-        if record.get(r.OFFSET) is not None and self.settings.order.time == "ref":
+        if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
             newest = self._order.newest_ts(self.strings.code(sync.source))
             self.clocks.learn(sync, newest)
         self._order.announce(sync)
@@ -185,6 +183,8 @@ class Chain:
         if not ordered.n and not len(ordered.progress.row) and not len(ordered.gaps.row):
             return
         columns = ordered.columns
+        if ordered.n:
+            self.clocks.release(columns)
         if r.STREAM not in columns:
             columns[r.STREAM] = np.zeros(ordered.n, np.int32)  # code 0: the default stream
         if r.TYPE not in columns:
@@ -234,6 +234,7 @@ class Chain:
                 self._order.counters(),
                 key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
             ),
+            "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             "queries": {
                 plan.name: operator.counters()

@@ -21,14 +21,14 @@ from engine.units import parse_duration
 
 @dataclass(frozen=True, slots=True)
 class NoneSettings:
-    """``time``: ``ref`` | ``ts``."""
+    """``time``: ``ref`` (offsets predicted) | ``ts`` (none used) | ``hold`` (each held, as in R19)."""
 
     time: str = "ref"
 
 
 SLACK_MAX_NS: Final = 1 << 60
 """So that a time less a slack stays in int64."""
-_TIMES: Final = ("ref", "ts")
+_TIMES: Final = ("ref", "ts", "hold")
 _FIRST: Final = {"kslack": "k"}
 """The setting that a short form may begin with, without its name: ``kslack:2s``."""
 
