@@ -21,7 +21,7 @@ from engine.frame import ATTR_PREFIX, Frame
 from engine.operator import Operator, Result
 from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
-from engine.order.registry import OrderSettings, build_order
+from engine.order.registry import OrderSettings, build_order, order_attributes
 from engine.order.state import INT_MIN, QUARANTINED_JUMP
 from engine.query import needed_attributes
 from engine.query.plan import Plan
@@ -83,11 +83,12 @@ class Chain:
         """(attribute columns to decode, columns to gather); None = all."""
         if self.settings.ordered == "full":
             return None, None
-        attributes: set[str] = set()
+        attributes = {ATTR_PREFIX + name for name in order_attributes(self.settings.order)}
         columns = set(_ALWAYS)
         if self.settings.ordered == "bare":
-            attributes |= {ATTR_PREFIX + name for name in self.settings.carried}
-            columns |= _ORDERED_COLUMNS | attributes
+            carried = {ATTR_PREFIX + name for name in self.settings.carried}
+            attributes |= carried
+            columns |= _ORDERED_COLUMNS | carried
         for plan, operator in zip(self.settings.plans, self._operators, strict=True):
             needed = needed_attributes(plan)
             if needed is None:
