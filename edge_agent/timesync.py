@@ -11,6 +11,11 @@ round is repeated after ``retry_ns``. If the first one fails, "never synchronise
 (offset None) so that events can flow with an unknown clock error rather than not at all;
 a later success reports the offset. A round that fails after a success reports nothing: the old
 offset stays in force and its uncertainty grows with its age.
+
+A clock that was set is measured anew at once, not ``resync_ns`` later. Between rounds that shows as
+a jump of the wall clock against the monotonic one, looked for every ``watch_ns``. Within a round,
+an exchange may contradict what was measured before it by more than both bounds allow: then that is
+forgotten, and all attempts are made again (once per round, so that every round ends).
 """
 
 from __future__ import annotations
@@ -47,6 +52,8 @@ class SyncSettings:
     silent_max: int = 4
     retries_max: int = 5
     resync_ns: int = 60_000_000_000
+    watch_ns: int = 1_000_000_000
+    """How often to look whether the wall clock was set; 0: never."""
     retry_ns: int = 10_000_000_000
     precision_ns: int = 1_000
     """How finely the source's wall clock can be read."""
@@ -58,7 +65,7 @@ class SyncSettings:
         for name in positive:
             if getattr(self, name) <= 0:
                 raise SettingsError(f"sync.{name} must be above 0, is {getattr(self, name)}")
-        for name in ("spacing_ns", "retries_max", "skew_error_ppb"):
+        for name in ("spacing_ns", "watch_ns", "retries_max", "skew_error_ppb"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"sync.{name} must not be negative, is {getattr(self, name)}")
 
@@ -78,6 +85,19 @@ class SyncReport:
     precision_ns: int
     skew_error_ppb: int
 
+    def bound_ns(self, age_ns: int) -> int:
+        """How wrong the offset may be at ``age_ns``; of a measured one."""
+        assert self.delay_ns is not None
+        grown = abs(age_ns) * self.skew_error_ppb // ntp.NS
+        return (self.delay_ns + 1) // 2 + self.precision_ns + grown
+
+    def contradicts(self, earlier: SyncReport) -> bool:
+        """Whether the source's clock was set since ``earlier``; both of them measured."""
+        assert self.offset_ns is not None
+        assert earlier.offset_ns is not None
+        age = self.measured_at_ns - earlier.measured_at_ns
+        return abs(self.offset_ns - earlier.offset_ns) > self.bound_ns(0) + earlier.bound_ns(age)
+
 
 class TimeSync:
     """Sans-IO client: call ``wake`` when ``next_wake`` has come, send what ``requests`` gives."""
@@ -87,13 +107,18 @@ class TimeSync:
         self.settings = settings
         self.state = SyncState.UNSYNCED
         self.counts: Counter[str] = Counter()
-        """``asked``, ``answered``, ``timeout``, ``rounds``, ``failed_rounds``, and
-        ``refused_REASON`` for every answer that was not believed."""
+        """``asked``, ``answered``, ``timeout``, ``rounds``, ``failed_rounds``; ``clock_set``: looks
+        that found the clock set, ``contradictions``: exchanges that did; and ``refused_REASON`` for
+        every answer that was not believed."""
         self._cookie = cookie
         self._best: SyncReport | None = None
         self._good = 0
         self._asked = 0
         self._active = False
+        self._begun_anew = False
+        self._last: SyncReport | None = None
+        self._looked = Now(0, 0)
+        self._look_due: int | None = None
         self._pending: tuple[int, int] | None = None
         self._due: int | None = None
         self._told = False
@@ -109,12 +134,14 @@ class TimeSync:
     def stop(self) -> None:
         """No more rounds: nothing is asked and nothing is due any more."""
         self._due = None
+        self._look_due = None
         self._pending = None
         self._active = False
 
     def next_wake(self) -> int | None:
         """Monotonic instant at which ``wake`` is due."""
-        return self._due
+        dues = [due for due in (self._due, self._look_due) if due is not None]
+        return min(dues, default=None)
 
     def requests(self) -> list[bytes]:
         """Questions to send now, each made with the ``now`` of the call before. Drained."""
@@ -128,6 +155,10 @@ class TimeSync:
 
     def wake(self, now: Now) -> None:
         """Act on whatever is due; harmless when nothing is."""
+        if self._look_due is not None and now.mono_ns >= self._look_due and self._was_set(now):
+            self.counts["clock_set"] += 1
+            self._begin(now)
+            return
         if self._due is None or now.mono_ns < self._due:
             return
         if self._pending is not None:
@@ -162,6 +193,8 @@ class TimeSync:
     def _begin(self, now: Now) -> None:
         self.counts["rounds"] += 1
         self._active = True
+        self._begun_anew = False
+        self._look_due = None
         self._best = None
         self._good = self._asked = 0
         self._ask(now)
@@ -186,13 +219,39 @@ class TimeSync:
         # A clock that ticks coarsely may read no time passed at all: that is a delay of zero,
         # not a lie; the precision, reported beside it, covers the difference.
         delay = max(delay, 0)
-        self._good += 1
+        middle = (exchange.t1 + exchange.t4) // 2
+        found = SyncReport(
+            exchange.offset_ns, delay, middle, precision, self.settings.skew_error_ppb
+        )
         self.counts["answered"] += 1
+        earlier = self._best or self._last
+        if earlier is not None and found.contradicts(earlier):
+            self._forget()
+        self._good += 1
         if self._best is None or self._best.delay_ns is None or delay < self._best.delay_ns:
-            middle = (exchange.t1 + exchange.t4) // 2
-            self._best = SyncReport(
-                exchange.offset_ns, delay, middle, precision, self.settings.skew_error_ppb
-            )
+            self._best = found
+
+    def _forget(self) -> None:
+        """What was measured before the present exchange says nothing of the clock as it is now."""
+        self.counts["contradictions"] += 1
+        self._best = self._last = None
+        self._good = 0
+        if not self._begun_anew:
+            self._begun_anew = True
+            self._asked = 1
+
+    def _look(self, now: Now) -> None:
+        self._looked = now
+        if self.settings.watch_ns:
+            self._look_due = now.mono_ns + self.settings.watch_ns
+
+    def _was_set(self, now: Now) -> bool:
+        """Whether the wall clock jumped since the last look by more than its offset's bound."""
+        assert self._last is not None
+        ran_ns = now.mono_ns - self._looked.mono_ns
+        jump_ns = now.wall_ns - self._looked.wall_ns - ran_ns
+        self._look(now)
+        return abs(jump_ns) > self._last.bound_ns(ran_ns)
 
     def _after_exchange(self, now: Now, next_ask: int) -> None:
         limits = self.settings
@@ -206,7 +265,9 @@ class TimeSync:
             self.state = SyncState.SYNCED
             self._told = True
             self._reports.append(self._best)
+            self._last = self._best
             self._due = now.mono_ns + limits.resync_ns
+            self._look(now)
             return
         self.counts["failed_rounds"] += 1
         self._due = now.mono_ns + limits.retry_ns

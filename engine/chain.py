@@ -23,7 +23,7 @@ from engine.frame import ATTR_PREFIX, Frame
 from engine.operator import Operator, Result
 from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
-from engine.order.registry import OrderSettings, build_order
+from engine.order.registry import OrderSettings, build_order, order_attributes
 from engine.order.state import INT_MIN, QUARANTINED_JUMP
 from engine.query import needed_attributes
 from engine.query.plan import Plan
@@ -31,10 +31,8 @@ from engine.reference import SourceClocks, Sync
 from engine.released import Released, Strings
 
 _BATCH_ROWS: Final = 1 << 16
-_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status"})
-_ORDERED_COLUMNS: Final = frozenset(
-    {r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL, "unc", "epoch"}
-)
+_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
+_ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
 
 
@@ -71,7 +69,7 @@ class Chain:
         self.settings = settings
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
-        self.clocks = SourceClocks(self.strings)
+        self.clocks = SourceClocks(self.strings, predict=settings.order.time == "ref")
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
             build_operator(plan, settings.barrier, settings.certainty, site)
@@ -87,11 +85,12 @@ class Chain:
         """(attribute columns to decode, columns to gather); None = all."""
         if self.settings.ordered == "full":
             return None, None
-        attributes: set[str] = set()
+        attributes = {ATTR_PREFIX + name for name in order_attributes(self.settings.order)}
         columns = set(_ALWAYS)
         if self.settings.ordered == "bare":
-            attributes |= {ATTR_PREFIX + name for name in self.settings.carried}
-            columns |= _ORDERED_COLUMNS | attributes
+            carried = {ATTR_PREFIX + name for name in self.settings.carried}
+            attributes |= carried
+            columns |= _ORDERED_COLUMNS | carried
         for plan, operator in zip(self.settings.plans, self._operators, strict=True):
             needed = needed_attributes(plan)
             if needed is None:
@@ -169,7 +168,7 @@ class Chain:
             precision=record.get(r.PRECISION) or 0,
             skew_error_ppb=record.get(r.SKEW_ERROR_PPB) or 0,
         )
-        if record.get(r.OFFSET) is not None and self.settings.order.time == "ref":
+        if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
             newest = self._order.newest_ts(self.strings.code(sync.source))
             self.clocks.learn(sync, newest)
         self._order.announce(sync)
@@ -188,6 +187,8 @@ class Chain:
         if not ordered.n and not len(ordered.progress.row) and not len(ordered.gaps.row):
             return
         columns = ordered.columns
+        if ordered.n:
+            self.clocks.release(columns)
         if r.STREAM not in columns:
             columns[r.STREAM] = np.zeros(ordered.n, np.int32)  # code 0: the default stream
         if r.TYPE not in columns:
@@ -237,6 +238,7 @@ class Chain:
                 self._order.counters(),
                 key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
             ),
+            "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             "queries": {
                 plan.name: operator.counters()

@@ -4,19 +4,26 @@
 ``skew_error_ppb`` of the offset's age. A stored offset applies to events by event time from its
 measurement on; an epoch is the validity of one offset, so two events of one source and epoch share
 one clock error. The site's ``t_a`` is the largest filtered delay (Eq 3.16).
+
+Beyond R19, the offset of an epoch has a slope from a source's third sync on, and a sync that
+contradicts what was known before it is a step of the source's clock (``clock_prediction.py``).
+Events between the two syncs that are released after the second one get an uncertainty that covers
+the step, and share their clock error with no other event. What was released before is counted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
 
+from engine.clock_prediction import SYNCS_KEPT, Line, Sample, Step, explained, held, stepped
+from engine.columns import Columns
 from engine.jit import kernel
 from engine.order.merge import reference
 from engine.order.state import CLOCK, EPOCHS_KEPT, INT_MIN, NONE
-from engine.released import Strings
+from engine.released import LATE_DROPPED, Strings
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +51,41 @@ class Sync:
         return (self.delay + 1) // 2 + self.precision
 
 
-class SourceClocks:
-    """Offsets of every source of a site, by the source's code in ``strings``."""
+@dataclass(slots=True)
+class _Known:
+    """What is known of one source's clock; durations in ns.
 
-    def __init__(self, strings: Strings) -> None:
+    ``report``: offset, uncertainty and stated skew error of the last sync; ``samples``: the syncs
+    that ``line`` stands on, none when the last one did not say when it was measured.
+    """
+
+    delay: int
+    report: tuple[int, int, int]
+    line: Line
+    samples: list[Sample] = field(default_factory=list)
+    syncs: int = 0
+    clock_steps: int = 0
+    last_step_ns: int = 0
+    released_before_step: int = 0
+
+
+class SourceClocks:
+    """Offsets of every source of a site, by the source's code in ``strings``.
+
+    ``predict``: False holds every offset until the next sync, as R19 does, and looks for no steps.
+    """
+
+    def __init__(self, strings: Strings, *, predict: bool = True) -> None:
         self.strings = strings
         self.next_epoch = 0
-        self.delay: dict[str, int] = {}
         self.clocks = _empty(0)
+        self._predict = predict
+        self._known: dict[str, _Known] = {}
 
     @property
     def t_a(self) -> int:
         """The largest filtered delay over the site's sources [ns] (R19 Eq 3.16)."""
-        return max(self.delay.values(), default=0)
+        return max((known.delay for known in self._known.values()), default=0)
 
     def grow(self, sources: int) -> None:
         """Make room for source codes below ``sources``; codes of other texts need none."""
@@ -70,31 +99,81 @@ class SourceClocks:
         """Take over ``sync``; ``newest_ts``: largest event time seen of the source, or INT_MIN."""
         code = self.strings.code(sync.source)
         self.grow(code + 1)
-        ck = self.clocks
-        self.delay[sync.source] = sync.delay
-        n = int(ck["n"][code, 0])
-        start = (
-            sync.ts if sync.ts is not None else newest_ts + 1 if newest_ts > INT_MIN else INT_MIN
-        )
-        if n == 0:
-            start = INT_MIN
+        report = (sync.offset, sync.uncertainty, sync.skew_error_ppb)
+        if sync.ts is None:
+            start = newest_ts + 1 if newest_ts > INT_MIN else INT_MIN
+            line = Line(max(newest_ts, 0), sync.offset, sync.uncertainty, 0, 0)
         else:
-            same = (sync.offset, sync.uncertainty, sync.skew_error_ppb)
-            last = (ck["offset"][code, n - 1], ck["unc"][code, n - 1], ck["rate"][code, n - 1])
-            if same == last and (sync.ts is None or ck["anchor"][code, n - 1] == sync.ts):
-                return  # the same report for another stream of this source
+            start = sync.ts
+            line = held(Sample(sync.ts, sync.offset, sync.uncertainty), sync.skew_error_ppb)
+        known = self._known.get(sync.source)
+        if known is None:
+            known = self._known[sync.source] = _Known(sync.delay, report, line)
+            start = INT_MIN
+        known.delay = sync.delay
+        if known.syncs and known.report == report and sync.ts in (None, known.line.anchor):
+            return  # the same report for another stream of this source
+        known.report = report
+        known.syncs += 1
+        before, known.line = known.line, line
+        if sync.ts is None or not self._predict:
+            known.samples.clear()
+        else:
+            start = self._predicted(code, known, before, start)
+        self._enter(code, start, known.line, self.next_epoch)
+        self.next_epoch += 1
+
+    def _predicted(self, code: int, known: _Known, before: Line, start: int) -> int:
+        """Fit the line of ``known`` anew, after ``before``; gives where it starts to apply."""
+        offset, unc, stated_ppb = known.report
+        sample = Sample(known.line.anchor, offset, unc)
+        step = stepped(before, sample, stated_ppb) if known.samples else None
+        if step is not None:
+            known.clock_steps += 1
+            known.last_step_ns = step.by
+            known.released_before_step += int(self.clocks["gone"][code, 0])
+            self._doubt(code, before, known.line, step)
+            known.samples = [sample]
+            return start + step.back
+        if known.samples and known.samples[-1].ts >= sample.ts:
+            known.samples.clear()  # a report that was overtaken, or repeated: no line through it
+        known.samples, known.line = explained(
+            [*known.samples[1 - SYNCS_KEPT :], sample], stated_ppb
+        )
+        return start
+
+    def _doubt(self, code: int, before: Line, after: Line, step: Step) -> None:
+        """Epochs of their own for what may lie on either side of a step of the clock.
+
+        That is what the source stamped from the sync before on; and, where it was set back, as much
+        before that, and after this sync, as it was set back by.
+        """
+        ck = self.clocks
+        ck["doubt"][code, ck["n"][code, 0] - 1] = step.unc
+        wide = Line(before.anchor, before.offset, step.unc, before.skew_ppb, 0)
+        self._enter(code, before.anchor - step.back, wide, NONE)
+        if step.back:
+            wide = Line(after.anchor, after.offset, step.unc, 0, after.skew_error_ppb)
+            self._enter(code, after.anchor, wide, NONE)
+
+    def _enter(self, code: int, start: int, line: Line, epoch: int) -> None:
+        """``line`` holds from event time ``start`` on."""
+        ck = self.clocks
+        n = int(ck["n"][code, 0])
         if n == EPOCHS_KEPT:
-            for name in ("start", "offset", "unc", "rate", "anchor", "ident"):
+            for name in ("start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt"):
                 ck[name][code, :-1] = ck[name][code, 1:].copy()
             n -= 1
         ck["start"][code, n] = start
-        ck["offset"][code, n] = sync.offset
-        ck["unc"][code, n] = sync.uncertainty
-        ck["rate"][code, n] = sync.skew_error_ppb if sync.ts is not None else 0
-        ck["anchor"][code, n] = sync.ts if sync.ts is not None else max(newest_ts, 0)
-        ck["ident"][code, n] = self.next_epoch
+        ck["offset"][code, n] = line.offset
+        ck["unc"][code, n] = line.unc
+        ck["rate"][code, n] = line.skew_error_ppb
+        ck["anchor"][code, n] = line.anchor
+        ck["ident"][code, n] = epoch
+        ck["skew"][code, n] = line.skew_ppb
+        ck["doubt"][code, n] = 0
         ck["n"][code, 0] = n + 1
-        self.next_epoch += 1
+        ck["gone"][code, 0] = 0
 
     def correct(
         self, source: np.ndarray, ts: np.ndarray, default_uncertainty: int
@@ -105,18 +184,52 @@ class SourceClocks:
         _correct(self.clocks, source, ts, default_uncertainty, ref, unc, epoch)
         return ref, unc, epoch
 
+    def release(self, columns: Columns) -> None:
+        """Events leave the ordering operator: those before a step found since are made uncertain.
+
+        Args:
+            columns: of ``engine.released.Released``; ``unc`` and ``epoch`` are changed in place.
+        """
+        if self._predict and self.next_epoch:
+            source, status = columns["source"], columns["status"]
+            _release(self.clocks, source, status, columns["unc"], columns["epoch"])
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Per synchronised source: its offset as the last sync left it, and its clock's steps.
+
+        ``clock_steps``, ``last_step_ns`` (positive: set back), ``released_before_step``: events
+        after the sync before each step that had gone out when it was found, and were not changed.
+        """
+        return [
+            {
+                "source": source,
+                "syncs": known.syncs,
+                "offset_ns": known.line.offset,
+                "uncertainty_ns": known.line.unc,
+                "skew_ppb": known.line.skew_ppb,
+                "skew_error_ppb": known.line.skew_error_ppb,
+                "clock_steps": known.clock_steps,
+                "last_step_ns": known.last_step_ns,
+                "released_before_step": known.released_before_step,
+            }
+            for source, known in sorted(self._known.items())
+        ]
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
             "next_epoch": self.next_epoch,
-            "delay": dict(self.delay),
+            "known": {source: astuple(known) for source, known in self._known.items()},
             "clocks": self.clocks.copy(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
         self.next_epoch = state["next_epoch"]
-        self.delay = dict(state["delay"])
+        self._known = {
+            source: _Known(delay, report, Line(*line), [Sample(*each) for each in samples], *counts)
+            for source, (delay, report, line, samples, *counts) in state["known"].items()
+        }
         self.clocks = state["clocks"].copy()
 
 
@@ -127,6 +240,27 @@ def _correct(
 ) -> None:  # fmt: skip
     for i in range(len(source)):
         ref[i], unc[i], epoch[i] = reference(ck, default, source[i], ts[i])
+
+
+@kernel
+def _release(
+    ck: np.ndarray, source: np.ndarray, status: np.ndarray, unc: np.ndarray, epoch: np.ndarray
+) -> None:
+    """Count what the newest offset of a source released; widen what an offset in doubt did."""
+    for i in range(len(source)):
+        if epoch[i] == NONE:
+            continue
+        of = source[i]
+        j = ck[of, 0].n - 1
+        if epoch[i] == ck[of, j].ident:
+            if status[i] != LATE_DROPPED:
+                ck[of, 0].gone += 1
+            continue
+        while j >= 0 and ck[of, j].ident != epoch[i]:
+            j -= 1
+        if j >= 0 and ck[of, j].doubt > 0:
+            unc[i] = max(unc[i], ck[of, j].doubt)
+            epoch[i] = NONE
 
 
 def _empty(sources: int) -> np.ndarray:

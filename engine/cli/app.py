@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import typer
 from typer.exceptions import TyperException
 
+from engine.cli.compare_command import compare_orders
 from engine.cli.doctor import checks, report
 from engine.cli.log_commands import log_app
 from engine.cli.query_commands import order, query
@@ -28,6 +29,7 @@ app.command("run")(run_scenario)
 app.command("simulate")(simulate)
 app.command("query")(query)
 app.command("order")(order)
+app.command("compare")(compare_orders)
 app.add_typer(log_app, name="log")
 
 

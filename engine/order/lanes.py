@@ -160,12 +160,13 @@ class LaneTable:
         ln = self.tables
         ln["rank"][[lane for _, _, lane in self._named]] = np.arange(self.count)
         # Each source's lanes, one after the other by number.
-        lanes = np.argsort(ln["source"], kind="stable")
-        source = ln["source"][lanes]
-        is_first = np.diff(source, prepend=NONE) != 0
+        by_source = np.argsort(ln["source"], kind="stable")
+        sorted_source = ln["source"][by_source]
+        is_first = np.diff(sorted_source, prepend=NONE) != 0
         ck["first_lane"] = NONE
-        ck["first_lane"][source[is_first], 0] = lanes[is_first]
-        ln["next_lane"][lanes] = np.where(np.roll(is_first, -1), NONE, np.roll(lanes, -1))
+        ck["first_lane"][sorted_source[is_first], 0] = by_source[is_first]
+        following = np.where(np.roll(is_first, -1), NONE, np.roll(by_source, -1))
+        ln["next_lane"][by_source] = following
         self._linked, self._linked_clocks = self.count, ck
         return ck
 

@@ -65,19 +65,25 @@ def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: in
 
 @inline
 def reference(ck: np.ndarray, default: int, source: int, ts: int) -> tuple[int, int, int]:
-    """(ref, uncertainty, epoch) of event time ``ts`` at ``source``'s clock (R19 Eq 3.14, 3.15)."""
+    """(ref, uncertainty, epoch) of event time ``ts`` at ``source``'s clock (R19 Eq 3.14, 3.15).
+
+    Never descending in ``ts`` within an epoch: a slope is far from -1.
+    """
     n = ck[source, 0].n
     if n == 0:
         return ts, default, NONE
     j = n - 1
     while j > 0 and ts < ck[source, j].start:
         j -= 1
-    unc = ck[source, j].unc
-    rate = ck[source, j].rate
-    if rate > 0:
+    offset, unc = ck[source, j].offset, ck[source, j].unc
+    skew, rate = ck[source, j].skew, ck[source, j].rate
+    if rate > 0 or skew != 0:
+        # Whole seconds and the rest apart: their products with a rate stay within int64.
         age = max(0, ts - ck[source, j].anchor)
-        unc += age // 1_000_000_000 * rate + age % 1_000_000_000 * rate // 1_000_000_000
-    return ts + ck[source, j].offset, unc, ck[source, j].ident
+        seconds, rest = age // 1_000_000_000, age % 1_000_000_000
+        unc += seconds * rate + rest * rate // 1_000_000_000
+        offset += seconds * skew + rest * skew // 1_000_000_000
+    return ts + offset, unc, ck[source, j].ident
 
 
 @inline

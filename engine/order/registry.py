@@ -10,29 +10,37 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.errors import UserError
+from engine.frame import ATTR_PREFIX
+from engine.order.aq_kslack import KD_MILLI, KP_MILLI, AqKSlack, AqKSlackSettings
+from engine.order.aq_threshold import AGGREGATES
 from engine.order.base import Guards, Order
 from engine.order.kslack import KSlackSettings, kslack
+from engine.order.ldop import FACTOR_MAX, LdopSettings, ldop
 from engine.order.mp_kslack import MpKSlackSettings, mp_kslack
 from engine.order.none import NoOrder
 from engine.order.sequence import Sequence, SequenceSettings
+from engine.order.short_form import SLACK_MAX_NS, choice, factor, only_known, share, span
 from engine.reference import SourceClocks
 from engine.units import parse_duration
 
 
 @dataclass(frozen=True, slots=True)
 class NoneSettings:
-    """``time``: ``ref`` | ``ts``."""
+    """``time``: ``ref`` (offsets predicted) | ``ts`` (none used) | ``hold`` (each held, R19)."""
 
     time: str = "ref"
 
 
-SLACK_MAX_NS: Final = 1 << 60
-"""So that a time less a slack stays in int64."""
-_TIMES: Final = ("ref", "ts")
-_FIRST: Final = {"kslack": "k"}
+_TIMES: Final = ("ref", "ts", "hold")
+_LATE: Final = ("pass", "drop")
+_GAIN_MAX: Final = 100
+_FIRST: Final = {"kslack": "k", "ldop": "factor"}
 """The setting that a short form may begin with, without its name: ``kslack:2s``."""
 
-OrderSettings = SequenceSettings | KSlackSettings | MpKSlackSettings | NoneSettings
+OrderSettings = (
+    SequenceSettings | KSlackSettings | MpKSlackSettings | AqKSlackSettings | LdopSettings
+    | NoneSettings
+)  # fmt: skip
 
 
 def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
@@ -82,38 +90,23 @@ def build_order(
         return kslack(settings, clocks, guards, wanted)
     if isinstance(settings, MpKSlackSettings):
         return mp_kslack(settings, clocks, guards, wanted)
+    if isinstance(settings, AqKSlackSettings):
+        return AqKSlack(settings, clocks, guards, wanted)
+    if isinstance(settings, LdopSettings):
+        return ldop(settings, clocks, guards, wanted)
     return NoOrder(clocks, guards, wanted)
 
 
-def _known(pairs: dict[str, str], keys: tuple[str, ...]) -> None:
-    for key in pairs:
-        if key not in keys:
-            raise UserError(f"unknown key {key!r}; known are {', '.join(keys)}")
-
-
-def _choice(pairs: dict[str, str], key: str, choices: tuple[str, ...]) -> str:
-    value = pairs.get(key, choices[0])
-    if value not in choices:
-        raise UserError(f"{key}={value}: use {' or '.join(choices)}")
-    return value
-
-
-def _share(text: str, name: str, unit: int) -> int:
-    """``0.6`` as an integer number of 1/unit, exactly."""
-    whole, point, digits = text.partition(".")
-    scale = len(str(unit)) - 1
-    plain = (whole + digits).isascii() and (whole + digits).isdecimal()
-    if not plain or (point and not digits) or len(digits) > scale:
-        raise UserError(f"{name}={text}: write a share such as 0.6, at most {scale} decimals")
-    value = int(whole or "0") * unit + int(digits.ljust(scale, "0") or "0")
-    if not 0 <= value < unit:
-        raise UserError(f"{name}={text}: must be at least 0 and below 1")
-    return value
+def order_attributes(settings: OrderSettings) -> frozenset[str]:
+    """Attributes that the operator itself looks at."""
+    if isinstance(settings, AqKSlackSettings) and settings.attr is not None:
+        return frozenset({settings.attr})
+    return frozenset()
 
 
 def _parse_sequence(pairs: dict[str, str], time_unit: str) -> SequenceSettings:
     keys = ("timeout", "latency", "alpha", "beta", "late", "residual", "time")
-    _known(pairs, keys)
+    only_known(pairs, keys)
     kind, _, value = pairs.get("timeout", "quantile:0.999").partition(":")
     if kind not in ("quantile", "r19", "fixed") or (kind == "r19" and value):
         raise UserError(f"timeout={pairs['timeout']}: use quantile:SHARE, r19 or fixed:DURATION")
@@ -121,44 +114,91 @@ def _parse_sequence(pairs: dict[str, str], time_unit: str) -> SequenceSettings:
         raise UserError("timeout=fixed needs a duration, as in fixed:10ms")
     return SequenceSettings(
         timeout=kind,
-        quantile_ppm=_share(value or "0.999", "quantile", 10**6) if kind == "quantile" else 999_000,
+        quantile_ppm=share(value or "0.999", "quantile", 10**6) if kind == "quantile" else 999_000,
         fixed_ns=parse_duration(value, time_unit) if kind == "fixed" else 0,
         latency_ns=parse_duration(pairs.get("latency", "500ms"), time_unit),
-        alpha_milli=_share(pairs.get("alpha", "0.6"), "alpha", 1000),
-        beta_milli=_share(pairs.get("beta", "0.6"), "beta", 1000),
-        late=_choice(pairs, "late", ("drop", "pass")),
-        residual=_choice(pairs, "residual", ("emit", "drop")),
-        time=_choice(pairs, "time", _TIMES),
+        alpha_milli=share(pairs.get("alpha", "0.6"), "alpha", 1000),
+        beta_milli=share(pairs.get("beta", "0.6"), "beta", 1000),
+        late=choice(pairs, "late", ("drop", "pass")),
+        residual=choice(pairs, "residual", ("emit", "drop")),
+        time=choice(pairs, "time", _TIMES),
     )
 
 
 def _parse_kslack(pairs: dict[str, str], time_unit: str) -> KSlackSettings:
-    _known(pairs, ("k", "late", "time"))
+    only_known(pairs, ("k", "late", "time"))
     if "k" not in pairs:
         raise UserError("kslack needs its slack, as in kslack:2s")
     k_ns = parse_duration(pairs["k"], time_unit)
     if k_ns > SLACK_MAX_NS:
         raise UserError(f"k={pairs['k']}: at most {SLACK_MAX_NS} ns")
-    late, time = _choice(pairs, "late", ("pass", "drop")), _choice(pairs, "time", _TIMES)
+    late, time = choice(pairs, "late", ("pass", "drop")), choice(pairs, "time", _TIMES)
     return KSlackSettings(k_ns, late, time)
 
 
 def _parse_mp_kslack(pairs: dict[str, str], time_unit: str) -> MpKSlackSettings:
     del time_unit
-    _known(pairs, ("late", "time"))
-    late, time = _choice(pairs, "late", ("pass", "drop")), _choice(pairs, "time", _TIMES)
+    only_known(pairs, ("late", "time"))
+    late, time = choice(pairs, "late", ("pass", "drop")), choice(pairs, "time", _TIMES)
     return MpKSlackSettings(late, time)
+
+
+def _parse_aq_kslack(pairs: dict[str, str], time_unit: str) -> AqKSlackSettings:
+    keys = ("error", "confidence", "window", "slide", "agg", "attr", "horizon", "kp", "kd", "late",
+            "time")  # fmt: skip
+    only_known(pairs, keys)
+    if "error" not in pairs:
+        raise UserError("aq-kslack needs the relative error allowed, as in aq-kslack:error=0.05")
+    error_ppm = share(pairs["error"], "error", 10**6)
+    confidence_ppm = share(pairs.get("confidence", "0.95"), "confidence", 10**6)
+    if not error_ppm:
+        raise UserError("error=0: must be above 0; mp-kslack waits for everything")
+    if confidence_ppm < 500_000:
+        raise UserError(f"confidence={pairs['confidence']}: must be at least 0.5")
+    agg = choice(pairs, "agg", tuple(AGGREGATES))
+    attr = pairs.get("attr", "").removeprefix(ATTR_PREFIX)
+    if (agg == "count") != (not attr):
+        raise UserError("sum and avg need their attribute and count has none: agg=avg,attr=NAME")
+    window_ns = span(pairs, "window", time_unit)
+    return AqKSlackSettings(
+        error_ppm=error_ppm,
+        confidence_ppm=confidence_ppm,
+        window_ns=window_ns,
+        slide_ns=span(pairs, "slide", time_unit) if "slide" in pairs else window_ns,
+        agg=agg,
+        attr=attr or None,
+        horizon_ppm=share(pairs.get("horizon", "0.95"), "horizon", 10**6),
+        kp_milli=factor(pairs["kp"], "kp", _GAIN_MAX) if "kp" in pairs else KP_MILLI,
+        kd_milli=factor(pairs["kd"], "kd", _GAIN_MAX) if "kd" in pairs else KD_MILLI,
+        late=choice(pairs, "late", _LATE),
+        time=choice(pairs, "time", _TIMES),
+    )
+
+
+def _parse_ldop(pairs: dict[str, str], time_unit: str) -> LdopSettings:
+    only_known(pairs, ("factor", "window", "late", "time"))
+    low, dots, high = pairs.get("factor", "1").partition("..")
+    low_milli = factor(low, "factor", FACTOR_MAX)
+    high_milli = factor(high, "factor", FACTOR_MAX) if dots else low_milli
+    if high_milli < low_milli:
+        raise UserError(f"factor={pairs['factor']}: the lower end comes first")
+    return LdopSettings(
+        span(pairs, "window", time_unit), low_milli, high_milli,
+        choice(pairs, "late", _LATE), choice(pairs, "time", _TIMES),
+    )  # fmt: skip
 
 
 def _parse_none(pairs: dict[str, str], time_unit: str) -> NoneSettings:
     del time_unit
-    _known(pairs, ("time",))
-    return NoneSettings(_choice(pairs, "time", _TIMES))
+    only_known(pairs, ("time",))
+    return NoneSettings(choice(pairs, "time", _TIMES))
 
 
 _PARSERS: Final[dict[str, Callable[[dict[str, str], str], OrderSettings]]] = {
     "sequence": _parse_sequence,
     "kslack": _parse_kslack,
     "mp-kslack": _parse_mp_kslack,
+    "aq-kslack": _parse_aq_kslack,
+    "ldop": _parse_ldop,
     "none": _parse_none,
 }

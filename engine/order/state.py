@@ -111,11 +111,16 @@ LANE: Final = np.dtype(
 CLOCK: Final = np.dtype(
     [
         ("start", "i8"), ("offset", "i8"), ("unc", "i8"), ("rate", "i8"), ("anchor", "i8"),
-        ("ident", "i8"),
-        ("n", "i8"), ("first_lane", "i8"),  # of the source; kept in its first entry
+        ("ident", "i8"), ("skew", "i8"),
+        ("doubt", "i8"),  # uncertainty of its events since a step was found behind them; 0: none
+        # of the source; kept in its first entry. gone: events released by its newest entry
+        ("n", "i8"), ("first_lane", "i8"), ("gone", "i8"),
     ]
 )  # fmt: skip
-"""One offset of a source, in force from event time ``start`` on; an array [source, epoch]."""
+"""One offset of a source, in force from event time ``start`` on; an array [source, epoch].
+
+``skew``: slope of the offset, ``rate``: of its uncertainty [ppb], both from ``anchor`` on.
+"""
 
 MERGE_NODE: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("lane", "i8")])
 """A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""

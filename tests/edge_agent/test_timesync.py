@@ -184,6 +184,81 @@ def test_an_answer_that_comes_after_its_timeout_is_not_taken_for_the_next_questi
     assert source.reports[0].delay_ns == 2 * MS
 
 
+def test_a_clock_that_is_set_is_measured_at_once() -> None:
+    source = line(S, always((MS, MS)))
+    source.run(10 * S)
+    source.offset += 200 * MS
+    source.run(12 * S)
+    assert [report.offset_ns for report in source.reports] == [S, S + 200 * MS]
+    counts = source.sync.counts
+    assert (counts["rounds"], counts["clock_set"], counts["contradictions"]) == (2, 1, 1)
+    source.run(70 * S)
+    assert counts["rounds"] == 2  # the next one is due a whole ``resync_ns`` after that
+    source.run(73 * S)
+    assert [report.offset_ns for report in source.reports[2:]] == [S + 200 * MS]
+
+
+def test_without_a_watch_a_step_is_found_by_the_next_round() -> None:
+    source = line(S, always((MS, MS)), watch_ns=0)
+    source.run(10 * S)
+    source.offset -= 200 * MS
+    source.run(62 * S)
+    assert [report.offset_ns for report in source.reports] == [S, S - 200 * MS]
+    assert source.sync.counts["clock_set"] == 0
+    assert source.sync.counts["contradictions"] == 1
+
+
+def test_a_clock_set_within_a_round_is_not_reported_as_it_was() -> None:
+    # The four exchanges before the step have the least delay: the minimum filter would take them.
+    source = line(S, iter([*[(MS, MS)] * 4, *[(3 * MS, 3 * MS)] * 20]))
+    source.run(200 * MS)
+    assert source.sync.counts["answered"] == 4
+    source.offset += 50 * MS
+    source.run(2 * S)
+    assert [(report.offset_ns, report.delay_ns) for report in source.reports] == [
+        (S + 50 * MS, 6 * MS)
+    ]
+    # All ten attempts were made again, the one that told included.
+    assert source.sync.counts["asked"] == 14
+    assert source.sync.counts["contradictions"] == 1
+
+
+def test_a_round_ends_though_the_clock_is_set_all_the_time() -> None:
+    source = line(S, always((MS, MS)), attempts=4, retries_max=2)
+    for _ in range(40):
+        source.run(source.time + 50 * MS)
+        source.offset += S
+        if source.reports:
+            break
+    assert source.sync.counts["asked"] <= 2 * (4 + 2)
+    assert source.reports[0].offset_ns is not None
+    # Of the clock as the last exchange found it, not of some time before.
+    assert source.reports[0].offset_ns > 3 * S
+
+
+@pytest.mark.parametrize("jump", [3 * MS // 4, -3 * MS // 4])
+def test_a_jump_within_the_bound_starts_nothing(jump: int) -> None:
+    source = line(S, always((MS, MS)))
+    source.run(10 * S)
+    source.offset += jump
+    source.run(59 * S)
+    assert source.sync.counts["rounds"] == 1
+    source.run(62 * S)
+    assert [report.offset_ns for report in source.reports] == [S, S + jump]
+    assert source.sync.counts["contradictions"] == 0
+
+
+@pytest.mark.parametrize("skew_ppb", [50_000, -50_000])
+def test_a_skew_as_stated_is_no_step(skew_ppb: int) -> None:
+    source = line(S, always((MS // 4, MS // 4)))
+    for second in range(600):
+        source.offset = S + second * skew_ppb
+        source.run(second * S)
+    counts = source.sync.counts
+    assert counts["rounds"] == 10
+    assert (counts["clock_set"], counts["contradictions"]) == (0, 0)
+
+
 @pytest.mark.parametrize("name", ["attempts", "timeout_ns", "resync_ns", "precision_ns"])
 def test_settings_out_of_range_name_themselves(name: str) -> None:
     with pytest.raises(SettingsError, match=rf"sync\.{name} must be above 0"):

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from edge_agent.records import KIND_NAMES
-from engine.chain import Chain, ChainSettings
+from engine.chain import Chain, ChainOutput, ChainSettings
 from engine.frame import FIXED_TYPES, STRING, Frame
 from engine.order.base import Guards, Ordered
 from engine.order.sequence import SequenceSettings
@@ -66,12 +66,15 @@ class Ordering:
 
     def _use(self, chain: Chain) -> None:
         self.chain = chain
-        order = chain._order
-        process, flush = order.process, order.flush
-        order.process = lambda columns, rows: self._took(process(columns, rows))
-        order.flush = lambda: self._took(flush())
+        hand_on = chain._hand_on
 
-    def _took(self, ordered: Ordered) -> Ordered:
+        def watched(ordered: Ordered, output: ChainOutput) -> None:
+            hand_on(ordered, output)  # the clocks have the last word about uncertainties there
+            self._took(ordered)
+
+        chain._hand_on = watched
+
+    def _took(self, ordered: Ordered) -> None:
         text = self.chain.strings.text
         before = len(self.released)
         columns = ordered.columns
@@ -107,7 +110,6 @@ class Ordering:
                 name = text(source)
                 assert name is not None
                 self.quarantined.append((name, seq, "sequence jump" if reason else "future"))
-        return ordered
 
     def process(self, records: Sequence[Record], cuts: Sequence[int] = ()) -> Ordering:
         """``records`` in one frame, or cut into frames before the rows ``cuts``."""

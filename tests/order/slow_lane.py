@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from slow_clock import Epoch
 from slow_timeout import FixedTimeout
 
 INFINITE = 2**63 - 1
 NEVER = -INFINITE
 IN_ORDER, RESIDUAL, LATE, LATE_DROPPED = 0, 1, 2, 3
 JUMP = 2**18
-EPOCHS_KEPT = 8
 COUNTERS = (
     "arrived", "in_order", "residual", "late_passed", "late_dropped", "duplicate",
     "quarantined_future", "quarantined_jump", "missing_total", "missing_filled",
@@ -31,6 +31,7 @@ class Event:
     deadline: int = INFINITE
     ref: int = 0
     unc: int = 0
+    epoch: Epoch | None = None
     late: bool = False
 
 
@@ -86,14 +87,3 @@ class Lane:
 
     def deadline(self) -> int:
         return min(self.gap_deadline(), self.idle_deadline())
-
-
-@dataclass
-class Clock:
-    """One offset of a source, in force from event time ``start``."""
-
-    start: int
-    offset: int
-    unc: int
-    rate: int
-    anchor: int

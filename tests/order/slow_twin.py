@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from slow_clock import Epoch, SlowClock
 from slow_lane import (
-    EPOCHS_KEPT,
     IN_ORDER,
     JUMP,
     LATE,
     LATE_DROPPED,
     NEVER,
     RESIDUAL,
-    Clock,
     Event,
     Lane,
     Marker,
@@ -35,7 +34,7 @@ class Twin:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.lanes: dict[tuple[str, str], Lane] = {}
-        self.clocks: dict[str, list[Clock]] = {}
+        self.clocks: dict[str, SlowClock] = {}
         self.newest: dict[str, int] = {}
         self.now = NEVER
         self.frontier = NEVER
@@ -59,10 +58,11 @@ class Twin:
             self.marker(kind, record, now)
 
     def sync(self, record: dict[str, Any]) -> None:
-        source, ts = record["source"], record.get("ts")
+        source = record["source"]
         inc, first = record.get("incarnation", 0), record.get("first_seq")
         if record.get("offset") is not None:
-            self.learn(source, ts, record)
+            clock = self.clocks.setdefault(source, SlowClock())
+            clock.learn(record, self.newest.get(source))
         if first is None:
             return
         lane = self.lane(source, record.get("stream", "events"))
@@ -71,40 +71,15 @@ class Twin:
             lane.started, lane.inc, lane.expected = True, inc, first
             lane.last_arrival, lane.idle = record["arrival"], False
 
-    def learn(self, source: str, ts: int | None, record: dict[str, Any]) -> None:
-        clocks = self.clocks.setdefault(source, [])
-        unc = (record["delay"] + 1) // 2 + (record.get("precision") or 0)
-        rate = record.get("skew_error_ppb") or 0
-        newest = self.newest.get(source)
-        if clocks:
-            last = clocks[-1]
-            same = (record["offset"], unc, rate) == (last.offset, last.unc, last.rate)
-            if same and ts in (None, last.anchor):
-                return
-        start = ts if ts is not None else (NEVER if newest is None else newest + 1)
-        clock = Clock(start, record["offset"], unc, rate if ts is not None else 0, ts or 0)
-        if not clocks:
-            clock.start = NEVER
-        if ts is None:
-            clock.anchor = max(newest or 0, 0)
-        clocks.append(clock)
-        del clocks[:-EPOCHS_KEPT]
-
-    def reference(self, source: str, ts: int) -> tuple[int, int]:
-        clocks = self.clocks.get(source)
-        if not clocks:
-            return ts, self.settings.default_uncertainty
-        found = clocks[0]
-        for clock in reversed(clocks[1:]):
-            if ts >= clock.start:
-                found = clock
-                break
-        age = max(0, ts - found.anchor)
-        grown = age // 10**9 * found.rate + age % 10**9 * found.rate // 10**9
-        return ts + found.offset, found.unc + grown
+    def reference(self, source: str, ts: int) -> tuple[int, int, Epoch | None]:
+        if source not in self.clocks:
+            return ts, self.settings.default_uncertainty, None
+        epoch = self.clocks[source].find(ts)
+        offset, unc = epoch.at(ts)
+        return ts + offset, unc, epoch
 
     def future(self, event: Event) -> bool:
-        ref, unc = self.reference(event.source, event.ts)
+        ref, unc, _ = self.reference(event.source, event.ts)
         guard = self.settings.guard
         return guard is not None and ref - event.arrival > unc + guard
 
@@ -242,7 +217,7 @@ class Twin:
             yield event
 
     def correct(self, lane: Lane, event: Event) -> bool:
-        event.ref, event.unc = self.reference(event.source, event.ts)
+        event.ref, event.unc, event.epoch = self.reference(event.source, event.ts)
         if self.future(event):
             lane.counts["quarantined_future"] += 1
             self.quarantined.append((lane.source, event.seq, "future"))
@@ -269,7 +244,7 @@ class Twin:
 
     def apply_markers(self, lane: Lane) -> None:
         while lane.promises and lane.expected >= lane.promises[0].seq:
-            bound, _ = self.reference(lane.source, lane.promises.pop(0).ts)
+            bound, _, _ = self.reference(lane.source, lane.promises.pop(0).ts)
             lane.bound = max(lane.bound, bound)
         if lane.end is not None and lane.expected >= lane.end.seq:
             lane.end, lane.closed = None, True
@@ -358,6 +333,9 @@ class Twin:
             self.release(event, now, RESIDUAL)
 
     def release(self, event: Event, now: int, status: int) -> None:
+        known = self.clocks[event.source].epochs if event.source in self.clocks else []
+        if any(event.epoch is each for each in known):  # a step may have been found since then
+            event.unc = max(event.unc, event.epoch.doubt)
         self.released.append(
             (event.source, event.stream, event.inc, event.seq, event.ts, event.arrival,
              event.ref, event.unc, now, status)

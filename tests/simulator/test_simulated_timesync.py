@@ -57,11 +57,11 @@ CASES = [
     Case("107 skew of -45 ppm and jitter", 15 * MS, up=JITTER, clock={"skew_ppb": -45_000}),
     Case("108 wander", 1, clock={"wander_ppb": 1000}),
     Case(
-        "109 a step of 1 s is found at the next round", 1, settle_ns=62 * SECOND,
+        "109 a step of 1 s is found and measured within 2 s", 1, settle_ns=32 * SECOND,
         clock={"steps": [{"at": "30 s", "by": "1 s"}]},
     ),
     Case(
-        "110 a step back of 1 s", 1, settle_ns=62 * SECOND,
+        "110 a step back of 1 s", 1, settle_ns=32 * SECOND,
         clock={"steps": [{"at": "30 s", "by": "-1 s"}]},
     ),
     Case("111 a clock of 1 ms", MS, clock={"resolution": "1 ms"}),
@@ -79,7 +79,7 @@ CASES = [
 ]  # fmt: skip
 
 
-def measured(world: World, case: Case) -> tuple[Simulated, Rows]:
+def measured(world: World, case: Case, **sync: Any) -> tuple[Simulated, Rows]:
     resolution = case.clock.get("resolution", "1 us")
     one = {
         "name": "s0",
@@ -87,7 +87,7 @@ def measured(world: World, case: Case) -> tuple[Simulated, Rows]:
         "clock": case.clock,
         "up": case.up,
         "down": case.down,
-        "sync": {"precision": resolution},
+        "sync": {"precision": resolution, **sync},
     }
     done, rows = world(one, duration="310 s", gateway=case.gateway, start=case.start_ns)
     return done, [row for row in rows if row["kind"] == 3]
@@ -122,9 +122,11 @@ def test_the_offset_is_right_within_its_limit_and_its_declared_bound(
     assert max(errors) >= case.error_min_ns - 50_000
 
 
-def test_canary_a_step_breaks_the_bound_until_the_next_round(world: World) -> None:
+def test_canary_a_step_that_nobody_looks_for_breaks_the_bound_until_the_next_round(
+    world: World,
+) -> None:
     case = next(case for case in CASES if case.name.startswith("109"))
-    done, reports = measured(world, case)
+    done, reports = measured(world, case, watch=0)
     row = next(row for row in done.clocks.to_pylist() if row["true_ns"] == START_NS + 40 * SECOND)
     latest = max(
         (each for each in reports if each["ts"] <= row["source_ns"]), key=lambda r: r["ts"]

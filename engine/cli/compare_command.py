@@ -1,0 +1,129 @@
+"""``slackwater compare``: which order suits a recording, and what each one costs."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from engine.cli.log_commands import parse_mapping
+from engine.cli.query_commands import Guard, Input, Map, TimeUnit, read_guards, work_folder
+from engine.cli.watch import tell_compiling, watched
+from engine.compare.columns import arrival_facts, as_plain, order_table
+from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare
+from engine.compare.measure import Advanced, Reading
+from engine.compare.page import HTML, NO_ARRIVALS, check_folder, write_comparison
+from engine.pipeline import prepare
+from engine.report.plain import as_json, plain
+from engine.report.versions import versions
+from engine.units import unit_ns
+
+_WIDTH: Final = 220
+"""Of the table when it is printed into a file or a pipe."""
+Orders = Annotated[
+    list[str] | None,
+    typer.Option("--order", help="An order to compare; repeatable. Default: one of each kind."),
+]
+Sweep = Annotated[
+    str | None,
+    typer.Option(help="A range of slacks, as kslack:10ms..10s; default with --out: measured."),
+]
+Truth = Annotated[
+    str | None, typer.Option(metavar="ATTR", help="Attribute with the true event time [ns].")
+]
+Departed = Annotated[
+    str | None,
+    typer.Option(metavar="ATTR", help="Attribute with the instant of leaving the source [ns]."),
+]
+
+
+def compare_orders(
+    source: Input,
+    orders: Orders = None,
+    sweep: Sweep = None,
+    complete: Annotated[
+        float, typer.Option(help="Share of events that must be in their place.")
+    ] = COMPLETE,
+    truth: Truth = None,
+    departed: Departed = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for compare.html and compare.json.")
+    ] = None,
+    as_json_lines: Annotated[
+        bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
+    ] = False,
+    time_unit: TimeUnit = "ns",
+    guard: Guard = "1s",
+    columns: Map = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Runs each order over the same input: which one suits it, and what the others cost."""
+    unit_ns(time_unit)
+    guards = read_guards(guard, time_unit)
+    if out is not None:
+        check_folder(out)
+
+    def watch(what: str) -> AbstractContextManager[Advanced]:
+        return watched(what, quiet=quiet)
+
+    with work_folder(None) as folder:
+        given = prepare(source, folder, time_unit, columns=parse_mapping(columns or []))
+        tell_compiling(quiet=quiet)
+        found = compare(
+            given.log,
+            orders or (),
+            sweep if sweep is not None or out is None else MEASURED,
+            Reading(truth, departed),
+            guards,
+            time_unit,
+            complete,
+            watch,
+        )
+    if not found.arrival_given:
+        sys.stderr.write(f"{NO_ARRIVALS}\n")
+    if out is not None:
+        write_comparison(found, source, out)
+    if as_json_lines:
+        sys.stdout.write(as_json(plain(as_plain(found, source, versions())), indent=1) + "\n")
+        return
+    _tell(found, swept=sweep is not None)
+    if out is not None:
+        sys.stdout.write(f"{out / HTML}\n")
+
+
+def _tell(found: Comparison, *, swept: bool) -> None:
+    """What arrived, what suits, what the others cost, and the table."""
+    # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    for name, said in arrival_facts(found):
+        console.print(f"[dim]{escape(name)}:[/] {escape(said)}", highlight=False)
+    choice = found.choice
+    colour = "yellow" if choice.suits is None else "green"
+    console.print(f"\n[bold {colour}]What suits:[/] {escape(choice.headline)}", highlight=False)
+    console.print(escape(choice.reason), highlight=False)
+    costs = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    costs.add_column(overflow="fold")
+    costs.add_column()
+    for each in choice.costs:
+        costs.add_row(f"  {escape(each.order)}", escape(each.text))
+    console.print(costs)
+    headings, rows = order_table(found, found.orders)
+    table = Table()
+    for place, heading in enumerate(headings):
+        table.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
+    more = order_table(found, found.sweep)[1] if swept else []
+    for row in [*rows, *more]:
+        table.add_row(*(escape(_cell(cell)) for cell in row))
+    console.print(table)
+
+
+def _cell(cell: str | int | float | None) -> str:
+    if cell is None:
+        return "\N{EN DASH}"
+    return f"{cell:,}" if isinstance(cell, int) else str(cell)

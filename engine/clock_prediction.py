@@ -1,0 +1,196 @@
+"""The offset of one source between its syncs: a line, and how wrong it can be (SPEC 2).
+
+A sync says that the offset was ``offset`` +- ``unc`` when the source's clock read ``ts``. The
+slope of the line through the last syncs is the skew, fitted by weighted least squares (weights
+1/unc^2, in exact integers, rounded once). How wrong it can be is not taken from the residuals,
+which know nothing of a delay that is always longer one way: the lines that pass through *every*
+sync's interval are bounded exactly, pair by pair (set-membership estimation), and the error is the
+distance to the farthest of them. So the truth lies inside as long as (a) every sync is right within
+its ``unc``, (b) the source's frequency stays within what it states, and (c) within ``WANDER_PPB``
+of its present one while the history lasts. When no line passes through all, the oldest syncs go.
+
+Never less certain than without prediction: the line is moved towards the middle of the possible
+ones until neither its uncertainty nor that one's growth exceeds what the last sync alone gives.
+
+A sync outside of what its source's line allows is a *step*: someone set the clock. Nothing before
+it says anything about the clock after it, so the history begins anew.
+
+Sources: least squares and RFC 5905 section 11 (frequency tolerance); bounds as in Moon, Skelly,
+Towsley 1999, "Estimation and removal of clock skew from network delay measurements".
+
+When not to use: syncs without the time of their measurement, or fewer than ``SYNCS_MIN`` of them:
+then the last offset is held, as in R19 3.2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final, NamedTuple
+
+SECOND: Final = 10**9
+SYNCS_MIN: Final = 3
+SYNCS_KEPT: Final = 8
+SKEW_MAX_PPB: Final = 500_000
+"""The steepest slope, NTP's frequency tolerance (RFC 5905: 500 ppm); it also stands in for what a
+source does not state. Event times of one source never change their order by it."""
+WANDER_PPB: Final = 2_000
+"""How far a crystal's frequency moves within minutes; temperature does that."""
+UNC_MAX: Final = 1 << 61
+"""So that the sum of two uncertainties stays in int64."""
+_FLOORED_NS: Final = 2
+"""The product of skew and age is rounded down, and so is that of its error."""
+_WEIGHT: Final = 1 << 40
+
+
+class Sample(NamedTuple):
+    """One sync: at ``ts`` of the source the offset was ``offset`` +- ``unc`` [ns]."""
+
+    ts: int
+    offset: int
+    unc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Offset of a source from ``anchor`` (its event time) on; times in ns.
+
+    At age a = max(0, ts - anchor) the offset is ``offset + floor(a * skew_ppb / 1e9)`` and wrong by
+    at most ``unc + floor(a * skew_error_ppb / 1e9)``.
+    """
+
+    anchor: int
+    offset: int
+    unc: int
+    skew_ppb: int
+    skew_error_ppb: int
+
+    def offset_at(self, ts: int) -> int:
+        """Offset [ns] at the source's time ``ts``."""
+        return self.offset + max(0, ts - self.anchor) * self.skew_ppb // SECOND
+
+    def unc_after(self, age: int, skew_error_ppb: int) -> int:
+        """Uncertainty [ns] at ``age`` when it grows by ``skew_error_ppb``."""
+        return self.unc + age * skew_error_ppb // SECOND
+
+
+def limit_ppb(stated_ppb: int) -> int:
+    """What bounds a source's skew: what it states, or NTP's tolerance when it states nothing."""
+    return stated_ppb or SKEW_MAX_PPB
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A jump of a source's clock between two syncs; times in ns.
+
+    Attributes:
+        by: offset measured minus offset predicted; positive: the clock was set back.
+        unc: covers the truth from the sync before to this one, whenever the clock jumped: by the
+            offset before it as well as by the one after it.
+    """
+
+    by: int
+    unc: int
+
+    @property
+    def back(self) -> int:
+        """How long the source's clock showed again what it had shown before."""
+        return max(0, self.by)
+
+
+def stepped(line: Line, sample: Sample, stated_ppb: int) -> Step | None:
+    """The jump that lies between ``line`` and a new sync, or None when their bounds meet."""
+    age = sample.ts - line.anchor
+    error = line.skew_error_ppb or limit_ppb(stated_ppb)
+    # Before its anchor a line is level, wherever the clock came from.
+    before = error + abs(line.skew_ppb)
+    by = sample.offset - line.offset_at(sample.ts)
+    allowed = line.unc_after(abs(age), error if age >= 0 else before) + sample.unc
+    if abs(by) <= allowed:
+        return None
+    longest = max(0, age) + max(0, by)
+    return Step(by, min(abs(by) + line.unc_after(longest, before) + sample.unc, UNC_MAX))
+
+
+def held(sample: Sample, stated_ppb: int) -> Line:
+    """The offset of one sync, held until the next (R19 3.2.2)."""
+    return Line(sample.ts, sample.offset, sample.unc, 0, stated_ppb)
+
+
+def explained(samples: Sequence[Sample], stated_ppb: int) -> tuple[list[Sample], Line]:
+    """The newest of ``samples`` that one line explains, and that line (or the last one's offset).
+
+    Args:
+        samples: at least one, of ascending ``ts``, oldest first.
+        stated_ppb: bound of the source's skew by its own word; 0: it states none.
+    """
+    for first in range(len(samples)):
+        kept = samples[first:]
+        if len(kept) < SYNCS_MIN:
+            break
+        line = fitted(kept, stated_ppb)
+        if line is not None:
+            return list(kept), line
+    return list(samples[1 - SYNCS_MIN :]), held(samples[-1], stated_ppb)
+
+
+def fitted(samples: Sequence[Sample], stated_ppb: int) -> Line | None:
+    """The line through ``samples`` (as ``explained`` has them), anchored at the last one.
+
+    None: no line within the stated skew passes through all of their intervals.
+    """
+    last = samples[-1]
+    limit = limit_ppb(stated_ppb)
+    # Ages are positive into the past; a wandering frequency widens what an old sync allows now.
+    points = [
+        Sample(last.ts - ts, offset, unc - (ts - last.ts) * WANDER_PPB // SECOND)
+        for ts, offset, unc in samples
+    ]
+    low, high = _slopes(points, limit)
+    if low > high:
+        return None
+    # At the anchor: a steeper line through an old sync's upper end ends higher there.
+    top = min(o + unc - (-age * high // SECOND) for age, o, unc in points)
+    bottom = max(o - unc + age * low // SECOND for age, o, unc in points)
+    low, high = max(low - WANDER_PPB, -limit), min(high + WANDER_PPB, limit)
+    offset, skew = _least_squares(points)
+    offset = _clip(offset, max(bottom, top - last.unc), min(top, bottom + last.unc))
+    skew = _clip(skew, max(low, high - limit), min(high, low + limit))
+    skew = _clip(skew, -SKEW_MAX_PPB, SKEW_MAX_PPB)
+    return Line(
+        anchor=last.ts,
+        offset=offset,
+        unc=max(top - offset, offset - bottom) + _FLOORED_NS,
+        skew_ppb=skew,
+        skew_error_ppb=max(high - skew, skew - low),
+    )
+
+
+def _slopes(points: Sequence[Sample], limit: int) -> tuple[int, int]:
+    """Least and greatest slope [ppb] of the lines through all intervals, rounded outwards."""
+    low, high = -limit, limit
+    for older, newer in combinations(points, 2):
+        run = older.ts - newer.ts
+        rise, play = newer.offset - older.offset, newer.unc + older.unc
+        low = max(low, (rise - play) * SECOND // run)
+        high = min(high, -((-rise - play) * SECOND // run))
+    return low, high
+
+
+def _least_squares(points: Sequence[Sample]) -> tuple[int, int]:
+    """(offset at age 0, skew in ppb) of the weighted least-squares line, each rounded once."""
+    weights = [max(1, _WEIGHT // (point.unc + 1)) ** 2 for point in points]
+    total = sum(weights)
+    ages = sum(w * p.ts for w, p in zip(weights, points, strict=True))
+    offsets = sum(w * p.offset for w, p in zip(weights, points, strict=True))
+    squares = sum(w * p.ts * p.ts for w, p in zip(weights, points, strict=True))
+    products = sum(w * p.ts * p.offset for w, p in zip(weights, points, strict=True))
+    spread = total * squares - ages * ages
+    skew = (ages * offsets - total * products) * SECOND
+    offset = offsets * squares - ages * products
+    return (2 * offset + spread) // (2 * spread), (2 * skew + spread) // (2 * spread)
+
+
+def _clip(value: int, low: int, high: int) -> int:
+    return min(max(value, low), high)

@@ -1,0 +1,157 @@
+"""Which of the measured orders suits, in words, and what each other one costs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from engine.compare.measure import Measures
+from engine.report.units import number, percent
+
+_SAME: Final = 0.05
+"""Durations that differ by less than this share are called about the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an order costs beside the one that suits; ``enough``: as complete as was asked for."""
+
+    order: str
+    enough: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """``suits``: an order, or None when no one is complete enough; ``costs`` of all the others."""
+
+    suits: str | None
+    headline: str
+    reason: str
+    costs: tuple[Cost, ...]
+
+
+def choose(
+    measured: Sequence[Measures],
+    complete: float,
+    apart: frozenset[str] = frozenset(),
+    unit: str = "ms",
+    unit_ns: int = 10**6,
+) -> Choice:
+    """The order with the least p99 of its holds among those that are complete enough.
+
+    Of equal ones that with the least mean, then the first.
+
+    Args:
+        measured: one at least that is not in ``apart``.
+        complete: share of the events that must be released in their place.
+        apart: orders that are no candidates, as they go by another clock than the others.
+        unit: of holds in the words, and how many ns it has.
+        unit_ns: see ``unit``.
+    """
+    words = _Words(unit, unit_ns)
+    wanted = f"{100 * complete:.6g} %"
+    able = [each for each in measured if each.completeness >= complete and each.order not in apart]
+    if not able:
+        candidates = (each for each in measured if each.order not in apart)
+        most = max(candidates, key=lambda each: each.completeness)
+        others = tuple(_alone(each, words) for each in measured if each is not most)
+        return Choice(
+            None,
+            f"None of these orders puts {wanted} of the events in their place.",
+            f"The most complete is {most.order}: {words.of(most)}.{_hint(most)}",
+            others,
+        )
+    best = min(able, key=lambda each: (each.hold.p99_ns, each.hold.mean_ns))
+    costs = tuple(
+        Cost(
+            each.order,
+            each.completeness >= complete and each.order not in apart,
+            _apart(each, words) if each.order in apart else _beside(each, best, complete, words),
+        )
+        for each in measured
+        if each is not best
+    )
+    several = f"the shortest hold (p99) of the {len(able)} orders that put at least {wanted} there"
+    only = f"no other order here puts {wanted} of the events there"
+    return Choice(
+        best.order,
+        f"{best.order}: {words.of(best)}.",
+        f"It has {several}." if len(able) > 1 else f"{only[0].upper()}{only[1:]}.",
+        costs,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    unit: str
+    unit_ns: int
+
+    def of(self, each: Measures) -> str:
+        place = f"{in_place(each)} of the events in their place"
+        if not each.hold.max_ns:
+            return f"{place}, none of them held"
+        return (
+            f"{place}; 99 % held for at most {self.time(each.hold.p99_ns)}, "
+            f"{self.time(each.hold.mean_ns)} on average"
+        )
+
+    def time(self, duration_ns: float) -> str:
+        return f"{number(duration_ns / self.unit_ns)} {self.unit}"
+
+
+def in_place(each: Measures) -> str:
+    """Completeness as people write it: never 100 % unless it is."""
+    return percent(each.in_place, each.arrived - each.duplicates)
+
+
+def _alone(each: Measures, words: _Words) -> Cost:
+    return Cost(each.order, False, words.of(each))
+
+
+def _apart(each: Measures, words: _Words) -> str:
+    return f"goes by the sources' own clocks, so not comparable: {words.of(each)}"
+
+
+def _beside(each: Measures, best: Measures, complete: float, words: _Words) -> str:
+    held = _times(each.hold.p99_ns, best.hold.p99_ns, words)
+    place = f"{in_place(each)} in place"
+    if each.completeness < complete:
+        return f"not complete enough: {place}; {held}"
+    return f"{held}; {place}"
+
+
+def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
+    """A p99 hold beside that of the order that suits."""
+    told = words.time(duration_ns)
+    if not duration_ns and not beside_ns:
+        return "holds 99 % for 0 as well"
+    if not duration_ns:
+        return "holds 99 % of them for 0"
+    if not beside_ns:
+        return f"p99 hold {told} instead of 0"
+    if abs(duration_ns - beside_ns) < _SAME * beside_ns:
+        return f"p99 hold {told}, about the same"
+    if duration_ns > beside_ns:
+        return f"p99 hold {told}, {number(round(duration_ns / beside_ns, 2))} times as long"
+    return f"p99 hold {told}, {percent(duration_ns, beside_ns)} of it"
+
+
+def _hint(most: Measures) -> str:
+    """Where the rest went, when the most complete order has not enough."""
+    told = [
+        f"{number(count)} {what}"
+        for count, what in (
+            (most.dropped, "came too late and were dropped"),
+            (most.late, "came too late for their place"),
+            (most.quarantined, "lie in the future and were set aside"),
+        )
+        if count
+    ]
+    if not told:
+        return ""
+    remedy = ""
+    if most.dropped + most.late:
+        remedy = "; a larger slack (kslack:K) or latency (sequence:latency=..) would wait for them"
+    return f" Of the others {' and '.join(told)}{remedy}."

@@ -1,0 +1,151 @@
+"""Orders measured one after another over the same log, and which of them suits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from engine.compare.choice import Choice, choose
+from engine.compare.measure import (
+    Advanced,
+    Arrivals,
+    Measures,
+    Reading,
+    arrivals,
+    measure_after,
+)
+from engine.compare.slacks import default_orders, default_sweep, read_sweep
+from engine.errors import UserError
+from engine.log.arrival_log import LogReader
+from engine.order.base import Guards
+from engine.order.registry import OrderSettings, parse_order
+from engine.units import NS_PER, unit_ns
+
+COMPLETE: Final = 0.999
+"""The share of events that must be in their place, unless the user says another."""
+MEASURED: Final = "measured"
+_BY_REF: Final = Reading()
+_GUARDS: Final = Guards()
+Watch = Callable[[str], AbstractContextManager[Advanced]]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a comparison was made: see ``compare``."""
+
+    complete: float
+    reading: Reading
+    guard_ns: int | None
+    time_unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The arrivals by ref; the orders that were named; a range of slacks; and what suits.
+
+    ``arrival_given``: False where line numbers stand for the arrivals: a hold is then so many
+    lines, each of them one ``Settings.time_unit`` long.
+    """
+
+    settings: Settings
+    arrival_given: bool
+    arrivals: Arrivals
+    orders: tuple[Measures, ...]
+    sweep: tuple[Measures, ...]
+    choice: Choice
+
+    @property
+    def hold_unit(self) -> tuple[str, int]:
+        """What holds are shown in, and its ns."""
+        return ("ms", NS_PER["ms"]) if self.arrival_given else _lines(self.settings.time_unit)
+
+    @property
+    def numbered(self) -> Measures | None:
+        """The first order that looked at sequence numbers, so knows of duplicates and gaps."""
+        return next((each for each in self.orders if each.missing is not None), None)
+
+
+def compare(
+    log: Path,
+    orders: Sequence[str] = (),
+    sweep: str | None = None,
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    time_unit: str = "ns",
+    complete: float = COMPLETE,
+    watch: Watch = lambda _what: nullcontext(lambda _rows: None),
+) -> Comparison:
+    """Measures each order over the log, in one pass each, and says which suits.
+
+    Args:
+        log: an arrival log.
+        orders: short forms, as ``sequence:timeout=r19``; none: one of each kind, K-slack with
+            slacks of the log's own lateness.
+        sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: quantiles of the log's
+            own lateness; None: no sweep.
+        reading: where events carry their true times and departures, if they do.
+        guards: what an order does before it trusts an event time; without arrivals in the log,
+            the future guard is off.
+        time_unit: unit of durations without one.
+        complete: share of the events that an order must release in their place to suit.
+        watch: called with a pass's name, gives the function that is told of its progress.
+
+    Raises:
+        UserError: no log or an empty one, an unknown order, one given twice, a bad sweep, a
+            share beyond (0, 1], an attribute that events lack.
+    """
+    if not 0 < complete <= 1:
+        raise UserError(f"complete {complete}: a share above 0 and at most 1, such as 0.999")
+    unit_ns(time_unit)
+    given = [parse_order(order, time_unit) for order in orders]
+    _refuse_twice(orders, given)
+    swept = None if sweep in (None, MEASURED) else read_sweep(str(sweep), time_unit)
+    arrival_given = LogReader(log).arrival_given
+    guards = guards if arrival_given else Guards(None, guards.default_uncertainty_ns)
+    known: dict[str, Arrivals] = {}
+
+    def before(by: str) -> Arrivals:
+        if by not in known:
+            with watch("as it arrived") as advanced:
+                known[by] = arrivals(log, reading, guards, by, advanced)
+        return known[by]
+
+    def measured(chosen: Sequence[str]) -> tuple[Measures, ...]:
+        found = []
+        for number, order in enumerate(chosen, 1):
+            of = before(parse_order(order, time_unit).time)
+            with watch(f"{number} of {len(chosen)}: {order}") as advanced:
+                found.append(measure_after(of, log, order, reading, guards, time_unit, advanced))
+        return tuple(found)
+
+    as_arrived = before("ref")
+    named = measured(orders or default_orders(as_arrived))
+    if sweep == MEASURED:
+        swept = default_sweep(as_arrived)
+    times = {each.order: parse_order(each.order, time_unit).time for each in named}
+    apart = frozenset(order for order, by in times.items() if by == "ts")
+    unit = ("ms", NS_PER["ms"]) if arrival_given else _lines(time_unit)
+    return Comparison(
+        Settings(complete, reading, guards.guard_ns, time_unit),
+        arrival_given,
+        as_arrived,
+        named,
+        measured(swept or ()),
+        choose(named, complete, apart if len(apart) < len(named) else frozenset(), *unit),
+    )
+
+
+def _refuse_twice(orders: Sequence[str], given: Sequence[OrderSettings]) -> None:
+    first: dict[OrderSettings, str] = {}
+    for order, settings in zip(orders, given, strict=True):
+        if settings in first:
+            same = "" if first[settings] == order else f" (it is the same as {first[settings]})"
+            raise UserError(f"--order {order}: is given twice{same}; name each order once")
+        first[settings] = order
+
+
+def _lines(time_unit: str) -> tuple[str, int]:
+    return "lines", unit_ns(time_unit)

@@ -1,0 +1,98 @@
+"""Which slacks K are worth trying on a recording, and which orders, when nobody names them.
+
+An event is late under K-slack when its lateness exceeds K. So the quantiles of the lateness of
+the events out of order are the K that buy so much completeness, and no K beyond the largest buys
+any more.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from engine.compare.measure import Arrivals
+from engine.errors import UserError
+from engine.order.registry import order_names, parse_order
+from engine.units import NS_PER, parse_duration
+
+_SHARES: Final = (0.5, 0.9, 0.99, 1.0)
+_SWEPT: Final = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
+_STEPS: Final = 12
+_DIGITS: Final = 3
+_UNITS: Final = ("ns", "us", "ms", "s", "h")
+_RANGE: Final = re.compile(r"([^:]+):(.+?)\.\.([^,]+)(,.*)?")
+_WITHOUT_SLACK: Final = ("none", "sequence", "sequence:timeout=r19")
+_ADAPTIVE: Final = ("mp-kslack", "aq-kslack:error=0.05", "ldop")
+
+
+def default_orders(before: Arrivals) -> list[str]:
+    """One of each kind that this version has, and K-slack with K of the log's own lateness."""
+    slacks = [f"kslack:{k}" for k in _slacks(before, _SHARES)]
+    wanted = [*_WITHOUT_SLACK, *slacks, *_ADAPTIVE]
+    return [order for order in wanted if order.partition(":")[0] in order_names()]
+
+
+def default_sweep(before: Arrivals) -> list[str]:
+    """K-slack without any slack, and with ever more, up to the largest lateness."""
+    if not len(before.lateness):
+        return []
+    return [f"kslack:{k}" for k in dict.fromkeys(["0ns", *_slacks(before, _SWEPT)])]
+
+
+def read_sweep(text: str, time_unit: str = "ns") -> list[str]:
+    """``kslack:10ms..10s`` as 12 orders whose slacks grow by an even factor.
+
+    Args:
+        text: an order with a range in place of its first setting; other settings may follow.
+        time_unit: of durations without one.
+
+    Raises:
+        UserError: not such a range.
+    """
+    found = _RANGE.fullmatch(text.strip())
+    if found is None:
+        raise UserError(f"--sweep {text}: write a range of slacks, as in kslack:10ms..10s")
+    name, low, high, rest = found.groups()
+    try:
+        slacks = _spread(parse_duration(low, time_unit), parse_duration(high, time_unit))
+        orders = [f"{name}:{slack}{rest or ''}" for slack in slacks]
+        for order in orders:
+            parse_order(order, time_unit)
+    except UserError as error:
+        raise UserError(f"--sweep {text}: {error}") from error
+    return orders
+
+
+def _spread(first_ns: int, last_ns: int) -> list[str]:
+    """Slacks between two, each longer than the one before by the same factor."""
+    if not 0 < first_ns < last_ns:
+        raise UserError("a range begins above 0 and ends above its beginning")
+    places = np.geomspace(first_ns, last_ns, _STEPS)
+    return list(dict.fromkeys(neat(round(float(place))) for place in places))
+
+
+def _slacks(before: Arrivals, shares: tuple[float, ...]) -> list[str]:
+    if not len(before.lateness):
+        return []
+    return list(dict.fromkeys(neat(before.slack_for(share)) for share in shares))
+
+
+def neat(duration_ns: int) -> str:
+    """A duration rounded up to three digits, as an order takes it.
+
+    >>> neat(123_456_789), neat(1_500), neat(0), neat(2), neat(7_200_000_000_001)
+    ('124ms', '1.5us', '0ns', '2ns', '2.01h')
+    """
+    step = 10 ** max(len(str(duration_ns)) - _DIGITS, 0)
+    rounded = -(-duration_ns // step) * step
+    unit = next(name for name in reversed(_UNITS) if NS_PER[name] <= max(rounded, 1))
+    return _decimal(rounded, unit)
+
+
+def _decimal(duration_ns: int, unit: str) -> str:
+    """In ``unit``, rounded up to what a decimal number with two places tells."""
+    hundredths = -(-duration_ns * 100 // NS_PER[unit])
+    whole, rest = divmod(hundredths, 100)
+    return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + unit

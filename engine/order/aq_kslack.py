@@ -1,0 +1,329 @@
+"""``aq-kslack``: K-slack that waits only as long as the wanted quality of results needs.
+
+Source: R19 2.3.3, Eq 2.2 and 2.3, Fig 2.7 and 2.8 (Ji et al.). The parts:
+
+* Buffer: an event goes once ``time + alpha*K <= clock``. K is that of ``mp-kslack``; alpha is in
+  [0, 1] and starts at 1. Everything is looked at only when the clock advances.
+* Windows [end - window, end) with ends at multiples of ``slide`` since the epoch. The result of a
+  window is produced when an event with ``time >= end`` is released. Its coverage is the number of
+  its events that had arrived by then over those that have arrived by now: what arrives before is
+  let go before. With an attribute, events without it do not count.
+* Coverage is measured as soon as the clock is L past where it was when the result was produced, L
+  being the ``horizon``-quantile of how late out-of-order events were, from a sketch that
+  forgets (``order/delay_sketch.py``).
+* Threshold: ``order/aq_threshold.py``, with the window's own number of events and variation.
+* PD controller (Eq 2.3), with gains that need no tuning to a stream::
+
+      err   = (threshold - coverage) / max(1 - threshold, 1/events)
+      alpha = alpha + max(alpha, L/(16*K)) * (kp * err / (1 + age) + kd * (err - err before))
+
+  ``age``: time since the window's end, in windows. Why these scales: how much coverage a change of
+  alpha brings differs by orders of magnitude between streams, while the effect of a *relative*
+  change on the share that is missing is nearly the same (for exponential delays, ln(1/missing) per
+  1; for a power law, its exponent). 1/events: one event alone shall not move alpha by more than
+  its weight. 1 + age: results in between still show the old alpha; without it the loop swings
+  when delays are long against windows. L/(16*K): so that alpha gets away from 0. No step takes
+  more than half of alpha or adds more than itself.
+
+Bounded: of overlapping windows eight at most are followed at a time, and 128 in all. When the
+windows not yet measured are more, those in hand are given up and every second one is followed from
+then on; and back again when there is room. State is some 1,200 numbers.
+
+Gains. ``bench/tune_aq.py`` runs a grid of (kp, kd) over streams with exponential, lognormal,
+Pareto, two-class and shifting delays, several rates, windows and errors. Criterion: mean hold,
+relative to the best constant slack that meets the target, among gains that meet it.
+
+
+When not to use: for patterns and joins, of which a share of the events says nothing about the
+share of the results; when lateness comes in bursts or goes with the value, so that what is missing
+is no fair sample; when results must be complete; when windows hold few events, which leaves no
+room for any to be missing; when the delays' law changes faster than K + L + window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.columns import mask_name
+from engine.errors import UserError
+from engine.frame import ATTR_PREFIX
+from engine.jit import inline, kernel
+from engine.order.aq_threshold import (
+    AGGREGATES,
+    COUNT,
+    PPB,
+    coverage_threshold,
+    normal_quantile_ppm,
+)
+from engine.order.base import Guards, Ordered
+from engine.order.delay_sketch import DELAY_BINS, delay_quantile, learn_delay
+from engine.order.slack_buffer import CLOCK, LAST, OWN, Buffer, Index, push, release_until
+from engine.order.slack_order import SlackOrder
+from engine.order.state import INT_MAX, INT_MIN
+from engine.reference import SourceClocks
+
+KP_MILLI: Final = 200
+KD_MILLI: Final = 50
+FOLLOWED: Final = 128
+"""Windows that are followed at a time."""
+_OVERLAP: Final = 8
+"""Windows that are followed of those over one instant."""
+_REFRESH: Final = 64
+"""Late arrivals between two looks at the sketch."""
+_ERR_MAX: Final = 1_000_000_000
+_LEAST_PPB: Final = PPB / 16
+_STEP_MAX: Final = 1 << 57
+
+_AGGREGATE, _ERROR, _Z, _KP, _KD, _SIZE, _TAIL, _BASE = range(OWN, OWN + 8)
+"""Settings: the last is the least distance between followed windows [ns]."""
+_STATE: Final = OWN + 8
+SLACK: Final = _STATE
+"""K [ns]."""
+_LOWEST: Final = _STATE + 1
+"""The smallest event time since the clock advanced."""
+ALPHA: Final = _STATE + 2
+"""In billionths."""
+_ERR: Final = _STATE + 3
+"""The last error, in millionths of its scale."""
+HORIZON: Final = _STATE + 4
+"""L [ns]."""
+_LATE_N: Final = _STATE + 5
+_LATE_NEW: Final = _STATE + 6
+_STEP: Final = _STATE + 7
+"""Distance between followed windows: ``_BASE`` times a power of two. Window g ends at g * step."""
+_FIRST: Final = _STATE + 8
+"""The first window that is not measured yet; INT_MIN before the first event."""
+_OPEN: Final = _STATE + 9
+"""The first window whose result is not produced yet."""
+_TOP: Final = _STATE + 10
+"""The last window that an event can belong to."""
+_SKETCH: Final = _STATE + 11
+_RING: Final = _SKETCH + DELAY_BINS
+"""Per followed window: events seen, those in time, clock at production, sum, sum of squares."""
+_FIELDS: Final = 5
+_SEEN, _MET, _MADE, _SUM, _SQUARES = range(_FIELDS)
+"""Sums are the bits of a float64."""
+
+
+@dataclass(frozen=True, slots=True)
+class AqKSlackSettings:
+    """``error_ppm``: relative error allowed to a window's result, with ``confidence_ppm``.
+
+    ``agg``: ``count`` | ``sum`` | ``avg`` of the attribute ``attr``. ``horizon_ppm``: quantile of
+    L. ``kp_milli``, ``kd_milli``: gains. ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts``.
+    """
+
+    error_ppm: int
+    confidence_ppm: int = 950_000
+    window_ns: int = 1_000_000_000
+    slide_ns: int = 1_000_000_000
+    agg: str = "count"
+    attr: str | None = None
+    horizon_ppm: int = 950_000
+    kp_milli: int = KP_MILLI
+    kd_milli: int = KD_MILLI
+    late: str = "pass"
+    time: str = "ref"
+
+
+class AqKSlack(SlackOrder):
+    """The ordering operator ``aq-kslack``."""
+
+    def __init__(
+        self,
+        settings: AqKSlackSettings,
+        clocks: SourceClocks,
+        guards: Guards,
+        wanted: set[str] | None,
+    ) -> None:
+        # The values are held like any column, and left out of what is released if none asked.
+        self._column = None if settings.attr is None else ATTR_PREFIX + settings.attr
+        self._unasked = False
+        if self._column is not None and wanted is not None:
+            self._unasked = self._column not in wanted
+            wanted = wanted | {self._column}
+        aggregate = AGGREGATES[settings.agg]
+        apart = -(-settings.window_ns // settings.slide_ns // _OVERLAP)
+        base = settings.slide_ns * max(apart, 1)
+        own = (
+            aggregate, settings.error_ppm, normal_quantile_ppm(settings.confidence_ppm, aggregate),
+            settings.kp_milli, settings.kd_milli, settings.window_ns,
+            1_000_000 - settings.horizon_ppm, base,
+            0, INT_MAX, PPB, 0, 0, 0, 0, base, INT_MIN, 0, 0,
+            *([0] * (DELAY_BINS + _FIELDS * FOLLOWED)),
+        )  # fmt: skip
+        super().__init__(self._measured, own, settings.late, clocks, guards, wanted)
+
+    def _measured(self, buffer: Buffer, start: int, end: int, scalars: np.ndarray) -> None:
+        _run(buffer, self._values(start, end), start, end, scalars)
+
+    def _values(self, start: int, end: int) -> np.ndarray:
+        """The new rows' values as float64; NaN where there is none. Empty if none are needed.
+
+        Raises:
+            UserError: the attribute holds no numbers.
+        """
+        if self._column is None:
+            return np.empty(0, np.float64)
+        columns = self._arena.columns
+        if self._column not in columns:
+            return np.full(end - start, np.nan)
+        values = columns[self._column][start:end]
+        if values.dtype not in (np.int64, np.float64):
+            kind = "bool" if values.dtype == np.bool_ else "text"
+            raise UserError(
+                f"order aq-kslack: attr={self._column.removeprefix(ATTR_PREFIX)} is {kind}; "
+                "name an attribute that holds numbers, or use agg=count"
+            )
+        values = values.astype(np.float64)
+        mask = mask_name(self._column)
+        if mask in columns:
+            values[~columns[mask][start:end]] = np.nan
+        return values
+
+    def _released(self, index: Index, buffer: Buffer) -> Ordered:
+        ordered = super()._released(index, buffer)
+        if self._unasked and self._column is not None:
+            ordered.columns.pop(self._column, None)
+            ordered.columns.pop(mask_name(self._column), None)
+        return ordered
+
+
+@kernel
+def share_of(ns: int, ppb: int) -> int:
+    """``ns * ppb // 1e9`` without leaving 64 bits."""
+    return ns // PPB * ppb + ns % PPB * ppb // PPB
+
+
+@inline
+def _learn_late(s: np.ndarray, delay_ns: int) -> None:
+    """An event came ``delay_ns`` behind the clock."""
+    bins = s[_SKETCH : _SKETCH + DELAY_BINS]
+    s[_LATE_N] = learn_delay(bins, s[_LATE_N], max(delay_ns, 0))
+    s[_LATE_NEW] += 1
+    if s[_LATE_N] <= _REFRESH or s[_LATE_NEW] >= _REFRESH:
+        s[_LATE_NEW] = 0
+        s[HORIZON] = delay_quantile(bins, s[_LATE_N], s[_TAIL])
+
+
+@inline
+def _place(window: int) -> int:
+    return _RING + _FIELDS * (window & (FOLLOWED - 1))
+
+
+@inline
+def _as_float(bits: int) -> float:
+    return float(np.int64(bits).view(np.float64))
+
+
+@inline
+def _as_bits(value: float) -> int:
+    return int(np.float64(value).view(np.int64))
+
+
+@inline
+def _follow_after(s: np.ndarray, clock: int) -> None:
+    """Follow windows from the first that starts after ``clock`` on, and no other."""
+    s[_TOP] = (clock + s[_SIZE]) // s[_STEP]
+    s[_FIRST] = s[_OPEN] = s[_TOP] + 1
+
+
+@inline
+def _extend(s: np.ndarray, clock: int) -> None:
+    """Make room for the windows that events up to ``clock`` belong to."""
+    top = (clock + s[_SIZE]) // s[_STEP]
+    if top - s[_FIRST] >= FOLLOWED:
+        if s[_STEP] < _STEP_MAX:
+            s[_STEP] *= 2
+        _follow_after(s, clock)
+        return
+    for window in range(s[_TOP] + 1, top + 1):
+        place = _place(window)
+        s[place : place + _FIELDS] = 0
+    s[_TOP] = max(s[_TOP], top)
+
+
+@inline
+def _count(s: np.ndarray, key: int, value: float) -> None:
+    """An event with time ``key`` arrived."""
+    for window in range(max(key // s[_STEP] + 1, s[_FIRST]), (key + s[_SIZE]) // s[_STEP] + 1):
+        place = _place(window)
+        s[place + _SEEN] += 1
+        if s[_AGGREGATE] != COUNT:
+            s[place + _SUM] = _as_bits(_as_float(s[place + _SUM]) + value)
+            s[place + _SQUARES] = _as_bits(_as_float(s[place + _SQUARES]) + value * value)
+
+
+@inline
+def _produce(s: np.ndarray) -> None:
+    """Note what was there for the results that an event released at the clock brought about."""
+    while s[_OPEN] <= s[_TOP] and s[_OPEN] * s[_STEP] <= s[LAST]:
+        place = _place(s[_OPEN])
+        s[place + _MET] = s[place + _SEEN]
+        s[place + _MADE] = s[CLOCK]
+        s[_OPEN] += 1
+
+
+@kernel
+def _adapt(s: np.ndarray, window: int) -> None:
+    """Eq 2.3 on the coverage of ``window``, measured now."""
+    place = _place(window)
+    seen = s[place + _SEEN]
+    if seen == 0 or s[SLACK] == 0:
+        return  # no coverage; or nothing to take a share of
+    threshold = coverage_threshold(
+        s[_AGGREGATE], s[_ERROR], s[_Z], seen, _as_float(s[place + _SUM]),
+        _as_float(s[place + _SQUARES]),
+    )  # fmt: skip
+    scale = max(PPB - threshold, PPB // seen, 1)
+    err = min((threshold - s[place + _MET] * PPB // seen) * 1_000_000 // scale, _ERR_MAX)
+    age = (s[CLOCK] - window * s[_STEP]) // s[_STEP]
+    change = s[_KP] * err // (1 + age) + s[_KD] * (err - s[_ERR])
+    change = min(max(change, -PPB // 2), PPB)
+    s[_ERR] = err
+    least = int(np.float64(min(s[HORIZON], s[SLACK])) / np.float64(s[SLACK]) * _LEAST_PPB)
+    s[ALPHA] = min(max(s[ALPHA] + max(s[ALPHA], least) * change // PPB, 0), PPB)
+
+
+@inline
+def _measure(s: np.ndarray) -> None:
+    """Every window whose result was produced L ago, in turn."""
+    while s[_FIRST] < s[_OPEN] and s[_place(s[_FIRST]) + _MADE] + s[HORIZON] <= s[CLOCK]:
+        window = s[_FIRST]
+        s[_FIRST] += 1
+        _adapt(s, window)
+        age = s[CLOCK] - (window * s[_STEP] - s[_SIZE])
+        if s[_STEP] > s[_BASE] and age < FOLLOWED // 8 * s[_STEP]:
+            while s[_STEP] > s[_BASE] and age < FOLLOWED // 8 * s[_STEP]:
+                s[_STEP] //= 2
+            _follow_after(s, s[CLOCK])
+
+
+@kernel
+def _run(b: Buffer, values: np.ndarray, start: int, end: int, s: np.ndarray) -> None:
+    for row in range(start, end):
+        key = b.key[row]
+        value = values[row - start] if len(values) else 0.0
+        push(b, s, row)
+        if key > s[CLOCK]:
+            if s[_LOWEST] != INT_MAX:
+                s[SLACK] = max(s[SLACK], key - s[_LOWEST])
+                s[_LOWEST] = INT_MAX
+            s[CLOCK] = key
+            if s[_FIRST] == INT_MIN:
+                _follow_after(s, key)
+            _measure(s)
+            _extend(s, key)
+            if np.isfinite(value):
+                _count(s, key, value)
+            release_until(b, s, key - share_of(s[SLACK], s[ALPHA]), b.arrival[row])
+            _produce(s)
+            continue
+        s[_LOWEST] = min(s[_LOWEST], key)
+        if key < s[CLOCK]:
+            _learn_late(s, s[CLOCK] - key)
+        if np.isfinite(value):
+            _count(s, key, value)

@@ -1,0 +1,177 @@
+"""One source's clock as SPEC 2 reads, slowly: exact fractions, and all corners of what is possible.
+
+A line (a, s) says: the offset is ``a`` at the last sync and rises by ``s`` ns per ns. The lines
+that pass through all syncs form a polygon; its corners are found by trying every pair of borders.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+NEVER = 1 - 2**63
+EPOCHS_KEPT, SYNCS_KEPT, SYNCS_MIN = 8, 8, 3
+PPB = 10**9
+TOLERANCE, WANDER = 500_000, 2_000
+Point = tuple[int, int, int]
+"""(time, offset, uncertainty) of a sync."""
+
+
+@dataclass
+class Epoch:
+    """One offset of a source, in force from event time ``start``; ``skew`` and ``rate`` in ppb.
+
+    ``doubt``: the uncertainty that a step found later leaves to its events; 0: none found.
+    """
+
+    start: int
+    anchor: int
+    offset: int
+    unc: int
+    skew: int = 0
+    rate: int = 0
+    doubt: int = 0
+    shared: bool = True
+
+    def at(self, ts: int) -> tuple[int, int]:
+        age = max(0, ts - self.anchor)
+        return self.offset + age * self.skew // PPB, self.unc + age * self.rate // PPB
+
+
+class SlowClock:
+    """What is known of one source's clock."""
+
+    def __init__(self) -> None:
+        self.epochs: list[Epoch] = []
+        self.points: list[Point] = []
+        self.report: tuple[int, int, int] | None = None
+        self.steps: list[int] = []
+
+    def learn(self, record: dict[str, Any], newest: int | None) -> None:
+        ts, rate = record.get("ts"), record.get("skew_error_ppb") or 0
+        unc = (record["delay"] + 1) // 2 + (record.get("precision") or 0)
+        report = (record["offset"], unc, rate)
+        if self.epochs and report == self.report and ts in (None, self.epochs[-1].anchor):
+            return
+        self.report = report
+        if ts is None:
+            start = NEVER if newest is None or not self.epochs else newest + 1
+            self.points = []
+            self.epochs.append(Epoch(start, max(newest or 0, 0), record["offset"], unc))
+        else:
+            self.timed((ts, record["offset"], unc), rate)
+        self.epochs[0].start = NEVER if len(self.epochs) == 1 else self.epochs[0].start
+        del self.epochs[:-EPOCHS_KEPT]
+
+    def timed(self, point: Point, stated: int) -> None:
+        ts, offset, unc = point
+        new = Epoch(ts, ts, offset, unc, 0, stated)
+        if self.points:
+            before = self.epochs[-1]
+            step = self.jump(before, point, stated)
+            if step is not None:
+                self.steps.append(step[0])
+                self.doubt(before, new, *step)
+                self.points = []
+            elif self.points[-1][0] >= ts:
+                self.points = []
+        self.points = [*self.points, point][-SYNCS_KEPT:]
+        while len(self.points) >= SYNCS_MIN:
+            fit = line(self.points, stated)
+            if fit is not None:
+                new.offset, new.unc, new.skew, new.rate = fit
+                break
+            del self.points[0]
+        self.epochs.append(new)
+
+    def jump(self, before: Epoch, point: Point, stated: int) -> tuple[int, int] | None:
+        """(size, uncertainty of what lies between), if the clock cannot have run so."""
+        ts, offset, unc = point
+        age = ts - before.anchor
+        growth = before.rate or stated or TOLERANCE
+        size = offset - before.at(ts)[0]
+        strict = growth if age >= 0 else growth + abs(before.skew)
+        if abs(size) <= before.unc + floor(Fraction(abs(age) * strict, PPB)) + unc:
+            return None
+        span = max(age, 0) + max(size, 0)
+        own = before.unc + floor(Fraction(span * (growth + abs(before.skew)), PPB))
+        return size, min(abs(size) + own + unc, 2**61)
+
+    def doubt(self, before: Epoch, new: Epoch, size: int, unc: int) -> None:
+        before.doubt = unc
+        back = max(size, 0)
+        old = Epoch(before.anchor - back, before.anchor, before.offset, unc, before.skew)
+        self.epochs.append(old)
+        if back:
+            shadow = Epoch(new.anchor, new.anchor, new.offset, unc, 0, new.rate)
+            self.epochs.append(shadow)
+            shadow.shared = False
+        old.shared = False
+        new.start += back
+
+    def find(self, ts: int) -> Epoch:
+        for epoch in reversed(self.epochs[1:]):
+            if ts >= epoch.start:
+                return epoch
+        return self.epochs[0]
+
+
+def corners(points: Sequence[Point], limit: int) -> list[tuple[Fraction, Fraction]]:
+    """Corners (a, s) of the lines that pass within ``unc`` of all points; a is at the last one."""
+    end = points[-1][0]
+    borders: list[tuple[int, int, int]] = [(0, 1, limit), (0, -1, limit)]  # p a + q s <= r, s in
+    for ts, offset, unc in points:  # ppb, so that all is a whole number
+        wide = unc + (end - ts) * WANDER // PPB
+        x = ts - end
+        borders += [(PPB, x, PPB * (offset + wide)), (-PPB, -x, PPB * (wide - offset))]
+    found = []
+    for (p, q, r), (u, v, w) in itertools.combinations(borders, 2):
+        if p * v != q * u:
+            cross = p * v - q * u
+            a, s = Fraction(r * v - q * w, cross), Fraction(p * w - r * u, cross)
+            if all(i * a + j * s <= k for i, j, k in borders):
+                found.append((a, s))
+    return found
+
+
+def line(points: Sequence[Point], stated: int) -> tuple[int, int, int, int] | None:
+    """(offset, uncertainty, skew, its error) at the last point, or None: no line explains all."""
+    limit = stated or TOLERANCE
+    possible = corners(points, limit)
+    if not possible:
+        return None
+    end, _, last = points[-1]
+    low = floor(min(s for _, s in possible))
+    high = ceil(max(s for _, s in possible))
+    tops, bottoms = [], []
+    for ts, offset, unc in points:
+        wide, age = unc + (end - ts) * WANDER // PPB, end - ts
+        tops.append(offset + wide + ceil(Fraction(age * high, PPB)))
+        bottoms.append(offset - wide + floor(Fraction(age * low, PPB)))
+    top, bottom = min(tops), max(bottoms)
+    low, high = max(low - WANDER, -limit), min(high + WANDER, limit)
+    a, s = least_squares(points)
+    a = sorted((max(bottom, top - last), a, min(top, bottom + last)))[1]
+    s = sorted((max(low, high - limit), s, min(high, low + limit)))[1]
+    s = sorted((-TOLERANCE, s, TOLERANCE))[1]
+    return a, max(top - a, a - bottom) + 2, s, max(high - s, s - low)
+
+
+def least_squares(points: Sequence[Point]) -> tuple[int, int]:
+    """By centred moments: (value at the last point, slope in ppb), rounded to nearest."""
+    end = points[-1][0]
+    weights = []
+    for ts, _, unc in points:
+        wide = unc + (end - ts) * WANDER // PPB
+        weights.append(Fraction(max(1, 2**40 // (wide + 1))) ** 2)
+    total = sum(weights)
+    x = sum(w * p[0] for w, p in zip(weights, points, strict=True)) / total
+    y = sum(w * p[1] for w, p in zip(weights, points, strict=True)) / total
+    spread = sum(w * (p[0] - x) ** 2 for w, p in zip(weights, points, strict=True))
+    both = sum(w * (p[0] - x) * (p[1] - y) for w, p in zip(weights, points, strict=True))
+    slope = both / spread
+    return floor(y + slope * (end - x) + Fraction(1, 2)), floor(slope * PPB + Fraction(1, 2))
