@@ -76,7 +76,9 @@ class Chain:
             for plan in settings.plans
         ]
         self._attributes, wanted = self._projection()
-        self._order = build_order(settings.order, self.clocks, settings.guards, wanted)
+        self._order = build_order(
+            settings.order, self.clocks, settings.guards, wanted, len(self._operators)
+        )
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
         self._quarantined: list[dict[str, Any]] = []
@@ -184,8 +186,23 @@ class Chain:
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
         self._keep_quarantined(ordered.quarantined)
+        taps = ordered.taps[: len(self._operators)]
+        for number, tap in enumerate((*taps, ordered)):
+            released = self._released(tap)
+            if released is None:
+                continue
+            readers = slice(number, number + 1) if number < len(taps) else slice(number, None)
+            for results, operator in zip(
+                output.results[readers], self._operators[readers], strict=True
+            ):
+                results.extend(operator.process(released))
+            if tap is ordered and self.settings.ordered != "no" and ordered.n:
+                output.ordered.append(released)
+
+    def _released(self, ordered: Ordered) -> Released | None:
+        """What query operators read; None when nothing has happened."""
         if not ordered.n and not len(ordered.progress.row) and not len(ordered.gaps.row):
-            return
+            return None
         columns = ordered.columns
         if ordered.n:
             self.clocks.release(columns)
@@ -196,14 +213,10 @@ class Chain:
         present = {n: t for n, t in self._types.items() if ATTR_PREFIX + n in columns}
         if r.ID in columns:
             present.update({n: t for n, t in self._types.items() if n.startswith("$")})
-        released = Released(
+        return Released(
             ordered.n, columns, present, self.strings, self.clocks.t_a, ordered.progress,
             ordered.gaps,
         )  # fmt: skip
-        for results, operator in zip(output.results, self._operators, strict=True):
-            results.extend(operator.process(released))
-        if self.settings.ordered != "no" and ordered.n:
-            output.ordered.append(released)
 
     def _keep_quarantined(self, columns: Columns) -> None:
         room = _QUARANTINE_SHOWN - len(self._quarantined)

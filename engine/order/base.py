@@ -17,7 +17,8 @@ class Ordered:
     """Events let go by one call: ``columns`` as ``engine.released.Released`` has them.
 
     ``quarantined``: columns of the events that were set aside with a ``reason`` code each
-    (``order.state.QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``).
+    (``order.state.QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``). ``taps``: what the first queries
+    read instead, one each, of an order that gives queries their own (``kslack-chain``).
     """
 
     n: int
@@ -25,6 +26,7 @@ class Ordered:
     progress: Progress = field(default_factory=Progress)
     gaps: Gaps = field(default_factory=Gaps)
     quarantined: Columns = field(default_factory=dict)
+    taps: tuple[Ordered, ...] = ()
 
 
 class Order(Protocol):

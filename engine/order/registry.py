@@ -15,6 +15,7 @@ from engine.order.aq_kslack import KD_MILLI, KP_MILLI, AqKSlack, AqKSlackSetting
 from engine.order.aq_threshold import AGGREGATES
 from engine.order.base import Guards, Order
 from engine.order.kslack import KSlackSettings, kslack
+from engine.order.kslack_chain import KSlackChain, KSlackChainSettings
 from engine.order.ldop import FACTOR_MAX, LdopSettings, ldop
 from engine.order.mp_kslack import MpKSlackSettings, mp_kslack
 from engine.order.none import NoOrder
@@ -34,12 +35,14 @@ class NoneSettings:
 _TIMES: Final = ("ref", "ts", "hold")
 _LATE: Final = ("pass", "drop")
 _GAIN_MAX: Final = 100
+_LISTED: Final = {"kslack-chain": "ks"}
+"""The setting that a short form may list, without its name: ``kslack-chain:1s,5s``."""
 _FIRST: Final = {"kslack": "k", "ldop": "factor"}
 """The setting that a short form may begin with, without its name: ``kslack:2s``."""
 
 OrderSettings = (
-    SequenceSettings | KSlackSettings | MpKSlackSettings | AqKSlackSettings | LdopSettings
-    | NoneSettings
+    SequenceSettings | KSlackSettings | KSlackChainSettings | MpKSlackSettings
+    | AqKSlackSettings | LdopSettings | NoneSettings
 )  # fmt: skip
 
 
@@ -62,6 +65,9 @@ def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
     pairs: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in rest.split(","))):
         key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals and name in _LISTED:
+            pairs[_LISTED[name]] = f"{pairs.get(_LISTED[name], '')},{item}"
+            continue
         if not equals and name in _FIRST and not pairs:
             key, value = _FIRST[name], item
         elif not equals:
@@ -81,9 +87,16 @@ def order_names() -> tuple[str, ...]:
 
 
 def build_order(
-    settings: OrderSettings, clocks: SourceClocks, guards: Guards, wanted: set[str] | None
+    settings: OrderSettings,
+    clocks: SourceClocks,
+    guards: Guards,
+    wanted: set[str] | None,
+    readers: int = 0,
 ) -> Order:
-    """The operator with these settings; ``wanted`` columns travel with the events, None = all."""
+    """The operator with these settings, for ``readers`` queries.
+
+    ``wanted`` columns travel with the events, None = all.
+    """
     if isinstance(settings, SequenceSettings):
         return Sequence(settings, clocks, guards, wanted)
     if isinstance(settings, KSlackSettings):
@@ -94,6 +107,8 @@ def build_order(
         return AqKSlack(settings, clocks, guards, wanted)
     if isinstance(settings, LdopSettings):
         return ldop(settings, clocks, guards, wanted)
+    if isinstance(settings, KSlackChainSettings):
+        return KSlackChain(settings, clocks, guards, wanted, readers)
     return NoOrder(clocks, guards, wanted)
 
 
@@ -134,6 +149,18 @@ def _parse_kslack(pairs: dict[str, str], time_unit: str) -> KSlackSettings:
         raise UserError(f"k={pairs['k']}: at most {SLACK_MAX_NS} ns")
     late, time = choice(pairs, "late", ("pass", "drop")), choice(pairs, "time", _TIMES)
     return KSlackSettings(k_ns, late, time)
+
+
+def _parse_kslack_chain(pairs: dict[str, str], time_unit: str) -> KSlackChainSettings:
+    only_known(pairs, ("ks", "late", "time"))
+    texts = [text.strip(" []") for text in pairs.get("ks", ",500ms").split(",")[1:]]
+    ks_ns = tuple(parse_duration(text, time_unit) for text in texts)
+    if list(ks_ns) != sorted(ks_ns):
+        raise UserError("give the slacks in ascending order, as in kslack-chain:100ms,1s")
+    if ks_ns[-1] > SLACK_MAX_NS:
+        raise UserError(f"a slack is at most {SLACK_MAX_NS} ns")
+    late, time = choice(pairs, "late", ("pass", "drop")), choice(pairs, "time", _TIMES)
+    return KSlackChainSettings(ks_ns, late, time)
 
 
 def _parse_mp_kslack(pairs: dict[str, str], time_unit: str) -> MpKSlackSettings:
@@ -198,6 +225,7 @@ _PARSERS: Final[dict[str, Callable[[dict[str, str], str], OrderSettings]]] = {
     "sequence": _parse_sequence,
     "kslack": _parse_kslack,
     "mp-kslack": _parse_mp_kslack,
+    "kslack-chain": _parse_kslack_chain,
     "aq-kslack": _parse_aq_kslack,
     "ldop": _parse_ldop,
     "none": _parse_none,

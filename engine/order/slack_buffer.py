@@ -126,12 +126,6 @@ def release_until(b: Buffer, s: np.ndarray, limit: int, now: int) -> None:
 
 
 @kernel
-def _push_all(b: Buffer, rows: int, s: np.ndarray) -> None:
-    for row in range(rows):
-        push(b, s, row)
-
-
-@kernel
 def flush_all(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
     """End of the input: everything goes, in order. No row is new: ``start`` equals ``end``."""
     if start == end:
@@ -186,17 +180,23 @@ class Index:
 
     def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int) -> Buffer:
         """What a kernel works on; at most the rows held and ``rows`` new ones can go."""
-        self.scalars[OUT] = 0
+        self.scalars[OUT], self.scalars[MOST] = 0, self.most
         room = self.held + rows
         return Buffer(
             key, arrival, self._queue, self._heap, np.empty(room, np.int32),
             np.empty(room, np.int64), np.empty(room, np.int8),
         )  # fmt: skip
 
-    def hold(self, key: np.ndarray, arrival: np.ndarray, rows: int) -> None:
-        """After a restore: hold the first ``rows`` rows of an arena again."""
-        most = self.scalars[MOST]
-        self.scalars[[HEAD, TAIL, HEAPED]] = 0
-        self.move(np.empty(0, np.int32), len(key))
-        _push_all(self.buffer(key, arrival, 0), rows, self.scalars)
-        self.scalars[MOST] = most
+    def saved(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        """Plain data, of an arena in which row ``i`` has become ``numbers[i]``."""
+        s = self.scalars.copy()
+        queue = numbers[self._queue[s[HEAD] : s[TAIL]]]
+        s[HEAD], s[TAIL] = 0, len(queue)
+        return {"scalars": s, "queue": queue, "heap": numbers[self._heap[: s[HEAPED]]]}
+
+    def restore(self, state: dict[str, np.ndarray], capacity: int) -> None:
+        """Take over what ``saved`` gave, in an arena of ``capacity`` rows."""
+        self.scalars[:] = state["scalars"]
+        self._queue, self._heap = np.empty((2, capacity), np.int32)
+        self._queue[: len(state["queue"])] = state["queue"]
+        self._heap[: len(state["heap"])] = state["heap"]

@@ -43,7 +43,8 @@ class HeldOrder:
     @property
     def buffered_max(self) -> int:
         """Most events held at once so far."""
-        return sum(index.most for index in self._indexes)
+        (index,) = self._indexes
+        return index.most
 
     @property
     def buffered_max_bytes(self) -> int:
@@ -78,13 +79,17 @@ class HeldOrder:
         return arena.used - new, arena.used, quarantined
 
     def _move(self, columns: Columns, new: int) -> None:
+        kept, numbers = self._kept()
+        self._arena.move(kept, columns, new)
+        for index in self._indexes:
+            index.move(numbers, self._arena.capacity)
+
+    def _kept(self) -> tuple[np.ndarray, np.ndarray]:
+        """(rows that are held, ascending; what number each row gets when only those stay)."""
         flags = np.zeros(self._arena.used, np.bool_)
         for index in self._indexes:
             index.mark(flags)
-        numbers = np.cumsum(flags, dtype=np.int32) - np.int32(1)
-        self._arena.move(np.flatnonzero(flags), columns, new)
-        for index in self._indexes:
-            index.move(numbers, self._arena.capacity)
+        return np.flatnonzero(flags), np.cumsum(flags, dtype=np.int32) - np.int32(1)
 
     def _wants(self, column: str) -> bool:
         return (
@@ -126,18 +131,23 @@ class HeldOrder:
         return lanes
 
     def snapshot(self) -> dict[str, Any]:
-        """Plain data: the held rows of each index, and its scalars."""
-        held = []
-        for index in self._indexes:
-            flags = np.zeros(self._arena.used, np.bool_)
-            index.mark(flags)
-            held.append(self._arena.rows(np.flatnonzero(flags)))
+        """Plain data: the rows held, and which of them each index has."""
+        kept, numbers = self._kept()
         return {
             "correction": self._correction.snapshot(),
-            "scalars": [index.scalars.copy() for index in self._indexes],
-            "held": held,
+            "held": self._arena.rows(kept),
+            "indexes": [index.saved(numbers) for index in self._indexes],
             "row_bytes": self._row_bytes,
         }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._correction.restore(state["correction"])
+        held = state["held"]
+        self._arena.move(np.empty(0, np.intp), held, len(held.get(r.TS, ())))
+        for index, saved in zip(self._indexes, state["indexes"], strict=True):
+            index.restore(saved, self._arena.capacity)
+        self._row_bytes = state["row_bytes"]
 
 
 class SlackOrder(HeldOrder):
@@ -177,14 +187,3 @@ class SlackOrder(HeldOrder):
         ordered = self._released(self._index, buffer)
         self._count(ordered.columns, self._index)
         return ordered
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take over a snapshot."""
-        self._correction.restore(state["correction"])
-        (held,), (scalars,) = state["held"], state["scalars"]
-        self._index.scalars[:] = scalars
-        self._row_bytes = state["row_bytes"]
-        rows = len(held.get(r.TS, ()))
-        self._arena.move(np.empty(0, np.intp), held, rows)
-        if rows:
-            self._index.hold(self._arena.columns["ref"], self._arena.columns[r.ARRIVAL], rows)
