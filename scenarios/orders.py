@@ -1,0 +1,96 @@
+"""Orders side by side over the log of a recording: measured, and as a table of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from engine.compare.measure import Measures, measure_many
+from engine.log.arrival_log import LogReader, LogWriter
+from engine.order.base import Guards
+from engine.report.units import number, percent
+from engine.scenario import Table
+from engine.units import NS_PER
+
+_GUARDS: Final = Guards()
+_NOTE: Final = (
+    "In place: released as in order and with no larger time before, of all that arrived but "
+    "duplicates. Left: out of order in the released stream. Late: came after their place was given "
+    "up, and were passed on all the same. The slack orders know no numbers: they see no duplicates "
+    "and no gaps, and let an event go only when a later one moves the event clock on."
+)
+_SHOWN: Final = 1_000
+"""Parts of the unit of holds that are shown."""
+
+
+def measure_sites(
+    log: Path, orders: Sequence[str], guards: Guards = _GUARDS
+) -> dict[str, list[Measures]]:
+    """Measures of each order over each site's part of ``log``, sites in order of their names.
+
+    Args:
+        log: an arrival log.
+        orders: short forms.
+        guards: what an order does before it trusts an event time.
+
+    Raises:
+        UserError: not a log, or an unknown order.
+    """
+    with TemporaryDirectory() as folder:
+        parts: dict[str, LogWriter] = {}
+        for frame in LogReader(log):
+            if frame.site not in parts:
+                parts[frame.site] = LogWriter(Path(folder) / str(len(parts)))
+            parts[frame.site].append(frame)
+        for part in parts.values():
+            part.close()
+        return {
+            site: measure_many(parts[site].directory, orders, guards=guards)[1]
+            for site in sorted(parts)
+        }
+
+
+def order_table(title: str, measured: Sequence[Measures], unit: str) -> Table:
+    """One row per order; all over the same events.
+
+    Args:
+        title: of the table.
+        measured: at least one.
+        unit: of the holds, as ``h`` or ``s``.
+    """
+    first = measured[0]
+    rows = []
+    for each in measured:
+        hold = each.hold
+        held_ns = (hold.p50_ns, hold.p95_ns, hold.p99_ns, hold.max_ns)
+        wanted = each.arrived - each.duplicates
+        rows.append(
+            (each.order, percent(each.in_place, wanted), each.disorder_after,
+             percent(each.disorder_before - each.disorder_after, each.disorder_before),
+             each.late, each.dropped, each.duplicates, each.missing,
+             *(_held(each_ns, unit) for each_ns in held_ns))
+        )  # fmt: skip
+    return Table(
+        f"{title}: {number(first.disorder_before)} of {number(first.arrived)} events out of order "
+        f"on arrival ({percent(first.disorder_before, first.arrived)})",
+        ("order", "in place", "left", "accuracy R19", "late", "dropped", "duplicates", "missing",
+         *(f"held {name} [{unit}]" for name in ("p50", "p95", "p99", "max"))),
+        tuple(rows),
+        _NOTE,
+    )  # fmt: skip
+
+
+def _held(hold_ns: int, unit: str) -> str:
+    return number(round(hold_ns * _SHOWN / NS_PER[unit]) / _SHOWN)
+
+
+def plain(measured: Sequence[Measures]) -> list[dict[str, Any]]:
+    """For ``Score.facts``: everything but the seconds, which differ from run to run."""
+    left_out = ("seconds", "hold", "latency")
+    return [
+        {name: getattr(each, name) for name in Measures.__slots__ if name not in left_out}
+        | {"hold_ns": {name: getattr(each.hold, name) for name in type(each.hold).__slots__}}
+        for each in measured
+    ]
