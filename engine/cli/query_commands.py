@@ -57,7 +57,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary
 
 
 def query(
-    text: Annotated[str, typer.Argument(metavar="QUERY", help="The query, or @FILE.")],
+    texts: Annotated[
+        list[str],
+        typer.Argument(metavar="QUERY", help="The query, or @FILE; several are named q1, q2 ..."),
+    ],
     source: Input,
     order_text: OrderText = "sequence",
     barrier: Annotated[str, typer.Option(help="When results are let go: immediate.")] = "immediate",
@@ -73,30 +76,32 @@ def query(
     work: Work = None,
     quiet: Quiet = False,
 ) -> None:
-    """Answers a query over a trace or log, one JSON line per result."""
+    """Answers queries over a trace or log in one pass, one JSON line per result."""
     unit_ns(time_unit)
     _check_out(out, source)
-    plan = parse_query(_text(text), time_unit)
+    plans = _plans(texts, time_unit)
+    if out is not None and out.suffix == ".parquet" and len({type(plan) for plan in plans}) > 1:
+        raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
     order = parse_order(order_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
-        check_plans(given.log, [plan])
-        settings = ChainSettings(order, (plan,), barrier, certainty, guards_in_force(guards, given))
+        check_plans(given.log, plans)
+        settings = ChainSettings(order, plans, barrier, certainty, guards_in_force(guards, given))
         made = folder / "parts"
         host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
         with watched("processing", quiet=quiet) as advanced:
             counters = host.run(given.log, settings, made, advanced)
         if out is not None and out.suffix == ".parquet":
-            export_parquet(made, out, WINDOWS if isinstance(plan, TumblingPlan) else MATCHES)
+            export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
         else:
-            export_jsonl(made, out or sys.stdout, time_unit, (plan.name,))
+            export_jsonl(made, out or sys.stdout, time_unit, [plan.name for plan in plans])
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
         _summary(counters)
-        _tell_streams(plan, counters)
+        _tell_streams(plans, counters)
 
 
 def order(
@@ -134,6 +139,13 @@ def order(
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
         _summary(counters)
+
+
+def _plans(texts: list[str], time_unit: str) -> tuple[Plan, ...]:
+    return tuple(
+        parse_query(_text(text), time_unit, name=f"q{number}")
+        for number, text in enumerate(texts, 1)
+    )
 
 
 def _text(argument: str) -> str:
@@ -235,11 +247,12 @@ def _summary(counters: dict[str, Any]) -> None:
         sys.stderr.write(f"{name}: {value:,} events\n")
 
 
-def _tell_streams(plan: Plan, counters: dict[str, Any]) -> None:
-    """A stream of the query that nothing came of is most likely a slip of the pen."""
+def _tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
+    """A stream of a query that nothing came of is most likely a slip of the pen."""
     lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
     seen = sorted({lane["stream"] for lane in lanes})
-    for stream in plan.streams if isinstance(plan, TumblingPlan) else ():
+    named = {s for plan in plans if isinstance(plan, TumblingPlan) for s in plan.streams}
+    for stream in sorted(named):
         if stream not in seen:
             sys.stderr.write(f"no event of stream {stream}; there are {', '.join(seen)}\n")
 

@@ -265,3 +265,30 @@ def test_a_stream_that_nothing_came_of_is_told(cli: Any, trace: Any) -> None:
     )
     assert (ran.code, ran.lines) == (0, [])
     assert ran.err == "2 events\nno event of stream door; there are doors, events\n"
+
+
+# --- several queries in one pass
+
+
+def test_several_queries_each_read_after_their_own_slack(cli: Any, trace: Any) -> None:
+    count = "SELECT count(*) WINDOW TUMBLING 5"
+    name = trace(*stream("a3 b9 a6 a16"))
+    ran = cli("query", count, count, SEQ_AB, "--input", name, "--order", "kslack-chain:0,5", *QUIET)
+    windows = [
+        (each["query"], each["window"]["start"], each["at"])
+        for each in ran.lines
+        if "window" in each
+    ]
+    assert windows == [
+        ("q1", 0, 1), ("q1", 5, 3), ("q1", 15, 3), ("q2", 0, 3), ("q2", 5, 3), ("q2", 15, 3),
+    ]  # fmt: skip
+    assert [each["query"] for each in ran.lines if "events" in each] == ["q3", "q3"]
+
+
+def test_windows_and_matches_do_not_go_into_one_parquet_file(cli: Any, trace: Any) -> None:
+    name = trace(*stream("a3 b9"))
+    count = "SELECT count(*) WINDOW TUMBLING 5"
+    ran = cli("query", count, SEQ_AB, "--input", name, "--out", "x.parquet", *QUIET)
+    assert (ran.code, ran.err) == (
+        2, "slackwater: x.parquet: windows and matches have different columns; write .jsonl\n",
+    )  # fmt: skip
