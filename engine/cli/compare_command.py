@@ -107,12 +107,16 @@ def _tell(found: Comparison, *, swept: bool) -> None:
     colour = "yellow" if choice.suits is None else "green"
     console.print(f"\n[bold {colour}]What suits:[/] {escape(choice.headline)}", highlight=False)
     console.print(escape(choice.reason), highlight=False)
-    costs = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    costs.add_column(overflow="fold")
-    costs.add_column()
-    for each in choice.costs:
-        costs.add_row(f"  {escape(each.order)}", escape(each.text))
-    console.print(costs)
+    for heading, enough in (("Complete enough too:", True), ("Not complete enough:", False)):
+        costs = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        costs.add_column(overflow="fold")
+        costs.add_column()
+        for each in choice.costs:
+            if each.enough == enough:
+                costs.add_row(f"  {escape(each.order)}", escape(each.text))
+        if costs.row_count:
+            console.print(heading, highlight=False)
+            console.print(costs)
     headings, rows = order_table(found, found.orders)
     table = Table()
     for place, heading in enumerate(headings):

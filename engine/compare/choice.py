@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,6 +12,7 @@ from engine.report.units import number, percent
 
 _SAME: Final = 0.05
 """Durations that differ by less than this share are called about the same."""
+_REST_DIGITS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,15 @@ def choose(
         Cost(
             each.order,
             each.completeness >= complete and each.order not in apart,
-            _apart(each, words) if each.order in apart else _beside(each, best, complete, words),
+            _apart(each, words) if each.order in apart else _beside(each, best, words),
         )
         for each in measured
         if each is not best
     )
-    several = f"the shortest hold (p99) of the {len(able)} orders that put at least {wanted} there"
-    only = f"no other order here puts {wanted} of the events there"
+    several = (
+        f"the shortest hold (p99) of the {len(able)} orders with at least {wanted} in place"
+    )
+    only = f"no other order here puts {wanted} of the events in place"
     return Choice(
         best.order,
         f"{best.order}: {words.of(best)}.",
@@ -102,8 +106,19 @@ class _Words:
 
 
 def in_place(each: Measures) -> str:
-    """Completeness as people write it: never 100 % unless it is."""
-    return percent(each.in_place, each.arrived - each.duplicates)
+    """Completeness with the digits that tell it from 100 %, and never rounded up.
+
+    >>> from types import SimpleNamespace as Found
+    >>> [in_place(Found(arrived=6000, duplicates=0, in_place=n)) for n in (6000, 5999, 4500)]
+    ['100 %', '99.9833 %', '75.0 %']
+    """
+    wanted = each.arrived - each.duplicates
+    rest = wanted - each.in_place
+    if not rest:
+        return "100 %"
+    decimals = min(max(math.ceil(-math.log10(100 * rest / wanted)) + _REST_DIGITS, 1), 6)
+    steps = each.in_place * 100 * 10**decimals // wanted
+    return f"{steps / 10**decimals:.{decimals}f} %"
 
 
 def _alone(each: Measures, words: _Words) -> Cost:
@@ -114,21 +129,18 @@ def _apart(each: Measures, words: _Words) -> str:
     return f"goes by the sources' own clocks, so not comparable: {words.of(each)}"
 
 
-def _beside(each: Measures, best: Measures, complete: float, words: _Words) -> str:
+def _beside(each: Measures, best: Measures, words: _Words) -> str:
     held = _times(each.hold.p99_ns, best.hold.p99_ns, words)
-    place = f"{in_place(each)} in place"
-    if each.completeness < complete:
-        return f"not complete enough: {place}; {held}"
-    return f"{held}; {place}"
+    return f"{in_place(each)} in place; {held}"
 
 
 def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
     """A p99 hold beside that of the order that suits."""
     told = words.time(duration_ns)
     if not duration_ns and not beside_ns:
-        return "holds 99 % for 0 as well"
+        return "p99 hold 0 as well"
     if not duration_ns:
-        return "holds 99 % of them for 0"
+        return "p99 hold 0"
     if not beside_ns:
         return f"p99 hold {told} instead of 0"
     if abs(duration_ns - beside_ns) < _SAME * beside_ns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,8 +61,8 @@ def _times(key: str, what: str) -> list[Field]:
 
 _HOLD: Final = _times("hold", "how long ordering kept an event, release minus arrival")
 _LATENCY: Final = _times("latency", "release minus departure from the source")
-_FIELDS: Final = (
-    Field("order", "the order, in short form", "", "order", lambda each, _: each.order),
+_NAME: Final = Field("order", "the order, in short form", "", "order", lambda each, _: each.order)
+OUTCOME: Final = (
     Field("sites", "sites in the log", "sites"),
     Field("sources", "sources that sent events, those of different sites apart", "sources"),
     Field("arrived", "events read from the log; = released + dropped + quarantined + duplicates",
@@ -88,16 +88,21 @@ _FIELDS: Final = (
     Field("quarantined", "set aside: their time lies in the future, or their number too far ahead",
           "events"),
     Field("duplicates", "dropped, as their number had come before", "events"),
+)  # fmt: skip
+"""What comes out of an order."""
+COST: Final = (
     *_HOLD,
     *_LATENCY,
-    Field("buffered_max", "most events held at the end of a batch, of the site that held most",
+    Field("buffered_max", "most events held at once, of the site that held most",
           "events", "most held", lambda each, _: each.buffered_max),
-    Field("buffered_max_bytes", "memory that these took", "bytes", "[kB]",
+    Field("buffered_max_bytes", "memory that these took", "bytes", "most held [kB]",
           lambda each, _: number(round(each.buffered_max_bytes / _KB, 1))),
     Field("seconds", "computing time in the chain alone; differs from run to run", "s"),
     Field("events_per_second", "arrived events by computing time; differs from run to run", "1/s",
           "events/s", lambda each, _: _rounded(each.events_per_second)),
 )  # fmt: skip
+"""What an order costs."""
+_FIELDS: Final = (_NAME, *OUTCOME, *COST)
 ARRIVAL_FIELDS: Final = (
     Field("arrivals.events", "events in the log", "events"),
     Field("arrivals.out_of_order", "of them out of order as they arrived, clocks corrected, or "
@@ -119,12 +124,20 @@ def fields() -> list[dict[str, str]]:
 
 
 def order_table(
-    comparison: Comparison, measured: tuple[Measures, ...]
+    comparison: Comparison,
+    measured: Sequence[Measures],
+    part: Sequence[Field] = (*OUTCOME, *COST),
 ) -> tuple[list[str], list[list[Cell]]]:
-    """Headings and rows, for people: durations in the comparison's unit of holds."""
+    """Headings and rows, for people: durations in the comparison's unit of holds.
+
+    Args:
+        comparison: says what is known, and the unit.
+        measured: a row each.
+        part: the columns behind the order's name.
+    """
     unit, unit_ns = comparison.hold_unit
     left_out = () if comparison.settings.reading.departed else _LATENCY
-    shown = [each for each in _FIELDS if each.heading and each not in left_out]
+    shown = [_NAME, *(each for each in part if each.heading and each not in left_out)]
     headings = [each.heading.format(hold=unit) for each in shown]
     return headings, [[each.cell(row, unit_ns) for each in shown] for row in measured]
 

@@ -26,7 +26,7 @@ __all__ = ["Arrivals", "Measures", "Reading", "Spread", "arrivals", "measure", "
 
 Advanced = Callable[[int], None]
 _ROWS_PER_BATCH: Final = 1 << 18
-_WARM_ROWS: Final = 4096
+_WARM_ROWS: Final = 1 << 16
 _BY_REF: Final = Reading()
 _GUARDS: Final = Guards()
 
@@ -42,7 +42,7 @@ class Measures:
     given up that never came; None if the order looks at no numbers. ``in_place``: released as in
     order, with no larger ref before. ``hold``: release - arrival; ``latency``: release - departure
     (the hold, where departures are not known). ``buffered_max``, ``buffered_max_bytes``: most that
-    was held at the end of a batch, of the site that held most. ``seconds``: in the chain only.
+    was held at once, of the site that held most. ``seconds``: in the chain only.
     """
 
     order: str
@@ -278,17 +278,23 @@ def _batch(run: _Run, waiting: dict[str, list[Frame]]) -> None:
 
 
 def _warm(frames: Iterable[Frame], settings: ChainSettings) -> None:
-    """Let a throw-away chain compile the order's kernels, so that no compilation is measured."""
-    chain: Chain | None = None
+    """Let throw-away chains compile the order's kernels, so that no compilation is measured.
+
+    They take the log's own first frames, in two calls: kernels are compiled for the kinds of array
+    that they meet, and these differ once something is held.
+    """
+    first: dict[str, list[Frame]] = {}
     rows = 0
     for frame in frames:
-        chain = chain or Chain(settings, frame.site)
-        if frame.site == chain.site:
-            chain.process([frame.slice(0, _WARM_ROWS)])
-            rows += frame.rows
+        first.setdefault(frame.site, []).append(frame)
+        rows += frame.rows
         if rows >= _WARM_ROWS:
             break
-    if chain is not None:
+    for site, of_site in first.items():
+        chain = Chain(settings, site)
+        half = (len(of_site) + 1) // 2
+        chain.process(of_site[:half])
+        chain.process(of_site[half:])
         chain.finish()
 
 

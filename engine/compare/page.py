@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.compare.columns import arrival_facts, as_plain, fields, order_table
+from engine.compare.columns import COST, OUTCOME, arrival_facts, as_plain, fields, order_table
 from engine.compare.comparison import Comparison
+from engine.compare.measure import Measures
 from engine.compare.trade_off import trade_off_figure
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
@@ -90,10 +91,11 @@ def page(comparison: Comparison, found: Mapping[str, Any]) -> str:
         ),
         "orders": section(
             "orders", "Orders side by side",
-            table(*order_table(comparison, comparison.orders), note=_table_note(comparison)),
+            *_orders(comparison, comparison.orders),
+            paragraph(_table_note(comparison), "note"),
         ),
         "trade-off": section(
-            "trade-off", "Hold time against completeness",
+            "trade-off", "What completeness costs",
             figure(drawn) if drawn else paragraph("No order held any event: no figure."),
             _sweep(comparison),
         ),
@@ -118,7 +120,7 @@ def _verdict(comparison: Comparison) -> str:
     kind = "fails" if choice.suits is None else "holds"
     costs = "\n".join(
         f'<li class="{"holds" if each.enough else "fails"}">'
-        f'<span class="mark">{"complete" if each.enough else "not enough"}</span> '
+        f'<span class="mark">{"complete" if each.enough else "not complete"}</span> '
         f'<div>{text(each.order)}<div class="detail">{text(each.text)}</div></div></li>'
         for each in choice.costs
     )
@@ -126,7 +128,7 @@ def _verdict(comparison: Comparison) -> str:
         f'<section id="verdict" class="{kind}"><p class="word">WHAT SUITS</p>'
         f'<p class="headline">{text(choice.headline)}</p>'
         f"{paragraph(choice.reason)}"
-        + (f'<h3>The others beside it</h3><ul class="claims">{costs}</ul>' if costs else "")
+        + (f'<h3>The others beside it</h3><ul class="equations">{costs}</ul>' if costs else "")
         + "</section>"
     )
 
@@ -139,5 +141,13 @@ def _table_note(comparison: Comparison) -> str:
 def _sweep(comparison: Comparison) -> str:
     if not comparison.sweep:
         return ""
-    swept = table(*order_table(comparison, comparison.sweep))
+    swept = "".join(_orders(comparison, comparison.sweep))
     return details(f"The {len(comparison.sweep)} slacks of the lines", swept)
+
+
+def _orders(comparison: Comparison, measured: Sequence[Measures]) -> list[str]:
+    """Two tables, as one would be too wide to be seen at once: what comes out, what it costs."""
+    return [
+        f"<h3>{text(heading)}</h3>{table(*order_table(comparison, measured, parts))}"
+        for heading, parts in (("What comes out", OUTCOME), ("What it costs", COST))
+    ]

@@ -15,6 +15,7 @@ import numpy as np
 from engine.compare.measure import Arrivals
 from engine.errors import UserError
 from engine.order.registry import order_names, parse_order
+from engine.order.sequence import SequenceSettings
 from engine.units import NS_PER, parse_duration
 
 _SHARES: Final = (0.5, 0.9, 0.99, 1.0)
@@ -25,12 +26,19 @@ _UNITS: Final = ("ns", "us", "ms", "s", "h")
 _RANGE: Final = re.compile(r"([^:]+):(.+?)\.\.([^,]+)(,.*)?")
 _WITHOUT_SLACK: Final = ("none", "sequence", "sequence:timeout=r19")
 _ADAPTIVE: Final = ("mp-kslack", "aq-kslack:error=0.05", "ldop")
+_PATIENT: Final = "timeout=quantile:0.9999"
+_LATENCY_NS: Final = SequenceSettings().latency_ns
 
 
 def default_orders(before: Arrivals) -> list[str]:
-    """One of each kind that this version has, and K-slack with K of the log's own lateness."""
+    """One of each kind that this version has, and K-slack with K of the log's own lateness.
+
+    ``sequence`` is also asked to wait for more, as long as the latest event of the log.
+    """
     slacks = [f"kslack:{k}" for k in _slacks(before, _SHARES)]
-    wanted = [*_WITHOUT_SLACK, *slacks, *_ADAPTIVE]
+    most = before.slack_for(1.0)
+    waits = f"latency={neat(most)}," if most > _LATENCY_NS else ""
+    wanted = [*_WITHOUT_SLACK, f"sequence:{waits}{_PATIENT}", *slacks, *_ADAPTIVE]
     return [order for order in wanted if order.partition(":")[0] in order_names()]
 
 

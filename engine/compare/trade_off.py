@@ -2,13 +2,14 @@
 
 Both axes are logarithmic and yet show their ends: the axis of completeness is one of the share
 that is *not* in its place, so that 99 %, 99.9 % and 99.99 % lie equally far apart and 100 % has a
-place of its own; a hold of 0 stands below all others.
+place of its own; holds of 0 and next to 0 stand below all others.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,10 +23,29 @@ from engine.report.units import number
 _HEIGHT_PX: Final = 520
 _PLOT_PX: Final = (900.0, 430.0)
 """About the size of the plot on a wide screen, to place labels."""
-_TICKS: Final = (0.0, 50.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 99.9999)
+_TICKS: Final = (
+    0.0,
+    30.0,
+    50.0,
+    70.0,
+    80.0,
+    90.0,
+    95.0,
+    99.0,
+    99.5,
+    99.9,
+    99.95,
+    99.99,
+    99.999,
+    99.9999,
+)
+_DECADES: Final = 4
+"""Of the longest hold: shorter ones stand together below, so that they do not take all the room."""
 _GAP: Final = 0.5
 _SIDE: Final = 0.014
 """Of the axis: orders that are nearer to one another stand side by side."""
+_STEPS: Final = 12
+"""Points of each piece of a line that labels keep away from."""
 _MEAN: Final = "circle"
 _P99: Final = "diamond"
 
@@ -63,9 +83,7 @@ def trade_off_figure(comparison: Comparison) -> Figure | None:
     swept = " The lines are K-slack with its slack swept." if comparison.sweep else ""
     return Figure(
         "trade-off",
-        "What completeness costs: hold time against events in their place"
-        if what == "hold time"
-        else "What completeness costs: latency against events in their place",
+        f"{what.capitalize()} against events in their place",
         f"Lower is faster, further right is more complete. Each order stands on a bar from its "
         f"mean to its p99 {what}.{swept} The axis of completeness is stretched towards 100 %; "
         "orders that are equally complete stand side by side.",
@@ -88,7 +106,7 @@ def _x(each: Measures, axis: _Axis) -> float:
 
 
 def _y(duration_ns: float, axis: _Axis, unit_ns: int) -> float:
-    return math.log10(duration_ns / unit_ns) if duration_ns > 0 else axis.edge
+    return max(math.log10(duration_ns / unit_ns), axis.edge) if duration_ns > 0 else axis.edge
 
 
 def _completeness_axis(measured: Sequence[Measures]) -> _Axis:
@@ -102,7 +120,7 @@ def _completeness_axis(measured: Sequence[Measures]) -> _Axis:
 
 def _hold_axis(held: Sequence[float]) -> _Axis:
     low, high = math.log10(min(held)), math.log10(max(held))
-    edge = math.floor(low) - _GAP
+    edge = max(math.floor(low), math.floor(high) - _DECADES) - _GAP
     margin = 0.06 * (high - edge)
     return _Axis(edge, edge - margin, high + 2 * margin)
 
@@ -120,13 +138,11 @@ def _side_by_side(places: list[float], axis: _Axis) -> list[float]:
 def _order_line(
     comparison: Comparison, each: Measures, x: float, axis: _Axis, place: int
 ) -> dict[str, Any]:
-    _, unit_ns = comparison.hold_unit
-    spread = _spread(comparison, each)
     colour = COLOURS[place % len(COLOURS)]
     return {
         "name": each.order,
         "x": [x, x],
-        "y": [_y(spread.mean_ns, axis, unit_ns), _y(spread.p99_ns, axis, unit_ns)],
+        "y": list(_ends(comparison, each, axis)),
         "mode": "lines+markers",
         "line": {"color": colour, "width": 3},
         "marker": {"symbol": [_MEAN, _P99], "size": [9, 11], "color": colour},
@@ -137,7 +153,6 @@ def _order_line(
 
 
 def _sweep_lines(comparison: Comparison, x_axis: _Axis, y_axis: _Axis) -> list[dict[str, Any]]:
-    _, unit_ns = comparison.hold_unit
     swept = sorted(comparison.sweep, key=lambda each: each.completeness)
     if not swept:
         return []
@@ -145,16 +160,15 @@ def _sweep_lines(comparison: Comparison, x_axis: _Axis, y_axis: _Axis) -> list[d
         {
             "name": f"slack swept: {name}",
             "x": [_x(each, x_axis) for each in swept],
-            "y": [_y(of(_spread(comparison, each)), y_axis, unit_ns) for each in swept],
+            "y": [_ends(comparison, each, y_axis)[end] for each in swept],
             "mode": "lines+markers",
             "line": {"color": NEUTRAL, "width": 2, "dash": dash},
             "marker": {"symbol": f"{symbol}-open", "size": 6, "color": NEUTRAL},
             "text": [_told(comparison, each, name) for each in swept],
             "hovertemplate": "%{text}<extra></extra>",
         }
-        for name, of, dash, symbol in (
-            ("mean", lambda spread: spread.mean_ns, "solid", _MEAN),
-            ("p99", lambda spread: float(spread.p99_ns), "dash", _P99),
+        for end, (name, dash, symbol) in enumerate(
+            (("mean", "solid", _MEAN), ("p99", "dash", _P99))
         )
     ]
 
@@ -185,22 +199,18 @@ def _told(comparison: Comparison, each: Measures, name: str) -> str:
 def _labels(
     comparison: Comparison, named: Sequence[float], x_axis: _Axis, y_axis: _Axis
 ) -> list[dict[str, Any]]:
-    _, unit_ns = comparison.hold_unit
     width, height = _PLOT_PX
-    tops, taken = [], []
+    tops, lines = [], []
     for each, x in zip(comparison.orders, named, strict=True):
-        spread = _spread(comparison, each)
-        mean, p99 = (_y(value, y_axis, unit_ns) for value in (spread.mean_ns, spread.p99_ns))
+        mean, p99 = _ends(comparison, each, y_axis)
         tops.append((x, max(mean, p99)))
-        steps = 8
-        taken += [(x, mean + (p99 - mean) * step / steps) for step in range(steps)]
-    taken += [
-        (_x(each, x_axis), _y(value, y_axis, unit_ns))
-        for each in comparison.sweep
-        for value in (
-            _spread(comparison, each).mean_ns, float(_spread(comparison, each).p99_ns),
-        )
-    ]  # fmt: skip
+        lines.append([(x, mean), (x, p99)])
+    swept = sorted(comparison.sweep, key=lambda each: each.completeness)
+    lines += [
+        [(_x(each, x_axis), _ends(comparison, each, y_axis)[end]) for each in swept]
+        for end in (0, 1)
+    ]
+    taken = [point for line in lines for point in _along(line)]
     texts = [short(each.order) for each in comparison.orders]
 
     def pixels(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -217,6 +227,21 @@ def _labels(
             zip(tops, offsets, texts, strict=True)
         )
     ]  # fmt: skip
+
+
+def _ends(comparison: Comparison, each: Measures, axis: _Axis) -> tuple[float, float]:
+    """Where its mean and its p99 stand."""
+    _, unit_ns = comparison.hold_unit
+    spread = _spread(comparison, each)
+    return _y(spread.mean_ns, axis, unit_ns), _y(spread.p99_ns, axis, unit_ns)
+
+
+def _along(line: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+    """Points close to one another on a line of straight pieces."""
+    for (x, y), (next_x, next_y) in itertools.pairwise(line):
+        for step in range(_STEPS):
+            part = step / _STEPS
+            yield x + (next_x - x) * part, y + (next_y - y) * part
 
 
 def _ticks(axis: _Axis, shown: Sequence[tuple[float, str]], title: str) -> dict[str, Any]:
@@ -237,4 +262,5 @@ def _shares_shown(axis: _Axis) -> list[tuple[float, str]]:
 
 def _powers(axis: _Axis) -> list[tuple[float, str]]:
     powers = range(math.ceil(axis.edge), math.floor(axis.high) + 1)
-    return [(axis.edge, "0"), *((float(power), number(10.0**power)) for power in powers)]
+    least = f"< {number(10.0 ** powers[0])}"
+    return [(axis.edge, least), *((float(power), number(10.0**power)) for power in powers)]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.compare import measure as module
+import engine.compare.measure as module
 from engine.compare.measure import Measures, Reading, Spread, arrivals, measure, measure_many
 from engine.errors import UserError
 from engine.order.base import Guards
@@ -148,7 +148,7 @@ def unruly(seed: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("order", ORDERS)
 @settings(
-    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 10**6), rows=st.sampled_from([1, 3, 1000]))
 def test_measures_are_what_slow_counting_finds(
@@ -181,9 +181,6 @@ def test_batches_change_nothing(make_log: MakeLog, monkeypatch: pytest.MonkeyPat
     small = make_log(records, 5)
     for order, before in zip(ORDERS, whole, strict=True):
         after = plain(measure(small, order))
-        assert before["buffered_max"] <= after["buffered_max"]  # looked at more often
-        for name in ("buffered_max", "buffered_max_bytes"):
-            del before[name], after[name]
         assert after == before
 
 
