@@ -86,17 +86,14 @@ class Step:
 
     Attributes:
         by: offset measured minus offset predicted; positive: the clock was set back.
+        back: how long at most the clock showed again what it had shown before; 0: set ahead.
         unc: covers the truth from the sync before to this one, whenever the clock jumped: by the
             offset before it as well as by the one after it.
     """
 
     by: int
+    back: int
     unc: int
-
-    @property
-    def back(self) -> int:
-        """How long the source's clock showed again what it had shown before."""
-        return max(0, self.by)
 
 
 def stepped(line: Line, sample: Sample, stated_ppb: int) -> Step | None:
@@ -109,8 +106,9 @@ def stepped(line: Line, sample: Sample, stated_ppb: int) -> Step | None:
     allowed = line.unc_after(abs(age), error if age >= 0 else before) + sample.unc
     if abs(by) <= allowed:
         return None
-    longest = max(0, age) + max(0, by)
-    return Step(by, min(abs(by) + line.unc_after(longest, before) + sample.unc, UNC_MAX))
+    back = by + allowed if by > 0 else 0
+    oldest = line.unc_after(max(0, age) + back, before)
+    return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX))
 
 
 def held(sample: Sample, stated_ppb: int) -> Line:

@@ -75,7 +75,7 @@ class SlowClock:
             step = self.jump(before, point, stated)
             if step is not None:
                 self.steps.append(step[0])
-                self.doubt(before, new, *step)
+                self.doubt(before, new, *step[1:])
                 self.points = []
             elif self.points[-1][0] >= ts:
                 self.points = []
@@ -88,22 +88,23 @@ class SlowClock:
             del self.points[0]
         self.epochs.append(new)
 
-    def jump(self, before: Epoch, point: Point, stated: int) -> tuple[int, int] | None:
-        """(size, uncertainty of what lies between), if the clock cannot have run so."""
+    def jump(self, before: Epoch, point: Point, stated: int) -> tuple[int, int, int] | None:
+        """(size, how far back at most, uncertainty), if the clock cannot have run so."""
         ts, offset, unc = point
         age = ts - before.anchor
         growth = before.rate or stated or TOLERANCE
         size = offset - before.at(ts)[0]
         strict = growth if age >= 0 else growth + abs(before.skew)
-        if abs(size) <= before.unc + floor(Fraction(abs(age) * strict, PPB)) + unc:
+        allowed = before.unc + floor(Fraction(abs(age) * strict, PPB)) + unc
+        if -allowed <= size <= allowed:
             return None
-        span = max(age, 0) + max(size, 0)
+        back = max(size + allowed, 0)
+        span = max(age, 0) + back
         own = before.unc + floor(Fraction(span * (growth + abs(before.skew)), PPB))
-        return size, min(abs(size) + own + unc, 2**61)
+        return size, back, min(abs(size) + own + unc, 2**61)
 
-    def doubt(self, before: Epoch, new: Epoch, size: int, unc: int) -> None:
+    def doubt(self, before: Epoch, new: Epoch, back: int, unc: int) -> None:
         before.doubt = unc
-        back = max(size, 0)
         old = Epoch(before.anchor - back, before.anchor, before.offset, unc, before.skew)
         self.epochs.append(old)
         if back:
@@ -120,12 +121,17 @@ class SlowClock:
         return self.epochs[0]
 
 
+def widened(ts: int, unc: int, end: int) -> int:
+    """What a sync says of the line at ``end``: the frequency may have wandered since."""
+    return unc + ceil(Fraction((end - ts) * WANDER, PPB))
+
+
 def corners(points: Sequence[Point], limit: int) -> list[tuple[Fraction, Fraction]]:
     """Corners (a, s) of the lines that pass within ``unc`` of all points; a is at the last one."""
     end = points[-1][0]
     borders: list[tuple[int, int, int]] = [(0, 1, limit), (0, -1, limit)]  # p a + q s <= r, s in
     for ts, offset, unc in points:  # ppb, so that all is a whole number
-        wide = unc + (end - ts) * WANDER // PPB
+        wide = widened(ts, unc, end)
         x = ts - end
         borders += [(PPB, x, PPB * (offset + wide)), (-PPB, -x, PPB * (wide - offset))]
     found = []
@@ -149,7 +155,7 @@ def line(points: Sequence[Point], stated: int) -> tuple[int, int, int, int] | No
     high = ceil(max(s for _, s in possible))
     tops, bottoms = [], []
     for ts, offset, unc in points:
-        wide, age = unc + (end - ts) * WANDER // PPB, end - ts
+        wide, age = widened(ts, unc, end), end - ts
         tops.append(offset + wide + ceil(Fraction(age * high, PPB)))
         bottoms.append(offset - wide + floor(Fraction(age * low, PPB)))
     top, bottom = min(tops), max(bottoms)
@@ -166,8 +172,7 @@ def least_squares(points: Sequence[Point]) -> tuple[int, int]:
     end = points[-1][0]
     weights = []
     for ts, _, unc in points:
-        wide = unc + (end - ts) * WANDER // PPB
-        weights.append(Fraction(max(1, 2**40 // (wide + 1))) ** 2)
+        weights.append(Fraction(max(1, 2**40 // (widened(ts, unc, end) + 1))) ** 2)
     total = sum(weights)
     x = sum(w * p[0] for w, p in zip(weights, points, strict=True)) / total
     y = sum(w * p[1] for w, p in zip(weights, points, strict=True)) / total
