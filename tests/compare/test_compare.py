@@ -58,21 +58,26 @@ def test_the_shortest_p99_hold_among_the_complete_ones_suits() -> None:
     found = choose(
         [
             measures("fast", 998, 10),
-            measures("slow", 1000, 300),
+            measures("slow", 1000, 300, mean_ms=80),
             measures("good", 999, 100, mean_ms=40),
         ],
         0.999,
     )
     assert found.suits == "good"
     assert found.headline == (
-        "good: 99.900 % of the events in their place; 99 % held for at most 100 ms, "
-        "40 ms on average."
+        "good: 99.90 % of the events in their place; 99 % held for at most 100 ms, 40 ms on average."
     )
-    assert "the 2 orders with at least 99.9 % in place" in found.reason
+    assert "shortest p99 hold of the 2 orders with at least 99.9 % in place" in found.reason
     assert [(each.order, each.enough, each.text) for each in found.costs] == [
-        ("fast", False, "99.800 % in place; p99 hold 10 ms, 10.0 % of it"),
-        ("slow", True, "100 % in place; p99 hold 300 ms, 3 times as long"),
+        ("slow", True, "100 % in place; p99 hold 300 ms, 3 times as long; mean 80 ms"),
+        ("fast", False, "99.80 % in place; p99 hold 10 ms, 10.0 % of it; mean 0 ms"),
     ]
+
+
+def test_an_order_with_a_much_shorter_mean_is_named() -> None:
+    found = choose([measures("a", 1000, 10, 9), measures("b", 1000, 12, 3)], 0.999)
+    assert found.suits == "a"
+    assert found.reason.endswith("take b: 3 ms on average instead of 9 ms.")
 
 
 def test_of_equal_p99_the_least_mean_suits_then_the_first() -> None:
@@ -84,7 +89,7 @@ def test_an_order_that_holds_nothing_and_is_complete_suits() -> None:
     found = choose([measures("none", 1000, 0), measures("k", 1000, 5)], 0.999)
     assert (found.suits, found.costs[0].text) == (
         "none",
-        "100 % in place; p99 hold 5 ms instead of 0",
+        "100 % in place; p99 hold 5 ms instead of 0; mean 0 ms",
     )
     assert found.headline == "none: 100 % of the events in their place, none of them held."
 
@@ -93,7 +98,7 @@ def test_when_none_is_complete_enough_it_is_said_and_why() -> None:
     found = choose([measures("a", 900, 10), measures("b", 950, 20)], 0.999)
     assert found.suits is None
     assert found.headline == "None of these orders puts 99.9 % of the events in their place."
-    assert "The most complete is b: 95.00 %" in found.reason
+    assert "The most complete is b: 95.0 %" in found.reason
     assert "50 came too late for their place" in found.reason
     assert [each.order for each in found.costs] == ["a"]
 
@@ -107,7 +112,7 @@ def test_orders_by_the_sources_own_clocks_are_no_candidates_beside_others() -> N
 
 @pytest.mark.parametrize(
     ("placed", "text"),
-    [(1000, "100 %"), (999, "99.900 %"), (0, "0.0 %"), (501, "50.1 %"), (995, "99.500 %")],
+    [(1000, "100 %"), (999, "99.90 %"), (0, "0.0 %"), (501, "50.1 %"), (995, "99.50 %")],
 )
 def test_completeness_in_words(placed: int, text: str) -> None:
     assert in_place(measures("a", placed, 1)) == text
