@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.compare.measure import Measures
-from engine.report.units import number, percent
+from engine.report.units import number
 
 _SAME: Final = 0.05
 """Durations that differ by less than this share are called about the same."""
@@ -161,9 +161,9 @@ def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
         return f"p99 hold {told} instead of 0"
     if abs(duration_ns - beside_ns) < _SAME * beside_ns:
         return f"p99 hold {told}, about the same"
-    if duration_ns > beside_ns:
-        return f"p99 hold {told}, {number(round(duration_ns / beside_ns, 2))} times as long"
-    return f"p99 hold {told}, {percent(duration_ns, beside_ns)} of it"
+    if 100 * duration_ns < beside_ns:
+        return f"p99 hold {told}, less than a hundredth"
+    return f"p99 hold {told}, {number(round(duration_ns / beside_ns, 2))} times as long"
 
 
 def _hint(most: Measures) -> str:
