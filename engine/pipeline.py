@@ -21,6 +21,7 @@ from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input_log import InputKind, open_input
 from engine.log.whole_file import parquet_files, sync_folder
+from engine.order.registry import OrderSettings, order_attributes
 from engine.query import check_attributes, needed_attributes
 from engine.query.plan import Plan
 
@@ -34,7 +35,12 @@ class Host:
     master: str | None = None
 
     def run(self, log: Path, settings: ChainSettings, out: Path, advanced: Advanced) -> Any:
-        """One pass; gives the counters (see ``engine.scenario``)."""
+        """One pass; gives the counters (see ``engine.scenario``).
+
+        Raises:
+            UserError: the order looks at an attribute that is not there, or is no number.
+        """
+        check_order(log, settings.order)
         if self.master is None:
             return run_in_process(log, settings, out, advanced)
         # pyspark and a JVM only where they are asked for
@@ -110,6 +116,25 @@ def check_plans(log: Path, plans: Iterable[Plan]) -> None:
     known = attribute_types(log, wanted)
     for plan in plans:
         check_attributes(plan, known)
+
+
+def check_order(log: Path, order: OrderSettings) -> None:
+    """The attributes that an ordering operator looks at must be in the log, and be numbers.
+
+    Raises:
+        UserError: names the attribute and the ones there are.
+    """
+    wanted = order_attributes(order)
+    if not wanted:
+        return
+    known = attribute_types(log, set(wanted))
+    numbers = sorted(name for name, kind in known.items() if kind in ("int", "float"))
+    there = f"those with numbers are {', '.join(numbers)}" if numbers else "none has numbers"
+    for name in sorted(wanted):
+        if name not in known:
+            raise UserError(f"order: no event has an attribute {name!r}; {there}")
+        if name not in numbers:
+            raise UserError(f"order: attribute {name!r} is {known[name]}, not a number; {there}")
 
 
 _TYPES: Final = (

@@ -31,8 +31,11 @@ M * cv * sqrt((1 - p) / n), so
 
 The theorem is leaned on from 30 values up: p is at least 30/N, and 1 where N is below.
 
-Not covered: events that are late together (N then counts for less than it says), values that go
-with lateness, and groups: N is the whole window's.
+Events that are late together make the share that is in time vary more than chance would. How much
+more is measured: ``spread`` is the mean square of how many events were missing from a window
+beyond the usual share, over p*q*N; it multiplies the variance of a count and of a sum.
+
+Not covered: values that go with lateness, and groups: N is the whole window's.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.jit import kernel
+from engine.jit import inline, kernel
 
 COUNT: Final = 0
 SUM: Final = 1
@@ -50,7 +53,11 @@ AVG: Final = 2
 AGGREGATES: Final = {"count": COUNT, "sum": SUM, "avg": AVG}
 PPM: Final = 1_000_000
 PPB: Final = 1_000_000_000
+MOMENTS: Final = 4
+"""Running means over windows: events, those missing, variance expected and seen; float bits."""
 _SAMPLE_LEAST: Final = 30.0
+_EASE: Final = 64.0
+"""Windows that a running mean remembers, about."""
 
 
 def normal_quantile_ppm(confidence_ppm: int, aggregate: int) -> int:
@@ -59,10 +66,48 @@ def normal_quantile_ppm(confidence_ppm: int, aggregate: int) -> int:
     return round(NormalDist().inv_cdf(share if aggregate == COUNT else (1 + share) / 2) * PPM)
 
 
+@inline
+def as_float(bits: int) -> float:
+    """The float64 of these bits."""
+    return float(np.int64(bits).view(np.float64))
+
+
+@inline
+def as_bits(value: float) -> int:
+    """The bits of a float64."""
+    return int(np.float64(value).view(np.int64))
+
+
+@inline
+def _ease(moments: np.ndarray, which: int, value: float) -> float:
+    mean = as_float(moments[which])
+    mean += (value - mean) / _EASE
+    moments[which] = as_bits(mean)
+    return mean
+
+
+@kernel
+def spread(moments: np.ndarray, n: int, missing: int) -> float:
+    """How much more the numbers of missing events vary than independent ones would; at least 1.
+
+    Args:
+        moments: state; learns of this window.
+        n: its events.
+        missing: those that were not in time.
+    """
+    events, lost = _ease(moments, 0, float(n)), _ease(moments, 1, float(missing))
+    share = lost / events
+    error = missing - share * n
+    expected = _ease(moments, 2, share * (1.0 - share) * n)
+    observed = _ease(moments, 3, error * error)
+    return max(observed / expected, 1.0) if expected > 0.0 else 1.0
+
+
 @kernel
 def coverage_threshold(
-    aggregate: int, error_ppm: int, z_ppm: int, n: int, total: float, squares: float
-) -> int:
+    aggregate: int, error_ppm: int, z_ppm: int, dispersion: float, n: int, total: float,
+    squares: float,
+) -> int:  # fmt: skip
     """The least mean coverage of a window, in billionths.
 
     Only + - * / and square roots, each correctly rounded everywhere, so that equal logs give equal
@@ -72,6 +117,7 @@ def coverage_threshold(
         aggregate: COUNT, SUM or AVG.
         error_ppm: relative error allowed, in millionths.
         z_ppm: see ``normal_quantile_ppm``.
+        dispersion: see ``spread``.
         n: events of the window, at least 1.
         total: sum of their values; of no interest to a count.
         squares: sum of the squares of their values.
@@ -88,6 +134,6 @@ def coverage_threshold(
         noise = z * z * variation
         share = max(noise / (error * error * n + noise), _SAMPLE_LEAST / n) if n > 30 else 1.0
         return int(np.ceil(share * 1e9))
-    a = z * np.sqrt((1.0 + variation) / n)
+    a = z * np.sqrt(dispersion * (1.0 + variation) / n)
     loss = 2 * error * error / (2 * error + a * a + a * np.sqrt(a * a + 4 * error * (1 - error)))
     return PPB - int(loss * 1e9)

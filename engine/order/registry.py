@@ -11,7 +11,7 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.frame import ATTR_PREFIX
-from engine.order.aq_kslack import KD_MILLI, KP_MILLI, AqKSlack, AqKSlackSettings
+from engine.order.aq_kslack import HORIZON_PART, KD_MILLI, KP_MILLI, AqKSlack, AqKSlackSettings
 from engine.order.aq_threshold import AGGREGATES
 from engine.order.base import Guards, Order
 from engine.order.kslack import KSlackSettings, kslack
@@ -194,7 +194,11 @@ def _parse_aq_kslack(pairs: dict[str, str], time_unit: str) -> AqKSlackSettings:
         slide_ns=span(pairs, "slide", time_unit) if "slide" in pairs else window_ns,
         agg=agg,
         attr=attr or None,
-        horizon_ppm=share(pairs.get("horizon", "0.95"), "horizon", 10**6),
+        horizon_ppm=(
+            share(pairs["horizon"], "horizon", 10**6)
+            if "horizon" in pairs
+            else 1_000_000 - error_ppm // HORIZON_PART
+        ),
         kp_milli=factor(pairs["kp"], "kp", _GAIN_MAX) if "kp" in pairs else KP_MILLI,
         kd_milli=factor(pairs["kd"], "kd", _GAIN_MAX) if "kd" in pairs else KD_MILLI,
         late=choice(pairs, "late", _LATE),

@@ -43,6 +43,8 @@ ORDERS = (
     "sequence:timeout=fixed:15ms,residual=drop",
     "kslack:20ms,late=drop",
     "mp-kslack",
+    "aq-kslack:error=0.1,window=20ms",
+    "ldop:window=5ms,late=drop",
 )
 QUERIES = {
     "count": "SELECT count(*) FROM events WINDOW TUMBLING 100 ms",

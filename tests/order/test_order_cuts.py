@@ -20,7 +20,8 @@ Record = dict[str, Any]
 WINDOW = "SELECT sum(v), count(*) FROM events GROUP BY tag WINDOW TUMBLING 8 ns"
 PAIRS = "EVENT SEQ(A a, B b) WHERE a.tag = b.tag WITHIN 12 ns"
 ORDERS = ("sequence:timeout=fixed:3", "sequence:timeout=r19,late=pass", "none",
-          "kslack:4", "mp-kslack", "kslack-chain:2,9",
+          "kslack:4", "mp-kslack", "kslack-chain:2,9", "ldop:0.5..2,window=3",
+          "aq-kslack:error=0.4,window=3,slide=1", "aq-kslack:error=0.4,window=5,agg=sum,attr=v",
           "sequence:timeout=quantile:0.5,latency=9ns")  # fmt: skip
 MODERATE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
