@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from engine.compare.choice import in_place
 from engine.compare.measure import Measures, measure_many
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.order.base import Guards
@@ -15,12 +16,14 @@ from engine.scenario import Table
 from engine.units import NS_PER
 
 _GUARDS: Final = Guards()
-_NOTE: Final = (
+NOTE: Final = (
     "In place: released as in order and with no larger time before, of all that arrived but "
     "duplicates. Left: out of order in the released stream. Late: came after their place was given "
-    "up, and were passed on all the same. The slack orders know no numbers: they see no duplicates "
-    "and no gaps, and let an event go only when a later one moves the event clock on."
+    "up, and were passed on all the same. p50 to max: how long events were held. The slack orders "
+    "know no numbers: they see no duplicates and no gaps, and let an event go only when a later "
+    "one moves the event clock on."
 )
+"""What the headings of ``order_table`` mean."""
 _SHOWN: Final = 1_000
 """Parts of the unit of holds that are shown."""
 
@@ -60,26 +63,32 @@ def order_table(title: str, measured: Sequence[Measures], unit: str) -> Table:
         measured: at least one.
         unit: of the holds, as ``h`` or ``s``.
     """
-    first = measured[0]
     rows = []
     for each in measured:
         hold = each.hold
         held_ns = (hold.p50_ns, hold.p95_ns, hold.p99_ns, hold.max_ns)
-        wanted = each.arrived - each.duplicates
         rows.append(
-            (each.order, percent(each.in_place, wanted), each.disorder_after,
+            (each.order, in_place(each), each.disorder_after,
              percent(each.disorder_before - each.disorder_after, each.disorder_before),
              each.late, each.dropped, each.duplicates, each.missing,
              *(_held(each_ns, unit) for each_ns in held_ns))
         )  # fmt: skip
     return Table(
-        f"{title}: {number(first.disorder_before)} of {number(first.arrived)} events out of order "
-        f"on arrival ({percent(first.disorder_before, first.arrived)})",
+        f"{title}: {on_arrival(measured[0])}",
         ("order", "in place", "left", "accuracy R19", "late", "dropped", "duplicates", "missing",
-         *(f"held {name} [{unit}]" for name in ("p50", "p95", "p99", "max"))),
+         *(f"{name} [{unit}]" for name in ("p50", "p95", "p99", "max"))),
         tuple(rows),
-        _NOTE,
+        NOTE,
     )  # fmt: skip
+
+
+def on_arrival(each: Measures) -> str:
+    """How much out of order the events arrived."""
+    before = each.disorder_before
+    return (
+        f"{number(before)} of {number(each.arrived)} events out of order on arrival "
+        f"({percent(before, each.arrived)})"
+    )
 
 
 def _held(hold_ns: int, unit: str) -> str:

@@ -41,13 +41,8 @@ PUBLISHED: Final = {"ftd": (16_954, 27), "ems": (8_110, 0), "imst": (13_352, 0)}
 """Receptions, and those of them out of order on arrival, counted when the files were fetched."""
 PATIENT: Final = "sequence:latency=5m"
 NUMBERED: Final = (PATIENT, "sequence:timeout=r19,latency=5m", "sequence:timeout=fixed:5m")
-SLACKS: Final = (
-    "kslack:10s",
-    "kslack:5m",
-    "mp-kslack",
-    "aq-kslack:error=0.05,window=1h",
-    "ldop:window=1h",
-)
+SLACKS: Final = ("kslack:10s", "kslack:5m", "kslack:1h")
+ADAPTIVE: Final = ("mp-kslack", "aq-kslack:error=0.05,window=1h", "ldop:window=1h")
 """Orders that are measured beside those of the passes."""
 _HOUR_NS: Final = NS_PER["h"]
 _Hour = tuple[str, str, int]
@@ -84,7 +79,7 @@ def score_run(directory: Path, main: str, slack: str) -> Score:
     sites = sorted(pc.unique(table.column("site")).to_pylist())
     known = {site: _known(*(_of_site(each, site) for each in (table, devices))) for site in sites}
     counters = read_counters(directory, MAIN)
-    orders = dict.fromkeys((UNORDERED, main, *NUMBERED, slack, *SLACKS))
+    orders = dict.fromkeys((UNORDERED, main, *NUMBERED, *SLACKS, slack, *ADAPTIVE))
     measured = measure_sites(directory / "log", list(orders))
     frames, receptions = _hours(table.filter(pc.invert(table.column("is_repeat")))), _hours(table)
     counted = _counted(directory)

@@ -1,0 +1,115 @@
+"""The comparison over all recordings: one page of what is there, and what is told of the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.compare.measure import measure_many
+from engine.errors import UserError
+from engine.order.registry import parse_order
+from engine.query import query
+from engine.scenario import RunnableScenario
+from scenarios import lorawan, mimic
+from scenarios.orders import measure_sites, order_table, plain
+from scenarios.phones import Phones
+from scenarios.recordings import HTML, JSON, RECORDINGS, compare_recordings, main
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def phones_data(record: Callable[..., Path], two_phones: Sequence[Any]) -> Path:
+    """Session d-1, made by hand, and no other recording."""
+    return record(two_phones)
+
+
+def test_the_page_shows_what_is_there_and_names_what_is_not(
+    phones_data: Path, tmp_path: Path
+) -> None:
+    chosen = [each for each in RECORDINGS if each.name in ("d-1", "d-2", "mimic")]
+    found = compare_recordings(phones_data, tmp_path / "out", chosen)
+    assert json.loads((tmp_path / "out" / JSON).read_bytes()) == json.loads(json.dumps(found))
+    page = (tmp_path / "out" / HTML).read_text(encoding="utf-8")
+    first, *others = found["recordings"].values()
+    assert [each["order"] for each in first["orders"]] == list(chosen[0].orders)
+    assert first["orders"][0]["disorder_before"] == 4  # see the golden of the phones' scenario
+    assert first["verdict"]["suits"] is not None
+    assert first["verdict"]["headline"] in page
+    assert "4 of 40 events out of order on arrival (10.0 %); future guard 1s." in page
+    for each in others:
+        assert "the recording is not there" in each["left_out"]
+        assert each["left_out"].split(":")[0] in page
+
+
+def test_no_recording_at_all_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match="holds none of the recordings"):
+        compare_recordings(tmp_path / "nowhere", tmp_path / "out", RECORDINGS[:2])
+    monkeypatch.setenv("SLACKWATER_DATA", str(tmp_path / "nowhere"))
+    assert main([str(tmp_path / "out"), "--only", "imst"]) == 2
+    said = capsys.readouterr().err
+    assert "LoRaWAN imst: a board indoors" in said
+    assert "CampusIoT/datasets" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_writes_the_page(
+    phones_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("SLACKWATER_DATA", str(phones_data))
+    assert main([str(tmp_path / "out"), "--only", "d-1"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'out' / HTML}\n"
+
+
+def test_every_recording_names_orders_and_options_that_exist() -> None:
+    names = [each.name for each in RECORDINGS]
+    assert len(set(names)) == len(names)
+    for each in RECORDINGS:
+        parsed = [parse_order(order) for order in each.orders]
+        assert len(set(map(repr, parsed))) == len(parsed), each.name
+        assert set(each.options) <= set(each.scenario.options())
+
+
+@pytest.mark.parametrize("scenario", [lorawan.scenario(), mimic.scenario()], ids=lambda s: s.name)
+def test_every_scenario_keeps_the_contract(scenario: RunnableScenario) -> None:
+    options = scenario.options()
+    labels = [each.label for each in scenario.passes(options)]
+    assert len(set(labels)) == len(labels) >= 2
+    for each in scenario.passes(options):
+        parse_order(each.order)
+    for name, text in scenario.queries(options).items():
+        assert query(text, name=name).name == name
+    for call in (scenario.queries, scenario.passes):
+        with pytest.raises(UserError, match="unknown option"):
+            call({**options, "no_such": 1})
+
+
+def test_sites_measured_apart_equal_logs_of_their_own(
+    record: Callable[..., Path], two_phones: Sequence[Any], tmp_path: Path
+) -> None:
+    orders = ["none", "sequence:latency=6s", "kslack:500ms"]
+    for name, rows in (("d-1", two_phones), ("d-2", two_phones[:30])):
+        data = record(rows, name)
+    both, alone = tmp_path / "both", tmp_path / "alone"
+    for folder, sessions in ((both, "d-1,d-2"), (alone, "d-2")):
+        folder.mkdir()
+        Phones().make(folder, {"sessions": sessions}, data)
+    found = measure_sites(both / "log", orders)
+    assert list(found) == ["d-1", "d-2"]
+    assert plain(found["d-2"]) == plain(measure_many(alone / "log", orders)[1])
+    assert [each.arrived for each in found["d-1"]] == [40] * 3
+    table = order_table("d-1", found["d-1"], "ms")
+    assert table.title == "d-1: 4 of 40 events out of order on arrival (10.0 %)"
+    of_order = {row[0]: dict(zip(table.headings, row, strict=True)) for row in table.rows}
+    none, patient, slack = (of_order[order] for order in orders)
+    assert (none["in place"], none["left"], none["accuracy R19"]) == ("90.0 %", 4, "0 %")
+    assert (patient["in place"], patient["left"], patient["accuracy R19"]) == ("100 %", 0, "100 %")
+    assert (none["missing"], patient["missing"]) == (None, 0)
+    assert (none["max [ms]"], slack["late"]) == ("0", 4)
