@@ -90,9 +90,9 @@ def twin_and_order(
     return SlowAq(told, times, arrivals, list(values)), order, given
 
 
-def test_every_permutation_of_six_events_gives_what_the_twin_gives() -> None:
+def test_every_permutation_of_seven_events_gives_what_the_twin_gives() -> None:
     moved = 0
-    for times in itertools.permutations([1, 2, 4, 7, 9, 13]):
+    for times in sorted(set(itertools.permutations([1, 2, 2, 2, 7, 9, 9]))):
         all_times = [0, *times, 15, 20, 40, 41]
         twin, order, given = twin_and_order(
             all_times, range(len(all_times)), error_ppm=300_000, kp=900, kd=300, window=3, slide=1
@@ -101,7 +101,7 @@ def test_every_permutation_of_six_events_gives_what_the_twin_gives() -> None:
         assert as_twin(rows) == twin.run()
         assert state(chain) == (twin.alpha, twin.k, twin.horizon)
         moved += twin.alpha != PPB
-    assert moved > 200
+    assert moved > 100
 
 
 STREAMS = st.lists(
