@@ -81,7 +81,7 @@ def choose(
     return Choice(
         best.order,
         f"{best.order}: {words.of(best)}.",
-        _reason(best, able, wanted, words),
+        f"{_reason(best, able, wanted, words)}{_unnumbered(best, measured)}",
         tuple(sorted(costs, key=lambda each: not each.enough)),
     )
 
@@ -101,6 +101,19 @@ def _reason(best: Measures, able: Sequence[Measures], wanted: str, words: _Words
         f"{words.time(least.hold.mean_ns)} on average instead of "
         f"{words.time(best.hold.mean_ns)}."
     )
+
+
+def _unnumbered(best: Measures, measured: Sequence[Measures]) -> str:
+    """What an order without numbers does not see, where another one saw it."""
+    seen = next((each for each in measured if each.missing is not None), None)
+    if best.missing is not None or seen is None:
+        return ""
+    unseen = []
+    if seen.duplicates:
+        unseen.append(f"{number(seen.duplicates)} second copies stay in the stream")
+    if seen.missing:
+        unseen.append(f"nobody learns that {number(seen.missing)} events are missing")
+    return f" But it looks at no sequence numbers: {' and '.join(unseen)}." if unseen else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from engine.compare.choice import in_place
 from engine.compare.comparison import Comparison
 from engine.compare.measure import Arrivals, Measures, Spread
+from engine.log.show import readable_duration
 from engine.report.elements import Cell
 from engine.report.units import number, percent
 
@@ -152,8 +153,7 @@ def arrival_facts(comparison: Comparison) -> list[tuple[str, str]]:
     facts.append(("out of order on arrival", share if found.disorder else "none"))
     if len(found.lateness):
         late = lateness_ns(found)
-        unit_ns = 10**6
-        told = (f"{name} {number(late[name] / unit_ns)} ms" for name in _QUANTILES)
+        told = (f"{name} {readable_duration(late[name])}" for name in _QUANTILES)
         facts.append(("their lateness", ", ".join(told)))
     if numbered is not None:
         facts.append(("duplicates", number(numbered.duplicates)))

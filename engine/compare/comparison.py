@@ -26,6 +26,8 @@ from engine.units import NS_PER, unit_ns
 
 COMPLETE: Final = 0.999
 """The share of events that must be in their place, unless the user says another."""
+_SECONDS_FROM: Final = 100 * NS_PER["s"]
+"""The p99 hold from which people read seconds more easily than milliseconds."""
 MEASURED: Final = "measured"
 _BY_REF: Final = Reading()
 _GUARDS: Final = Guards()
@@ -60,7 +62,7 @@ class Comparison:
     @property
     def hold_unit(self) -> tuple[str, int]:
         """What holds are shown in, and its ns."""
-        return ("ms", NS_PER["ms"]) if self.arrival_given else _lines(self.settings.time_unit)
+        return _unit(self.orders, self.arrival_given, self.settings.time_unit)
 
     @property
     def numbered(self) -> Measures | None:
@@ -127,7 +129,7 @@ def compare(
         swept = default_sweep(as_arrived)
     times = {each.order: parse_order(each.order, time_unit).time for each in named}
     apart = frozenset(order for order, by in times.items() if by == "ts")
-    unit = ("ms", NS_PER["ms"]) if arrival_given else _lines(time_unit)
+    unit = _unit(named, arrival_given, time_unit)
     return Comparison(
         Settings(complete, reading, guards.guard_ns, time_unit),
         arrival_given,
@@ -147,5 +149,10 @@ def _refuse_twice(orders: Sequence[str], given: Sequence[OrderSettings]) -> None
         first[settings] = order
 
 
-def _lines(time_unit: str) -> tuple[str, int]:
-    return "lines", unit_ns(time_unit)
+def _unit(measured: Sequence[Measures], arrival_given: bool, time_unit: str) -> tuple[str, int]:
+    """What people read holds in, and its ns: lines where there are no arrivals."""
+    if not arrival_given:
+        return "lines", unit_ns(time_unit)
+    longest = max((max(each.hold.p99_ns, each.latency.p99_ns) for each in measured), default=0)
+    name = "s" if longest >= _SECONDS_FROM else "us" if 0 < longest < NS_PER["ms"] else "ms"
+    return name, NS_PER[name]
