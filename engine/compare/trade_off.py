@@ -39,7 +39,7 @@ _TICKS: Final = (
     99.999,
     99.9999,
 )
-_DECADES: Final = 4
+_DECADES: Final = 6
 """Of the longest hold: shorter ones stand together below, so that they do not take all the room."""
 _GAP: Final = 0.5
 _SIDE: Final = 0.014
