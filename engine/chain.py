@@ -188,7 +188,7 @@ class Chain:
         self._keep_quarantined(ordered.quarantined)
         taps = ordered.taps[: len(self._operators)]
         for number, tap in enumerate((*taps, ordered)):
-            released = self._released(tap)
+            released = self._released(tap, goes_out=tap is ordered)
             if released is None:
                 continue
             readers = slice(number, number + 1) if number < len(taps) else slice(number, None)
@@ -199,13 +199,13 @@ class Chain:
             if tap is ordered and self.settings.ordered != "no" and ordered.n:
                 output.ordered.append(released)
 
-    def _released(self, ordered: Ordered) -> Released | None:
-        """What query operators read; None when nothing has happened."""
+    def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
+        """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
         if not ordered.n and not len(ordered.progress.row) and not len(ordered.gaps.row):
             return None
         columns = ordered.columns
         if ordered.n:
-            self.clocks.release(columns)
+            self.clocks.release(columns, counts=goes_out)
         if r.STREAM not in columns:
             columns[r.STREAM] = np.zeros(ordered.n, np.int32)  # code 0: the default stream
         if r.TYPE not in columns:

@@ -184,15 +184,16 @@ class SourceClocks:
         _correct(self.clocks, source, ts, default_uncertainty, ref, unc, epoch)
         return ref, unc, epoch
 
-    def release(self, columns: Columns) -> None:
+    def release(self, columns: Columns, *, counts: bool = True) -> None:
         """Events leave the ordering operator: those before a step found since are made uncertain.
 
         Args:
             columns: of ``engine.released.Released``; ``unc`` and ``epoch`` are changed in place.
+            counts: False where the same events leave once more, from a later buffer.
         """
         if self._predict and self.next_epoch:
             source, status = columns["source"], columns["status"]
-            _release(self.clocks, source, status, columns["unc"], columns["epoch"])
+            _release(self.clocks, source, status, columns["unc"], columns["epoch"], counts)
 
     def counters(self) -> list[dict[str, Any]]:
         """Per synchronised source: its offset as the last sync left it, and its clock's steps.
@@ -244,8 +245,9 @@ def _correct(
 
 @kernel
 def _release(
-    ck: np.ndarray, source: np.ndarray, status: np.ndarray, unc: np.ndarray, epoch: np.ndarray
-) -> None:
+    ck: np.ndarray, source: np.ndarray, status: np.ndarray, unc: np.ndarray, epoch: np.ndarray,
+    counts: bool,
+) -> None:  # fmt: skip
     """Count what the newest offset of a source released; widen what an offset in doubt did."""
     for i in range(len(source)):
         if epoch[i] == NONE:
@@ -253,7 +255,7 @@ def _release(
         of = source[i]
         j = ck[of, 0].n - 1
         if epoch[i] == ck[of, j].ident:
-            if status[i] != LATE_DROPPED:
+            if counts and status[i] != LATE_DROPPED:
                 ck[of, 0].gone += 1
             continue
         while j >= 0 and ck[of, j].ident != epoch[i]:

@@ -364,13 +364,27 @@ def test_held_events_are_widened_and_released_ones_are_counted(order: Any) -> No
     assert counters["released_before_step"] == 3
 
 
-@pytest.mark.parametrize("form", ["kslack:100s", "mp-kslack", "sequence", "none"])
+ORDERS = ("none", "sequence", "kslack:100s", "mp-kslack", "kslack-chain:10s,20s", "ldop:window=10s",
+          "aq-kslack:error=0.05,window=10s")  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ORDERS)
 def test_every_order_counts_what_went_out_before_a_step(order: Any, form: str) -> None:
     trace = [sync(0, 0), *[event(i, S * i) for i in range(50)], sync(60 * S, S)]
     ahead = order(form).process(trace)
     out = sum(1 for row in ahead.released if row[4] < 60 * S)
     assert ahead.chain.counters()["clocks"][0]["released_before_step"] == out
     assert [row[7] >= S for row in ahead.finish().released] == [False] * out + [True] * (50 - out)
+
+
+def test_in_a_chain_of_buffers_the_last_one_counts(frame_of: Callable[..., Any]) -> None:
+    plans = tuple(query("SELECT count(*) FROM events WINDOW TUMBLING 1 s", name=n) for n in "pq")
+    chosen = parse_order("kslack-chain:10s,20s")
+    chain = Chain(ChainSettings(chosen, plans, guards=Guards(None)), "main")
+    trace = [sync(0, 0), *[event(i, S * i) for i in range(50)], sync(60 * S, S)]
+    chain.process([frame_of(trace)])
+    # The event clock stands at 49 s: the second buffer has let 0..29 s go, the first 0..39 s.
+    assert chain.counters()["clocks"][0]["released_before_step"] == 30
 
 
 def test_two_events_on_either_side_of_a_step_are_not_told_apart_by_their_clock(
