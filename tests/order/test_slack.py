@@ -110,17 +110,38 @@ def test_late_events_are_dropped_when_asked() -> None:
     assert (lane["in_order"], lane["late_passed"], lane["late_dropped"]) == (9, 0, 1)
 
 
-def test_one_event_from_the_future_changes_nothing_with_the_guard_and_everything_without() -> None:
+@pytest.mark.parametrize(
+    "order",
+    [
+        "kslack:10", "mp-kslack", "kslack-chain:5,10", "ldop:window=10", "none",
+        "aq-kslack:error=0.1,window=20",
+    ],
+)  # fmt: skip
+def test_one_event_from_the_future_changes_nothing_with_the_guard(order: str) -> None:
     good = records(range(0, 200, 2), range(1, 201, 2))
     bad = [dict(each) for each in good]
     bad.insert(50, {"source": "bad", "seq": 0, "ts": 7_200, "arrival": good[50]["arrival"]})
-    for order in ("kslack:10", "mp-kslack"):
-        undisturbed, _ = released(order, good, guard=20)
-        guarded, chain = released(order, bad, guard=20)
-        assert guarded == undisturbed
-        assert [each["source"] for each in chain.counters()["quarantined"]] == ["bad"]
+    undisturbed, _ = released(order, good, guard=20)
+    guarded, chain = released(order, bad, guard=20)
+    assert guarded == undisturbed
+    assert [each["source"] for each in chain.counters()["quarantined"]] == ["bad"]
+    if order != "none":  # which lets everything go at once, whatever came before
         unguarded, _ = released(order, bad)
-        assert [row for row in unguarded if row[0] or row[1] < 90] != undisturbed
+        place = unguarded.index(next(row for row in unguarded if row[0] == 0 and row[1] > 90))
+        assert unguarded[:place] + unguarded[place + 1 :] != undisturbed
+
+
+def test_one_wrong_time_in_a_sequence_changes_no_other_event_with_the_guard() -> None:
+    good = records(range(0, 200, 2), range(1, 201, 2))
+    good[60:62] = good[61], good[60]
+    bad = [dict(each) for each in good]
+    bad[50]["ts"] += 7_200
+    undisturbed, _ = released("sequence:timeout=fixed:30", good, guard=20)
+    guarded, chain = released("sequence:timeout=fixed:30", bad, guard=20)
+    assert guarded == [row for row in undisturbed if row[0] != 50]
+    assert [each["seq"] for each in chain.counters()["quarantined"]] == [50]
+    unguarded, _ = released("sequence:timeout=fixed:30", bad)
+    assert [status for seq, _, status in unguarded if seq > 50] == [1] * 49  # all below it
 
 
 def test_raw_time_shows_what_uncompared_clocks_do() -> None:
