@@ -280,7 +280,7 @@ def test_a_step_covers_what_lies_between_whichever_side_it_was_on() -> None:
 @st.composite
 def set_clocks(draw: st.DrawFn) -> tuple[int, int, int, list[Sample], int]:
     """(skew, jump, when it was set, syncs up to the one after, engine's time of the last sync)."""
-    skew = draw(st.integers(-50_000, 50_000))
+    skew = draw(st.integers(-49_900, 49_900))  # of the engine's time, hence a little less
     jump = draw(st.sampled_from([-1, 1])) * draw(st.integers(20 * MS, 5 * S) | st.just(3600 * S))
     before = draw(st.integers(1, SYNCS_KEPT))
     unc = draw(st.integers(1, 3 * MS))
@@ -319,7 +319,7 @@ def test_what_arrives_after_a_step_was_found_is_covered(
     ref, unc, epoch = corrected(clocks, stamps)
     for at, *found in zip(times, ref, unc, epoch, strict=True):
         assert abs(found[0] - at) <= found[1] + 2
-        if at < now:
+        if at < now - 1:  # rounded offsets: the sync may bear the stamp of 1 ns before
             assert found[2] == NO_EPOCH
     later = [at - true_offset(at, skew, jump, set_at) for at in (now, now + 30 * S)]
     if jump < 0:
