@@ -87,6 +87,17 @@ def percent(value: float) -> str:
     return f"{value:.2f} %"
 
 
+def share(percents: float) -> str:
+    """A percentage for a table: whole only if it is exactly 0 or 100.
+
+    >>> share(100.0), share(99.9999), share(64.3587)
+    ('100', '> 99.999', '64.359')
+    """
+    if percents in (0, 100):
+        return f"{percents:.0f}"
+    return "> 99.999" if 99.999 < percents < 100 else f"{percents:.3f}"
+
+
 def listed(texts: Iterable[str]) -> str:
     """Values of one row after another."""
     return " / ".join(texts)
