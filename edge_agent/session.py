@@ -35,6 +35,7 @@ from edge_agent.outputs import (
 )  # fmt: skip
 from edge_agent.packing import check_schemas, data_message
 from edge_agent.pool import Link, LinkState, Pool
+from edge_agent.promising import Promising
 from edge_agent.sequence import Numbers
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncReport, SyncState, TimeSync
@@ -81,6 +82,7 @@ class AgentSession:
         self._pool = Pool(settings.connections, settings.reconnect_ns, settings.reconnect_ns_max)
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
+        self._promising = [Promising(settings.promises) for _ in self.streams]
         self._ack_due: int | None = None
         self._eos_made = False
 
@@ -157,6 +159,9 @@ class AgentSession:
                 self.counts["emitted"] += message.rows
                 self._heartbeat.spoke(index, now.mono_ns)
                 self._pump(now)
+                promised = now.wall_ns - self.settings.heartbeat_lag_ns
+                for name in self._promising[index].due(message.rows, message.types):
+                    self.promise(now, promised, stream=stream, type=name)
                 return Emitted(True, first)
             reason = "full"
         self.counts[f"refused_{reason}"] += message.rows
@@ -176,8 +181,7 @@ class AgentSession:
 
     def begin(self, stream: str, now: Now, *, ts: int, id: int, type: str) -> Emitted:  # noqa: A002
         """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``."""
-        message = m.Begin(self._control_next, self._index[stream], ts, id, type)
-        return self._control(now, message)
+        return self._control(now, m.Begin(self._control_next, self._index[stream], ts, id, type))
 
     def finish(self, now: Now) -> None:
         """No more will be emitted: tell the gateway and stop when it has acked everything."""
@@ -200,8 +204,7 @@ class AgentSession:
         if link.state is not LinkState.ASKED:
             return
         self._pool.greeting(link, now.mono_ns + self.settings.hello_timeout_ns)
-        acked = [self._acked[index] for index in range(len(self.streams))]
-        control = self._acked[m.CONTROL]
+        control, *acked = self._acked.values()
         hello = hello_message(self.settings, self.streams, self._numbers, control, acked)
         self._outputs.append(SendBytes(connection, wire.encode(hello)))
 
@@ -237,8 +240,7 @@ class AgentSession:
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
-        timers = (self._pool.next_due(), self._sync.next_wake())
-        dues = (*timers, self._heartbeat.due, self._ack_due)
+        dues = (self._pool.next_due(), self._sync.next_wake(), self._heartbeat.due, self._ack_due)
         return min((due for due in dues if due is not None), default=None)
 
     def wake(self, now: Now) -> None:
@@ -260,9 +262,8 @@ class AgentSession:
     # --- inside
 
     def _refusal(self) -> str | None:
-        if self.state is SessionState.FAILED:
-            return "failed"
-        return "finished" if self._eos_made else None
+        failed = "failed" if self.state is SessionState.FAILED else None
+        return failed or ("finished" if self._eos_made else None)
 
     def _control(self, now: Now, message: m.Promise | m.Begin) -> Emitted:
         index = message.stream if isinstance(message, m.Begin) else message.streams[0][0]
@@ -391,10 +392,9 @@ class AgentSession:
 
     def _promise_for_silent(self, now: Now) -> None:
         silent = self._heartbeat.silent(now.mono_ns)
-        if not silent:
-            return
-        pairs = tuple((index, self._numbers.next[index]) for index in silent)
-        ts = now.wall_ns - self.settings.heartbeat_lag_ns
-        message = m.Promise(self._control_next, ts, None, pairs)
-        sent = self._pool.ready and self._control(now, message).accepted
-        self.counts["heartbeats" if sent else "heartbeats_skipped"] += 1
+        if silent:
+            pairs = tuple((index, self._numbers.next[index]) for index in silent)
+            ts = now.wall_ns - self.settings.heartbeat_lag_ns
+            message = m.Promise(self._control_next, ts, None, pairs)
+            sent = self._pool.ready and self._control(now, message).accepted
+            self.counts["heartbeats" if sent else "heartbeats_skipped"] += 1

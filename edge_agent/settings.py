@@ -7,6 +7,7 @@ from enum import Enum
 
 from edge_agent.errors import SettingsError
 from edge_agent.packing import check_name
+from edge_agent.promising import PromiseSettings
 from edge_agent.timesync import SyncSettings
 
 
@@ -32,7 +33,9 @@ class SessionSettings:
     heartbeat_ns: int = 1_000_000_000
     """A stream silent for so long is promised for; 0: never."""
     heartbeat_lag_ns: int = 0
-    """How long after its ``ts`` an event is emitted at most; heartbeats promise wall - lag."""
+    """How long after its ``ts`` an event is emitted at most; every promise says wall - lag."""
+    promises: PromiseSettings = field(default_factory=PromiseSettings)
+    """How often the agent promises while its streams speak."""
     unacked_bytes_max: int = 8 << 20
     """Bytes of messages kept until acked; when full, ``emit`` refuses."""
     hello_timeout_ns: int = 10_000_000_000

@@ -20,13 +20,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from engine.order.base import Guards
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One pass over the log: ``label`` names its directory, ``order`` is the CLI's short form."""
+    """One pass over the log: ``label`` names its directory, ``order`` is the CLI's short form.
+
+    ``guards``: what the order does before it trusts an event time.
+    """
 
     label: str
     order: str
+    guards: Guards = field(default_factory=Guards)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from simpy import Environment
 from edge_agent.clock import Now
 from edge_agent.messages import MESSAGE_MAX, ROWS_MAX
 from edge_agent.outputs import Connect, SendBytes, SendDatagram, SessionState
+from edge_agent.promising import PromiseSettings
 from edge_agent.session import AgentSession
 from edge_agent.settings import Delivery, SessionSettings
 from simulator.alarm import LocalAlarm, call_at
@@ -43,6 +44,7 @@ class Device:
         cookies: random 64-bit numbers for the time sync.
         span: when events happen.
         phase_ns: of the polls.
+        promise_phase: of the promises (``PromiseSettings``).
         settled: called when the session is done or has failed for good.
     """
 
@@ -56,6 +58,7 @@ class Device:
         cookies: np.random.Generator,
         span: Span,
         phase_ns: int,
+        promise_phase: float,
         settled: Callable[[], None],
     ) -> None:
         self.settings = settings
@@ -73,6 +76,9 @@ class Device:
         self._cookies = cookies
         self._span = span
         self._phase_ns = phase_ns
+        self._promises = PromiseSettings(
+            share=settings.promise_share, by_type=settings.promise_by_type, phase=promise_phase
+        )
         self._on_settled = settled
         self.told = False
         self._ended = False
@@ -134,6 +140,7 @@ class Device:
                 sync=settings.sync,
                 heartbeat_ns=settings.heartbeat_ns,
                 heartbeat_lag_ns=2 * settings.poll_ns if lag_ns is None else lag_ns,
+                promises=self._promises,
                 unacked_bytes_max=settings.unacked_bytes_max,
             ),
             settings.workload.streams(),

@@ -64,6 +64,8 @@ class SourceSettings:
         heartbeat_ns: silence after which the agent promises progress, 0 = never.
         heartbeat_lag_ns: how much older than the device's clock an event may be when it is sent:
             the longest interval plus a poll; None = two polls, right for point events.
+        promise_share: promises of the agent's own accord per event: L09's POG percentage / 100.
+        promise_by_type: one for each type of events, instead of one for the whole stream.
         sync: time sync.
         restarts_ns: instants after the start at which the agent starts anew, with a new
             incarnation; what was not yet sent is gone.
@@ -82,6 +84,8 @@ class SourceSettings:
     poll_phase_ns: int | None = None
     heartbeat_ns: int = SECOND
     heartbeat_lag_ns: int | None = None
+    promise_share: float = 0.0
+    promise_by_type: bool = False
     sync: SyncSettings = field(default=SyncSettings(), metadata=parsed_by(_parse_sync))
     restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
     unacked_bytes_max: int = 8 << 20
@@ -95,6 +99,7 @@ class SourceSettings:
         check(self.heartbeat_ns >= 0, "heartbeat", "must not be negative")
         lag = self.heartbeat_lag_ns is None or self.heartbeat_lag_ns >= 0
         check(lag, "heartbeat_lag", "must not be negative")
+        check(0 <= self.promise_share <= 1, "promise_share", "must lie in 0..1")
         check(self.unacked_bytes_max > 0, "unacked_bytes_max", "must be positive")
         in_order = list(self.restarts_ns) == sorted(set(self.restarts_ns))
         check(

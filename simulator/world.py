@@ -1,7 +1,7 @@
 """A scenario as a running world: devices, links and gateway on one SimPy clock of whole ns.
 
 Everything draws from its own named generator: ``clock/NAME``, ``poll/NAME``, ``sync/NAME``,
-``workload/NAME...`` and ``link/NAME/...`` with NAME = site/source.
+``promise/NAME``, ``workload/NAME...`` and ``link/NAME/...`` with NAME = site/source.
 """
 
 from __future__ import annotations
@@ -156,9 +156,11 @@ class World:
         drawn = int(self._seeds.generator(f"poll/{name}").integers(max(source.poll_ns, 1)))
         phase_ns = drawn if source.poll_phase_ns is None else source.poll_phase_ns
         cookies = self._seeds.generator(f"sync/{name}")
+        promise_phase = float(self._seeds.generator(f"promise/{name}").random())
         return Device(
-            self.env, source, clock, feed, network, cookies, self.span, phase_ns, self._look
-        )
+            self.env, source, clock, feed, network, cookies, self.span, phase_ns, promise_phase,
+            self._look,
+        )  # fmt: skip
 
     def _look(self, _: Any = None) -> None:
         """Stops the run when every device is settled; looks again while messages are under way."""

@@ -13,6 +13,7 @@ from typer.exceptions import TyperException
 from engine.cli.compare_command import compare_orders
 from engine.cli.doctor import checks, report
 from engine.cli.log_commands import log_app
+from engine.cli.paper_command import reproduce
 from engine.cli.query_commands import order, query
 from engine.cli.run_commands import run_scenario, simulate
 from engine.errors import SlackwaterError, UserError
@@ -30,6 +31,7 @@ app.command("simulate")(simulate)
 app.command("query")(query)
 app.command("order")(order)
 app.command("compare")(compare_orders)
+app.command("paper")(reproduce)
 app.add_typer(log_app, name="log")
 
 

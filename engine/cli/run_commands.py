@@ -73,7 +73,7 @@ def run_scenario(
     tell_compiling(quiet=quiet)
     for number, (each, chosen) in enumerate(zip(passes, orders, strict=True)):
         main: tuple[Plan, ...] = plans if number == 0 else ()
-        chain = ChainSettings(chosen, main, ordered="bare")
+        chain = ChainSettings(chosen, main, guards=each.guards, ordered="bare")
         with watched(f"{each.label}: {each.order}", quiet=quiet) as advanced:
             host.run(folder / "log", chain, folder / "runs" / each.label, advanced)
     main_run = folder / "runs" / passes[0].label
@@ -227,19 +227,22 @@ def _kept(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
     """Verdict first, then the scenario's tables, then where the report is."""
     from rich.console import Console  # noqa: PLC0415 - only for people
+    from rich.markup import escape  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
     for claim in score.claims:
         mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
-        console.print(f"{mark}  {claim.text}  [dim]{claim.detail}[/]", highlight=False)
+        console.print(
+            f"{mark}  {escape(claim.text)}  [dim]{escape(claim.detail)}[/]", highlight=False
+        )
     for table in score.tables:
-        shown = Table(title=table.title, caption=table.note or None)
+        shown = Table(title=escape(table.title), caption=escape(table.note) or None)
         for heading in table.headings:
-            shown.add_column(heading, overflow="fold")
+            shown.add_column(escape(heading), overflow="fold")
         for row in table.rows:
-            shown.add_row(*("" if cell is None else str(cell) for cell in row))
+            shown.add_row(*("" if cell is None else escape(str(cell)) for cell in row))
         console.print(shown)
     console.print(f"hash {manifest['log_sha256']}", highlight=False)
     sys.stdout.write(f"{folder / 'report.html'}\n")

@@ -11,6 +11,7 @@ from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.frames import FrameBuilder, Part, cut, one_row
 from engine.gateway.peers import Lane, Source
+from engine.gateway.promises import Promised
 from engine.gateway.source_store import SourceStore
 
 
@@ -100,6 +101,7 @@ class Intake:
             check_data(data, schema)
         except ContentRefused as refused:
             refused.rows = new
+            self._proven(source, site, data.stream, arrival)
             raise
         if not source.announced:
             ts = int.from_bytes(data.ts[:8], "little", signed=True)
@@ -111,6 +113,7 @@ class Intake:
             )
             site.builder.add(part)
         self._counts[source.name, "recorded"] += new
+        self._proven(source, site, data.stream, arrival)
         return True
 
     def control(self, source: Source, site: Site, message: m.Control, arrival: int) -> bool:
@@ -187,12 +190,27 @@ class Intake:
             raise WireError("stream", "a promise for a stream that was not declared")
         if not source.announced:
             self._announce(source, site, None, promise.ts, arrival)
-        row = one_row(promise.ts, promise.type)
         for stream, next_seq in promise.streams:
-            name = source.schemas[stream].name
-            site.builder.add(
-                Part(Kind.POG, arrival, row, source.name, name, next_seq, source.incarnation)
-            )
+            promised = Promised(promise.type, next_seq, promise.ts)
+            # Numbers that are not resent may be lost: then only the engine can give them up.
+            if not source.resend or next_seq <= source.lanes[stream].received.next:
+                self._pog(source, site, stream, promised, arrival)
+            else:
+                kept = source.promises.wait(stream, promised)
+                self._counts[source.name, "promise_waited" if kept else "promise_dropped"] += 1
+
+    def _proven(self, source: Source, site: Site, stream: int, arrival: int) -> None:
+        """Records the promises that waited for the numbers which have just come."""
+        for promised in source.promises.proven(stream, source.lanes[stream].received.next):
+            self._pog(source, site, stream, promised, arrival)
+
+    def _pog(
+        self, source: Source, site: Site, stream: int, promised: Promised, arrival: int
+    ) -> None:
+        row, name = one_row(promised.ts, promised.type), source.schemas[stream].name
+        site.builder.add(
+            Part(Kind.POG, arrival, row, source.name, name, promised.next_seq, source.incarnation)
+        )
 
     def _begin(self, source: Source, site: Site, begin: m.Begin, arrival: int) -> None:
         if begin.stream >= len(source.lanes):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from edge_agent.messages import HELLO_MAX, Hello, StreamSchema
 from edge_agent.wire import Decoder
+from engine.gateway.promises import WaitingPromises
 from engine.gateway.received import ReceivedSet
 
 SITE_ATTRS_MAX = 1024
@@ -50,6 +51,7 @@ class Source:
     ended: bool = False
     dirty: bool = False
     """Something of it is in the frame that is being built."""
+    promises: WaitingPromises = field(default_factory=WaitingPromises)
     past: deque[int] = field(default_factory=lambda: deque(maxlen=PAST_INCARNATIONS))
 
 

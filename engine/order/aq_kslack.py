@@ -126,7 +126,8 @@ class AqKSlackSettings:
     """``error_ppm``: relative error allowed to a window's result, with ``confidence_ppm``.
 
     ``agg``: ``count`` | ``sum`` | ``avg`` of the attribute ``attr``. ``horizon_ppm``: quantile of
-    L. ``kp_milli``, ``kd_milli``: gains. ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts``.
+    L. ``kp_milli``, ``kd_milli``: gains. ``late``: ``pass`` | ``drop``.
+    ``time``: ``ref`` | ``ts`` | ``hold``.
     """
 
     error_ppm: int

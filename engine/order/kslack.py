@@ -25,7 +25,7 @@ _SLACK = OWN
 
 @dataclass(frozen=True, slots=True)
 class KSlackSettings:
-    """``k_ns``: the slack; ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts``."""
+    """``k_ns``: the slack; ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``."""
 
     k_ns: int
     late: str = "pass"

@@ -30,7 +30,9 @@ _SLACK = OWN
 
 @dataclass(frozen=True, slots=True)
 class KSlackChainSettings:
-    """``ks_ns``: the slacks, ascending; ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts``.
+    """``ks_ns``: the slacks, ascending; ``late``: ``pass`` | ``drop``.
+
+    ``time``: ``ref`` | ``ts`` | ``hold``.
 
     Query ``i`` reads after slack ``i``; further queries, and the ordered stream, after the last.
     """

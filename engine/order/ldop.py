@@ -78,7 +78,7 @@ _SPLIT: Final = 30
 class LdopSettings:
     """``factor_low_milli`` to ``factor_high_milli``: the slack range, in thousandths.
 
-    ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts``.
+    ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``.
     """
 
     window_ns: int = 1_000_000_000

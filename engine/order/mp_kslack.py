@@ -28,7 +28,7 @@ _LOWEST = OWN + 1
 
 @dataclass(frozen=True, slots=True)
 class MpKSlackSettings:
-    """``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts``."""
+    """``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``."""
 
     late: str = "pass"
     time: str = "ref"

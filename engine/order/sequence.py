@@ -72,8 +72,8 @@ class SequenceSettings:
     ``timeout``: ``quantile`` | ``r19`` | ``fixed``; ``quantile``: target share of events in time;
     ``fixed_ns``: the fixed timeout; ``latency_ns``: the latency threshold, which caps every
     timeout but the fixed one; ``alpha_milli``, ``beta_milli``: smoothing factors in 1/1000;
-    ``late``: ``drop`` | ``pass``; ``residual``: ``emit`` | ``drop``; ``time``: ``ref`` | ``ts``
-    (events keep their source's own time, as if clocks had never been compared).
+    ``late``: ``drop`` | ``pass``; ``residual``: ``emit`` | ``drop``; ``time``: ``ref`` | ``ts`` (as
+    if clocks had never been compared) | ``hold`` (each offset until the next, as R19).
     """
 
     timeout: str = "quantile"

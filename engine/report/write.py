@@ -63,7 +63,7 @@ def write_report(
     places = {each.label: directory / "runs" / each.label for each in passes}
     counters = {label: _load(place / "counters.json") for label, place in places.items()}
     main = places[passes[0].label]
-    unordered = next((label for label in places if counters[label].get("order") == "none"), None)
+    unordered = next((each.label for each in passes if each.order == "none"), None)
     answers = read_answers(directory / "results.jsonl")
     facts = plain(score.facts)
     report: dict[str, Any] = {
@@ -120,7 +120,7 @@ def _run(
         done.append(
             {
                 "label": each.label,
-                "order": counted.get("order", each.order),
+                "order": each.order,
                 "host": counted.get("host"),
                 "seconds": counted.get("seconds"),
                 "events": counted.get("events"),

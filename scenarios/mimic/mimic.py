@@ -16,7 +16,7 @@ from engine.scenario import Pass, Score
 from scenarios.mimic.answers import QUERIES
 from scenarios.mimic.importing import charted_frames, source_counts, truth_table
 from scenarios.mimic.recording import read_charted
-from scenarios.mimic.scoring import CHARTED, MAIN, STRAGGLER, UNORDERED, score_run
+from scenarios.mimic.scoring import CHARTED, GUARD, MAIN, STRAGGLER, UNORDERED, score_run
 from scenarios.options import duration_ns, read_options
 from simulator.digest import FrameDigest
 from simulator.run import LOG, MANIFEST, TRUTH
@@ -76,9 +76,9 @@ class Mimic:
         chosen = read_options(options, DEFAULTS)
         duration_ns(chosen, "slack")  # refuses what is none
         return (
-            Pass(MAIN, f"kslack:{chosen['slack'].replace(' ', '')}"),
-            Pass(STRAGGLER, "mp-kslack"),
-            Pass(UNORDERED, "none"),
+            Pass(MAIN, f"kslack:{chosen['slack'].replace(' ', '')}", GUARD),
+            Pass(STRAGGLER, "mp-kslack", GUARD),
+            Pass(UNORDERED, "none", GUARD),
         )
 
     def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:

@@ -38,10 +38,10 @@ PUBLISHED: Final = {
 SLACKS: Final = ("kslack:1h", "kslack:4h", "kslack:8h", "kslack:24h", "kslack:168h")
 ADAPTIVE: Final = ("mp-kslack", "aq-kslack:error=0.05,window=24h", "ldop:window=24h")
 """Orders that are measured beside those of the passes."""
-RUN_GUARD: Final = Guards()
-"""What ``slackwater run`` uses."""
+DEFAULT_GUARD: Final = Guards()
+"""Of every other command and scenario."""
 GUARD: Final = Guards(NS_PER["h"])
-"""Of the measures: what is charted for the full hour is filed less than an hour before it."""
+"""Of this scenario: what is charted for the full hour is filed less than an hour before it."""
 NO_GUARD: Final = Guards(None)
 _MIN_NS: Final = NS_PER["min"]
 
@@ -76,8 +76,11 @@ def score_run(directory: Path, main: str) -> Score:
     of_run = read_answers(directory, MAIN, truth)
     ours = next(each for each in measured if each.order == main)
     guarded = {
-        RUN_GUARD: (measure(log, main, guards=RUN_GUARD), of_run),
-        GUARD: (ours, asked_again(log, main, GUARD, truth)),
+        DEFAULT_GUARD: (
+            measure(log, main, guards=DEFAULT_GUARD),
+            asked_again(log, main, DEFAULT_GUARD, truth),
+        ),
+        GUARD: (ours, of_run),
         NO_GUARD: (measure(log, main, guards=NO_GUARD), asked_again(log, main, NO_GUARD, truth)),
     }
     unordered = asked_again(log, UNORDERED, GUARD, truth)
@@ -102,7 +105,6 @@ def score_run(directory: Path, main: str) -> Score:
             "unfiled": unfiled,
             "measured": plain(measured),
             "answers": {
-                "run": of_run.plain(),
                 "none": unordered.plain(),
                 **{_guard_name(guards): each.plain() for guards, (_, each) in guarded.items()},
             },
@@ -152,11 +154,11 @@ def _price(measured: list[Measures], ours: Measures) -> Claim:
 
 def _guard(guarded: dict[Guards, tuple[Measures, Answers]]) -> Claim:
     """The engine's own guard against one that fits how people chart."""
-    (short, of_short), (fits, of_fits) = guarded[RUN_GUARD], guarded[GUARD]
+    (short, of_short), (fits, of_fits) = guarded[DEFAULT_GUARD], guarded[GUARD]
     return Claim(
         f"The future guard must fit the ward: {_guard_name(GUARD)} sets {fits.quarantined} events "
-        f"aside, {_guard_name(RUN_GUARD)} (what run uses) {short.quarantined:,} that were charted "
-        "ahead.",
+        f"aside, {_guard_name(DEFAULT_GUARD)} (the default) {short.quarantined:,} that were "
+        "charted ahead.",
         of_fits.wrong["outputs"] < of_short.wrong["outputs"],
         f"of {of_fits.days['outputs']} daily counts of outputs {of_fits.wrong['outputs']} and "
         f"{of_short.wrong['outputs']} are wrong",

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from engine.cli.app import run
+from engine.cli.run_commands import _tell
+from engine.scenario import Claim, Score, Table
 
 SHORT = ("--set", "duration=100ms", "--set", "seed=7")
 PARTS = {
@@ -56,6 +58,15 @@ def test_the_verdict_comes_first_and_the_report_s_place_last(cli: Any) -> None:
     assert lines[-1] == "r/report.html"
     sha = json.loads(Path("r/manifest.json").read_text())["log_sha256"]
     assert f"hash {sha}" in ran.out.replace("\n", " ")
+
+
+def test_units_of_headings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Rich takes what stands in brackets for its own markup."""
+    table = Table("Holds [ms]", ("order", "p50 [ms]"), (("kslack[1]", 3),), "all of [main]")
+    _tell(Score((Claim("[1] holds", holds=True),), (table,)), Path("r"), {"log_sha256": "ab"})
+    shown = capsys.readouterr().out
+    for text in ("Holds [ms]", "p50 [ms]", "kslack[1]", "all of [main]", "[1] holds"):
+        assert text in shown
 
 
 def test_run_twice_gives_the_same_log_results_and_hash(made: Path, folder: Path, cli: Any) -> None:

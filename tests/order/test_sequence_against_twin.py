@@ -39,6 +39,18 @@ def test_every_arrival_order_of_six_events(
         both(timeout=kind, fixed=timeout).agree([STARTED, *trace])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "timeout"), [("fixed", 2), ("r19", 0)])
+def test_every_arrival_order_of_seven_events(
+    both: Callable[..., Any], kind: str, timeout: int
+) -> None:
+    for order in itertools.permutations(range(7)):
+        trace = [
+            {"source": "a", "seq": seq, "ts": seq, "arrival": at} for at, seq in enumerate(order)
+        ]
+        both(timeout=kind, fixed=timeout).agree([STARTED, *trace])
+
+
 @pytest.mark.parametrize("late", ["drop", "pass"])
 @pytest.mark.parametrize("timeout", [1, 3])
 def test_every_interleaving_of_two_sources(

@@ -77,6 +77,14 @@ def test_every_permutation_of_six_events_gives_what_the_twin_gives(order: str) -
         assert as_twin(rows) == _twin(order, times, range(6))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["kslack:3", "mp-kslack", "kslack-chain:1,3"])
+def test_every_permutation_of_seven_events_gives_what_the_twin_gives(order: str) -> None:
+    for times in sorted(set(itertools.permutations([1, 2, 2, 5, 6, 9, 12]))):
+        rows, _ = released(order, records(times, range(7)))
+        assert as_twin(rows) == _twin(order.replace("kslack-chain:1,", "kslack:"), times, range(7))
+
+
 def _twin(order: str, times: Sequence[int], arrivals: Sequence[int]) -> Released:
     if order == "mp-kslack":
         return slow_mp_kslack(times, arrivals)[0]

@@ -28,7 +28,10 @@ def run_scenario(
     plans = tuple(query(text, name=name) for name, text in scenario.queries(options).items())
     for number, each in enumerate(scenario.passes(options)):
         settings = ChainSettings(
-            parse_order(each.order), plans if number == 0 else (), ordered="bare"
+            parse_order(each.order),
+            plans if number == 0 else (),
+            guards=each.guards,
+            ordered="bare",
         )
         run_in_process(directory / "log", settings, directory / "runs" / each.label)
     return scenario.score(directory, options)

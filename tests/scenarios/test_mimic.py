@@ -264,8 +264,8 @@ def test_what_is_charted_ahead_depends_on_the_guard(
     assert not revisions.holds, "nothing is taken back here, so waiting saves nothing"
     assert score.facts["unfiled"]["labevents"] == 1
     answers = score.facts["answers"]
-    assert answers["run"]["quarantined"] == {"laboratory": 0, "outputs": 1}
-    assert answers["run"]["wrong"] == {"laboratory": 0, "potassium": 0, "outputs": 1}
+    assert answers["1 s"]["quarantined"] == {"laboratory": 0, "outputs": 1}
+    assert answers["1 s"]["wrong"] == {"laboratory": 0, "potassium": 0, "outputs": 1}
     assert answers["1 h"]["wrong"] == {"laboratory": 0, "potassium": 0, "outputs": 0}
     of_order = {each["order"]: each for each in score.facts["measured"]}
     assert (of_order["none"]["disorder_after"], of_order["none"]["arrived"]) == (2, 7)
@@ -287,9 +287,9 @@ def test_a_value_that_comes_days_later_is_counted_as_too_late(
     ]
     ward["labevents"].append(lab(2, "2150-01-02 12:00:00", "2150-01-08 12:00:00"))
     score = run(Mimic(), tmp_path / "run", {}, write(ward))
-    answers = score.facts["answers"]["run"]
+    answers = score.facts["answers"]["1 h"]
     assert answers["too_late"] == {"laboratory": 1, "outputs": 0}
-    assert answers["lacking"] == {"laboratory": 1, "outputs": 1}
+    assert answers["lacking"] == {"laboratory": 1, "outputs": 0}
     assert answers["wrong"]["laboratory"] == answers["wrong"]["potassium"] == 1
     assert score.claims[3].holds, "what is lacking is accounted for"
 
@@ -358,9 +358,9 @@ def test_source_txt_disorder_and_the_daily_counts_of_real_patients(
     assert left == {"1h": 10_427, "8h": 1_985, "168h": 38}
     assert {each["quarantined"] for each in of_order.values()} == {7}
     answers = score.facts["answers"]
-    assert answers["run"]["wrong"] == {"laboratory": 23, "potassium": 0, "outputs": 400}
+    assert answers["1 s"]["wrong"] == {"laboratory": 23, "potassium": 0, "outputs": 400}
     assert answers["1 h"]["wrong"] == {"laboratory": 23, "potassium": 0, "outputs": 1}
-    assert sum(answers["run"]["quarantined"].values()) == 1_457
+    assert sum(answers["1 s"]["quarantined"].values()) == 1_457
     assert sum(each.rows for each in LogReader(tmp_path / "log")) == 153_249
     for table in score.tables:
         assert all(len(row) == len(table.headings) for row in table.rows)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from edge_agent import records as r
 from engine.compare.measure import measure_many
 from engine.errors import UserError
+from engine.log.arrival_log import LogReader
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.scenario import RunnableScenario
-from scenarios import lorawan, mimic
+from engine.units import NS_PER
+from scenarios import lorawan, mimic, soccer
 from scenarios.orders import measure_sites, order_table, plain
 from scenarios.phones import Phones
 from scenarios.recordings import HTML, JSON, RECORDINGS, compare_recordings, main
@@ -113,3 +120,33 @@ def test_sites_measured_apart_equal_logs_of_their_own(
     assert (patient["in place"], patient["left"], patient["accuracy R19"]) == ("100 %", 0, "100 %")
     assert (none["missing"], patient["missing"]) == (None, 0)
     assert (none["max [ms]"], slack["late"]) == ("0", 4)
+
+
+def test_soccer_over_a_recorded_network(tmp_path: Path) -> None:
+    """A recording whose round trips all take 200 ms: messages take half of it, one way."""
+    folder = tmp_path / "data" / "net_cicv5g"
+    folder.mkdir(parents=True)
+    rows = "".join(f"r1,{at},200\n" for at in range(0, 60_000, 55))
+    text = f"run,pub_time_ms,rtt_ms\n{rows}".encode()
+    (folder / "cicv5g_rtt.csv.gz").write_bytes(gzip.compress(text))
+    options = next(each.options for each in RECORDINGS if each.name == "soccer")
+    made = tmp_path / "run"
+    made.mkdir()
+    soccer.scenario().make(made, {**options, "duration": "500 ms"}, tmp_path / "data")
+    keys = ["source", "seq"]
+    truth = pq.read_table(made / "truth" / "events.parquet", columns=[*keys, "true_ts"])
+    logged = [frame.batch.to_pylist() for frame in LogReader(made / "log")]
+    events = [row for rows in logged for row in rows if row.get("kind", 0) == r.Kind.EVENT]
+    arrived = pa.table({name: [row[name] for row in events] for name in (*keys, "arrival")})
+    known = truth.set_column(0, "source", truth["source"].cast(pa.string()))
+    both = arrived.join(known, keys, join_type="inner")
+    transit_ns = both["arrival"].to_numpy() - both["true_ts"].to_numpy()
+    assert both.num_rows > 1_000
+    assert int(transit_ns.min()) >= 100 * NS_PER["ms"]
+    assert int(np.median(transit_ns)) < 150 * NS_PER["ms"]
+
+
+def test_soccer_without_the_recorded_network_says_how_to_get_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cicv5g_rtt\.csv\.gz") as error:
+        soccer.scenario().make(tmp_path / "run", {"delay": "recorded"}, tmp_path)
+    assert "SLACKWATER_DATA" in str(error.value)

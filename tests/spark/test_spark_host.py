@@ -82,10 +82,10 @@ def write_log(folder: Path, events: int, rows_per_file: int) -> None:
                 writer.append(Frame(site, batch))
 
 
-def settings() -> ChainSettings:
+def settings(order: str = "sequence:latency=50ms") -> ChainSettings:
     """Two queries and the ordered stream itself."""
     plans = (query(WINDOW, name="w"), query(PATTERN, name="p"))
-    return ChainSettings(parse_order("sequence:latency=50ms"), plans, ordered="full")
+    return ChainSettings(parse_order(order), plans, ordered="full")
 
 
 def answers(parts: Path) -> str:
@@ -121,6 +121,25 @@ def test_spark_equals_in_process(tmp_path: Path) -> None:
     other = ChainSettings(parse_order("none"), settings().plans)
     with pytest.raises(UserError, match="was begun with another query, order or other settings"):
         run_on_spark(log, other, tmp_path / "there", "local[2]")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "order",
+    [
+        "none", "sequence:timeout=r19,late=pass", "sequence:timeout=fixed:20ms,time=ts",
+        "kslack:20ms", "mp-kslack:late=drop", "aq-kslack:error=0.05,window=100ms,agg=avg,attr=v",
+        "ldop:0..2,window=10ms", "kslack-chain:5ms,30ms",
+    ],
+)  # fmt: skip
+def test_every_order_gives_on_spark_what_it_gives_in_process(order: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write_log(log, 3_000, rows_per_file=1_500)
+    here = run_in_process(log, settings(order), tmp_path / "here")
+    there = run_on_spark(log, settings(order), tmp_path / "there", "local[2]", files_per_batch=1)
+    assert answers(tmp_path / "there") == answers(tmp_path / "here")
+    assert facts(there) == facts(here)
+    assert len(there["batches"]) >= 3
 
 
 def test_killed_and_started_again_equals_undisturbed(tmp_path: Path) -> None:

@@ -1,0 +1,158 @@
+"""``slackwater paper``: published tables and figures made anew, ours beside the paper's."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table as Shown
+
+from engine.cli.watch import tell_compiling, watched
+from engine.errors import UserError
+from engine.paper import Advanced, Finding, Paper, PaperRun
+from engine.report.paper_page import Reproduced, check_folder, spoken, write_reproduced
+from engine.report.units import number
+from scenarios import papers
+
+_WIDTH: Final = 200
+"""Of tables that are printed into a file or a pipe."""
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="[PAPER[/NAME]]", help="As r19/table-5.6; without it: what there is."),
+]
+
+
+def reproduce(
+    name: Name = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every table and figure of PAPER, as one page.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for paper.html and paper.json; with --all: out/PAPER."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
+    scale: Annotated[
+        float, typer.Option(help="Share of the published sizes, for a quick look.")
+    ] = 1.0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Makes a paper's tables and figures anew: our numbers, the paper's, and which claims hold."""
+    if name is None:
+        _list({each: load(each) for each in known_papers()})
+        return
+    paper_name, _, entry = name.partition("/")
+    paper = load(paper_name)
+    if not every and not entry:
+        _list({paper_name: paper})
+        return
+    if not 0 < scale <= 1:
+        raise UserError(f"--scale {scale}: must lie above 0 and be at most 1")
+    chosen = _chosen(paper_name, paper, entry, every=every)
+    if every and out is None:
+        out = Path("out") / paper_name
+    if out is not None:
+        check_folder(out)
+    tell_compiling(quiet=quiet)
+    found = _reproduced(paper, chosen, seed, scale, quiet=quiet)
+    _tell(found, with_tables=not every)
+    if out is not None:
+        sys.stdout.write(f"{write_reproduced(found, out)}\n")
+
+
+def known_papers() -> list[str]:
+    """Names of the papers, as folders of ``scenarios/papers/``."""
+    return sorted(each.name for each in pkgutil.iter_modules(papers.__path__) if each.ispkg)
+
+
+def load(name: str) -> Paper:
+    """The paper of that name.
+
+    Raises:
+        UserError: there is none; names the ones there are.
+    """
+    if name not in known_papers():
+        raise UserError(f"no paper {name!r}; there are {', '.join(known_papers())}")
+    found: Paper = importlib.import_module(f"scenarios.papers.{name}").paper()
+    return found
+
+
+def _chosen(name: str, paper: Paper, entry: str, *, every: bool) -> list[str]:
+    """Names of the reproductions to make.
+
+    Raises:
+        UserError: an unknown one, or one together with --all.
+    """
+    if every and entry:
+        raise UserError(f"{name}/{entry} --all: give --all, or one table or figure")
+    if every:
+        return list(paper.reproductions)
+    if entry not in paper.reproductions:
+        known = ", ".join(paper.reproductions)
+        raise UserError(f"{name} has no {entry!r}; there are {known}")
+    return [entry]
+
+
+def _reproduced(
+    paper: Paper, chosen: list[str], seed: int, scale: float, *, quiet: bool
+) -> Reproduced:
+    step = ""
+
+    def watch(what: str) -> AbstractContextManager[Advanced]:
+        return watched(f"{step}: {what}", quiet=quiet)
+
+    findings: dict[str, Finding] = {}
+    with TemporaryDirectory(prefix="slackwater-paper-") as folder:
+        run = PaperRun(seed, scale, Path(folder), watch)
+        for place, name in enumerate(chosen, 1):
+            step = f"{name} ({place} of {len(chosen)})"
+            findings[name] = paper.reproductions[name].make(run)
+    return Reproduced(paper, findings, seed, scale)
+
+
+def _list(found: dict[str, Paper]) -> None:
+    for name, paper in found.items():
+        sys.stdout.write(f"{name}: {paper.title} ({paper.citation})\n")
+        width = max(len(entry) for entry in paper.reproductions)
+        for entry, each in paper.reproductions.items():
+            sys.stdout.write(f"  {name}/{entry.ljust(width)}  {each.title}\n")
+
+
+def _tell(found: Reproduced, *, with_tables: bool) -> None:
+    """Verdicts first, then the tables; figures are on the page only."""
+    # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(f"[bold]{escape(found.headline)}[/]", highlight=False)
+    for line in (found.paper.summary(found.findings), found.made):
+        if line:
+            console.print(escape(line), highlight=False)
+    for name, finding in found.findings.items():
+        title = f"{spoken(name)}: {found.paper.reproductions[name].title}"
+        console.print(f"\n[bold]{escape(title)}[/]", highlight=False)
+        for claim in finding.claims:
+            mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
+            console.print(f"{mark}  {escape(claim.text)}", highlight=False)
+            for line in claim.detail.splitlines():
+                console.print(Padding(f"[dim]{escape(line)}[/]", (0, 0, 0, 7)), highlight=False)
+        for table in finding.tables if with_tables else ():
+            shown = Shown(title=escape(table.title), caption=escape(table.note) or None)
+            for place, heading in enumerate(table.headings):
+                shown.add_column(
+                    escape(heading), justify="right" if place else "left", overflow="fold"
+                )
+            for row in table.rows:
+                shown.add_row(*(escape(_cell(cell)) for cell in row))
+            console.print(shown)
+
+
+def _cell(cell: str | int | float | None) -> str:
+    return cell if isinstance(cell, str) else number(cell)

@@ -1,0 +1,4 @@
+"""Published evaluations, reproduced: one folder per paper, exposing ``paper() -> Paper``.
+
+See ``engine.paper`` for the contract and ``slackwater paper`` for the command.
+"""

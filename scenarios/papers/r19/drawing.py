@@ -1,0 +1,85 @@
+"""The figures' shapes: lines and bars, ours in full colour and the paper's paler and dotted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.report.figures import COLOURS, Figure, digits, log_axis
+
+PRINTED, WAITING, MP, AQ, BARE, OURS = COLOURS[:6]
+_OUTSIDE: Final = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.25, "yanchor": "top"}
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """``published``: the paper's numbers, not ours."""
+
+    name: str
+    x: Sequence[Any]
+    y: Sequence[float]
+    colour: str
+    published: bool = False
+
+
+def lines(
+    name: str, title: str, caption: str, series: Sequence[Series], axes: tuple[str, str], *,
+    log_y: bool = False, marks: bool = True,
+) -> Figure:  # fmt: skip
+    """A line per series; ``axes``: titles of x and y."""
+    return Figure(
+        name,
+        title,
+        caption,
+        [
+            {
+                "name": each.name,
+                "x": list(each.x),
+                "y": digits(each.y),
+                "mode": "lines+markers" if marks else "lines",
+                "line": {
+                    "color": each.colour,
+                    "width": 2,
+                    "dash": "dot" if each.published else "solid",
+                },
+                "opacity": 0.6 if each.published else 1,
+            }
+            for each in series
+        ],
+        {"xaxis": {"title": {"text": axes[0]}}, "yaxis": _y(axes[1], log_y=log_y),
+         "legend": _OUTSIDE},
+        height_px=400,
+    )  # fmt: skip
+
+
+def bars(
+    name: str, title: str, caption: str, series: Sequence[Series], axes: tuple[str, str], *,
+    log_y: bool = False,
+) -> Figure:  # fmt: skip
+    """Groups of bars; ``axes``: titles of x and y."""
+    return Figure(
+        name,
+        title,
+        caption,
+        [
+            {
+                "type": "bar",
+                "name": each.name,
+                "x": list(each.x),
+                "y": digits(each.y),
+                "marker": {
+                    "color": each.colour,
+                    "pattern": {"shape": "/" if each.published else "", "fillmode": "replace"},
+                },
+            }
+            for each in series
+        ],
+        {"barmode": "group", "xaxis": {"title": {"text": axes[0]}, "type": "category"},
+         "yaxis": _y(axes[1], log_y=log_y), "legend": _OUTSIDE},
+        height_px=400,
+    )  # fmt: skip
+
+
+def _y(title: str, *, log_y: bool) -> dict[str, Any]:
+    return log_axis(title) if log_y else {"title": {"text": title}, "rangemode": "tozero"}

@@ -1,0 +1,301 @@
+"""R19 5.2.2.2: latency and accuracy with 1 to 20 sources (Tables 5.8, 5.9, Figures 5.10-5.12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from engine.paper import Finding, PaperRun
+from engine.scenario import Claim, Table
+from scenarios.papers.r19 import drawing, published
+from scenarios.papers.r19.drawing import Series
+from scenarios.papers.r19.orders import (
+    APPROACHES,
+    AQ_KSLACK,
+    COMPARED,
+    DROPPING,
+    MP_KSLACK,
+    PRINTED,
+    WAITING,
+    Approach,
+)
+from scenarios.papers.r19.passes import Measured, accuracy_percent, hold_ms, many_sources
+from scenarios.papers.r19.single_figures import COLOUR, DRAWN
+from scenarios.papers.r19.single_source import (
+    ACCOUNT,
+    ACCURACY,
+    FEWER,
+    UNCOUNTED,
+    account,
+    given_up,
+)
+from scenarios.papers.r19.verdicts import judged, listed, ms, percent, times
+
+COUNTS: Final = published.SOURCES
+_EACH: Final = "1, 2, 5, 10 and 20"
+_STEADY: Final = 1.25
+"""MP-K-slack's latencies in R19 differ by this factor and are called not increasing."""
+_SAME_POINTS: Final = 0.02
+"""R19's accuracies of sequence differ by 0.01 percentage points and are called unchanged."""
+_STRAIGHT: Final = 0.95
+"""Least share of the variance that a straight line must explain."""
+
+
+def _all(run: PaperRun) -> dict[int, Measured]:
+    return {count: many_sources(run, count) for count in COUNTS}
+
+
+def _held(found: dict[int, Measured], each: Approach) -> list[float]:
+    return [hold_ms(found[count], each) for count in COUNTS]
+
+
+def latency(run: PaperRun) -> Finding:
+    """Table 5.8."""
+    found = _all(run)
+    return Finding(
+        tuple(_below(found, other) for other in (MP_KSLACK, AQ_KSLACK)), (_latency_table(found),)
+    )
+
+
+def latency_lines(run: PaperRun) -> Finding:
+    """Figure 5.10."""
+    found = _all(run)
+    figure = drawing.lines(
+        "figure-5-10",
+        "Mean latency by number of sources",
+        "Dotted: the paper's numbers. The axis of latency is logarithmic.",
+        _series({each.name: _held(found, each) for each in DRAWN}, published.LATENCY_BY_SOURCES),
+        ("sources", "mean latency [ms]"),
+        log_y=True,
+    )
+    mp, aq = _held(found, MP_KSLACK), _held(found, AQ_KSLACK)
+    paper = published.LATENCY_BY_SOURCES
+    claims = (
+        judged(
+            f"MP-K-slack's latency does not increase, by more than {_STEADY:.2f} times, with "
+            f"{_EACH} sources.",
+            max(mp) <= _STEADY * mp[0],
+            _list(mp),
+            _list(paper[published.MP].values()),
+        ),
+        judged(
+            f"AQ-K-slack's latency increases with {_EACH} sources.",
+            aq == sorted(aq) and aq[-1] > _STEADY * aq[0],
+            _list(aq),
+            _list(paper[published.AQ].values()),
+            "every source publishes the same events at their own pace, so the share of a window "
+            "that is late, which is all that AQ-K-slack looks at, is that of one source. It would "
+            "take sources that fall behind one another; the paper's were threads of one machine.",
+        ),
+    )
+    return Finding(claims, (_latency_table(found),), (figure,))
+
+
+def sequence_line(run: PaperRun) -> Finding:
+    """Figure 5.11."""
+    found = _all(run)
+    shown = {each.name: _held(found, each) for each in (PRINTED, WAITING)}
+    paper = list(published.LATENCY_BY_SOURCES[published.SEQUENCE].values())
+    figures = tuple(
+        drawing.lines(
+            f"figure-5-11-{place}",
+            f"Mean latency by number of sources: {name}",
+            f"A straight line explains {_line(values)[1]:.1%} of the variance.",
+            [Series(name, COUNTS, values, COLOUR[name])],
+            ("sources", "mean latency [ms]"),
+        )
+        for place, (name, values) in enumerate(shown.items())
+    )
+    slope, share = _line(shown[PRINTED.name])
+    waits_slope, waits_share = _line(shown[WAITING.name])
+    paper_slope, paper_share = _line(paper)
+    claim = judged(
+        f"The latency of sequence grows linearly with {_EACH} sources (a straight line explains at "
+        f"least {_STRAIGHT:.0%} of it).",
+        slope > 0 and share >= _STRAIGHT,
+        f"{_list(shown[PRINTED.name])}; a line of {ms(slope)} per source explains {share:.1%}",
+        f"{_list(paper)}; {ms(paper_slope)} per source, {paper_share:.1%}",
+        "an event waits for the source that is silent longest, and the longest of many short "
+        "silences at different times grows with their number's logarithm: a line over it explains "
+        f"{_line(shown[PRINTED.name], np.log2(COUNTS))[1]:.1%}.",
+        (
+            waits_slope > 0 and waits_share >= _STRAIGHT,
+            f"{_list(shown[WAITING.name])}; {ms(waits_slope)} per source, {waits_share:.1%}",
+        ),
+        "With that wait all sources stall 3 ms after one another, and each makes the stall longer.",
+    )
+    return Finding((claim,), (_latency_table(found),), figures)
+
+
+def accuracy(run: PaperRun) -> Finding:
+    """Table 5.9."""
+    found = _all(run)
+    of = {each.name: [accuracy_percent(found[n], each) for n in COUNTS] for each in APPROACHES}
+    paper = published.ACCURACY_BY_SOURCES
+    waits = of[WAITING.name]
+    mine, mp, aq = (of[each.name] for each in COMPARED)
+    passed_over = found[2][DROPPING.name].disorder_after
+    claims = (
+        judged(
+            f"The accuracy of sequence is at least {ACCURACY} % with {_EACH} sources.",
+            min(mine) >= ACCURACY,
+            _percents(mine),
+            _percents(paper[published.SEQUENCE].values()),
+            f"with one source, {given_up(found[1])}",
+            (min(waits) >= ACCURACY, _percents(waits)),
+        ),
+        judged(
+            f"The accuracy of sequence does not fall, by more than {_SAME_POINTS} points, with "
+            f"{_EACH} sources.",
+            min(mine) >= mine[0] - _SAME_POINTS,
+            _percents(mine),
+            _percents(paper[published.SEQUENCE].values()),
+            "the same short timeout passes over a source that is silent, whose next events then "
+            f"come after later ones: with 2 sources {passed_over:,} besides those that came late. "
+            "With more sources the merge holds longer, so that some of both find their place.",
+            (min(waits) >= waits[0] - _SAME_POINTS, _percents(waits)),
+        ),
+        judged(
+            f"AQ-K-slack's accuracy falls, by 0.5 points or more, with {_EACH} sources.",
+            aq[-1] <= aq[0] - 0.5,
+            _percents(aq),
+            _percents(paper[published.AQ].values()),
+            "it looks at the share of a window that is late, which is that of one source; see "
+            "Figure 5.10.",
+        ),
+        judged(
+            f"MP-K-slack's accuracy is at least 99.98 % with {_EACH} sources.",
+            min(mp) >= 99.98,
+            _percents(mp),
+            _percents(paper[published.MP].values()),
+            "a slack that only grows leaves behind the first events of every longer delay.",
+        ),
+    )
+    return Finding(claims, tuple(_accuracy_table(found, count) for count in COUNTS))
+
+
+def left_lines(run: PaperRun) -> Finding:
+    """Figure 5.12."""
+    found = _all(run)
+    left = {
+        each.name: [found[count][each.name].disorder_after for count in COUNTS] for each in DRAWN
+    }
+    late = published.EVENTS[3][1]
+    paper = {
+        of: {count: late * count * (1 - values[count] / 100) for count in COUNTS}
+        for of, values in published.ACCURACY_BY_SOURCES.items()
+    }
+    figure = drawing.lines(
+        "figure-5-12",
+        "Events out of order after ordering, by number of sources",
+        "Dotted: what the paper's accuracies come to. The axis of events is logarithmic.",
+        _series(left, paper),
+        ("sources", "events left out of order"),
+        log_y=True,
+    )
+    many = COUNTS[1:]
+    sequence, waits, mp, aq = (dict(zip(COUNTS, left[e.name], strict=True)) for e in DRAWN)
+    claim = judged(
+        "With 2, 5, 10 and 20 sources sequence leaves fewer events out of order than AQ-K-slack.",
+        all(sequence[count] < aq[count] for count in many),
+        f"sequence {_counts(sequence, many)}; AQ-K-slack {_counts(aq, many)}; MP-K-slack "
+        f"{_counts(mp, many)}",
+        f"sequence {_counts(paper[published.SEQUENCE], many)}; AQ-K-slack "
+        f"{_counts(paper[published.AQ], many)}",
+        "the printed timeout gives up more late events, see Table 5.9, and AQ-K-slack does not get "
+        "worse, see Figure 5.10.",
+        (all(waits[count] < aq[count] for count in many), f"sequence {_counts(waits, many)}"),
+    )
+    rows: list[tuple[str | int, ...]] = [(name, *values) for name, values in left.items()]
+    rows += [(f"{of}, the paper", *map(round, values.values())) for of, values in paper.items()]
+    table = Table(
+        "Events left out of order", ("approach", *(_sources(count) for count in COUNTS)),
+        tuple(rows),
+    )  # fmt: skip
+    return Finding((claim,), (table,), (figure,))
+
+
+def _below(found: dict[int, Measured], other: Approach) -> Claim:
+    ours, theirs, waits = (_held(found, each) for each in (PRINTED, other, WAITING))
+    paper = published.LATENCY_BY_SOURCES
+    pairs = zip(paper[other.of or ""].values(), paper[published.SEQUENCE].values(), strict=True)
+    return judged(
+        f"The mean latency of sequence is at least {FEWER} times below that of {other.of} with "
+        f"{_EACH} sources.",
+        all(mine * FEWER <= more for mine, more in zip(ours, theirs, strict=True)),
+        ", ".join(times(more, mine) for mine, more in zip(ours, theirs, strict=True)),
+        ", ".join(times(more, mine) for more, mine in pairs),
+        waits=(
+            all(mine * FEWER <= more for mine, more in zip(waits, theirs, strict=True)),
+            ", ".join(times(more, mine) for mine, more in zip(waits, theirs, strict=True)),
+        ),
+    )
+
+
+def _latency_table(found: dict[int, Measured]) -> Table:
+    rows = []
+    for count in COUNTS:
+        row: list[str | float | None] = [_sources(count)]
+        for each in APPROACHES:
+            if each in COMPARED:
+                row.append(published.LATENCY_BY_SOURCES[each.of or ""][count])
+            row.append(hold_ms(found[count], each))
+        rows.append(tuple(row))
+    headings: list[str] = []
+    for each in APPROACHES:
+        headings += [f"{each.of}, paper [ms]"] if each in COMPARED else []
+        headings.append(f"{each.name}, ours [ms]")
+    return Table("Mean latency by number of sources", ("", *headings), tuple(rows))
+
+
+def _accuracy_table(found: dict[int, Measured], count: int) -> Table:
+    rows = [
+        (each.name,
+         published.ACCURACY_BY_SOURCES[each.of][count] if each in COMPARED and each.of else None,
+         *account(found[count][each.name]))
+        for each in APPROACHES
+    ]  # fmt: skip
+    return Table(
+        f"Accuracy with {_sources(count)}",
+        ("approach", "accuracy, paper [%]", *ACCOUNT),
+        tuple(rows),
+        UNCOUNTED if count == COUNTS[-1] else "",
+    )
+
+
+def _series(
+    ours: Mapping[str, list[float]] | Mapping[str, list[int]],
+    paper: Mapping[str, Mapping[int, float]],
+) -> list[Series]:
+    series = []
+    for each in DRAWN:
+        colour = COLOUR[each.name]
+        series.append(Series(each.name, COUNTS, ours[each.name], colour))
+        if each in COMPARED:
+            theirs = list(paper[each.of or ""].values())
+            series.append(Series(f"{each.of}, the paper", COUNTS, theirs, colour, published=True))
+    return series
+
+
+def _line(values: list[float], over: Sequence[float] | np.ndarray = COUNTS) -> tuple[float, float]:
+    """Slope of the least-squares line, and the share of variance it explains."""
+    slope = float(np.polyfit(over, values, 1)[0])
+    return slope, float(np.corrcoef(over, values)[0, 1] ** 2)
+
+
+def _sources(count: int) -> str:
+    return f"{count} source{'s' if count > 1 else ''}"
+
+
+def _list(values: Iterable[float]) -> str:
+    return listed(map(ms, values))
+
+
+def _percents(values: Iterable[float]) -> str:
+    return listed(map(percent, values))
+
+
+def _counts(values: Mapping[int, float], counts: tuple[int, ...]) -> str:
+    return listed(f"{values[count]:,.0f}" for count in counts)

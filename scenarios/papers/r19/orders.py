@@ -1,0 +1,38 @@
+"""The ways of ordering that R19 compares, as our engine runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from scenarios.papers.r19.published import AQ, MP, SEQUENCE
+
+_R19: Final = "sequence:timeout=r19,latency=500ms,alpha=0.6,beta=0.6"
+
+
+@dataclass(frozen=True, slots=True)
+class Approach:
+    """``name``: in our tables. ``order``: short form. ``of``: R19's name for it, None: ours."""
+
+    name: str
+    order: str
+    of: str | None = None
+
+
+PRINTED: Final = Approach("sequence as printed", f"{_R19},late=pass", SEQUENCE)
+"""R19 Query 5.3: timeout of Eq 3.11, threshold 500 ms, factors 0.6, late events passed on."""
+DROPPING: Final = Approach("sequence as printed, late dropped", f"{_R19},late=drop")
+WAITING: Final = Approach(
+    "sequence, waits 500 ms", "sequence:timeout=fixed:500ms,late=pass", SEQUENCE
+)
+"""The latency threshold instead of Eq 3.11; see ``paper().setting``."""
+OURS: Final = Approach("sequence, our default", "sequence")
+MP_KSLACK: Final = Approach("mp-kslack", "mp-kslack", MP)
+AQ_KSLACK: Final = Approach(
+    "aq-kslack", "aq-kslack:error=0.03,confidence=0.95,agg=avg,attr=v_abs,window=10s", AQ
+)
+"""Error and confidence: defaults of the extension that R19 ran. The window is of R19's query."""
+
+APPROACHES: Final = (PRINTED, DROPPING, WAITING, OURS, MP_KSLACK, AQ_KSLACK)
+COMPARED: Final = (PRINTED, MP_KSLACK, AQ_KSLACK)
+"""R19's three."""

@@ -1,0 +1,245 @@
+"""R19 Figures 5.6 to 5.9: one source, over time and over the data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from engine.paper import Finding, PaperRun
+from engine.report.figures import Figure
+from engine.scenario import Table
+from scenarios.papers.r19 import drawing, published
+from scenarios.papers.r19.data_sets import PROFILES
+from scenarios.papers.r19.drawing import Series
+from scenarios.papers.r19.orders import AQ_KSLACK, MP_KSLACK, PRINTED, WAITING, Approach
+from scenarios.papers.r19.passes import Measured, hold_ms, one_source, over_time
+from scenarios.papers.r19.released_stream import BATCH, Observed
+from scenarios.papers.r19.single_source import SETS
+from scenarios.papers.r19.verdicts import judged, listed
+
+COLOUR: Final = {
+    PRINTED.name: drawing.PRINTED,
+    WAITING.name: drawing.WAITING,
+    MP_KSLACK.name: drawing.MP,
+    AQ_KSLACK.name: drawing.AQ,
+}
+DRAWN: Final = (PRINTED, WAITING, MP_KSLACK, AQ_KSLACK)
+_EVENTS_AXIS: Final = "events released [thousands]"
+_PEAK_BATCHES: Final = 3
+"""The slowest batch lies at a stall if it begins so many batches after it at most."""
+
+
+def sequence_over_time(run: PaperRun) -> Finding:
+    """Figure 5.6."""
+    series = over_time(run)
+    held = {
+        f"{each.name}, {what}": (getattr(series[each.name], f"held_{what}_ns"), each, what)
+        for each in (PRINTED, WAITING)
+        for what in ("mean", "max")
+    }
+    figure = drawing.lines(
+        "figure-5-6",
+        "Latency of sequence over data set 1",
+        "Mean and maximum of every 10,000 events released. The stalls, when events come 750 to "
+        f"1000 ms late, begin at {_stalls(run)}. The axis of latency is logarithmic.",
+        [
+            Series(name, _thousands(values), _ms(values), COLOUR[each.name], what == "max")
+            for name, (values, each, what) in held.items()
+        ],
+        (_EVENTS_AXIS, "latency [ms]"),
+        log_y=True,
+        marks=False,
+    )
+    at = {each.name: _slowest(series[each.name]) for each in (PRINTED, WAITING)}
+    claim = judged(
+        "Latency is highest where late events are latest.",
+        _at_a_stall(run, at[PRINTED.name]),
+        f"the slowest batch begins at event {at[PRINTED.name] * BATCH:,}; the stalls begin at "
+        f"{_stalls(run)}",
+        "the peaks of Figures 5.6 and 5.2 coincide",
+        "having learnt holds of fractions of a ms, the printed timeout gives a stalled event up at "
+        "once instead of waiting for it.",
+        (
+            _at_a_stall(run, at[WAITING.name]),
+            f"slowest from event {at[WAITING.name] * BATCH:,}",
+        ),
+    )
+    return Finding((claim,), (_over_time_table(series),), (figure,))
+
+
+def approaches_over_time(run: PaperRun) -> Finding:
+    """Figure 5.7."""
+    series = over_time(run)
+
+    def drawn(name: str, title: str, of: Callable[[Observed], Sequence[float]]) -> Figure:
+        return drawing.lines(
+            name,
+            title,
+            "Over every 10,000 events released. MP-K-slack's slack grows with the first event of a "
+            "stall and stays. The axis of latency is logarithmic.",
+            [
+                Series(each.name, _thousands(of(series[each.name])), _ms(of(series[each.name])),
+                       COLOUR[each.name])
+                for each in DRAWN
+            ],
+            (_EVENTS_AXIS, "latency [ms]"),
+            log_y=True,
+            marks=False,
+        )  # fmt: skip
+
+    figures = (
+        drawn("figure-5-7-mean", "Mean latency over data set 1", lambda each: each.held_mean_ns),
+        drawn("figure-5-7-max", "Maximum latency over data set 1", lambda each: each.held_max_ns),
+    )
+    ours = np.array(series[PRINTED.name].held_mean_ns)
+    shares = []
+    for other in (MP_KSLACK, AQ_KSLACK):
+        theirs = np.array(series[other.name].held_mean_ns)
+        n = min(len(ours), len(theirs))
+        shares.append(float((ours[:n] < theirs[:n]).mean()) if n else 1.0)
+    claim = judged(
+        "Sequence is faster than MP-K-slack and AQ-K-slack all along.",
+        min(shares) == 1.0,
+        f"in {shares[0]:.0%} of the batches faster than MP-K-slack, in {shares[1]:.0%} faster than "
+        "AQ-K-slack",
+        "its curve lies below the others",
+    )
+    return Finding((claim,), (_over_time_table(series),), figures)
+
+
+def latency_bars(run: PaperRun) -> Finding:
+    """Figure 5.8."""
+    found = {number: one_source(run, number) for number in SETS}
+    return _bars(
+        "figure-5-8",
+        "Mean latency by data set",
+        "mean latency [ms]",
+        hold_ms,
+        published.LATENCY,
+        found,
+    )
+
+
+def left_bars(run: PaperRun) -> Finding:
+    """Figure 5.9."""
+    found = {number: one_source(run, number) for number in SETS}
+    paper = {
+        of: {n: round(published.EVENTS[n][1] * (1 - values[n] / 100)) for n in SETS}
+        for of, values in published.ACCURACY.items()
+    }
+    drawn = _bars(
+        "figure-5-9",
+        "Events out of order after ordering, by data set",
+        "events left out of order",
+        lambda measured, each: measured[each.name].disorder_after,
+        paper,
+        found,
+    )
+    left = {
+        each.name: [found[number][each.name].disorder_after for number in SETS] for each in DRAWN
+    }
+    printed, mp, aq = (left[each.name] for each in (PRINTED, MP_KSLACK, AQ_KSLACK))
+    claims = (
+        judged(
+            "MP-K-slack leaves the fewest events out of order in every data set.",
+            all(mine <= min(others) for mine, *others in zip(mp, printed, aq, strict=True)),
+            _left(mp),
+            "5, then fewest of the three",
+            "",
+            (
+                all(
+                    mine <= min(others)
+                    for mine, *others in zip(mp, left[WAITING.name], aq, strict=True)
+                ),
+                f"sequence leaves {_left(left[WAITING.name])}",
+            ),
+        ),
+        judged(
+            "AQ-K-slack leaves the most events out of order in every data set.",
+            all(mine >= max(others) for mine, *others in zip(aq, printed, mp, strict=True)),
+            f"AQ-K-slack {_left(aq)}; sequence as printed {_left(printed)}",
+            "most of the three, by a few events",
+            "the printed timeout gives up more late events, see Table 5.7.",
+            (
+                all(
+                    mine >= max(others)
+                    for mine, *others in zip(aq, left[WAITING.name], mp, strict=True)
+                ),
+                f"sequence leaves {_left(left[WAITING.name])}",
+            ),
+        ),
+    )
+    return Finding(claims, drawn.tables, drawn.figures)
+
+
+def _left(counts: list[int]) -> str:
+    return listed(f"{count:,}" for count in counts)
+
+
+def _bars(
+    name: str,
+    title: str,
+    what: str,
+    of: Callable[[Measured, Approach], float],
+    paper: Mapping[str, Mapping[int, float]],
+    found: dict[int, Measured],
+) -> Finding:
+    sets = [f"data set {number}" for number in SETS]
+    series = []
+    rows: list[tuple[str | float, ...]] = []
+    for each in DRAWN:
+        ours = [of(found[number], each) for number in SETS]
+        series.append(Series(each.name, sets, ours, COLOUR[each.name]))
+        if each.of is not None and each is not WAITING:
+            theirs = [paper[each.of][number] for number in SETS]
+            rows.append((f"{each.of}, the paper", *theirs))
+            series.append(
+                Series(f"{each.of}, the paper", sets, theirs, COLOUR[each.name], published=True)
+            )
+        rows.append((f"{each.name}, ours", *ours))
+    figure = drawing.bars(
+        name, title, "Hatched: the paper's numbers. The axis is logarithmic.", series,
+        ("", what), log_y=True,
+    )  # fmt: skip
+    return Finding((), (Table(title, (what, *sets), tuple(rows)),), (figure,))
+
+
+def _over_time_table(series: dict[str, Observed]) -> Table:
+    rows: list[tuple[str | float, ...]] = []
+    for each in DRAWN:
+        longest = _ms(series[each.name].held_max_ns or [0])
+        quantiles = np.quantile(longest, (0.0, 0.5, 1.0)).tolist()
+        rows.append((each.name, *(round(value, 3) for value in quantiles)))
+    return Table(
+        "Maximum latency of a batch of 10,000 events",
+        ("approach", "least [ms]", "median [ms]", "most [ms]"),
+        tuple(rows),
+    )
+
+
+def _thousands(values: Sequence[float]) -> list[int]:
+    return [(place + 1) * BATCH // 1000 for place in range(len(values))]
+
+
+def _ms(values: Sequence[float]) -> list[float]:
+    return [value / 1e6 for value in values]
+
+
+def _stall_events(run: PaperRun) -> list[int]:
+    profile = PROFILES[1]
+    return [int(stall.place * profile.events * run.scale) for stall in profile.stalls]
+
+
+def _stalls(run: PaperRun) -> str:
+    return " and ".join(f"event {event:,}" for event in _stall_events(run))
+
+
+def _slowest(observed: Observed) -> int:
+    """The batch with the longest hold."""
+    return int(np.argmax(observed.held_max_ns)) if observed.held_max_ns else 0
+
+
+def _at_a_stall(run: PaperRun, batch: int) -> bool:
+    return any(-1 <= batch - event // BATCH <= _PEAK_BATCHES for event in _stall_events(run))
