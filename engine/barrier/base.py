@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from engine.operator import Result
-from engine.pattern.matches import Match
+from engine.pattern.matches import Change, Match
 
 
 class Barrier(Protocol):
     """Stands between a matcher and the output; knows nothing of how matches are found."""
 
-    def process(self, matches: list[Match]) -> list[Result]:
-        """Matches in the order in which they were completed; gives the results let go."""
+    def process(self, changes: list[Change]) -> list[Result]:
+        """What a batch's rows do to matches, in order; gives the results let go."""
 
     def finish(self, at: int) -> list[Result]:
         """End of the input at arrival-clock instant ``at``: everything held is decided."""
@@ -22,3 +22,27 @@ class Barrier(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot of a barrier with equal settings."""
+
+
+def result(op: str, match: Match, at: int, query: str, site: str) -> Result:
+    """``match`` inserted (``+``) or taken back (``-``) at ``at``, with attributes of its own."""
+    return {
+        "op": op,
+        "query": query,
+        "site": site,
+        "at": at,
+        "known_at": match.known_at,
+        "certainty": "confirmed" if match.confirmed else "uncertain",
+        "probability": match.probability,
+        "events": match.events,
+    }
+
+
+def corrections(change: Change, query: str, site: str) -> list[Result]:
+    """``change`` as seen by one who was given the match as it stood."""
+    found = []
+    if change.before is not None:
+        found.append(result("-", change.before, change.at, query, site))
+    if change.after is not None:
+        found.append(result("+", change.after, change.at, query, site))
+    return found

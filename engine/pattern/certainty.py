@@ -44,16 +44,18 @@ def shares_clock(first: Clock, second: Clock) -> np.ndarray:
     return np.asarray(one & (first.epoch != NO_EPOCH))
 
 
-def bound_ns(rule: Rule, t_a: int, first: Clock, second: Clock) -> np.ndarray:
-    """The bound b per pair [ns]; 0 where the difference is exact."""
+def bound_ns(rule: Rule, t_a: int | np.ndarray, first: Clock, second: Clock) -> np.ndarray:
+    """The bound b per pair [ns]; 0 where the difference is exact. ``t_a``: of all, or per pair."""
     if rule is Rule.MAX_DELAY:
-        bound = np.full(first.ref.shape, t_a, np.int64)
+        bound = np.broadcast_to(np.asarray(t_a, np.int64), first.ref.shape)
     else:
         bound = first.unc + second.unc
     return np.where(shares_clock(first, second), 0, bound)
 
 
-def order(rule: Rule, t_a: int, first: Clock, second: Clock) -> tuple[np.ndarray, np.ndarray]:
+def order(
+    rule: Rule, t_a: int | np.ndarray, first: Clock, second: Clock
+) -> tuple[np.ndarray, np.ndarray]:
     """(possible, certain) that ``first`` happened before ``second``."""
     bound = bound_ns(rule, t_a, first, second)
     diff = second.ref - first.ref
@@ -61,7 +63,7 @@ def order(rule: Rule, t_a: int, first: Clock, second: Clock) -> tuple[np.ndarray
 
 
 def within(
-    rule: Rule, t_a: int, first: Clock, last: Clock, within_ns: int
+    rule: Rule, t_a: int | np.ndarray, first: Clock, last: Clock, within_ns: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """(possible, certain) that ``last`` happened at most ``within_ns`` after ``first``."""
     bound = bound_ns(rule, t_a, first, last)

@@ -4,6 +4,9 @@ A row that can be step k is extended step by step, backwards from k and then for
 events released before it: skip-till-any-match, so every combination counts (SPEC 4.1). Each
 extension looks up a range of (equality key, ref) in an index, widened by the clock uncertainty,
 and then tests order, WITHIN, equality and the other conditions exactly.
+
+A row that can be a negated step is extended in the same way over the positive steps: what is found
+are the matches, completed earlier, in whose scope it lies or may lie (``engine.pattern.scope``).
 """
 
 from __future__ import annotations
@@ -44,40 +47,48 @@ class Hop:
 
 
 def tours(plan: SeqPlan) -> list[list[Hop]]:
-    """Per completing step the order in which the other steps are found."""
+    """Per completing step the order in which the positive steps are found.
+
+    From a negated step the later ones come first: in a stream that is nearly in order there are
+    none yet, and the search ends at once.
+    """
     place = {step.alias: number for number, step in enumerate(plan.steps)}
+    positive = [number for number, step in enumerate(plan.steps) if not step.negated]
     members = [
         {place[a.alias]: a for a in group if a.alias is not None} for group in plan.equalities
     ]
     found = []
-    for completing in range(len(plan.steps)):
-        bound = [completing]
-        pending = list(plan.others)
-        tour = []
-        for step in (*range(completing - 1, -1, -1), *range(completing + 1, len(plan.steps))):
-            groups = tuple(
-                number for number, group in enumerate(members)
-                if step in group and any(b in group for b in bound)
-            )  # fmt: skip
-            ready = [p for p in pending if _steps_of(p, place) <= {*bound, step}]
-            pending = [p for p in pending if p not in ready]
-            other = [next((b, members[g][b]) for b in bound if b in members[g]) for g in groups]
-            tour.append(
-                Hop(
-                    step,
-                    tuple(bound),
-                    (step, groups),
-                    tuple(members[g][step] for g in groups),
-                    tuple(other),
-                    tuple(ready),
-                )
-            )
-            bound.append(step)
-        found.append(tour)
+    for completing, step in enumerate(plan.steps):
+        before = [number for number in reversed(positive) if number < completing]
+        after = [number for number in positive if number > completing]
+        order_found = after + before if step.negated else before + after
+        found.append(_tour(plan, place, members, completing, order_found))
     return found
 
 
-def _steps_of(predicate: Predicate, place: dict[str, int]) -> set[int]:
+def _tour(
+    plan: SeqPlan, place: dict[str, int], members: list[dict[int, Attribute]], completing: int,
+    order_found: list[int],
+) -> list[Hop]:  # fmt: skip
+    bound = [completing]
+    pending = list(plan.others)
+    tour = []
+    for step in order_found:
+        groups = tuple(
+            number for number, group in enumerate(members)
+            if step in group and any(b in group for b in bound)
+        )  # fmt: skip
+        ready = [p for p in pending if steps_of(p, place) <= {*bound, step}]
+        pending = [p for p in pending if p not in ready]
+        other = [next((b, members[g][b]) for b in bound if b in members[g]) for g in groups]
+        own = tuple(members[g][step] for g in groups)
+        tour.append(Hop(step, tuple(bound), (step, groups), own, tuple(other), tuple(ready)))
+        bound.append(step)
+    return tour
+
+
+def steps_of(predicate: Predicate, place: dict[str, int]) -> set[int]:
+    """The places of the steps that ``predicate`` names."""
     return {place[a.alias] for a in attributes_in(predicate) if a.alias is not None}
 
 
@@ -86,7 +97,8 @@ class Join:
     """One batch's join. Rows are places in ``store``; the batch's own start at ``first_new``.
 
     ``frontier`` and ``newest``: per new row, the progress at it, and the largest ref released
-    before it. ``t_a``: in force for the batch.
+    before it. ``t_a``: in force for the batch; for negated steps the largest in force for any event
+    held, as what they find is tested again (``engine.pattern.scope``).
     """
 
     plan: SeqPlan
@@ -146,10 +158,11 @@ class Join:
             slack = spread
             if self.rule is Rule.PAIRWISE:
                 slack = columns["unc"][partial[:, step]] + widest
-            if step > hop.step:
-                np.minimum(high, ref + slack, out=high)
-            else:
-                np.maximum(low, ref - slack, out=low)
+            if self._compared(step, hop.step):
+                if step > hop.step:
+                    np.minimum(high, ref + slack, out=high)
+                else:
+                    np.maximum(low, ref - slack, out=low)
             if self.plan.within_ns is not None:
                 # Three uncertain comparisons may lie between two steps: e, first, last, f.
                 reach = self.plan.within_ns + 3 * spread
@@ -167,9 +180,11 @@ class Join:
         for step in hop.bound:
             first, second = sorted((step, hop.step))
             one, two = self.store.clock(wider[:, first]), self.store.clock(wider[:, second])
-            fits = order(self.rule, self.t_a, one, two)[0]
-            fits &= wider[:, first] != wider[:, second]
-            ends = first == 0 and second == len(self.plan.steps) - 1
+            fits = wider[:, first] != wider[:, second]
+            if self._compared(first, second):
+                fits &= order(self.rule, self.t_a, one, two)[0]
+            # A negated step at an end is so far from the other end at most, too.
+            ends = first <= self.ends[0] and second >= self.ends[1] and first != second
             if ends and self.plan.within_ns is not None:
                 fits &= within(self.rule, self.t_a, one, two, self.plan.within_ns)[0]
             wider = wider[fits]
@@ -178,10 +193,25 @@ class Join:
             for own, (_, attribute) in zip(hop.own, hop.other, strict=True)
         ]
         for predicate in (*equal, *hop.predicates):
-            wider = wider[self._true_of(predicate, wider)]
+            wider = wider[self.true_of(predicate, wider)]
         return wider
 
-    def _true_of(self, predicate: Predicate, rows: np.ndarray) -> np.ndarray:
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last positive step."""
+        positive = [number for number, step in enumerate(self.plan.steps) if not step.negated]
+        return positive[0], positive[-1]
+
+    def _compared(self, first: int, second: int) -> bool:
+        """Positive steps are compared with one another, a negated one with its neighbours only."""
+        steps = self.plan.steps
+        if not steps[first].negated and not steps[second].negated:
+            return True
+        low, high = sorted((first, second))
+        return all(step.negated for step in steps[low + 1 : high])
+
+    def true_of(self, predicate: Predicate, rows: np.ndarray) -> np.ndarray:
+        """Where ``predicate`` is true of ``rows`` (combinations, steps)."""
         attributes = list(attributes_in(predicate))
         views = {
             step.alias: self.store.view(

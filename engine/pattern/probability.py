@@ -65,11 +65,11 @@ def sampled_probability(
     steps = ref_ns.shape[1]
     since_first = (ref_ns - ref_ns[:, :1]).astype(np.float64)
     longest = np.inf if within_ns is None else float(within_ns)
-    return _share(since_first, unc_ns, clock, longest, _errors(steps))
+    return _share(since_first, unc_ns, clock, longest, errors_of(steps))
 
 
-def _errors(dimensions: int) -> np.ndarray:
-    """(POINTS, dimensions) in (-1, 1)."""
+def errors_of(dimensions: int) -> np.ndarray:
+    """The sampled errors: (POINTS, dimensions) in (-1, 1)."""
     golden = 2.0
     for _ in range(64):  # the root of x**(d+1) = x + 1, by iteration
         golden = (1.0 + golden) ** (1.0 / (dimensions + 1))

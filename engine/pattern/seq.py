@@ -1,10 +1,12 @@
 """SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
 
-Positive steps. The matcher knows nothing of strategies: it yields matches with the instants at
-which they became known and were completed; a barrier makes results of them.
+The matcher knows nothing of strategies: it says what each released row does to matches, completing
+new ones and, if it is of a negated step, invalidating older ones or putting them in doubt; a
+barrier makes results of that. No table of matches is kept: both are found by joins over the events.
 
 An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress; then no row that is
-less than ``keep_late_ns`` late can need it. Rows later than that are counted and take no part.
+less than ``keep_late_ns`` late can need it (one of a negated step at the front is kept for another
+W). Rows later than that are counted and take no part.
 Without WITHIN nothing can be dropped; how much is held is counted.
 """
 
@@ -22,9 +24,11 @@ from engine.errors import UserError
 from engine.operator import Result
 from engine.pattern.candidates import Index, has_values, hash_of
 from engine.pattern.certainty import Rule
+from engine.pattern.finder import Finder
 from engine.pattern.join import IndexName, Join, tours
-from engine.pattern.matches import Match, describe
-from engine.pattern.store import EXPIRES, FIELDS, MEMBER, ORDER, Store
+from engine.pattern.matches import Change, describe
+from engine.pattern.scope import scopes_of
+from engine.pattern.store import EXPIRES, FIELDS, FRONTIER, MEMBER, ORDER, T_A, Store
 from engine.query.expression import View, mask
 from engine.query.fields import attributes_in, attributes_of, own_attribute, released_columns
 from engine.query.plan import Attribute, SeqPlan, Step
@@ -57,7 +61,7 @@ class SeqMatcher:
         barrier: turns matches into results; None = at once.
 
     Raises:
-        UserError: a negated step, or an unknown certainty.
+        UserError: an unknown certainty, or negated steps without bounds.
     """
 
     def __init__(
@@ -71,25 +75,19 @@ class SeqMatcher:
         self.settings = settings or PatternSettings()
         self.site = site
         self._rule = _rule(self.settings)
-        negated = [step.alias for step in plan.steps if step.negated]
-        if negated:
-            raise UserError(
-                f"query {plan.name!r}: the negated step {negated[0]!r} cannot be evaluated yet; "
-                "leave it out"
-            )
+        self._scopes = scopes_of(plan)
         self._barrier = barrier or Immediate(plan.name, site)
         self._keep_ns = _keep_ns(plan, self.settings)
         self._tours = tours(plan)
         self._index_attributes = {hop.index: list(hop.own) for tour in self._tours for hop in tour}
+        self._index_attributes |= {scope.index: list(scope.own) for scope in self._scopes}
         self._indexes: dict[IndexName, Index] = {name: Index() for name in self._index_attributes}
-        self._joined = [
-            [a for group in plan.equalities for a in group if a.alias == step.alias]
-            for step in plan.steps
-        ]
+        self._joined = [_joined(plan, step) for step in plan.steps]
         self._attributes = _kept_attributes(plan)
         self._store = Store()
         self._frontier = _INT_MIN
         self._newest = _INT_MIN
+        self._widest = 0
         self._order = 0
         self._too_late = 0
 
@@ -106,11 +104,11 @@ class SeqMatcher:
         return {"too_late": self._too_late, "buffered": self._store.n, "beyond_limit": over}
 
     def process(self, released: Released) -> list[Result]:
-        frontier, newest = self._clocks(released)
+        frontier, newest, widest = self._clocks(released)
         if not released.n:
             return []
         member = self._membership(released)
-        expires = self._expiry(released)
+        expires = self._expiry(released, member)
         late = (member != 0) & (expires < frontier)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
@@ -118,6 +116,8 @@ class SeqMatcher:
         self._order += released.n
         first_new = self._store.n
         more = {ORDER: order, EXPIRES: expires[rows], MEMBER: member[rows]}
+        if self._scopes:
+            more |= {FRONTIER: frontier[rows], T_A: np.full(len(rows), released.t_a)}
         self._store.append(released, rows, self._attributes, more)
         new = np.arange(first_new, self._store.n)
         for name, index in self._indexes.items():
@@ -126,15 +126,19 @@ class SeqMatcher:
             self.plan, self._rule, self._store, self._indexes, released.strings, released.t_a,
             first_new, frontier[rows], newest[rows],
         )  # fmt: skip
-        matches = self._matches(join, new, released.strings)
+        finder = Finder(join, self._tours, self._scopes, self._keep_ns, widest[rows])
+        found = finder.changes(new)
+        changes: list[Change] = []
+        if found is not None:
+            changes = describe(finder.positive, self._store, found, released.strings, self.site)
         self._purge()
-        return self._barrier.process(matches)
+        return self._barrier.process(changes)
 
     def finish(self, at: int) -> list[Result]:
         return self._barrier.finish(at)
 
-    def _clocks(self, released: Released) -> tuple[np.ndarray, np.ndarray]:
-        """Per row the progress at it, and the largest ref released before it."""
+    def _clocks(self, released: Released) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Per row the progress at it, the largest ref before it, and the widest uncertainty yet."""
         ref, steps = released.columns["ref"], released.progress
         moves = np.where(released.columns["status"] == IN_ORDER, ref, _INT_MIN)
         inside = steps.row < released.n
@@ -145,12 +149,23 @@ class SeqMatcher:
             [self._frontier, *frontier[-1:].tolist(), *steps.frontier[~inside].tolist()]
         )
         self._newest = int(newest[-1])
-        return frontier, newest[:-1]
+        widest = np.concatenate(([self._widest], released.columns["unc"]))
+        widest = np.maximum.accumulate(widest)[1:]
+        self._widest = int(max([self._widest, *widest[-1:].tolist()]))
+        return frontier, newest[:-1], widest
 
-    def _expiry(self, released: Released) -> np.ndarray:
+    def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
         if self._keep_ns is None:
             return np.full(released.n, _INT_MAX)
-        return np.asarray(released.columns["ref"] + released.columns["unc"] + self._keep_ns)
+        ref, unc = released.columns["ref"], released.columns["unc"]
+        expires = ref + unc + self._keep_ns
+        for scope in self._scopes:
+            # No match that it may have changed is changed by another one once it is gone.
+            longer = 0 if scope.left is not None else self.plan.within_ns or 0
+            negative = ref + np.maximum(unc, released.t_a) + self._keep_ns + longer
+            mine = member >> scope.step & 1 == 1
+            expires = np.where(mine, np.maximum(expires, negative), expires)
+        return np.asarray(expires)
 
     def _membership(self, released: Released) -> np.ndarray:
         """Bit k per row: it satisfies what step k says of it alone."""
@@ -168,20 +183,6 @@ class SeqMatcher:
         key = hash_of(attributes, views, len(rows))
         index.add(key, self._store.columns["ref"][rows], rows)
 
-    def _matches(self, join: Join, new: np.ndarray, strings: Strings) -> list[Match]:
-        blocks, completing = [], []
-        for place, tour in enumerate(self._tours):
-            rows = new[self._store.columns[MEMBER][new] >> place & 1 == 1]
-            for block in join.matches(tour, place, rows):
-                blocks.append(block)
-                completing.append(block[:, place])
-        if not blocks:
-            return []
-        return describe(
-            self.plan, self._rule, join.t_a, self._store, np.concatenate(blocks),
-            np.concatenate(completing), strings, self.site,
-        )  # fmt: skip
-
     def _purge(self) -> None:
         """Drop expired events once they are half of what is held."""
         if self._keep_ns is None or not self._store.n:
@@ -196,7 +197,7 @@ class SeqMatcher:
     def snapshot(self) -> dict[str, Any]:
         return {
             "store": self._store.snapshot(),
-            "clocks": [self._frontier, self._newest, self._order, self._too_late],
+            "clocks": self._clock_state(),
             "indexes": {
                 name: (index.key.copy(), index.ref.copy(), index.row.copy())
                 for name, index in self._indexes.items()
@@ -204,14 +205,27 @@ class SeqMatcher:
             "barrier": self._barrier.snapshot(),
         }
 
+    def _clock_state(self) -> list[int]:
+        return [self._frontier, self._newest, self._widest, self._order, self._too_late]
+
     def restore(self, state: dict[str, Any]) -> None:
         self._store.restore(state["store"])
-        self._frontier, self._newest, self._order, self._too_late = state["clocks"]
+        self._frontier, self._newest, self._widest, self._order, self._too_late = state["clocks"]
         self._indexes = {
             name: Index(*(column.copy() for column in columns))
             for name, columns in state["indexes"].items()
         }
         self._barrier.restore(state["barrier"])
+
+
+def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
+    """What a step is joined by with positive steps: without a value it can be joined to none.
+
+    A positive step that only negated ones are joined to matches all the same.
+    """
+    positive = {other.alias for other in plan.steps if not other.negated and other is not step}
+    groups = [group for group in plan.equalities if any(a.alias in positive for a in group)]
+    return [a for group in groups for a in group if a.alias == step.alias]
 
 
 def _rule(settings: PatternSettings) -> Rule:

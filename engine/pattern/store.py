@@ -21,10 +21,14 @@ EXPIRES: Final = "expires"
 """The last frontier at which the event may still be part of a new match."""
 MEMBER: Final = "member"
 """Bit k: the event satisfies step k's own conditions."""
+FRONTIER: Final = "frontier"
+"""Progress at the event; held for plans with negated steps only, like ``T_A``."""
+T_A: Final = "t_a"
+"""The site's T_a in force at the event."""
 
 
 class Store:
-    """``columns``: ``FIELDS``, ``order expires member`` (int64), attributes, each with a mask."""
+    """``columns``: ``FIELDS``, those of the constants above, attributes, each with a mask."""
 
     def __init__(self) -> None:
         self.columns: dict[str, np.ndarray] = {}
@@ -41,7 +45,7 @@ class Store:
             released: the batch.
             rows: which of its rows.
             attributes: own attributes to keep; None = all.
-            more: ``order expires member`` of those rows.
+            more: ``order expires member`` (and ``frontier t_a``) of those rows.
         """
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
         for attr, kind in released.attr_types.items():

@@ -33,15 +33,11 @@ def query(text: str, time_unit: str = "ns", name: str | None = None) -> Plan:
     Raises:
         UserError: the query is at fault; the message has its line, a caret and a remedy.
     """
-    parsed = parse(text)
-    plan = analyse(parsed, text, time_unit, "q1" if name is None else name)
-    if isinstance(parsed, s.EventQuery):
-        _refuse_negation(parsed.pattern, text)
-    return plan
+    return analyse(parse(text), text, time_unit, "q1" if name is None else name)
 
 
 def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1") -> Plan:
-    """The plan of a parsed query, negated steps included (``query`` refuses those for now).
+    """The plan of a parsed query.
 
     Raises:
         UserError: names, clauses or conditions are at fault.
@@ -50,14 +46,6 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     return _Pattern(parsed, text, time_unit).plan(name)
-
-
-def _refuse_negation(pattern: s.PatternNode, text: str) -> None:
-    if isinstance(pattern, s.NegatedNode):
-        raise unsupported(text, pattern.at, "negation (!)")
-    if isinstance(pattern, s.GroupNode):
-        for part in pattern.parts:
-            _refuse_negation(part, text)
 
 
 STEPS_MAX: Final = 60
@@ -72,6 +60,7 @@ class _Pattern:
         self.text = text
         self.context = Context(text, time_unit, self._resolve)
         self.steps: dict[str, Step] = {}
+        self.negated_at: dict[str, Span] = {}
 
     def plan(self, name: str) -> SeqPlan:
         """Checks names before conditions: a wrong alias is the commoner mistake."""
@@ -81,6 +70,8 @@ class _Pattern:
         if all(step.negated for step in steps):
             hint = "at least one step must occur for a match to exist"
             raise self._refuse(self.parsed.pattern.at, "every step is negated", hint)
+        if within is None:
+            self._check_scopes(steps)
         parts = split(where.condition if where else None, steps, self.context)
         width = None
         if within is not None:
@@ -95,6 +86,14 @@ class _Pattern:
             returns=self._returns(returns),
             realtime=self._realtime(realtime),
         )
+
+    def _check_scopes(self, steps: list[Step]) -> None:
+        """Without WITHIN nothing bounds the scope of a negated step at either end."""
+        for end in (steps[0], steps[-1]):
+            if end.negated:
+                message = f"{end.alias!r} is negated and stands at an end: nothing says how far"
+                hint = "add WITHIN: it must not occur that long before the last, or after the first"
+                raise self._refuse(self.negated_at[end.alias], message, hint)
 
     def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)
@@ -144,6 +143,8 @@ class _Pattern:
         if len(self.steps) == STEPS_MAX:
             raise self._refuse(named.at, f"a pattern has at most {STEPS_MAX} steps")
         self.steps[named.text] = Step(named.text, node.type.text, negated)
+        if negated:
+            self.negated_at[named.text] = node.at
 
     def _resolve(self, reference: s.Reference) -> Attribute:
         parts = reference.parts

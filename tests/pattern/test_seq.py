@@ -186,9 +186,11 @@ def test_each_step_sees_only_its_own_conditions(tools: Any) -> None:
 
 
 def test_what_is_not_supported_is_said(tools: Any) -> None:
-    steps = (Step("a", "A"), Step("n", "N", negated=True), Step("b", "B"))
-    with pytest.raises(UserError, match="negated step 'n'"):
+    steps = (Step("a", "A"), Step("n", "N", negated=True))
+    with pytest.raises(UserError, match="'n' is negated at an end: add WITHIN"):
         SeqMatcher(SeqPlan("q", "", steps))
+    with pytest.raises(UserError, match="every step is negated"):
+        SeqMatcher(SeqPlan("q", "", steps[1:], within_ns=3))
     with pytest.raises(UserError, match="'often' is unknown; use pairwise or max-delay"):
         matcher(plan("A", "B"), "often")
 

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query import query
-from engine.query.analyse import analyse
 from engine.query.fields import needed_attributes, released_columns
 from engine.query.parse import MAX_QUERY_CHARS, parse
 from engine.query.plan import (
@@ -43,8 +42,8 @@ DESIGN = [
 
 
 def seq(text: str) -> SeqPlan:
-    """The plan of a pattern, negation included."""
-    plan = analyse(parse(text), text)
+    """The plan of a pattern."""
+    plan = query(text)
     assert isinstance(plan, SeqPlan)
     return plan
 

@@ -123,13 +123,14 @@ def seq_plans(draw: st.DrawFn) -> SeqPlan:
     groups.sort(key=lambda group: [(names.index(a.alias), a.name) for a in group])
     returns = draw(st.lists(attributes(positive), max_size=2, unique=True))
     others = draw(st.lists(predicates(names), max_size=2)) if len(names) > 1 else []
+    bounded = steps[0].negated or steps[-1].negated
     return SeqPlan(
         "q1",
         "",
         tuple(steps),
         tuple(groups),
         tuple(others),
-        draw(st.none() | DURATIONS),
+        draw(DURATIONS if bounded else st.none() | DURATIONS),
         tuple(returns),
         draw(st.sampled_from([None, 0, 1])),
     )
