@@ -34,6 +34,7 @@ from engine.order.state import (
     NOTE_QUARANTINE,
     NOTE_WIDTH,
     ROW,
+    S_RESIDUAL_DROP,
     SCALARS,
     SETTINGS,
     TIMER_NODE,
@@ -212,6 +213,9 @@ class Sequence:
         index, lanes = events["row"].astype(np.intp), events["lane"].astype(np.intp)
         taken = self._gather(rows, payload, index, lanes)
         taken.update({name: events[name].copy() for name in _EVENT_COLUMNS})
+        if self._scalars[S_RESIDUAL_DROP]:
+            # Dropped by the merge, not for coming after its place was given up.
+            taken["by_merge"] = rows["late"][index] == 0
         is_gap, is_step = notes[:, 0] == NOTE_GAP, notes[:, 0] == NOTE_PROGRESS
         gap, step = notes[is_gap], notes[is_step]
         bad = notes[notes[:, 0] == NOTE_QUARANTINE]
