@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from edge_agent import records as r
+from engine.aside import SideOutput, quarantined_columns
 from engine.barrier.registry import BarrierSettings
 from engine.columns import Columns, decode, join, promote, sync_records
 from engine.errors import ContractViolation
@@ -44,7 +45,8 @@ class ChainSettings:
     ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: of matches; None: as
     each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
     ``bare`` (without attributes) | ``full``.
-    ``carried``: attributes that a ``bare`` stream brings along all the same.
+    ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
+    and quarantined events, too, with all that they hold.
     """
 
     order: OrderSettings
@@ -54,14 +56,20 @@ class ChainSettings:
     guards: Guards = field(default_factory=Guards)
     ordered: str = "no"
     carried: frozenset[str] = frozenset()
+    aside: bool = False
 
 
 @dataclass(slots=True)
 class ChainOutput:
-    """What one call gave: results per query (by position), and batches of the ordered stream."""
+    """What one call gave: results per query (by position), and batches of the ordered stream.
+
+    ``late``, ``quarantined``: what did not go its way (``engine.aside``), if asked for.
+    """
 
     results: list[list[Result]]
     ordered: list[Released] = field(default_factory=list)
+    late: list[Released] = field(default_factory=list)
+    quarantined: list[Released] = field(default_factory=list)
 
 
 class Chain:
@@ -84,10 +92,11 @@ class Chain:
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
         self._quarantined: list[dict[str, Any]] = []
+        self._side = SideOutput()
 
     def _projection(self) -> tuple[set[str] | None, set[str] | None]:
         """(attribute columns to decode, columns to gather); None = all."""
-        if self.settings.ordered == "full":
+        if self.settings.ordered == "full" or self.settings.aside:
             return None, None
         attributes = {ATTR_PREFIX + name for name in order_attributes(self.settings.order)}
         columns = set(_ALWAYS)
@@ -191,6 +200,10 @@ class Chain:
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
         self._keep_quarantined(ordered.quarantined)
+        if self.settings.aside:
+            refused = quarantined_columns(ordered)
+            if refused:
+                output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
         taps = ordered.taps[: len(self._operators)]
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, goes_out=tap is ordered)
@@ -203,6 +216,8 @@ class Chain:
                 results.extend(operator.process(released))
             if tap is ordered and self.settings.ordered != "no" and ordered.n:
                 output.ordered.append(released)
+            if tap is ordered and self.settings.aside:
+                output.late += self._side.late_of(released)
 
     def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
@@ -210,19 +225,22 @@ class Chain:
         promises = ordered.promises
         if not ordered.n and not any(map(len, told)) and not (promises and len(promises.row)):
             return None
-        columns = ordered.columns
         if ordered.n:
-            self.clocks.release(columns, counts=goes_out)
+            self.clocks.release(ordered.columns, counts=goes_out)
+        return self._seen(ordered.n, ordered.columns, ordered)
+
+    def _seen(self, rows: int, columns: Columns, ordered: Ordered) -> Released:
+        """``columns`` as others see them."""
         if r.STREAM not in columns:
-            columns[r.STREAM] = np.zeros(ordered.n, np.int32)  # code 0: the default stream
+            columns[r.STREAM] = np.zeros(rows, np.int32)  # code 0: the default stream
         if r.TYPE not in columns:
-            columns[r.TYPE] = np.full(ordered.n, -1, np.int32)
+            columns[r.TYPE] = np.full(rows, -1, np.int32)
         present = {n: t for n, t in self._types.items() if ATTR_PREFIX + n in columns}
         if r.ID in columns:
             present.update({n: t for n, t in self._types.items() if n.startswith("$")})
         return Released(
-            ordered.n, columns, present, self.strings, self.clocks.t_a, ordered.progress,
-            ordered.gaps, promises,
+            rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
+            ordered.gaps, ordered.promises,
         )  # fmt: skip
 
     def _keep_quarantined(self, columns: Columns) -> None:
@@ -279,6 +297,7 @@ class Chain:
                 "records": dict(self._records),
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
+                "side": self._side.snapshot(),
             },
             protocol=5,
         )
@@ -304,6 +323,7 @@ class Chain:
         chain._records = Counter(state["records"])
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])
+        chain._side.restore(state["side"])
         return chain
 
 

@@ -27,12 +27,15 @@ from engine.order.base import Guards
 class Pass:
     """One pass over the log: ``label`` names its directory, ``order`` is the CLI's short form.
 
-    ``guards``: what the order does before it trusts an event time.
+    ``guards``: what the order does before it trusts an event time. ``barrier``: short form; the
+    queries run in the passes that name one and in the first, which has ``immediate`` if it names
+    none.
     """
 
     label: str
     order: str
     guards: Guards = field(default_factory=Guards)
+    barrier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,29 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Series:
+    """Points of a chart that belong together, in order; ``names`` are shown beside them."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    names: tuple[str, ...]
+    joined: bool = False
+    """Whether a line joins them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A figure of the report: points on two axes, whose titles name their units."""
+
+    title: str
+    caption: str
+    x_title: str
+    y_title: str
+    series: tuple[Series, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """What a scenario says about its run."""
 
@@ -62,6 +88,7 @@ class Score:
     tables: tuple[Table, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Numbers for ``report.json`` (and for tests)."""
+    charts: tuple[Chart, ...] = ()
 
 
 class RunnableScenario(Protocol):

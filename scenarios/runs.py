@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,13 +67,24 @@ def standing(
         identity: what a result and its retraction have in common.
     """
     found: dict[Hashable, dict[str, Any]] = {}
-    for part in _parts(directory / RUNS / label / folder, needed=False):
-        for result in part.to_pylist():
-            if result["op"] == "+":
-                found[identity(result)] = result
-            else:
-                found.pop(identity(result), None)
+    for result in emitted(directory, label, folder):
+        if result["op"] == "+":
+            found[identity(result)] = result
+        else:
+            found.pop(identity(result), None)
     return list(found.values())
+
+
+def emitted(directory: Path, label: str, folder: str) -> Iterator[dict[str, Any]]:
+    """Results of pass ``label``, insertions and retractions, in order; as ``standing``."""
+    for part in _parts(directory / RUNS / label / folder, needed=False):
+        yield from part.to_pylist()
+
+
+def match_identity(result: dict[str, Any]) -> tuple[Any, ...]:
+    """What a match and its retraction have in common: the numbers of their events."""
+    events = result["events"]
+    return (result["query"], *((each["source"], each["stream"], each["seq"]) for each in events))
 
 
 def _parts(folder: Path, *, needed: bool) -> Iterable[pa.Table]:

@@ -51,6 +51,8 @@ class Batch:
         end_ns: true ends of interval events, int64; None: point events.
         ids: of interval events, int64, or None.
         truth: columns that no device knows (what really went on); they go to the truth table.
+        known_ns: when the device has each event, int64, of devices that are sure of an event only
+            some time after it; None: at its (end) time.
     """
 
     stream: str
@@ -60,6 +62,7 @@ class Batch:
     end_ns: np.ndarray | None = None
     ids: np.ndarray | None = None
     truth: Mapping[str, np.ndarray] = field(default_factory=dict)
+    known_ns: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         rows = self.true_ns.size
@@ -67,14 +70,18 @@ class Batch:
             raise ContractViolation(f"batch of {self.stream}: true times are int64, at least one")
         if np.any(np.diff(self.due_ns) < 0):
             raise ContractViolation(f"batch of {self.stream}: true (end) times are not sorted")
-        if np.any(self.due_ns < self.true_ns):
+        if np.any(self.due_ns < (self.true_ns if self.end_ns is None else self.end_ns)):
+            raise ContractViolation(f"batch of {self.stream}: an event is known before it ends")
+        if self.end_ns is not None and np.any(self.end_ns < self.true_ns):
             raise ContractViolation(f"batch of {self.stream}: an interval ends before it starts")
         if any(column.size != rows for column in self.truth.values()):
             raise ContractViolation(f"batch of {self.stream}: a truth column is not as long")
 
     @property
     def due_ns(self) -> np.ndarray:
-        """When the device has each event: at its end. Sorted."""
+        """When the device has each event: at its end, or later. Sorted."""
+        if self.known_ns is not None:
+            return self.known_ns
         return self.true_ns if self.end_ns is None else self.end_ns
 
 

@@ -142,7 +142,8 @@ def _tell(found: Reproduced, *, with_tables: bool) -> None:
             mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
             console.print(f"{mark}  {escape(claim.text)}", highlight=False)
             for line in claim.detail.splitlines():
-                console.print(Padding(f"[dim]{escape(line)}[/]", (0, 0, 0, 7)), highlight=False)
+                told = Padding(f"[dim]{escape(line)}[/]", (0, 0, 0, 7), expand=False)
+                console.print(told, highlight=False)
         for table in finding.tables if with_tables else ():
             shown = Shown(title=escape(table.title), caption=escape(table.note) or None)
             for place, heading in enumerate(table.headings):

@@ -25,6 +25,7 @@ from engine.query import query as parse_query
 from engine.query.plan import Plan, TumblingPlan
 from engine.results.export import export_jsonl, export_parquet
 from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
+from engine.results.side_output import SIDE_OUTPUT
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import parse_duration, unit_ns
 
@@ -54,6 +55,12 @@ Work = Annotated[
     Path | None,
     typer.Option(help="Folder for log and checkpoint; called again with it, Spark goes on there."),
 ]
+Late = Annotated[
+    Path | None,
+    typer.Option(
+        "--late", help="File .jsonl or .parquet for late and quarantined events, with the reason."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
 
@@ -80,11 +87,13 @@ def query(
     dead_letter: DeadLetter = None,
     columns: Map = None,
     work: Work = None,
+    late: Late = None,
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
     unit_ns(time_unit)
     _check_out(out, source)
+    _check_late(late, out, source)
     plans = _plans(texts, time_unit)
     if out is not None and out.suffix == ".parquet" and len({type(plan) for plan in plans}) > 1:
         raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
@@ -95,7 +104,14 @@ def query(
     with work_folder(work) as folder:
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
         check_plans(given.log, plans)
-        settings = ChainSettings(order, plans, barrier, certainty, guards_in_force(guards, given))
+        settings = ChainSettings(
+            order,
+            plans,
+            barrier,
+            certainty,
+            guards_in_force(guards, given),
+            aside=late is not None,
+        )
         made = folder / "parts"
         host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
@@ -105,6 +121,7 @@ def query(
             export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
         else:
             export_jsonl(made, out or sys.stdout, time_unit, [plan.name for plan in plans])
+        _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
         _summary(counters)
@@ -123,17 +140,21 @@ def order(
     dead_letter: DeadLetter = None,
     columns: Map = None,
     work: Work = None,
+    late: Late = None,
     quiet: Quiet = False,
 ) -> None:
     """Writes the events in release order, with ref, release and late."""
     unit_ns(time_unit)
     _check_out(out, source)
+    _check_late(late, out, source)
     chosen = parse_order(order_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
-        settings = ChainSettings(chosen, guards=guards_in_force(guards, given), ordered="full")
+        settings = ChainSettings(
+            chosen, guards=guards_in_force(guards, given), ordered="full", aside=late is not None
+        )
         made = folder / "parts"
         host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
@@ -143,6 +164,7 @@ def order(
             export_ordered_parquet(made, out)
         else:
             export_ordered_jsonl(made, out or sys.stdout, time_unit)
+        _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
         _summary(counters)
@@ -180,6 +202,23 @@ def _check_out(out: Path | None, source: str) -> None:
         raise UserError(f"{out}: there is no folder {out.parent}; make it, or choose another --out")
     if source != STDIN and out.exists() and Path(source).exists() and out.samefile(source):
         raise UserError(f"{out}: is the input itself; choose another --out")
+
+
+def _check_late(late: Path | None, out: Path | None, source: str) -> None:
+    if late is None:
+        return
+    _check_out(late, source)
+    if out is not None and out.absolute() == late.absolute():
+        raise UserError(f"{out}: is --out and --late; choose two files")
+
+
+def _export_late(made: Path, late: Path | None, time_unit: str) -> None:
+    if late is None:
+        return
+    if late.suffix == ".parquet":
+        export_ordered_parquet(made, late, SIDE_OUTPUT)
+    else:
+        export_ordered_jsonl(made, late, time_unit, SIDE_OUTPUT)
 
 
 def _letters(on_bad: str, dead_letter: Path | None, out: Path | None, source: str) -> Path | None:

@@ -36,6 +36,7 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=VALUE of the scenario; repeatable.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no table.")]
+_BARRIER: Final = "immediate"
 _WIDTH: Final = 160
 """Of tables that are printed into a file or a pipe."""
 
@@ -72,9 +73,11 @@ def run_scenario(
     host = Host(None if in_process else master)
     tell_compiling(quiet=quiet)
     for number, (each, chosen) in enumerate(zip(passes, orders, strict=True)):
-        main: tuple[Plan, ...] = plans if number == 0 else ()
-        chain = ChainSettings(chosen, main, guards=each.guards, ordered="bare")
-        with watched(f"{each.label}: {each.order}", quiet=quiet) as advanced:
+        asked: tuple[Plan, ...] = plans if number == 0 or each.barrier else ()
+        barrier = each.barrier or _BARRIER
+        chain = ChainSettings(chosen, asked, barrier, guards=each.guards, ordered="bare")
+        what = f"{each.order}, {barrier}" if each.barrier else each.order
+        with watched(f"{each.label}: {what}", quiet=quiet) as advanced:
             host.run(folder / "log", chain, folder / "runs" / each.label, advanced)
     main_run = folder / "runs" / passes[0].label
     export_jsonl(main_run, folder / "results.jsonl", queries=[plan.name for plan in plans])

@@ -34,6 +34,7 @@ from engine.order.state import (
     NOTE_QUARANTINE,
     NOTE_WIDTH,
     ROW,
+    S_RESIDUAL_DROP,
     SCALARS,
     SETTINGS,
     TIMER_NODE,
@@ -46,7 +47,9 @@ from engine.order.state import (
     Out,
     Trees,
 )
-from engine.order.timeout import sketch_window
+from engine.order.timeout import silence_window
+from engine.order.wait_sketch import resolution_bits
+from engine.order.waits import memory_window
 from engine.reference import SourceClocks, Sync
 from engine.released import Gaps, Progress
 
@@ -108,7 +111,9 @@ class Sequence:
             _MODES[settings.timeout], settings.fixed_ns, settings.latency_ns,
             settings.alpha_milli, settings.beta_milli, 1_000_000 - settings.quantile_ppm,
             settings.late == "pass", settings.residual == "drop", guard,
-            guards.default_uncertainty_ns, sketch_window(1_000_000 - settings.quantile_ppm),
+            guards.default_uncertainty_ns, memory_window(1_000_000 - settings.quantile_ppm),
+            resolution_bits(settings.latency_ns),
+            silence_window(1_000_000 - settings.quantile_ppm),
         )  # fmt: skip
         self._scalars[[V_CLOCK, V_FRONTIER]] = INT_MIN
         self._rings = np.empty(0, np.int32)
@@ -208,6 +213,9 @@ class Sequence:
         index, lanes = events["row"].astype(np.intp), events["lane"].astype(np.intp)
         taken = self._gather(rows, payload, index, lanes)
         taken.update({name: events[name].copy() for name in _EVENT_COLUMNS})
+        if self._scalars[S_RESIDUAL_DROP]:
+            # Dropped by the merge, not for coming after its place was given up.
+            taken["by_merge"] = rows["late"][index] == 0
         is_gap, is_step = notes[:, 0] == NOTE_GAP, notes[:, 0] == NOTE_PROGRESS
         gap, step = notes[is_gap], notes[is_step]
         bad = notes[notes[:, 0] == NOTE_QUARANTINE]

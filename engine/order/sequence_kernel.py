@@ -296,6 +296,9 @@ def jumped(
         note(s, out, NOTE_QUARANTINE, row, QUARANTINED_JUMP)
         s[V_GONE] += 1
         rows[row].stage = 0
+        ref, unc, _ = reference(ck, s[S_DEFAULT_UNC], ln[lane].source, rows[row].ts)
+        rows[row].ref = ref
+        rows[row].unc = unc
         return False
     while ln[lane].ring_count > 0:
         give_up(rows, ln, ck, tr, s, out, lane, now)

@@ -30,9 +30,12 @@ MISSING_KEPT: Final = 128
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per source, to correct events stamped before the newest sync."""
 BINS: Final = 512
-"""Bins of a waiting-time sketch (16 per octave from 1 us to 18 minutes)."""
-HIGHS_KEPT: Final = 1024
-"""Arrivals of new highest numbers remembered per lane, to learn how long waits had to be."""
+"""Bins of a coarse sketch of times (16 per octave from 1 us to 18 minutes)."""
+WAIT_BINS: Final = 961
+"""Bins of the sketch of waiting times (see ``order/wait_sketch.py``)."""
+HIGHS_KEPT: Final = 128
+"""Arrivals of new highest numbers remembered per lane and level (see ``order/highs.py``)."""
+HIGH_LEVELS: Final = 6
 
 QUARANTINED_FUTURE: Final = 0
 QUARANTINED_JUMP: Final = 1
@@ -81,8 +84,9 @@ LANE_FIELDS: Final = (
     # averages of R19 Eq 3.1-3.11, in 1/1000 ns, and the timeouts in force [ns]
     "last_in_order", "inter_n", "inter_avg", "inter_dev", "hold_n", "hold_avg", "hold_dev",
     "gap_timeout", "idle_timeout",
-    # the sketches of `quantile`, and the memory of missing numbers
-    "waits_n", "waits_new", "inters_n", "highs_n", "max_seq", "missing_n", "forgotten",
+    # what `quantile` has learnt (see ``order/waits.py``), and the memory of missing numbers
+    "waits_n", "shape_n", "fresh_n", "fresh_instants", "doubt_n", "settling", "bins",
+    "born", "inters_n", "highs_n", "max_seq", "missing_n", "forgotten",
 )  # fmt: skip
 """int64 each."""
 LANE_FIRST: Final[dict[str, int]] = {
@@ -91,7 +95,7 @@ LANE_FIRST: Final[dict[str, int]] = {
     "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "next_pog_seq": -1,
     "next_pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
     "bound": INT_MIN, "last_ref": INT_MIN, "last_arrival": INT_MIN, "max_ts": INT_MIN,
-    "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "idle": 1,
+    "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "born": INT_MIN, "idle": 1,
 }  # fmt: skip
 """What a lane that has seen nothing starts with; 0 where not named.
 
@@ -101,8 +105,11 @@ LANE: Final = np.dtype(
     [(name, "i8") for name in (*LANE_FIELDS, *COUNTERS)]
     + [
         ("missing", "i8", (MISSING_KEPT, 4)),
-        ("highs", "i8", (HIGHS_KEPT, 2)),
-        ("waits", "i4", (BINS,)),
+        ("highs", "i8", (HIGHS_KEPT * HIGH_LEVELS, 2)),
+        ("waits", "i4", (WAIT_BINS,)),
+        ("shape", "i4", (WAIT_BINS,)),
+        ("fresh", "i2", (WAIT_BINS,)),
+        ("doubt", "i2", (WAIT_BINS,)),
         ("inters", "i4", (BINS,)),
     ]
 )
@@ -166,7 +173,7 @@ NOTE_WIDTH: Final = 7
 # Places in the scalars: settings, then what changes.
 SETTINGS: Final = (
     "mode", "fixed", "latency", "alpha", "beta", "tail_ppm", "late_pass", "residual_drop",
-    "guard", "default_uncertainty", "window",
+    "guard", "default_uncertainty", "window", "bits", "silence_window",
 )  # fmt: skip
 S_MODE: Final = 0
 S_FIXED: Final = 1
@@ -179,16 +186,19 @@ S_RESIDUAL_DROP: Final = 7
 S_GUARD: Final = 8
 S_DEFAULT_UNC: Final = 9
 S_WINDOW: Final = 10
-V_CLOCK: Final = 11
-V_FRONTIER: Final = 12
+S_BITS: Final = 11
+"""The resolution of waiting times is 2 ** this ns."""
+S_SILENCE_WINDOW: Final = 12
+V_CLOCK: Final = 13
+V_FRONTIER: Final = 14
 """Largest ref released, or promised to whoever reads the ordered stream."""
-V_EVENTS: Final = 13
-V_NOTES: Final = 14
-V_GONE: Final = 15
+V_EVENTS: Final = 15
+V_NOTES: Final = 16
+V_GONE: Final = 17
 """Events of this call that were refused: duplicates and quarantined ones."""
-V_MOST: Final = 16
+V_MOST: Final = 18
 """The most events held at once so far."""
-SCALARS: Final = 17
+SCALARS: Final = 19
 
 MODE_R19: Final = 0
 MODE_FIXED: Final = 1

@@ -1,11 +1,17 @@
 """How long to wait for a missing number, and for a silent source (R19 3.2.1; SPEC 3.1).
 
 Three choices. ``r19``: Eq 3.1-3.11, exponential smoothing of inter-arrival and holding times.
-``fixed``: a constant. ``quantile``: the q-quantile of how long one would have had to wait for
-every event, late ones included, from a sketch of 16 bins per octave that halves its counts
-every ``WINDOW`` samples and so forgets; capped by the latency threshold, which also stands in
-until 1/(1-q) events have been seen. The silence of a source is judged by the same quantile of
-the times between its distinct arrivals.
+``fixed``: a constant. ``quantile``: the time that the share q of the events needed at most, late
+ones included, were they to be in time (``order/waits.py``); capped by the latency threshold, which
+also stands in until 1/(1-q) events, and as many different arrivals or 256, have been seen: events
+of one message have one fate. The silence of a source is judged by the same
+quantile of the times between its distinct arrivals, from a coarse sketch that halves its counts
+every ``silence_window`` samples.
+
+What ``quantile`` promises: while waiting times are stationary (correlated over less than some
+hundred events), the share of the events that come too late is 1-q; less only where fewer need to
+wait at all, or where many need to wait equally long. After a change the timeout is right again
+within 1,000 events. The estimate is looked at anew after every 128 events.
 
 Averages are integers in 1/1000 ns, smoothing factors in 1/1000: no floats for time.
 """
@@ -17,26 +23,31 @@ from typing import Final
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.order.highs import first_larger, saw_high
 from engine.order.state import (
     BINS,
-    HIGHS_KEPT,
     INT_MAX,
     INT_MIN,
     MODE_FIXED,
     MODE_R19,
     S_ALPHA,
     S_BETA,
+    S_BITS,
     S_FIXED,
     S_LATENCY,
     S_MODE,
+    S_SILENCE_WINDOW,
     S_TAIL,
     S_WINDOW,
 )
+from engine.order.wait_sketch import in_ns
+from engine.order.waits import learn_wait, needed_value
 
 WINDOW: Final = 4096
-REFRESH: Final = 256
-_HIGHS_MASK: Final = HIGHS_KEPT - 1
 _UNIT: Final = 1000
+_AGE: Final = 8
+_ARRIVALS: Final = 256
+_MILLION: Final = 1_000_000
 _BEFORE_FIRST: Final = (1023 + 10) * 16 - 1  # what ``bin_of`` gives for 1024 ns, less 1
 _LONGEST: Final = 8 * 10**12  # a sample is cut here (2.2 h), so that products stay in int64
 
@@ -87,7 +98,7 @@ def bin_end(index: int) -> int:
 @kernel
 def sketch_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
     """Waiting time [ns] that at most ``tail_ppm`` millionths of the samples exceed."""
-    allowed = total * tail_ppm // 1_000_000
+    allowed = total * tail_ppm // _MILLION
     above = 0
     for index in range(BINS - 1, -1, -1):
         above += bins[index]
@@ -109,14 +120,14 @@ def _learn_sketch(bins: np.ndarray, total: int, sample_ns: int, window: int) -> 
     return total
 
 
-def sketch_window(tail_ppm: int) -> int:
-    """Samples remembered: enough for the tail to hold four of them."""
+def silence_window(tail_ppm: int) -> int:
+    """Times between arrivals that are remembered: enough for the tail to hold four of them."""
     return min(max(WINDOW, 4_000_000 // max(tail_ppm, 4)), 1 << 20)
 
 
 @kernel
-def _refresh(ln: np.ndarray, s: np.ndarray, lane: int) -> None:
-    """Recompute the lane's timeouts from what it has learnt."""
+def _refresh(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
+    """Recompute the lane's timeouts from what it has learnt up to ``now``."""
     latency, mode, tail = s[S_LATENCY], s[S_MODE], s[S_TAIL]
     if mode == MODE_FIXED:
         ln[lane].gap_timeout = s[S_FIXED]
@@ -128,19 +139,22 @@ def _refresh(ln: np.ndarray, s: np.ndarray, lane: int) -> None:
         ln[lane].idle_timeout = ln[lane].gap_timeout
     else:
         gap, idle = latency, latency
-        if ln[lane].waits_n * tail >= 1_000_000:
-            gap = min(latency, sketch_quantile(ln[lane].waits, ln[lane].waits_n, tail))
-        if ln[lane].inters_n * tail >= 1_000_000:
+        needed = needed_value(ln, lane, tail)
+        if needed >= 0 and ln[lane].inters_n >= min(_ARRIVALS, _MILLION // tail) - 1:
+            needed = min(latency, in_ns(needed, s[S_BITS]))
+            # A wait longer than the lane is old cannot have been seen.
+            if (now - ln[lane].born) // _AGE >= min(latency // _AGE, needed):
+                gap = needed
+        if ln[lane].inters_n * tail >= _MILLION:
             idle = min(latency, sketch_quantile(ln[lane].inters, ln[lane].inters_n, tail))
         ln[lane].gap_timeout = gap
         ln[lane].idle_timeout = max(gap, idle)
-        ln[lane].waits_new = 0
 
 
 @kernel
 def start_lane(ln: np.ndarray, s: np.ndarray, lane: int) -> None:
     """Timeouts of a lane that has learnt nothing yet."""
-    _refresh(ln, s, lane)
+    _refresh(ln, s, lane, INT_MIN)
 
 
 @inline
@@ -156,7 +170,7 @@ def saw_in_order(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
         ln[lane].inter_n, ln[lane].inter_avg, ln[lane].inter_dev, now - last, s[S_ALPHA]
     )
     ln[lane].inter_n += 1
-    _refresh(ln, s, lane)
+    _refresh(ln, s, lane, now)
 
 
 @inline
@@ -168,24 +182,7 @@ def saw_held(ln: np.ndarray, s: np.ndarray, lane: int, held: int) -> None:
         ln[lane].hold_n, ln[lane].hold_avg, ln[lane].hold_dev, held, s[S_BETA]
     )
     ln[lane].hold_n += 1
-    _refresh(ln, s, lane)
-
-
-@kernel
-def _needed_wait(ln: np.ndarray, lane: int, seq: int, now: int, spacing: int) -> int:
-    """How long one would have had to wait for ``seq``: since the first arrival of a larger one."""
-    highs = ln[lane].highs
-    n = ln[lane].highs_n
-    low, high = max(0, n - HIGHS_KEPT), n
-    while low < high:
-        middle = (low + high) // 2
-        if highs[middle & _HIGHS_MASK, 0] > seq:
-            high = middle
-        else:
-            low = middle + 1
-    # Highs are thinned to one per ``spacing``, so the first larger number may have come earlier.
-    since = highs[min(low, n - 1) & _HIGHS_MASK, 1]
-    return int(now - since + (spacing if low < n else 0))
+    _refresh(ln, s, lane, INT_MIN)
 
 
 @inline
@@ -196,21 +193,18 @@ def saw_arrival(ln: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, be
     """
     if s[S_MODE] == MODE_FIXED or s[S_MODE] == MODE_R19:
         return
-    window = s[S_WINDOW]
-    if before != INT_MIN and now > before:  # events of one message say nothing of silence
-        ln[lane].inters_n = _learn_sketch(ln[lane].inters, ln[lane].inters_n, now - before, window)
+    if ln[lane].born == INT_MIN:
+        ln[lane].born = now
+    is_new_instant = before != now
+    if is_new_instant and before != INT_MIN:  # events of one message say nothing of silence
+        ln[lane].inters_n = _learn_sketch(
+            ln[lane].inters, ln[lane].inters_n, now - before, s[S_SILENCE_WINDOW]
+        )
     wait = 0
-    spacing = s[S_LATENCY] // (HIGHS_KEPT // 2)
     if seq > ln[lane].max_seq:
         ln[lane].max_seq = seq
-        n = ln[lane].highs_n
-        if n == 0 or now - ln[lane].highs[(n - 1) & _HIGHS_MASK, 1] >= spacing:
-            ln[lane].highs[n & _HIGHS_MASK, 0] = seq
-            ln[lane].highs[n & _HIGHS_MASK, 1] = now
-            ln[lane].highs_n = n + 1
+        saw_high(ln, lane, seq, now)
     else:
-        wait = _needed_wait(ln, lane, seq, now, spacing)
-    ln[lane].waits_n = _learn_sketch(ln[lane].waits, ln[lane].waits_n, wait, window)
-    ln[lane].waits_new += 1
-    if ln[lane].waits_new >= REFRESH or wait > ln[lane].gap_timeout:
-        _refresh(ln, s, lane)
+        wait = now - first_larger(ln, lane, seq)
+    if learn_wait(ln, lane, wait, is_new_instant, s[S_BITS], s[S_WINDOW]):
+        _refresh(ln, s, lane, now)

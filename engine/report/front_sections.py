@@ -57,6 +57,7 @@ def run_section(report: Report, time: TimeLine) -> str:
         (
             each["label"],
             each["order"],
+            each["barrier"],
             each["host"],
             counted[each["label"]]["total"]["arrived"],
             each["seconds"],
@@ -77,12 +78,12 @@ def run_section(report: Report, time: TimeLine) -> str:
         "<h3>Passes over the log</h3>",
         table(
             (
-                "pass", "order", "host", "events", "computing [s]", "events per second",
+                "pass", "order", "barrier", "host", "events", "computing [s]", "events per second",
                 "T_a [ms]", "most buffered [events]",
             ),
             passes,
-            "The first pass is the main one: the queries ran in it. Computing time includes the "
-            "host's start and is no part of any result.",
+            "The first pass is the main one: the queries ran in it, and in those with a barrier. "
+            "Computing time includes the host's start and is no part of any result.",
         ),
         f"<h3>Queries</h3>{queries}" if queries else "",
         _operators(run["query_counters"]),

@@ -223,13 +223,14 @@ def _not_kept(found: Mapping[str, Any]) -> str:
     )
 
 
-def table_section(report: Report) -> str:
-    """The scenario's own tables."""
-    if not report["tables"]:
+def table_section(report: Report, drawn: list[Figure]) -> str:
+    """The scenario's own figures and tables."""
+    if not report["tables"] and not drawn:
         return ""
     return section(
         "tables",
         "The scenario's tables",
+        *(figure(each) for each in drawn),
         *(
             f"<h3>{text(each['title'])}</h3>" + table(each["headings"], each["rows"], each["note"])
             for each in report["tables"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.report.charts import chart_figures
 from engine.report.document import DATA_ID, document
 from engine.report.elements import text
 from engine.report.figures import clock_figures, disorder_figure, hold_figure
@@ -36,6 +37,7 @@ def page(report: Mapping[str, Any]) -> str:
     clocks = clock_figures(report["clock_error"], time)
     windows = window_figures(report["windows"], time)
     matches = match_figures(report["matches"], time)
+    charts = chart_figures(report["charts"])
     sections = {
         "verdict": verdict_banner(report),
         "run": run_section(report, time),
@@ -45,10 +47,10 @@ def page(report: Mapping[str, Any]) -> str:
         "clocks": clock_section(report, clocks),
         "windows": window_section(report, windows),
         "matches": match_section(report, matches),
-        "tables": table_section(report),
+        "tables": table_section(report, charts),
         "glossary": glossary_section(report),
     }
-    figures = [each for each in (disorder, holds, *clocks, *windows, *matches) if each]
+    figures = [each for each in (disorder, holds, *clocks, *windows, *matches, *charts) if each]
     chapters = {name: heading for name, heading in _CHAPTERS.items() if sections[name]}
     version = report["run"]["reported_with"]["slackwater"]
     footer = (

@@ -80,6 +80,7 @@ def write_report(
         "windows": measure_windows(answers.windows, facts.get("windows_truth", {})),
         "matches": measure_matches(answers.matches, facts.get("true_matches", [])),
         "tables": plain(score.tables),
+        "charts": plain(score.charts),
         "facts": facts,
     }
     report["glossary"] = glossary(report["conservation"]["before"]["total"])
@@ -121,6 +122,7 @@ def _run(
             {
                 "label": each.label,
                 "order": each.order,
+                "barrier": each.barrier,
                 "host": counted.get("host"),
                 "seconds": counted.get("seconds"),
                 "events": counted.get("events"),

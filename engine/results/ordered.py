@@ -7,7 +7,8 @@ Parquet per micro-batch as for results; exported as trace records with ``ref``, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -35,20 +36,34 @@ STATUS: Final = "status"
 LATE_FIELD: Final = "late"
 _CODED: Final = (r.STREAM, r.SOURCE, r.TYPE)
 _NUMBERS: Final = (r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL, REF, UNCERTAINTY, RELEASE)
-_TIMES: Final = (r.TS, r.TE, r.ARRIVAL, REF, RELEASE)
-_RECORD: Final = (
-    r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION, r.TYPE, r.TS, r.TE, r.ARRIVAL,
-    REF, RELEASE, LATE_FIELD,
+EVENT_TIMES: Final = (r.TS, r.TE, r.ARRIVAL, REF, RELEASE)
+EVENT_FIELDS: Final = (
+    r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION, r.TYPE, r.TS, r.TE, r.ARRIVAL, REF, RELEASE,
 )  # fmt: skip
-_NO_EVENTS: Final = pa.schema(
+NO_EVENTS: Final = pa.schema(
     {
         **dict.fromkeys((SITE, *_CODED), pa.string()),
         **{name: pa.int64() for name in _NUMBERS if name != UNCERTAINTY},
-        LATE_FIELD: pa.bool_(),
     }
 )
-"""Columns of an export without attributes."""
+"""Columns of an export without attributes, but for what it adds itself."""
 _DEFAULTS: Final[dict[str, object]] = {r.STREAM: r.DEFAULT_STREAM, r.INCARNATION: 0}
+
+
+@dataclass(frozen=True, slots=True)
+class EventFiles:
+    """Events that a sink wrote and an export reads.
+
+    ``folders``: one after another, per site. ``fields``: of a record, in order; ``times``: those
+    that are in the export's unit. ``shown``: a file's columns -> the export's. ``empty``: columns
+    of an export without events.
+    """
+
+    folders: tuple[str, ...]
+    fields: tuple[str, ...]
+    times: tuple[str, ...]
+    shown: Callable[[pa.Table], pa.Table]
+    empty: pa.Schema
 
 
 def released_table(site: str, released: Released) -> pa.Table:
@@ -88,10 +103,14 @@ def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.A
 
 
 class OrderedSink:
-    """Writes ordered events into ``directory``; writing a batch id again replaces that batch."""
+    """Writes ordered events into ``directory``; writing a batch id again replaces that batch.
 
-    def __init__(self, directory: str | Path) -> None:
+    ``folder``: where in ``directory``; others than ``ordered`` for events that are set aside.
+    """
+
+    def __init__(self, directory: str | Path, folder: str = ORDERED) -> None:
         self.directory = Path(directory)
+        self._folder = folder
 
     def write(self, batch_id: int, tables: Sequence[pa.Table]) -> None:
         """Makes ``tables`` the whole of batch ``batch_id``.
@@ -113,7 +132,7 @@ class OrderedSink:
         for site in sorted(sites):
             joined = _joined(site, sites[site])
             parts.setdefault(joined.schema, []).append(joined)
-        replace_batch(self.directory / ORDERED, batch_id, list(parts.values()))
+        replace_batch(self.directory / self._folder, batch_id, list(parts.values()))
 
 
 def _joined(site: str, tables: list[pa.Table]) -> pa.Table:
@@ -123,8 +142,25 @@ def _joined(site: str, tables: list[pa.Table]) -> pa.Table:
         raise ContractViolation(f"site {site!r}: released events do not agree: {error}") from error
 
 
+def _going_on(table: pa.Table) -> pa.Table:
+    """Without the dropped; ``late`` says that an event came after its place was given up."""
+    status = table.column(STATUS)
+    late = pc.not_equal(status, IN_ORDER)
+    kept = table.drop_columns([STATUS, UNCERTAINTY]).append_column(LATE_FIELD, late)
+    return kept.filter(pc.not_equal(status, LATE_DROPPED))
+
+
+ORDERED_STREAM: Final = EventFiles(
+    (ORDERED,), (*EVENT_FIELDS, LATE_FIELD), EVENT_TIMES, _going_on,
+    NO_EVENTS.append(pa.field(LATE_FIELD, pa.bool_())),
+)  # fmt: skip
+
+
 def export_ordered_jsonl(
-    directory: str | Path, out: str | Path | TextIO, time_unit: str = "ns"
+    directory: str | Path,
+    out: str | Path | TextIO,
+    time_unit: str = "ns",
+    files: EventFiles = ORDERED_STREAM,
 ) -> int:
     """Writes what an ``OrderedSink`` holds as JSON lines, by site, in release order.
 
@@ -132,6 +168,7 @@ def export_ordered_jsonl(
         directory: what the sink wrote.
         out: a path (which appears whole) or an open text stream.
         time_unit: of every time, rounded down to whole numbers.
+        files: which of its events.
 
     Returns:
         the number of events.
@@ -143,14 +180,17 @@ def export_ordered_jsonl(
     count = 0
     encode = json.JSONEncoder(ensure_ascii=False).encode
     with text_out(out) as stream:
-        for site, table in _tables(Path(directory)):
+        for site, table in _tables(Path(directory), files):
             for batch in table.combine_chunks().to_batches():
-                stream.writelines(encode(record) + "\n" for record in _records(site, batch, unit))
+                records = _records(site, batch, unit, files)
+                stream.writelines(encode(record) + "\n" for record in records)
                 count += batch.num_rows
     return count
 
 
-def export_ordered_parquet(directory: str | Path, out: str | Path) -> int:
+def export_ordered_parquet(
+    directory: str | Path, out: str | Path, files: EventFiles = ORDERED_STREAM
+) -> int:
     """Writes what an ``OrderedSink`` holds as one Parquet file; gives the number of events.
 
     Without events it is a table of the fixed columns and no rows.
@@ -159,11 +199,11 @@ def export_ordered_parquet(directory: str | Path, out: str | Path) -> int:
         UserError: damaged files, or an attribute of two types among the sites.
     """
     schemas: list[pa.Schema] = []
-    for _, table in _tables(Path(directory)):
+    for _, table in _tables(Path(directory), files):
         if table.schema not in schemas:
             schemas.append(table.schema)
     if not schemas:
-        schemas.append(_NO_EVENTS)
+        schemas.append(files.empty)
     try:
         schema = pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException as error:
@@ -174,7 +214,7 @@ def export_ordered_parquet(directory: str | Path, out: str | Path) -> int:
             whole_file(Path(out)) as sink,
             pq.ParquetWriter(sink, schema, compression="zstd") as writer,
         ):
-            for _, table in _tables(Path(directory)):
+            for _, table in _tables(Path(directory), files):
                 writer.write_table(
                     pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
                 )
@@ -184,30 +224,27 @@ def export_ordered_parquet(directory: str | Path, out: str | Path) -> int:
     return count
 
 
-def _tables(directory: Path) -> Iterator[tuple[str, pa.Table]]:
+def _tables(directory: Path, files: EventFiles) -> Iterator[tuple[str, pa.Table]]:
     if not directory.is_dir():
         raise UserError(f"{directory}: no such folder of ordered events")
-    files = BatchFiles(directory / ORDERED)
-    for site in sorted(files.sites):
-        for batch_id in files.batches(site):
-            for table in files.tables(site, batch_id):
-                yield site, _going_on(table)
+    batches = [BatchFiles(directory / folder) for folder in files.folders]
+    for site in sorted(set().union(*(each.sites for each in batches))):
+        for each in batches:
+            for batch_id in each.batches(site):
+                for table in each.tables(site, batch_id):
+                    yield site, files.shown(table)
 
 
-def _going_on(table: pa.Table) -> pa.Table:
-    """Without the dropped; ``late`` says that an event came after its place was given up."""
-    status = table.column(STATUS)
-    late = pc.not_equal(status, IN_ORDER)
-    kept = table.drop_columns([STATUS, UNCERTAINTY]).append_column(LATE_FIELD, late)
-    return kept.filter(pc.not_equal(status, LATE_DROPPED))
-
-
-def _records(site: str, batch: pa.RecordBatch, unit: int) -> Iterator[dict[str, Any]]:
+def _records(
+    site: str, batch: pa.RecordBatch, unit: int, files: EventFiles
+) -> Iterator[dict[str, Any]]:
     columns: dict[str, list[Any]] = {}
-    for name in _RECORD:
+    for name in files.fields:
         column = batch.column(name)
-        if name in _TIMES:
+        if name in files.times and not column.null_count:
             columns[name] = (column.to_numpy() // unit).tolist()
+        elif name in files.times:
+            columns[name] = [None if t is None else t // unit for t in column.to_pylist()]
         else:
             columns[name] = column.to_pylist()
     if r.ID in batch.schema.names:

@@ -1,8 +1,8 @@
 """Everything one pass over a log leaves behind, written batch by batch, idempotently.
 
-Layout: ``windows/ matches/ ordered/`` (Parquet parts per micro-batch) and ``counters.json``
-(see ``engine.scenario``). Chains run elsewhere in general, so their output comes as ``Part``s:
-a site, a kind and bytes.
+Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch) and
+``counters.json`` (see ``engine.scenario``). Chains run elsewhere in general, so their output comes
+as ``Part``s: a site, a kind and bytes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import pyarrow as pa
 
 from engine.chain import Chain, ChainOutput
 from engine.log.whole_file import whole_file
-from engine.results.ordered import OrderedSink, released_table
+from engine.results.ordered import ORDERED, OrderedSink, released_table
+from engine.results.side_output import LATE, QUARANTINED, aside_table
 from engine.results.writer import MATCHES, WINDOWS, ResultSink
 
 RESULTS: Final = "results"
-ORDERED: Final = "ordered"
 COUNTERS: Final = "counters"
 COUNTERS_FILE: Final = "counters.json"
+_EVENTS: Final = (ORDERED, LATE, QUARANTINED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,17 @@ def parts_of(site: str, output: ChainOutput) -> list[Part]:
     results = [result for of_query in output.results for result in of_query]
     if results:
         parts.append(Part(site, RESULTS, json.dumps(results).encode()))
-    for released in output.ordered:
-        table = released_table(site, released)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        parts.append(Part(site, ORDERED, bytes(sink.getvalue())))
+    parts += [_part(site, ORDERED, released_table(site, each)) for each in output.ordered]
+    parts += [_part(site, LATE, aside_table(site, each)) for each in output.late]
+    parts += [_part(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
     return parts
+
+
+def _part(site: str, kind: str, table: pa.Table) -> Part:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return Part(site, kind, bytes(sink.getvalue()))
 
 
 def last_parts(chain: Chain) -> list[Part]:
@@ -64,11 +69,11 @@ class RunWriter:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._results = ResultSink(directory)
-        self._ordered = OrderedSink(directory)
+        self._events = {name: OrderedSink(directory, name) for name in _EVENTS}
 
     def clear(self) -> None:
         """Take away what an earlier pass left: its batches may be more, or of other kinds."""
-        for name in (MATCHES, WINDOWS, ORDERED, COUNTERS):
+        for name in (MATCHES, WINDOWS, *_EVENTS, COUNTERS):
             if (self.directory / name).exists():
                 shutil.rmtree(self.directory / name)
         (self.directory / COUNTERS_FILE).unlink(missing_ok=True)
@@ -76,12 +81,12 @@ class RunWriter:
     def write(self, batch_id: int, parts: Sequence[Part]) -> None:
         """Make ``parts`` the whole of batch ``batch_id``: each site's in order of emission."""
         results: list[dict[str, Any]] = []
-        tables = []
+        tables: dict[str, list[pa.Table]] = {name: [] for name in self._events}
         for part in parts:
             if part.kind == RESULTS:
                 results.extend(json.loads(part.payload))
-            elif part.kind == ORDERED:
-                tables.append(pa.ipc.open_stream(part.payload).read_all())
+            elif part.kind in tables:
+                tables[part.kind].append(pa.ipc.open_stream(part.payload).read_all())
             else:
                 folder = self.directory / COUNTERS
                 folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +94,10 @@ class RunWriter:
                 with whole_file(folder / name) as sink:
                     sink.write(json.dumps([part.site, json.loads(part.payload)]).encode())
         self._results.write(batch_id, results)
-        self._ordered.write(batch_id, tables)
+        for name, events in self._events.items():
+            # Side output is rare, but a batch written again must replace what there was.
+            if name == ORDERED or tables[name] or (self.directory / name).exists():
+                events.write(batch_id, tables[name])
 
     def finish(self, **facts: Any) -> dict[str, Any]:
         """Gather every site's counters and ``facts`` into ``counters.json``, and give them."""

@@ -64,12 +64,6 @@ def true_pairs(truth: EventTruth) -> tuple[Pair, ...]:
     return tuple(sorted(found, key=lambda pair: int(truth.true_ns[pair[1]])))
 
 
-def match_identity(result: dict[str, Any]) -> tuple[Any, ...]:
-    """What a match and its retraction have in common: the numbers of their events."""
-    events = result["events"]
-    return (result["query"], *((each["source"], each["stream"], each["seq"]) for each in events))
-
-
 def score_goals(truth: EventTruth, logged: np.ndarray, results: list[dict[str, Any]]) -> Goals:
     """Compares the standing ``results`` of the goal query with the truth.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from engine.cli.app import run
 from engine.cli.run_commands import _tell
 from engine.scenario import Claim, Score, Table
+from scenarios.soccer import Soccer
 
 SHORT = ("--set", "duration=100ms", "--set", "seed=7")
 PARTS = {
@@ -111,6 +113,26 @@ def test_another_main_order_than_the_scenario_s(folder: Path, order: str, cli: A
     assert (ran.code, ran.err) == (0, "")
     # The report says what was run.
     assert order in (folder / "report.json").read_text()
+
+
+def test_passes_that_name_a_barrier_answer_the_queries_too(
+    made: Path, folder: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main, other = Soccer().passes({})
+    passes_ = (main, other, replace(main, label="again", barrier="immediate"))
+    monkeypatch.setattr(Soccer, "passes", lambda _self, _options: passes_)
+    ran = cli("run", "soccer", "--in-process", "--quiet", "--resume", *SHORT, "--out", "r")
+    assert (ran.code, ran.err) == (0, "")
+    answered = {path.parent.parent.name for path in folder.glob("runs/*/*/*.parquet")
+                if path.parent.name in ("windows", "matches")}  # fmt: skip
+    assert answered == {"sequence", "again"}
+    for path in (folder / "runs" / "sequence").rglob("*.parquet"):
+        same = folder / "runs" / "again" / path.relative_to(folder / "runs" / "sequence")
+        assert same.read_bytes() == path.read_bytes()
+    assert (folder / "results.jsonl").read_bytes() == (made / "results.jsonl").read_bytes()
+    barriers = [each["barrier"] for each in json.loads((folder / "report.json").read_text())["run"]
+                ["passes"]]  # fmt: skip
+    assert barriers == [None, None, "immediate"]
 
 
 @pytest.mark.parametrize(

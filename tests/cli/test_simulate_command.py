@@ -61,9 +61,12 @@ def test_an_empty_folder_is_taken_and_a_full_one_left_alone(here: Path, cli: Any
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nosuch", "--out", "a"), "no scenario 'nosuch'; there are phones, soccer"),
-        (("../soccer", "--out", "a"), "no scenario '../soccer'; there are phones, soccer"),
-        (("papers", "--out", "a"), "no scenario 'papers'; there are phones, soccer"),
+        (("nosuch", "--out", "a"), "no scenario 'nosuch'; there are bookstore, lorawan, mimic"),
+        (
+            ("../soccer", "--out", "a"),
+            "no scenario '../soccer'; there are bookstore, lorawan, mimic",
+        ),
+        (("papers", "--out", "a"), "no scenario 'papers'; there are bookstore, lorawan, mimic"),
         (("soccer",), "Missing option '--out'; see slackwater --help"),
         (("soccer", "--out", "file"), "file: exists already; choose a new folder"),
         (("soccer", "--out", "file/x"), "is a file, not a folder; choose another --out"),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slow_waits import Highs, WaitTimes
+
+NEVER = 2**63
+
 
 @dataclass
 class Settings:
@@ -76,7 +80,7 @@ class R19Timeout(FixedTimeout):
 
 
 class Sketch:
-    """Counts of waiting times: bin 0 below 1024 ns, then 16 bins per octave; halves when full."""
+    """Counts of times: bin 0 below 1024 ns, then 16 bins per octave; halves when full."""
 
     def __init__(self, tail_ppm: int) -> None:
         self.bins = [0] * 512
@@ -90,8 +94,8 @@ class Sketch:
         octave, part = divmod(index - 1, 16)
         return ((17 + part) << (octave + 6)) - 1
 
-    def add(self, wait: int) -> None:
-        place = next(i for i in range(512) if wait <= self.end(i))
+    def add(self, time: int) -> None:
+        place = next(i for i in range(512) if time <= self.end(i))
         self.bins[place] += 1
         if sum(self.bins) >= self.window:
             self.bins = [n // 2 for n in self.bins]
@@ -113,41 +117,35 @@ class QuantileTimeout(FixedTimeout):
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.waits, self.inters = Sketch(settings.tail_ppm), Sketch(settings.tail_ppm)
-        self.new = 0
-        self.spacing = settings.latency // 512
+        self.waits, self.inters = (
+            WaitTimes(settings.latency, settings.tail_ppm),
+            Sketch(settings.tail_ppm),
+        )
+        self.born = NEVER
         self.restarted()
         self._update()
 
     def restarted(self) -> None:
-        self.max_seq = -1
-        self.highs: list[tuple[int, int]] = []
+        self.highs = Highs()
 
-    def _update(self) -> None:
-        self.new = 0
-        self.gap = self.waits.quantile(self.settings.latency)
-        self.idle = max(self.gap, self.inters.quantile(self.settings.latency))
-
-    def _wait(self, seq: int, now: int) -> int:
-        for high, at in self.highs[-1024:]:
-            if high > seq:
-                return now - at + self.spacing
-        return now - self.highs[-1][1]
+    def _update(self, now: int = 0) -> None:
+        latency = self.settings.latency
+        self.gap = latency
+        needed = self.waits.needed()
+        arrivals = sum(self.inters.bins) + 1
+        if needed is not None and arrivals >= min(256, 10**6 // self.settings.tail_ppm):
+            needed = min(latency, needed)
+            if (now - self.born) // 8 >= min(latency // 8, needed):
+                self.gap = needed
+        self.idle = max(self.gap, self.inters.quantile(latency))
 
     def arrived(self, seq: int, now: int, before: int | None) -> None:
+        self.born = min(self.born, now)
         if before is not None and now > before:
             self.inters.add(now - before)
-        wait = 0
-        if seq > self.max_seq:
-            self.max_seq = seq
-            if not self.highs or now - self.highs[-1][1] >= self.spacing:
-                self.highs.append((seq, now))
-        else:
-            wait = self._wait(seq, now)
-        self.waits.add(wait)
-        self.new += 1
-        if self.new >= 256 or wait > self.gap:
-            self._update()
+        wait = self.highs.wait(seq, now)
+        if self.waits.add(wait, is_new_instant=now != before):
+            self._update(now)
 
 
 TIMEOUTS = {"fixed": FixedTimeout, "r19": R19Timeout, "quantile": QuantileTimeout}

@@ -28,7 +28,9 @@ MODERATE = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 def setting(order: str, guard: int | None = 40) -> ChainSettings:
     plans = (query(WINDOW, name="w"), query(PAIRS, name="p"))
-    return ChainSettings(parse_order(order), plans, guards=Guards(guard), ordered="full")
+    return ChainSettings(
+        parse_order(order), plans, guards=Guards(guard), ordered="full", aside=True
+    )
 
 
 class Told:
@@ -36,20 +38,26 @@ class Told:
 
     def __init__(self) -> None:
         self.ordered: list[dict[str, Any]] = []
+        self.late: list[dict[str, Any]] = []
+        self.quarantined: list[dict[str, Any]] = []
         self.results: list[list[dict[str, Any]]] = [[], []]
         self.counters: dict[str, Any] = {}
 
     def take(self, output: Any) -> None:
         for mine, results in zip(self.results, output.results, strict=True):
             mine.extend(results)
-        for released in output.ordered:
-            for row in range(released.n):
-                self.ordered.append(_record(released, row))
+        for mine, batches in (
+            (self.ordered, output.ordered),
+            (self.late, output.late),
+            (self.quarantined, output.quarantined),
+        ):
+            mine += [_record(each, row) for each in batches for row in range(each.n)]
 
     @property
     def everything(self) -> tuple[Any, ...]:
         # repr tells 1 from 1.0, which bytes in a file do too.
-        return repr(self.ordered), repr(self.results), self.counters
+        aside = repr(self.late), repr(self.quarantined)
+        return repr(self.ordered), repr(self.results), *aside, self.counters
 
 
 def _record(released: Any, row: int) -> dict[str, Any]:

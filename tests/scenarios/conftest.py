@@ -29,7 +29,8 @@ def run_scenario(
     for number, each in enumerate(scenario.passes(options)):
         settings = ChainSettings(
             parse_order(each.order),
-            plans if number == 0 else (),
+            plans if number == 0 or each.barrier else (),
+            each.barrier or "immediate",
             guards=each.guards,
             ordered="bare",
         )

@@ -23,6 +23,7 @@ from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.export import export_jsonl
 from engine.results.ordered import export_ordered_jsonl
+from engine.results.side_output import SIDE_OUTPUT
 from engine.spark.host import run_on_spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
@@ -85,15 +86,16 @@ def write_log(folder: Path, events: int, rows_per_file: int) -> None:
 def settings(order: str = "sequence:latency=50ms") -> ChainSettings:
     """Two queries and the ordered stream itself."""
     plans = (query(WINDOW, name="w"), query(PATTERN, name="p"))
-    return ChainSettings(parse_order(order), plans, ordered="full")
+    return ChainSettings(parse_order(order), plans, ordered="full", aside=True)
 
 
 def answers(parts: Path) -> str:
     """Everything a pass wrote, as text."""
-    results, ordered = io.StringIO(), io.StringIO()
+    results, ordered, aside = io.StringIO(), io.StringIO(), io.StringIO()
     export_jsonl(parts, results, queries=("w", "p"))
     export_ordered_jsonl(parts, ordered)
-    return results.getvalue() + ordered.getvalue()
+    export_ordered_jsonl(parts, aside, files=SIDE_OUTPUT)
+    return results.getvalue() + ordered.getvalue() + aside.getvalue()
 
 
 def facts(counters: dict) -> dict:

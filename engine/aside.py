@@ -1,0 +1,80 @@
+"""Events that did not go their way: late ones, and those that were set aside (side output).
+
+The ordered stream says ``late``, and drops or keeps such events by choice. Here each of them is
+kept with its reason and how late it was, whatever the choice, for whoever must look into it.
+
+Columns as of ``Released``, and ``reason`` (place in ``REASONS``), ``dropped`` (bool: not in the
+ordered stream) and ``lateness``: how far ref lay below the largest one released in order [ns], at
+least 0; -1 for quarantined events, which are compared with nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.columns import Columns
+from engine.order.base import Ordered
+from engine.order.state import INT_MIN, QUARANTINED_JUMP
+from engine.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released
+
+REASONS: Final = ("late", "residual", "future", "jump")
+_LATE, _RESIDUAL, _FUTURE, _JUMP = range(len(REASONS))
+REASON: Final = "reason"
+LATENESS: Final = "lateness"
+DROPPED: Final = "dropped"
+
+
+class SideOutput:
+    """Finds them among what an order gives; knows the largest ref released in order so far."""
+
+    def __init__(self) -> None:
+        self._frontier = INT_MIN
+
+    def late_of(self, released: Released) -> list[Released]:
+        """The late and residual events among ``released``; none or one batch of them."""
+        if not released.n:
+            return []
+        columns = released.columns
+        ref, status = columns["ref"], columns["status"]
+        moves = np.where(status == IN_ORDER, ref, INT_MIN)
+        frontier = np.maximum.accumulate(np.concatenate(([self._frontier], moves)))
+        self._frontier = int(frontier[-1])
+        rows = np.flatnonzero(status != IN_ORDER)
+        if not len(rows):
+            return []
+        chosen = {name: column[rows] for name, column in columns.items()}
+        by_merge = chosen.pop("by_merge", np.zeros(len(rows), np.bool_))
+        residual = (chosen["status"] == RESIDUAL) | by_merge
+        chosen[REASON] = np.where(residual, _RESIDUAL, _LATE).astype(np.int8)
+        chosen[DROPPED] = chosen["status"] == LATE_DROPPED
+        # A first event may be late already, when numbers were announced: then by nothing known.
+        above = np.maximum(frontier[rows], chosen["ref"])
+        chosen[LATENESS] = above - chosen["ref"]
+        return [replace(released, n=len(rows), columns=chosen)]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"frontier": self._frontier}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._frontier = state["frontier"]
+
+
+def quarantined_columns(ordered: Ordered) -> Columns:
+    """The quarantined events of a call with the columns of a side output; empty if none."""
+    columns = dict(ordered.quarantined)
+    if not len(columns.get(REASON, ())):
+        return {}
+    jump = columns[REASON] == QUARANTINED_JUMP
+    n = len(jump)
+    columns[REASON] = np.where(jump, _JUMP, _FUTURE).astype(np.int8)
+    columns[DROPPED] = np.ones(n, np.bool_)
+    columns[LATENESS] = np.full(n, -1)
+    columns["release"] = columns[r.ARRIVAL]
+    columns["status"] = np.full(n, LATE_DROPPED, np.int8)
+    return columns

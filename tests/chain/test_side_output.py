@@ -1,0 +1,125 @@
+"""Late and quarantined events: each is kept with its reason, and they balance with the counters."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.aside import REASONS
+from engine.chain import Chain, ChainSettings
+from engine.cli.app import run
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from tests.order.conftest import frame
+
+TRACE: list[dict[str, Any]] = [
+    {"kind": "sync", "source": "a", "first_seq": 0, "offset": 3, "delay": 0, "arrival": 0},
+    {"source": "a", "seq": 0, "ts": 7, "arrival": 10, "attrs": {"v": 1}},
+    {"source": "a", "seq": 2, "ts": 17, "arrival": 20, "attrs": {"v": 2}},
+    {"source": "b", "seq": 0, "ts": 5, "arrival": 40, "type": "X"},
+    {"source": "a", "seq": 1, "ts": 12, "arrival": 45, "attrs": {"v": 3}},
+    {"source": "a", "seq": 3, "ts": 9_000_000_000, "arrival": 50},
+    {"source": "a", "seq": 900_000, "ts": 52, "arrival": 56},
+    {"source": "a", "seq": 2, "ts": 17, "arrival": 57, "attrs": {"v": 2}},
+]
+
+
+def test_each_has_its_reason_and_how_late_it_was(tmp_path: Path) -> None:
+    trace, side, out = (tmp_path / name for name in ("t.jsonl", "side.jsonl", "out.jsonl"))
+    trace.write_text("".join(json.dumps(record) + "\n" for record in TRACE))
+    shared = ["--input", str(trace), "--in-process", "--quiet", "--late", str(side)]
+    order = "sequence:timeout=fixed:5"
+    assert run(["order", *shared, "--order", order, "--out", str(out)]) == 0
+    told = [json.loads(line) for line in side.read_text().splitlines()]
+    assert told == [
+        {"source": "b", "seq": 0, "type": "X", "ts": 5, "arrival": 40, "ref": 5, "release": 40,
+         "reason": "residual", "lateness": 15, "dropped": False},
+        {"source": "a", "seq": 1, "ts": 12, "arrival": 45, "ref": 15, "release": 45,
+         "reason": "late", "lateness": 5, "dropped": True, "attrs": {"v": 3}},
+        {"source": "a", "seq": 3, "ts": 9_000_000_000, "arrival": 50, "ref": 9_000_000_003,
+         "release": 50, "reason": "future", "dropped": True},
+        {"source": "a", "seq": 900_000, "ts": 52, "arrival": 56, "ref": 55, "release": 56,
+         "reason": "jump", "dropped": True},
+    ]  # fmt: skip
+    table = tmp_path / "side.parquet"
+    shared[-1] = str(table)
+    count = "SELECT count(*) WINDOW TUMBLING 50 ns"
+    assert run(["query", count, *shared, "--order", order + ",residual=drop,late=pass",
+                "--out", str(out)]) == 0  # fmt: skip
+    rows = pq.read_table(table).to_pylist()
+    assert [(row["reason"], row["lateness"], row["dropped"]) for row in rows] == [
+        ("residual", 15, True), ("late", 5, False), ("future", None, True), ("jump", None, True),
+    ]  # fmt: skip
+    assert [row["attrs.v"] for row in rows] == [None, 3, None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("out.jsonl", "is --out and --late; choose two files"),
+        ("side.txt", "name it .jsonl or .parquet"),
+        ("no/side.jsonl", "there is no folder"),
+    ],
+)
+def test_a_place_that_will_not_do_is_told_before_the_work(
+    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "t.jsonl"
+    trace.write_text(json.dumps(TRACE[1]) + "\n")
+    places = ["--out", str(tmp_path / "out.jsonl"), "--late", str(tmp_path / name)]
+    assert run(["order", "--input", str(trace), "--in-process", *places]) == 2
+    assert said in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.jsonl"]
+
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 60)), max_size=40
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    events=EVENTS,
+    order=st.sampled_from(
+        [
+            "none", "kslack:3", "mp-kslack:late=drop", "kslack-chain:1,3", "ldop:window=5",
+            "aq-kslack:error=0.2,window=9", "sequence:timeout=fixed:3",
+            "sequence:timeout=fixed:3,late=pass", "sequence:timeout=r19,residual=drop",
+        ]
+    ),
+)  # fmt: skip
+def test_the_side_output_balances_with_the_counters(
+    events: list[tuple[str, int, int]], order: str
+) -> None:
+    records = [
+        {"source": source, "seq": seq, "ts": ts, "arrival": at}
+        for at, (source, seq, ts) in enumerate(events)
+    ]
+    chosen = ChainSettings(parse_order(order), guards=Guards(30), ordered="full", aside=True)
+    chain = Chain(chosen, "main")
+    outputs = ([chain.process([frame(records)])] if records else []) + [chain.finish()]
+    told: Counter[str] = Counter()
+    dropped = 0
+    for output in outputs:
+        for released in (*output.late, *output.quarantined):
+            told.update(REASONS[code] for code in released.columns["reason"].tolist())
+            dropped += int(released.columns["dropped"].sum())
+            assert (released.columns["lateness"] >= -1).all()
+    lanes = chain.counters()["lanes"]
+
+    def counted(*names: str) -> int:
+        return sum(lane.get(name, 0) for lane in lanes for name in names)
+
+    assert told["late"] == counted("late_passed", "late_dropped")
+    assert told["residual"] == counted("residual", "residual_dropped")
+    assert told["future"] == counted("quarantined_future")
+    assert told["jump"] == counted("quarantined_jump")
+    gone = ("late_dropped", "residual_dropped", "quarantined_future", "quarantined_jump")
+    assert dropped == counted(*gone)
