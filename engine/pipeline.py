@@ -22,7 +22,8 @@ from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input_log import InputKind, open_input
 from engine.log.whole_file import parquet_files, sync_folder
 from engine.order.registry import OrderSettings, order_attributes
-from engine.query import check_attributes, needed_attributes
+from engine.query import check_attributes
+from engine.query.fields import named_attributes
 from engine.query.plan import Plan
 
 Advanced = Callable[[int], None]
@@ -112,7 +113,7 @@ def check_plans(log: Path, plans: Iterable[Plan]) -> None:
     plans = list(plans)
     wanted: set[str] = set()
     for plan in plans:
-        wanted |= needed_attributes(plan) or set()
+        wanted |= named_attributes(plan)
     known = attribute_types(log, wanted)
     for plan in plans:
         check_attributes(plan, known)

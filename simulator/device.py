@@ -149,6 +149,9 @@ class Device:
         )
         self.sessions.append(session)
         session.start(self._now())
+        for name in settings.promise_first:
+            now = self._now()
+            session.promise(now, now.wall_ns - session.settings.heartbeat_lag_ns, type=name)
         if self._ended:
             session.finish(self._now())
         self._carry_out()

@@ -16,11 +16,12 @@ for byte. Frozen dataclasses, written in Python or as plain dicts (TOML):
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from edge_agent.errors import SettingsError
+from edge_agent.messages import NAME_MAX
 from edge_agent.records import DEFAULT_SITE
 from edge_agent.timesync import SyncSettings
 from engine.errors import UserError
@@ -39,6 +40,15 @@ def _parse_sync(given: object, place: str) -> SyncSettings:
         return parse(SyncSettings, given, place)
     except SettingsError as error:
         raise UserError(f"{place}: {error}") from error
+
+
+def _parse_types(given: object, place: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise UserError(f"{place}: expected a list of types, found {given!r}")
+    for name in given:
+        named = isinstance(name, str) and 1 <= len(name) <= NAME_MAX
+        check(named, place, f"{name!r} is not a text of 1 to {NAME_MAX} characters")
+    return tuple(given)
 
 
 def _settings_of(cls: type[Any]) -> Mapping[str, Any]:
@@ -66,6 +76,8 @@ class SourceSettings:
             the longest interval plus a poll; None = two polls, right for point events.
         promise_share: promises of the agent's own accord per event: L09's POG percentage / 100.
         promise_by_type: one for each type of events, instead of one for the whole stream.
+        promise_first: types that the device will send, each promised when it is switched on: who
+            waits for what is promised of a type then knows of this source before its first event.
         sync: time sync.
         restarts_ns: instants after the start at which the agent starts anew, with a new
             incarnation; what was not yet sent is gone.
@@ -86,6 +98,7 @@ class SourceSettings:
     heartbeat_lag_ns: int | None = None
     promise_share: float = 0.0
     promise_by_type: bool = False
+    promise_first: tuple[str, ...] = field(default=(), metadata=parsed_by(_parse_types))
     sync: SyncSettings = field(default=SyncSettings(), metadata=parsed_by(_parse_sync))
     restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
     unacked_bytes_max: int = 8 << 20

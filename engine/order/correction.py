@@ -24,7 +24,7 @@ class Correction:
         self._clocks = clocks
         self._guards = guards
         self._newest = np.empty(0, np.int64)
-        self._counts: Counter[tuple[int, int, str]] = Counter()
+        self._counts: dict[tuple[int, str], np.ndarray] = {}
 
     def newest_ts(self, source: int) -> int:
         """Largest event time seen of the source with this code; ``INT_MIN`` before any."""
@@ -72,42 +72,58 @@ class Correction:
 
     def count(self, columns: Columns, name: str) -> None:
         """Add the events of ``columns`` to the counter ``name`` of their lanes."""
-        stream = columns.get(r.STREAM)
+        source, stream = columns[r.SOURCE], columns.get(r.STREAM)
+        if not len(source):
+            return
         if stream is None:
-            stream = np.full(len(columns[r.SOURCE]), self._clocks.strings.code(r.DEFAULT_STREAM))
-        # A code is -1 where a text is null; one more, so that both parts stay positive.
-        streams = int(stream.max(initial=-1)) + 2
-        lane = (columns[r.SOURCE].astype(np.int64) + 1) * streams + stream + 1
-        if lane.max(initial=0) <= _DENSE * len(lane):
-            counts = np.bincount(lane)
-            lanes = np.flatnonzero(counts)
-            counts = counts[lanes]
+            self._add(self._clocks.strings.code(r.DEFAULT_STREAM), name, source)
+        elif stream.min() == stream.max():
+            self._add(int(stream[0]), name, source)
         else:
-            lanes, counts = np.unique(lane, return_counts=True)
-        for code, events in zip(lanes.tolist(), counts.tolist(), strict=True):
-            self._counts[code // streams - 1, code % streams - 1, name] += events
+            for code in np.unique(stream).tolist():
+                self._add(code, name, source[stream == code])
+
+    def _add(self, stream: int, name: str, source: np.ndarray) -> None:
+        """Count events of one stream, by source."""
+        size = int(source.max()) + 2
+        table = self._counts.get((stream, name), np.empty(0, np.int64))
+        if len(table) < size:
+            more = np.zeros(max(size, 2 * len(table)), np.int64)
+            more[: len(table)] = table
+            table = self._counts[stream, name] = more
+        # A code is -1 where a text is null.
+        if size <= _DENSE * len(source):
+            table[:size] += np.bincount(source + 1, minlength=size)
+        else:
+            np.add.at(table, source + 1, 1)
 
     def counters(self, *names: str) -> list[dict[str, Any]]:
         """Per lane its source and stream, and the counters ``names`` (0 when never counted)."""
         text = self._clocks.strings.text
-        lanes = dict.fromkeys((source, stream) for source, stream, _ in self._counts)
+        lanes: dict[tuple[int, int], Counter[str]] = {}
+        for (stream, name), table in self._counts.items():
+            for place in np.flatnonzero(table).tolist():
+                lanes.setdefault((place - 1, stream), Counter())[name] = int(table[place])
         return [
             {
                 "source": text(source),
                 "stream": text(stream),
-                **{name: self._counts[source, stream, name] for name in names},
+                **{name: counts[name] for name in names},
             }
-            for source, stream in lanes
+            for (source, stream), counts in lanes.items()
         ]
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        return {"newest": self._newest.copy(), "counts": dict(self._counts)}
+        return {
+            "newest": self._newest.copy(),
+            "counts": {of: table.copy() for of, table in self._counts.items()},
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
         self._newest = state["newest"].copy()
-        self._counts = Counter(state["counts"])
+        self._counts = {of: table.copy() for of, table in state["counts"].items()}
 
 
 def _later(now: np.ndarray, wait: np.ndarray | int) -> np.ndarray:

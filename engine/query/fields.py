@@ -128,8 +128,11 @@ def attributes_of(plan: Plan) -> Iterator[Attribute]:
 
 def needed_attributes(plan: Plan) -> set[str] | None:
     """The events' own attributes that ``plan`` needs; None = all (a match shows its events)."""
-    if isinstance(plan, SeqPlan) and not plan.returns:
-        return None
+    return None if isinstance(plan, SeqPlan) and not plan.returns else named_attributes(plan)
+
+
+def named_attributes(plan: Plan) -> set[str]:
+    """The events' own attributes that ``plan`` names."""
     names = (own_attribute(attribute.name) for attribute in attributes_of(plan))
     return {name for name in names if name is not None}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from engine.report.figures import COLOURS, Figure, Spec, digits, short
+from engine.report.figures import COLOURS, Figure, Spec, digits, log_axis, short
 
 _LOGARITHMIC: Final = 30
 """An axis whose values, all above 0, span a larger factor is logarithmic."""
@@ -56,7 +56,7 @@ def _axis(chart: Mapping[str, Any], of: str) -> Spec:
     title: Spec = {"title": {"text": chart[f"{of}_title"]}}
     low, high = min(values), max(values)
     if low > 0 and high > _LOGARITHMIC * low:
-        return title | {"type": "log", "exponentformat": "none"}
+        return log_axis(chart[f"{of}_title"])
     if low < 0:
         return title
     top = high or 1.0

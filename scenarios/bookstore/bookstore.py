@@ -89,9 +89,9 @@ class Bookstore:
         barriers = [PUNCTUATION, IMMEDIATE]
         for name, option in (("bounded", "bounds"), ("hold", "holds")):
             for text in filter(None, map(str.strip, chosen[option].split(","))):
-                length_ns = duration_ns({option: text}, option)
-                barriers.append(f"{name}:{length_ns}ns")
-        return [Pass(_label(barrier), "none", barrier=barrier) for barrier in barriers]
+                duration_ns({option: text}, option)
+                barriers.append(f"{name}:{text.replace(' ', '')}")
+        return [Pass(each.replace(":", "-"), "none", barrier=each) for each in barriers]
 
     def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         shop = _shop(read_options(options, DEFAULTS))
@@ -117,12 +117,6 @@ def _shop(chosen: Mapping[str, Any]) -> Shop:
     if not 1 <= compression <= COMPRESSION_MAX:
         raise UserError(f"--set compression={compression}: must lie in 1..{COMPRESSION_MAX}")
     return opened(opening_ns, compression)
-
-
-def _label(barrier: str) -> str:
-    """A directory's name: ``hold:500000000ns`` is ``hold-500ms``."""
-    name, _, length = barrier.partition(":")
-    return f"{name}-{int(length.removesuffix('ns')) / 1e6:g}ms" if length else name
 
 
 def _book_table(shop: Shop, books: Sequence[Book]) -> pa.Table:

@@ -128,6 +128,7 @@ def _source(reader: Reader, clock: ClockSettings, conditions: Conditions) -> Sou
         heartbeat_ns=conditions.heartbeat_ns,
         heartbeat_lag_ns=reader.known_after_ns + 2 * POLL_NS,
         promise_share=conditions.pog,
+        promise_first=(reader.zone.value,),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from engine.errors import UserError
 from simulator.run import Simulated
 
 MS = 10**6
@@ -64,3 +65,19 @@ def test_the_seed_decides_where_promises_fall(world: World) -> None:
     assert without.digest != first.digest
     events = [[row["ts"] for row in each if row["kind"] == EVENT] for each in (rows, plain)]
     assert events[0] == events[1], "promises change nothing of what happens"
+
+
+def test_types_are_promised_before_their_first_event(world: World) -> None:
+    late = source("late", promise_first=["T-late", "other"], restarts=["2500 ms"])
+    _, rows = world(late, duration="3 s", warm_up="1 s")
+    pogs = [row for row in rows if row["kind"] == POG]
+    told = [(row.get("incarnation", 0), row["type"], row["seq"]) for row in pogs]
+    assert told == [(at, name, 0) for at in (0, 1) for name in ("T-late", "other")]
+    first = next(row for row in rows if row["kind"] == EVENT)
+    assert all(row["ts"] < first["ts"] for row in rows[: rows.index(first)] if row["kind"] == POG)
+
+
+@pytest.mark.parametrize("wrong", ["T", ["x" * 201], [""], [7]])
+def test_types_to_promise_are_a_list_of_names(world: World, wrong: Any) -> None:
+    with pytest.raises(UserError, match="promise_first"):
+        world(source(promise_first=wrong))
