@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.aside import SideOutput, quarantined_columns
+from engine.barrier.registry import BarrierSettings
 from engine.columns import Columns, decode, join, promote, sync_records
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX, Frame
@@ -41,15 +42,16 @@ _QUARANTINE_SHOWN: Final = 100
 class ChainSettings:
     """What a chain does; hosts hand it to every site.
 
-    ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: short form. ``ordered``:
-    also give the ordered stream itself: ``no`` | ``bare`` (without attributes) | ``full``.
+    ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: of matches; None: as
+    each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
+    ``bare`` (without attributes) | ``full``.
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
     and quarantined events, too, with all that they hold.
     """
 
     order: OrderSettings
     plans: tuple[Plan, ...] = ()
-    barrier: str = "immediate"
+    barrier: BarrierSettings | None = None
     certainty: str = "pairwise"
     guards: Guards = field(default_factory=Guards)
     ordered: str = "no"
@@ -188,9 +190,12 @@ class Chain:
         """Order what has gathered, then hand it to every operator."""
         if parts:
             columns, rows = join(parts, lengths), sum(lengths)
+            now = int(columns[r.ARRIVAL][-1])
             parts.clear()
             lengths.clear()
             self._hand_on(self._order.process(columns, rows), output)
+            for results, operator in zip(output.results, self._operators, strict=True):
+                results.extend(operator.advance(now))
 
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
@@ -216,7 +221,9 @@ class Chain:
 
     def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
-        if not ordered.n and not len(ordered.progress.row) and not len(ordered.gaps.row):
+        told = (ordered.progress.row, ordered.gaps.row)
+        promises = ordered.promises
+        if not ordered.n and not any(map(len, told)) and not (promises and len(promises.row)):
             return None
         if ordered.n:
             self.clocks.release(ordered.columns, counts=goes_out)
@@ -233,7 +240,7 @@ class Chain:
             present.update({n: t for n, t in self._types.items() if n.startswith("$")})
         return Released(
             rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
-            ordered.gaps,
+            ordered.gaps, ordered.promises,
         )  # fmt: skip
 
     def _keep_quarantined(self, columns: Columns) -> None:

@@ -25,6 +25,12 @@ class Operator(Protocol):
     def process(self, released: Released) -> list[Result]:
         """Called for every batch, in release order; gives the results it makes known."""
 
+    def advance(self, now: int) -> list[Result]:
+        """The arrival clock has come to ``now``: gives what was due before it.
+
+        No later row is released before ``now``. Called after ``process``, and when nothing came.
+        """
+
     def finish(self, at: int) -> list[Result]:
         """End of input at arrival-clock instant ``at``: every scope is closed. Called once."""
 

@@ -72,6 +72,22 @@ class Progress:
 
 
 @dataclass(slots=True)
+class Promises:
+    """Punctuations in a stream that is in no order (SPEC 4.2).
+
+    Promise ``i`` comes after the first ``row[i]`` rows of the batch, at arrival-clock instant
+    ``at[i]``: no later record of type ``type[i]`` and source ``source[i]`` (codes; -1 = any) has
+    ref below ``ref[i]``.
+    """
+
+    row: np.ndarray = field(default_factory=_no_ints)
+    type: np.ndarray = field(default_factory=_no_ints)
+    source: np.ndarray = field(default_factory=_no_ints)
+    ref: np.ndarray = field(default_factory=_no_ints)
+    at: np.ndarray = field(default_factory=_no_ints)
+
+
+@dataclass(slots=True)
 class Gaps:
     """Runs of numbers given up as missing, known before row ``row[i]`` is released.
 
@@ -104,6 +120,8 @@ class Released:
     ``attr_types`` names each attribute's type: ``int float bool str``.
     ``t_a`` is the largest filtered delay of the site's sources (R19 Eq 3.16) in force here.
     Rows are sorted by ``release``; LATE and LATE_DROPPED rows fill gaps reported earlier.
+    ``promises``: the punctuations of a stream in no order; None: the stream is in order, and its
+    progress is a promise for every type and source.
     """
 
     n: int
@@ -113,3 +131,4 @@ class Released:
     t_a: int
     progress: Progress = field(default_factory=Progress)
     gaps: Gaps = field(default_factory=Gaps)
+    promises: Promises | None = None

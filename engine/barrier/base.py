@@ -1,21 +1,44 @@
-"""The contract of a barrier: it decides when a match becomes a result (SPEC 4.2)."""
+"""The contract of a barrier: it decides when a match becomes a result (SPEC 4.2).
+
+Adding one: a file with its policy (``engine.barrier.holding``) and a line in the registry.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from engine.barrier.timeline import Timeline
 from engine.operator import Result
 from engine.pattern.matches import Change, Match
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a barrier knows of the query: types of the negated steps, in step order, and of the
+    positive ones.
+    """
+
+    query: str
+    site: str
+    negated: tuple[str, ...] = ()
+    positive: tuple[str, ...] = ()
 
 
 class Barrier(Protocol):
     """Stands between a matcher and the output; knows nothing of how matches are found."""
 
-    def process(self, changes: list[Change]) -> list[Result]:
-        """What a batch's rows do to matches, in order; gives the results let go."""
+    def process(self, changes: list[Change], timeline: Timeline) -> list[Result]:
+        """What a batch's rows do to matches, in order, and its clocks; gives the results let go."""
+
+    def advance(self, now: int) -> list[Result]:
+        """The arrival clock has come to ``now``: gives what was due before it."""
 
     def finish(self, at: int) -> list[Result]:
         """End of the input at arrival-clock instant ``at``: everything held is decided."""
+
+    def counters(self) -> dict[str, int]:
+        """What is held, and what went wrong; for reports."""
 
     def snapshot(self) -> dict[str, Any]:
         """State as plain data."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.barrier.base import corrections
+from engine.barrier.base import Asked, corrections
+from engine.barrier.timeline import Timeline
 from engine.operator import Result
 from engine.pattern.matches import Change
 
@@ -19,19 +20,24 @@ class Immediate:
     """Holds nothing; ``at`` is the release of the row that completed or changed the match.
 
     Args:
-        query: named in results.
-        site: named in results.
+        asked: of the query.
     """
 
-    def __init__(self, query: str, site: str) -> None:
-        self._query = query
-        self._site = site
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
 
-    def process(self, changes: list[Change]) -> list[Result]:
-        return [made for change in changes for made in corrections(change, self._query, self._site)]
+    def process(self, changes: list[Change], timeline: Timeline) -> list[Result]:  # noqa: ARG002
+        asked = self._asked
+        return [made for change in changes for made in corrections(change, asked.query, asked.site)]
+
+    def advance(self, now: int) -> list[Result]:  # noqa: ARG002 - nothing is held
+        return []
 
     def finish(self, at: int) -> list[Result]:  # noqa: ARG002 - nothing is held
         return []
+
+    def counters(self) -> dict[str, int]:
+        return {}
 
     def snapshot(self) -> dict[str, Any]:
         return {}

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
 from engine.cli.watch import tell_compiling, watched
@@ -70,7 +71,12 @@ def query(
     ],
     source: Input,
     order_text: OrderText = "sequence",
-    barrier: Annotated[str, typer.Option(help="When results are let go: immediate.")] = "immediate",
+    barrier_text: Annotated[
+        str | None,
+        typer.Option(
+            "--barrier", help="When matches are let go: immediate, bounded:1s,ordered and so on."
+        ),
+    ] = None,
     certainty: Annotated[str, typer.Option(help="pairwise or max-delay (R19's T_a).")] = "pairwise",
     out: Out = None,
     in_process: InProcess = False,
@@ -92,6 +98,7 @@ def query(
     if out is not None and out.suffix == ".parquet" and len({type(plan) for plan in plans}) > 1:
         raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
     order = parse_order(order_text, time_unit)
+    barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
@@ -283,7 +290,7 @@ def _summary(counters: dict[str, Any]) -> None:
     found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
     sys.stderr.write(f"{total('arrived'):,} events{': ' + found if found else ''}\n")
     for name, value in sorted(_refusals(counters).items()):
-        sys.stderr.write(f"{name}: {value:,} events\n")
+        sys.stderr.write(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
 
 
 def _tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:

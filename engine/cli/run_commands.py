@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import typer
 
 import scenarios
+from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
@@ -75,7 +76,8 @@ def run_scenario(
     for number, (each, chosen) in enumerate(zip(passes, orders, strict=True)):
         asked: tuple[Plan, ...] = plans if number == 0 or each.barrier else ()
         barrier = each.barrier or _BARRIER
-        chain = ChainSettings(chosen, asked, barrier, guards=each.guards, ordered="bare")
+        settled = parse_barrier(barrier)
+        chain = ChainSettings(chosen, asked, settled, guards=each.guards, ordered="bare")
         what = f"{each.order}, {barrier}" if each.barrier else each.order
         with watched(f"{each.label}: {what}", quiet=quiet) as advanced:
             host.run(folder / "log", chain, folder / "runs" / each.label, advanced)

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.columns import Columns
 from engine.reference import Sync
-from engine.released import Gaps, Progress
+from engine.released import Gaps, Progress, Promises
 
 
 @dataclass(slots=True)
@@ -19,6 +19,7 @@ class Ordered:
     ``quarantined``: columns of the events that were set aside with a ``reason`` code each
     (``order.state.QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``). ``taps``: what the first queries
     read instead, one each, of an order that gives queries their own (``kslack-chain``).
+    ``promises``: the punctuations, of an order that puts nothing in order; else None.
     """
 
     n: int
@@ -27,6 +28,7 @@ class Ordered:
     gaps: Gaps = field(default_factory=Gaps)
     quarantined: Columns = field(default_factory=dict)
     taps: tuple[Ordered, ...] = ()
+    promises: Promises | None = None
 
 
 class Order(Protocol):

@@ -18,8 +18,8 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import Barrier
-from engine.barrier.immediate import Immediate
+from engine.barrier.base import Asked
+from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.errors import UserError
 from engine.operator import Result
 from engine.pattern.candidates import Index, has_values, hash_of
@@ -29,12 +29,12 @@ from engine.pattern.join import IndexName, Join, tours
 from engine.pattern.matches import Change, describe
 from engine.pattern.scope import scopes_of
 from engine.pattern.store import EXPIRES, FIELDS, FRONTIER, MEMBER, ORDER, T_A, Store
+from engine.pattern.stream_clocks import Moved, StreamClocks
 from engine.query.expression import View, mask
 from engine.query.fields import attributes_in, attributes_of, own_attribute, released_columns
 from engine.query.plan import Attribute, SeqPlan, Step
-from engine.released import IN_ORDER, Released, Strings
+from engine.released import Released, Strings
 
-_INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
 
@@ -58,7 +58,7 @@ class SeqMatcher:
         plan: the query.
         settings: certainty and bounds.
         site: named in results.
-        barrier: turns matches into results; None = at once.
+        barrier: turns matches into results; None = as the plan's REALTIME says.
 
     Raises:
         UserError: an unknown certainty, or negated steps without bounds.
@@ -69,14 +69,21 @@ class SeqMatcher:
         plan: SeqPlan,
         settings: PatternSettings | None = None,
         site: str = DEFAULT_SITE,
-        barrier: Barrier | None = None,
+        barrier: BarrierSettings | None = None,
     ) -> None:
         self.plan = plan
         self.settings = settings or PatternSettings()
         self.site = site
         self._rule = _rule(self.settings)
         self._scopes = scopes_of(plan)
-        self._barrier = barrier or Immediate(plan.name, site)
+        asked = Asked(
+            plan.name,
+            site,
+            tuple(step.type for step in plan.steps if step.negated),
+            tuple(dict.fromkeys(step.type for step in plan.steps if not step.negated)),
+        )
+        self._barrier = build_barrier(barrier_in_force(barrier, plan.realtime), asked)
+        self._clocks = StreamClocks(frozenset(step.type for step in plan.steps))
         self._keep_ns = _keep_ns(plan, self.settings)
         self._tours = tours(plan)
         self._index_attributes = {hop.index: list(hop.own) for tour in self._tours for hop in tour}
@@ -85,10 +92,6 @@ class SeqMatcher:
         self._joined = [_joined(plan, step) for step in plan.steps]
         self._attributes = _kept_attributes(plan)
         self._store = Store()
-        self._frontier = _INT_MIN
-        self._newest = _INT_MIN
-        self._widest = 0
-        self._order = 0
         self._too_late = 0
 
     def required_columns(self) -> set[str]:
@@ -101,58 +104,47 @@ class SeqMatcher:
     def counters(self) -> dict[str, int]:
         """``too_late`` rows took no part; ``buffered`` events are held now."""
         over = max(0, self._store.n - self.settings.buffer_warn)
-        return {"too_late": self._too_late, "buffered": self._store.n, "beyond_limit": over}
+        counts = {"too_late": self._too_late, "buffered": self._store.n, "beyond_limit": over}
+        return counts | self._barrier.counters()
 
     def process(self, released: Released) -> list[Result]:
-        frontier, newest, widest = self._clocks(released)
+        moved = self._clocks.advance(released)
         if not released.n:
-            return []
+            return self._barrier.process([], moved.timeline)
+        changes = self._changes(released, moved)
+        self._purge()
+        return self._barrier.process(changes, moved.timeline)
+
+    def advance(self, now: int) -> list[Result]:
+        return self._barrier.advance(now)
+
+    def _changes(self, released: Released, moved: Moved) -> list[Change]:
         member = self._membership(released)
         expires = self._expiry(released, member)
-        late = (member != 0) & (expires < frontier)
+        late = (member != 0) & (expires < moved.frontier)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
-        order = self._order + rows
-        self._order += released.n
+        frontier = moved.frontier[rows]
         first_new = self._store.n
-        more = {ORDER: order, EXPIRES: expires[rows], MEMBER: member[rows]}
+        more = {ORDER: moved.first + rows, EXPIRES: expires[rows], MEMBER: member[rows]}
         if self._scopes:
-            more |= {FRONTIER: frontier[rows], T_A: np.full(len(rows), released.t_a)}
+            more |= {FRONTIER: frontier, T_A: np.full(len(rows), released.t_a)}
         self._store.append(released, rows, self._attributes, more)
         new = np.arange(first_new, self._store.n)
         for name, index in self._indexes.items():
             self._fill(name, index, new, released.strings)
         join = Join(
             self.plan, self._rule, self._store, self._indexes, released.strings, released.t_a,
-            first_new, frontier[rows], newest[rows],
+            first_new, frontier, moved.newest[rows],
         )  # fmt: skip
-        finder = Finder(join, self._tours, self._scopes, self._keep_ns, widest[rows])
+        finder = Finder(join, self._tours, self._scopes, self._keep_ns, moved.widest[rows])
         found = finder.changes(new)
-        changes: list[Change] = []
-        if found is not None:
-            changes = describe(finder.positive, self._store, found, released.strings, self.site)
-        self._purge()
-        return self._barrier.process(changes)
+        if found is None:
+            return []
+        return describe(finder.positive, self._store, found, released.strings, self.site)
 
     def finish(self, at: int) -> list[Result]:
         return self._barrier.finish(at)
-
-    def _clocks(self, released: Released) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Per row the progress at it, the largest ref before it, and the widest uncertainty yet."""
-        ref, steps = released.columns["ref"], released.progress
-        moves = np.where(released.columns["status"] == IN_ORDER, ref, _INT_MIN)
-        inside = steps.row < released.n
-        np.maximum.at(moves, steps.row[inside], steps.frontier[inside])
-        frontier = np.maximum.accumulate(np.concatenate(([self._frontier], moves)))[1:]
-        newest = np.maximum.accumulate(np.concatenate(([self._newest], ref)))
-        self._frontier = max(
-            [self._frontier, *frontier[-1:].tolist(), *steps.frontier[~inside].tolist()]
-        )
-        self._newest = int(newest[-1])
-        widest = np.concatenate(([self._widest], released.columns["unc"]))
-        widest = np.maximum.accumulate(widest)[1:]
-        self._widest = int(max([self._widest, *widest[-1:].tolist()]))
-        return frontier, newest[:-1], widest
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
         if self._keep_ns is None:
@@ -187,7 +179,7 @@ class SeqMatcher:
         """Drop expired events once they are half of what is held."""
         if self._keep_ns is None or not self._store.n:
             return
-        alive = self._store.columns[EXPIRES] >= self._frontier
+        alive = self._store.columns[EXPIRES] >= self._clocks.frontier
         if 2 * int(alive.sum()) <= self._store.n:
             number = np.where(alive, np.cumsum(alive) - 1, -1)
             self._store.keep(alive)
@@ -197,7 +189,8 @@ class SeqMatcher:
     def snapshot(self) -> dict[str, Any]:
         return {
             "store": self._store.snapshot(),
-            "clocks": self._clock_state(),
+            "clocks": self._clocks.snapshot(),
+            "too_late": self._too_late,
             "indexes": {
                 name: (index.key.copy(), index.ref.copy(), index.row.copy())
                 for name, index in self._indexes.items()
@@ -205,12 +198,10 @@ class SeqMatcher:
             "barrier": self._barrier.snapshot(),
         }
 
-    def _clock_state(self) -> list[int]:
-        return [self._frontier, self._newest, self._widest, self._order, self._too_late]
-
     def restore(self, state: dict[str, Any]) -> None:
         self._store.restore(state["store"])
-        self._frontier, self._newest, self._widest, self._order, self._too_late = state["clocks"]
+        self._clocks.restore(state["clocks"])
+        self._too_late = state["too_late"]
         self._indexes = {
             name: Index(*(column.copy() for column in columns))
             for name, columns in state["indexes"].items()

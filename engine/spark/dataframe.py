@@ -13,6 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
 
 from edge_agent import records as r
+from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainOutput, ChainSettings
 from engine.errors import UserError
 from engine.frame import ATTR_PREFIX, FIXED_TYPES, Frame
@@ -31,7 +32,7 @@ _NEEDED: Final = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 def chain(
     order: str = "sequence",
     queries: Sequence[str] = (),
-    barrier: str = "immediate",
+    barrier: str | None = None,
     certainty: str = "pairwise",
     guard_ns: int | None = 1_000_000_000,
     time_unit: str = "ns",
@@ -47,7 +48,7 @@ def chain(
     Args:
         order: short form, e.g. ``sequence:latency=1s`` or ``none``.
         queries: texts; named q1, q2, ... in results.
-        barrier: when results are let go.
+        barrier: when matches are let go, e.g. ``bounded:1s``; None: as REALTIME says, or at once.
         certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
         guard_ns: future guard; None = off.
         time_unit: of durations without a unit in ``order`` and ``queries``.
@@ -63,7 +64,11 @@ def chain(
         parse_query(text, time_unit, name=f"q{number}") for number, text in enumerate(queries, 1)
     )
     settings = ChainSettings(
-        parse_order(order, time_unit), plans, barrier, certainty, Guards(guard_ns)
+        parse_order(order, time_unit),
+        plans,
+        None if barrier is None else parse_barrier(barrier, time_unit),
+        certainty,
+        Guards(guard_ns),
     )
 
     def apply(df: DataFrame) -> DataFrame:

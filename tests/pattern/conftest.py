@@ -13,7 +13,7 @@ import pytest
 
 from engine.pattern.seq import SeqMatcher
 from engine.query.plan import SeqPlan
-from engine.released import IN_ORDER, Progress, Released, Strings
+from engine.released import IN_ORDER, Progress, Promises, Released, Strings
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,8 @@ class Event:
 
 
 Steps = Sequence[tuple[int, int, int]]
+Pogs = Sequence[tuple[int, str | None, str | None, int]]
+"""(row before which it comes, type, source, ref); it comes at the instant of that row."""
 
 
 def _attribute(
@@ -53,9 +55,9 @@ def _attribute(
 
 def batch(
     events: Sequence[Event], strings: Strings, start: int, stop: int, *, t_a: int = 0,
-    steps: Steps = (),
+    steps: Steps = (), pogs: Pogs | None = None,
 ) -> Released:  # fmt: skip
-    """Rows [start, stop) of the stream, with the progress steps before them."""
+    """Rows [start, stop) of the stream, with the progress steps (or punctuations) before them."""
     mine = events[start:stop]
     rows = range(start, stop)
     columns = {
@@ -82,12 +84,22 @@ def batch(
     told = [s for s in steps if start <= s[0] < stop or (last and s[0] == stop)]
     table = np.array(told, np.int64).reshape(-1, 3)
     progress = Progress(table[:, 0] - start, table[:, 1], table[:, 2])
-    return Released(len(mine), columns, types, strings, t_a, progress)
+    promises = None
+    if pogs is not None:
+        said = [p for p in pogs if start <= p[0] < stop or (last and p[0] == stop)]
+        promises = Promises(
+            np.array([p[0] for p in said], np.int64) - start,
+            np.array([-1 if p[1] is None else strings.code(p[1]) for p in said], np.int64),
+            np.array([-1 if p[2] is None else strings.code(p[2]) for p in said], np.int64),
+            np.array([p[3] for p in said], np.int64),
+            np.array([p[0] for p in said], np.int64),
+        )
+    return Released(len(mine), columns, types, strings, t_a, progress, promises=promises)
 
 
 def run(
     make: Callable[[], SeqMatcher], events: Sequence[Event], cuts: Sequence[int] = (), *,
-    t_a: int = 0, steps: Steps = (),
+    t_a: int = 0, steps: Steps = (), pogs: Pogs | None = None, end: int = 10**9,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """All results; at every cut the operator is rebuilt from its pickled snapshot."""
     operator, strings, results = make(), Strings(), []
@@ -97,11 +109,12 @@ def run(
             state = pickle.loads(pickle.dumps(operator.snapshot()))
             operator = make()
             operator.restore(state)
-        released = batch(events, strings, start, stop, t_a=t_a, steps=steps)
+        released = batch(events, strings, start, stop, t_a=t_a, steps=steps, pogs=pogs)
         before = {name: column.tobytes() for name, column in released.columns.items()}
         results += operator.process(released)
         assert all(released.columns[name].tobytes() == before[name] for name in before)
-    return results + operator.finish(10**9)
+        results += operator.advance(int(released.columns["release"][-1]) if released.n else -1)
+    return results + operator.finish(end)
 
 
 # ---- matches by definition ------------------------------------------------------------------

@@ -1,0 +1,84 @@
+"""The clocks that a batch moves, each move at its place in the released stream.
+
+A moment is a place between or at rows: ``2 n`` just before row number n of the stream, ``2 n + 1``
+at it. Whatever a barrier does happens at such a place, so it is independent of how batches are cut.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from engine.released import IN_ORDER, Progress
+
+LONG_AGO = -(2**63)
+BEFORE = -1
+"""The moment of what held before the batch."""
+ALL = ""
+"""Stands for every type: the progress of an order, which is a promise for all of them."""
+
+Place = tuple[int, int]
+"""(arrival-clock instant, moment)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How a clock grows: from ``(at[i], moment[i])`` on it is ``value[i]``; values ascend."""
+
+    value: list[int]
+    at: list[int]
+    moment: list[int]
+
+    @classmethod
+    def of(cls, value: np.ndarray, at: np.ndarray, moment: np.ndarray, before: int) -> Steps:
+        """Of a clock that stood at ``before`` and then never went back."""
+        highest = np.maximum.accumulate(np.concatenate(([before], value)))
+        moves = np.flatnonzero(highest[1:] > highest[:-1])
+        return cls(
+            [before, *highest[1:][moves].tolist()],
+            [LONG_AGO, *at[moves].tolist()],
+            [BEFORE, *moment[moves].tolist()],
+        )
+
+    def reached(self, target: int) -> Place | None:
+        """Where the clock came to ``target``; None if it has not yet."""
+        place = bisect_left(self.value, target)
+        return None if place == len(self.value) else (self.at[place], self.moment[place])
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the barriers may ask of a batch.
+
+    ``now``: the arrival clock after it; what was due before it is due. ``clock``: the event clock
+    (largest ref yet). ``promised``: by type, or under ``ALL``, the least ref of later records that
+    is promised. ``ref``, ``moment`` and ``type``: of the rows that a step of the query can use.
+    """
+
+    now: int
+    clock: Steps
+    promised: dict[str, Steps]
+    ref: np.ndarray
+    moment: np.ndarray
+    type: list[str] = field(default_factory=list)
+
+    def below(self, steps: Steps, less: int, rows: np.ndarray) -> int:
+        """How many of ``rows`` lie below what ``steps``, less ``less``, said before them."""
+        place = np.searchsorted(np.array(steps.moment), self.moment[rows]) - 1
+        # Subtracted from the ref, which is far from the ends of int64.
+        return int((self.ref[rows] + less < np.array(steps.value)[place]).sum())
+
+
+def progress_steps(
+    ref: np.ndarray, status: np.ndarray, release: np.ndarray, first: int, progress: Progress,
+    before: int,
+) -> Steps:  # fmt: skip
+    """An order's progress: each row in order moves it to its own ref, and so do its steps."""
+    rows = np.flatnonzero(status == IN_ORDER)
+    value = np.concatenate([ref[rows], progress.frontier])
+    at = np.concatenate([release[rows], progress.at])
+    moment = np.concatenate([2 * (first + rows) + 1, 2 * (first + progress.row)])
+    places = np.argsort(moment, kind="stable")
+    return Steps.of(value[places], at[places], moment[places], before)
