@@ -28,8 +28,8 @@ class Pass:
     """One pass over the log: ``label`` names its directory, ``order`` is the CLI's short form.
 
     ``guards``: what the order does before it trusts an event time. ``barrier``: short form; the
-    queries run in the passes that name one and in the first, which has ``immediate`` if it names
-    none.
+    queries run in the passes that name one and in the first; if that names none, as each query's
+    REALTIME says.
     """
 
     label: str

@@ -37,7 +37,6 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", help="NAME=VALUE of the scenario; repeatable.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no table.")]
-_BARRIER: Final = "immediate"
 _WIDTH: Final = 160
 """Of tables that are printed into a file or a pipe."""
 
@@ -69,16 +68,16 @@ def run_scenario(
     if order is not None:
         passes[0] = replace(passes[0], order=order)
     orders = [parse_order(each.order) for each in passes]
+    barriers = [None if each.barrier is None else parse_barrier(each.barrier) for each in passes]
     manifest = _kept(folder, options) if resume else _made(scenario, options, folder, quiet=quiet)
     check_plans(folder / "log", plans)
     host = Host(None if in_process else master)
     tell_compiling(quiet=quiet)
     for number, (each, chosen) in enumerate(zip(passes, orders, strict=True)):
         asked: tuple[Plan, ...] = plans if number == 0 or each.barrier else ()
-        barrier = each.barrier or _BARRIER
-        settled = parse_barrier(barrier)
-        chain = ChainSettings(chosen, asked, settled, guards=each.guards, ordered="bare")
-        what = f"{each.order}, {barrier}" if each.barrier else each.order
+        barrier = barriers[number]
+        chain = ChainSettings(chosen, asked, barrier, guards=each.guards, ordered="bare")
+        what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with watched(f"{each.label}: {what}", quiet=quiet) as advanced:
             host.run(folder / "log", chain, folder / "runs" / each.label, advanced)
     main_run = folder / "runs" / passes[0].label

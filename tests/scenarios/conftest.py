@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.inprocess import run_in_process
 from engine.order.registry import parse_order
@@ -30,7 +31,7 @@ def run_scenario(
         settings = ChainSettings(
             parse_order(each.order),
             plans if number == 0 or each.barrier else (),
-            each.barrier or "immediate",
+            None if each.barrier is None else parse_barrier(each.barrier),
             guards=each.guards,
             ordered="bare",
         )

@@ -87,12 +87,12 @@ def match(tag: int, at_ms: float, op: str = "+", certainty: str = "confirmed", e
             "certainty": certainty, "probability": 1.0, "events": events}  # fmt: skip
 
 
-def scored(directory: Path, violations: int = 0, **results: list[dict[str, Any]]) -> Score:
+def scored(directory: Path, broken: int = 0, **results: list[dict[str, Any]]) -> Score:
     passes = [each for each in (SURE, EAGER) if each.label in results]
     for each in passes:
         place = directory / "runs" / each.label
         ResultSink(place).write(0, results[each.label])
-        counters = {"sites": {"main": {"queries": {"thefts": {"violations": violations}}}}}
+        counters = {"sites": {"main": {"queries": {"thefts": {"promises_broken": broken}}}}}
         (place / "counters.json").write_text(json.dumps(counters))
     return score_run(directory, passes, W)
 
@@ -118,7 +118,7 @@ def test_what_is_right_holds(directory: Path) -> None:
         "false_standing": 0,
         "matches_told": 4,
         "matches_taken_back": 1,
-        "violations": 0,
+        "promises_broken": 0,
         "standing": [1, 3],
     }
     assert barriers["punctuation"]["delay_ms_p50"] == 150.0
@@ -170,8 +170,8 @@ def test_a_false_alarm_that_stays_is_no_fair_price(directory: Path) -> None:
 
 
 def test_a_barrier_that_broke_its_promise_need_not_agree(directory: Path) -> None:
-    score = scored(directory, violations=2, punctuation=[match(1, 200)])
-    assert score.claims[1].text.startswith("In the end 0 barriers")
+    score = scored(directory, broken=2, punctuation=[match(1, 200)])
+    assert score.claims[1].text.startswith("In the end all 0 barriers")
     assert holds(score) == [True, True, True]
 
 
