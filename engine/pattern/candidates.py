@@ -48,6 +48,27 @@ class Index:
 
 
 @njit
+def latest_before(
+    key: np.ndarray, ref: np.ndarray, row: np.ndarray, wanted: np.ndarray, high: np.ndarray,
+    limit: np.ndarray, frontier: np.ndarray, order: np.ndarray, expires: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Per query the row of the largest ref <= ``high`` in an index, or -1.
+
+    Only rows released before number ``limit`` that are still held at ``frontier``.
+    """
+    found = np.full(len(wanted), -1, np.int64)
+    for q in range(len(wanted)):
+        place = _first_not_below(key, ref, wanted[q], high[q] + 1) - 1
+        while place >= 0 and key[place] == wanted[q]:
+            candidate = row[place]
+            if order[candidate] < limit[q] and expires[candidate] >= frontier[q]:
+                found[q] = candidate
+                break
+            place -= 1
+    return found
+
+
+@njit
 def _merge(
     key: np.ndarray, ref: np.ndarray, row: np.ndarray,
     more_key: np.ndarray, more_ref: np.ndarray, more_row: np.ndarray,

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from engine.pattern.candidates import hash_of, latest_before
 from engine.pattern.certainty import Rule, order, within
 from engine.pattern.join import Hop, Join
 from engine.pattern.matches import Found, Verdicts, verdicts
 from engine.pattern.scope import Scope
 from engine.pattern.standing import Doubts, Standing
 from engine.pattern.store import EXPIRES, FRONTIER, MEMBER, ORDER, T_A
+from engine.query.fields import released_columns
 from engine.query.plan import SeqPlan
 
 
@@ -53,13 +55,41 @@ class Finder:
             parts.append(self._completed(*completed))
         if self.scopes:
             widest_t_a = int(self.join.store.columns[T_A].max(initial=0))
-            met = self._blocks(
-                new, [scope.step for scope in self.scopes], replace(self.join, t_a=widest_t_a)
-            )
+            join = replace(self.join, t_a=widest_t_a, floor=self._floors(new, widest_t_a))
+            met = self._blocks(new, [scope.step for scope in self.scopes], join)
             changed = None if met is None else self._changed(*met)
             if changed is not None:
                 parts.append(changed)
         return _joined(parts)
+
+    def _floors(self, new: np.ndarray, t_a: int) -> dict[tuple[int, int], np.ndarray]:
+        """How far back an event of a negated step is worth joining, where clocks do not err.
+
+        What lies before the latest earlier such event had been invalidated by that one, if nothing
+        but equalities joins the step with others. So the work stays in proportion to the output.
+        """
+        join, columns = self.join, self.join.store.columns
+        if t_a or columns["unc"].any():
+            return {}
+        found = {}
+        for scope in self.scopes:
+            if scope.left is None or scope.predicates:
+                continue
+            names = [released_columns([attribute]) for attribute in scope.own]
+            views = [join.store.view(new, each, join.strings) for each in names]
+            index = join.indexes[scope.index]
+            before = latest_before(
+                index.key, index.ref, index.row, hash_of(list(scope.own), views, len(new)),
+                columns["ref"][new], columns[ORDER][new], columns[FRONTIER][new], columns[ORDER],
+                columns[EXPIRES],
+            )  # fmt: skip
+            known = before >= 0
+            for each in names:  # equal keys may still be different values
+                for name in each & columns.keys():
+                    known &= columns[name][before] == columns[name][new]
+            floor = np.where(known, columns["ref"][before], np.iinfo(np.int64).min)
+            found[scope.step, scope.left] = floor
+        return found
 
     def _blocks(
         self, new: np.ndarray, steps: list[int], join: Join

@@ -12,7 +12,7 @@ are the matches, completed earlier, in whose scope it lies or may lie (``engine.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -97,8 +97,9 @@ class Join:
     """One batch's join. Rows are places in ``store``; the batch's own start at ``first_new``.
 
     ``frontier`` and ``newest``: per new row, the progress at it, and the largest ref released
-    before it. ``t_a``: in force for the batch; for negated steps the largest in force for any event
-    held, as what they find is tested again (``engine.pattern.scope``).
+    before it. ``t_a``: in force for the batch; for negated steps the largest in force for any
+    event held, as what they find is tested again. ``floor``: by completing step
+    and another one, per new row the least ref of the other's event that is worth looking at.
     """
 
     plan: SeqPlan
@@ -110,6 +111,7 @@ class Join:
     first_new: int
     frontier: np.ndarray
     newest: np.ndarray
+    floor: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     def matches(self, tour: list[Hop], completing: int, rows: np.ndarray) -> Iterator[np.ndarray]:
         """(matches, steps) blocks of rows, for completing events ``rows``."""
@@ -153,6 +155,9 @@ class Join:
         spread = self.t_a if self.rule is Rule.MAX_DELAY else 2 * widest
         low = np.full(len(partial), -_FAR)
         high = self.newest[partial[:, completing] - self.first_new].copy()
+        floor = self.floor.get((completing, hop.step))
+        if floor is not None:
+            np.maximum(low, floor[partial[:, completing] - self.first_new], out=low)
         for step in hop.bound:
             ref = columns["ref"][partial[:, step]]
             slack = spread
