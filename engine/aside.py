@@ -5,7 +5,8 @@ kept with its reason and how late it was, whatever the choice, for whoever must 
 
 Columns as of ``Released``, and ``reason`` (place in ``REASONS``), ``dropped`` (bool: not in the
 ordered stream) and ``lateness``: how far ref lay below the largest one released in order [ns], at
-least 0; -1 for quarantined events, which are compared with nothing.
+least 0; -1 for events that were set aside (quarantined, duplicates), which are compared with
+nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import numpy as np
 from edge_agent import records as r
 from engine.columns import Columns
 from engine.order.base import Ordered
-from engine.order.state import INT_MIN, QUARANTINED_JUMP
+from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE, QUARANTINED_JUMP
 from engine.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released
 
-REASONS: Final = ("late", "residual", "future", "jump")
-_LATE, _RESIDUAL, _FUTURE, _JUMP = range(len(REASONS))
+REASONS: Final = ("late", "residual", "future", "jump", "duplicate")
+_LATE, _RESIDUAL, _FUTURE, _JUMP, _DUPLICATE = range(len(REASONS))
+_SET_ASIDE: Final = {QUARANTINED_FUTURE: _FUTURE, QUARANTINED_JUMP: _JUMP, DUPLICATE: _DUPLICATE}
 REASON: Final = "reason"
 LATENESS: Final = "lateness"
 DROPPED: Final = "dropped"
@@ -66,13 +68,17 @@ class SideOutput:
 
 
 def quarantined_columns(ordered: Ordered) -> Columns:
-    """The quarantined events of a call with the columns of a side output; empty if none."""
-    columns = dict(ordered.quarantined)
-    if not len(columns.get(REASON, ())):
+    """The events of a call that were set aside, with the columns of a side output; empty if none.
+
+    Markers among what was set aside are no events.
+    """
+    codes = ordered.quarantined.get(REASON, np.empty(0, np.int64))
+    rows = np.flatnonzero(np.isin(codes, list(_SET_ASIDE)))
+    n = len(rows)
+    if not n:
         return {}
-    jump = columns[REASON] == QUARANTINED_JUMP
-    n = len(jump)
-    columns[REASON] = np.where(jump, _JUMP, _FUTURE).astype(np.int8)
+    columns = {name: column[rows] for name, column in ordered.quarantined.items()}
+    columns[REASON] = np.array([_SET_ASIDE[code] for code in columns[REASON].tolist()], np.int8)
     columns[DROPPED] = np.ones(n, np.bool_)
     columns[LATENESS] = np.full(n, -1)
     columns["release"] = columns[r.ARRIVAL]

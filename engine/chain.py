@@ -26,7 +26,7 @@ from engine.operator import Operator, Result
 from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
-from engine.order.state import INT_MIN, QUARANTINED_JUMP
+from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE
 from engine.query import needed_attributes
 from engine.query.plan import Plan
 from engine.reference import SourceClocks, Sync
@@ -36,6 +36,8 @@ _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
+_VERSION: Final = 2
+"""Of snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class ChainSettings:
     each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
     ``bare`` (without attributes) | ``full``.
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
-    and quarantined events, too, with all that they hold.
+    and refused events, too: likewise ``no`` | ``bare`` | ``full``.
     """
 
     order: OrderSettings
@@ -56,7 +58,7 @@ class ChainSettings:
     guards: Guards = field(default_factory=Guards)
     ordered: str = "no"
     carried: frozenset[str] = frozenset()
-    aside: bool = False
+    aside: str = "no"
 
 
 @dataclass(slots=True)
@@ -96,11 +98,12 @@ class Chain:
 
     def _projection(self) -> tuple[set[str] | None, set[str] | None]:
         """(attribute columns to decode, columns to gather); None = all."""
-        if self.settings.ordered == "full" or self.settings.aside:
+        asked = {self.settings.ordered, self.settings.aside}
+        if "full" in asked:
             return None, None
         attributes = {ATTR_PREFIX + name for name in order_attributes(self.settings.order)}
         columns = set(_ALWAYS)
-        if self.settings.ordered == "bare":
+        if "bare" in asked:
             carried = {ATTR_PREFIX + name for name in self.settings.carried}
             attributes |= carried
             columns |= _ORDERED_COLUMNS | carried
@@ -200,7 +203,7 @@ class Chain:
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
         self._keep_quarantined(ordered.quarantined)
-        if self.settings.aside:
+        if self.settings.aside != "no":
             refused = quarantined_columns(ordered)
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
@@ -216,7 +219,7 @@ class Chain:
                 results.extend(operator.process(released))
             if tap is ordered and self.settings.ordered != "no" and ordered.n:
                 output.ordered.append(released)
-            if tap is ordered and self.settings.aside:
+            if tap is ordered and self.settings.aside != "no":
                 output.late += self._side.late_of(released)
 
     def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
@@ -245,11 +248,12 @@ class Chain:
 
     def _keep_quarantined(self, columns: Columns) -> None:
         room = _QUARANTINE_SHOWN - len(self._quarantined)
-        for i in range(min(room, len(columns.get("reason", ())))):
-            jump = int(columns["reason"][i]) == QUARANTINED_JUMP
+        reasons = columns.get("reason", np.empty(0, np.int64))
+        for i in np.flatnonzero(reasons != DUPLICATE)[:room]:
+            future = int(reasons[i]) == QUARANTINED_FUTURE
             self._quarantined.append(
                 {
-                    "reason": "sequence jump" if jump else "future",
+                    "reason": "future" if future else "sequence jump",
                     "source": self.strings.text(int(columns[r.SOURCE][i])),
                     **{name: int(columns[name][i]) for name in (r.SEQ, "ref")},
                 }
@@ -273,7 +277,7 @@ class Chain:
             "last_arrival": self._last_arrival,
             "records": dict(self._records),
             "lanes": sorted(
-                self._order.counters(),
+                self._placed(self._order.counters()),
                 key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
             ),
             "clocks": self.clocks.counters(),
@@ -284,11 +288,27 @@ class Chain:
             },
         }
 
+    def _placed(self, lanes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Adds where each lane's newest event lies on the engine's clock, and by which offset."""
+        for lane in lanes:
+            newest = lane.pop("newest_ts")
+            lane |= {"last_event": None, "offset": None, "uncertainty": None}
+            if newest is None:
+                continue
+            code = self.strings.find(lane["source"] or "")
+            self.clocks.grow(code + 1)
+            ref, unc, _ = self.clocks.correct(
+                np.array([code]), np.array([newest]), self.settings.guards.default_uncertainty_ns
+            )
+            last = int(ref[0])
+            lane |= {"last_event": last, "offset": last - newest, "uncertainty": int(unc[0])}
+        return lanes
+
     def snapshot(self) -> bytes:
         """The whole state, as bytes that only this version reads."""
         return pickle.dumps(
             {
-                "version": 1,
+                "version": _VERSION,
                 "strings": list(self.strings.texts),
                 "types": dict(self._types),
                 "clocks": self.clocks.snapshot(),
@@ -307,9 +327,9 @@ class Chain:
         """The chain as it was at ``snapshot``, taken with equal settings."""
         # Snapshots come from our own checkpoint, never from a peer.
         state = pickle.loads(snapshot)  # noqa: S301
-        if state["version"] != 1:
+        if state["version"] != _VERSION:
             raise ContractViolation(
-                f"checkpoint of version {state['version']}; this program writes version 1: "
+                f"checkpoint of version {state['version']}; this program writes {_VERSION}: "
                 "start again with a new checkpoint directory"
             )
         chain = cls(settings, site)

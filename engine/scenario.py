@@ -8,7 +8,8 @@ Layout of a run's directory::
     log/             the arrival log
     truth/           what is known to be true (scenario's own files; simulator's events, clocks)
     manifest.json    seed, options, versions, counts per source, hash of the log
-    runs/LABEL/      one per order: windows/ matches/ ordered/ (Parquet parts), counters.json
+    runs/LABEL/      one per order: windows/ matches/ ordered/ late/ quarantined/ (Parquet
+                     parts), counters.json
     results.jsonl    the main order's results
     report.html      report.json
 """

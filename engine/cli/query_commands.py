@@ -110,7 +110,7 @@ def query(
             barrier,
             certainty,
             guards_in_force(guards, given),
-            aside=late is not None,
+            aside="no" if late is None else "full",
         )
         made = folder / "parts"
         host = Host(None if in_process else master)
@@ -153,7 +153,10 @@ def order(
     with work_folder(work) as folder:
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
         settings = ChainSettings(
-            chosen, guards=guards_in_force(guards, given), ordered="full", aside=late is not None
+            chosen,
+            guards=guards_in_force(guards, given),
+            ordered="full",
+            aside="no" if late is None else "full",
         )
         made = folder / "parts"
         host = Host(None if in_process else master)

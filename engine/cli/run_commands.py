@@ -76,7 +76,9 @@ def run_scenario(
     for number, (each, chosen) in enumerate(zip(passes, orders, strict=True)):
         asked: tuple[Plan, ...] = plans if number == 0 or each.barrier else ()
         barrier = barriers[number]
-        chain = ChainSettings(chosen, asked, barrier, guards=each.guards, ordered="bare")
+        chain = ChainSettings(
+            chosen, asked, barrier, guards=each.guards, ordered="bare", aside="bare"
+        )
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with watched(f"{each.label}: {what}", quiet=quiet) as advanced:
             host.run(folder / "log", chain, folder / "runs" / each.label, advanced)

@@ -16,9 +16,10 @@ from engine.released import Gaps, Progress, Promises
 class Ordered:
     """Events let go by one call: ``columns`` as ``engine.released.Released`` has them.
 
-    ``quarantined``: columns of the events that were set aside with a ``reason`` code each
-    (``order.state.QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``). ``taps``: what the first queries
-    read instead, one each, of an order that gives queries their own (``kslack-chain``).
+    ``quarantined``: columns of the records that were set aside with a ``reason`` code each
+    (``order.state``: ``QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``, ``DUPLICATE``,
+    ``MARKER_JUMP``). ``taps``: what the first queries read instead, one each, of an order that
+    gives queries their own (``kslack-chain``).
     ``promises``: the punctuations, of an order that puts nothing in order; else None.
     """
 

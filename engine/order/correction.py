@@ -24,6 +24,7 @@ class Correction:
         self._clocks = clocks
         self._guards = guards
         self._newest = np.empty(0, np.int64)
+        self._last = np.empty(0, np.int64)
         self._counts: dict[tuple[int, str], np.ndarray] = {}
 
     def newest_ts(self, source: int) -> int:
@@ -46,6 +47,8 @@ class Correction:
         ref, unc, epoch = self._clocks.correct(source, ts, self._guards.default_uncertainty_ns)
         columns.update(ref=ref, unc=unc, epoch=epoch)
         self.count(columns, "arrived")
+        self._newest, self._last = _room(self._newest, sources), _room(self._last, sources)
+        self._last[source] = columns[r.ARRIVAL]  # of equal places NumPy keeps the last
         quarantined: Columns = {}
         if self._guards.guard_ns is not None:
             future = ref > _later(columns[r.ARRIVAL], _later(unc, self._guards.guard_ns))
@@ -55,10 +58,6 @@ class Correction:
                 quarantined["reason"] = np.full(int(future.sum()), QUARANTINED_FUTURE)
                 self.count(quarantined, "quarantined_future")
                 columns = {name: column[~future] for name, column in columns.items()}
-        if sources > len(self._newest):
-            more = np.full(max(sources, 2 * len(self._newest)), INT_MIN)
-            more[: len(self._newest)] = self._newest
-            self._newest = more
         np.maximum.at(self._newest, columns[r.SOURCE], columns[r.TS])
         return columns, quarantined
 
@@ -98,7 +97,10 @@ class Correction:
             np.add.at(table, source + 1, 1)
 
     def counters(self, *names: str) -> list[dict[str, Any]]:
-        """Per lane its source and stream, and the counters ``names`` (0 when never counted)."""
+        """Per lane its source and stream, and the counters ``names`` (0 when never counted).
+
+        ``newest_ts``, ``last_arrival``: of the source over its streams; None before any.
+        """
         text = self._clocks.strings.text
         lanes: dict[tuple[int, int], Counter[str]] = {}
         for (stream, name), table in self._counts.items():
@@ -109,6 +111,8 @@ class Correction:
                 "source": text(source),
                 "stream": text(stream),
                 **{name: counts[name] for name in names},
+                "newest_ts": _at(self._newest, source),
+                "last_arrival": _at(self._last, source),
             }
             for (source, stream), counts in lanes.items()
         ]
@@ -117,13 +121,29 @@ class Correction:
         """Plain data."""
         return {
             "newest": self._newest.copy(),
+            "last": self._last.copy(),
             "counts": {of: table.copy() for of, table in self._counts.items()},
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
         self._newest = state["newest"].copy()
+        self._last = state["last"].copy()
         self._counts = {of: table.copy() for of, table in state["counts"].items()}
+
+
+def _room(table: np.ndarray, sources: int) -> np.ndarray:
+    """``table`` with places for source codes below ``sources``; new ones say "never"."""
+    if sources <= len(table):
+        return table
+    more = np.full(max(sources, 2 * len(table)), INT_MIN)
+    more[: len(table)] = table
+    return more
+
+
+def _at(table: np.ndarray, source: int) -> int | None:
+    known = 0 <= source < len(table) and table[source] > INT_MIN
+    return int(table[source]) if known else None
 
 
 def _later(now: np.ndarray, wait: np.ndarray | int) -> np.ndarray:

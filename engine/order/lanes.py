@@ -174,18 +174,25 @@ class LaneTable:
         """Stream codes of ``lanes``."""
         return np.asarray(self._streams[lanes])
 
-    def counters(self, names: tuple[str, ...]) -> list[dict[str, Any]]:
-        """Per lane: its source and stream, its counters and its present timeouts [ns]."""
+    def counters(self, names: tuple[str, ...], now: int) -> list[dict[str, Any]]:
+        """Per lane: its source and stream, its counters and its present timeouts [ns].
+
+        ``newest_ts``, ``last_arrival``: how far it has got, None before its first event (record).
+        ``ended``: its end of stream came. ``idle``: it did not, and ``now`` the lane has been
+        silent for longer than its idle timeout.
+        """
+        names = (*names, "gap_timeout", "idle_timeout")
         return [
             {
                 "source": self._strings.text(source),
                 "stream": self._strings.text(stream),
-                **{name: int(self.tables[name][lane]) for name in names},
-                "gap_timeout": int(self.tables["gap_timeout"][lane]),
-                "idle_timeout": int(self.tables["idle_timeout"][lane]),
-                "idle": bool(self.tables["idle"][lane]),
+                **{name: int(lane[name]) for name in names},
+                "newest_ts": _unless_none(lane["max_ts"]),
+                "last_arrival": _unless_none(lane["last_arrival"]),
+                "ended": bool(lane["closed"]),
+                "idle": not lane["closed"] and _is_silent(lane, now),
             }
-            for (source, stream), lane in self._of.items()
+            for (source, stream), lane in zip(self._of, self.tables, strict=True)
         ]
 
     def snapshot(self) -> dict[str, Any]:
@@ -204,6 +211,15 @@ class LaneTable:
         self._fill_slots(0)
         self._named = []
         self._linked = -1
+
+
+def _unless_none(instant: np.int64) -> int | None:
+    return None if instant == INT_MIN else int(instant)
+
+
+def _is_silent(lane: np.void, now: int) -> bool:
+    last = int(lane["last_arrival"])
+    return last > INT_MIN and last + int(lane["idle_timeout"]) < now
 
 
 def _new_lane() -> np.ndarray:

@@ -14,10 +14,11 @@ from engine.jit import inline, kernel
 from engine.order.merge import note, reference, set_key
 from engine.order.state import (
     INT_MAX,
+    INT_MIN,
+    MARKER_JUMP,
     MAX_RING,
     NONE,
     NOTE_QUARANTINE,
-    QUARANTINED_JUMP,
     S_DEFAULT_UNC,
     Out,
     Trees,
@@ -89,6 +90,8 @@ def apply_markers(
 @inline
 def touch(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: int, now: int) -> None:
     """Any arrival of a lane clears its idle flag."""
+    if ln[lane].last_arrival > INT_MIN and not ln[lane].closed:
+        ln[lane].silences += later(ln[lane].last_arrival, ln[lane].idle_timeout) < now
     ln[lane].last_arrival = now
     if ln[lane].idle:
         ln[lane].idle = 0
@@ -119,7 +122,7 @@ def mark(
     elif rows[row].inc != ln[lane].inc:
         return
     elif seq > expected and seq - expected >= MAX_RING:
-        note(s, out, NOTE_QUARANTINE, row, QUARANTINED_JUMP)
+        note(s, out, NOTE_QUARANTINE, row, MARKER_JUMP)
         return
     deadline = later(now, ln[lane].gap_timeout)
     if rows[row].kind == _POG:

@@ -31,10 +31,13 @@ from engine.order.state import (
     S_LATE_PASS,
     S_RESIDUAL_DROP,
     STAGE_QUEUE,
+    V_BLOCKER,
     V_EVENTS,
     V_FRONTIER,
     V_GONE,
     V_NOTES,
+    V_QUEUED,
+    V_SINCE,
     Out,
     Trees,
 )
@@ -143,6 +146,19 @@ def correct(
     return True
 
 
+@kernel
+def set_aside(
+    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, out: Out, row: int, reason: int
+) -> None:
+    """``row`` goes no further; it is reported with its reference time."""
+    ref, unc, _ = reference(ck, s[S_DEFAULT_UNC], ln[rows[row].lane].source, rows[row].ts)
+    rows[row].ref = ref
+    rows[row].unc = unc
+    rows[row].stage = 0
+    note(s, out, NOTE_QUARANTINE, row, reason)
+    s[V_GONE] += 1
+
+
 @inline
 def saw_ts(rows: np.ndarray, ln: np.ndarray, row: int) -> None:
     """The lane's newest event time, which only events that are trusted move."""
@@ -156,6 +172,7 @@ def push(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, row: int) -
     lane = rows[row].lane
     rows[row].stage = STAGE_QUEUE
     rows[row].nxt = NONE
+    s[V_QUEUED] += 1
     ln[lane].last_ref = rows[row].ref
     if ln[lane].head == NONE:
         ln[lane].head = row
@@ -184,6 +201,7 @@ def push_late(
         emit(rows, s, out, row, now, LATE)
         return
     rows[row].stage = STAGE_QUEUE
+    s[V_QUEUED] += 1
     before, after = NONE, ln[lane].head
     while after != NONE and rows[after].ref <= rows[row].ref:
         before, after = after, rows[after].nxt
@@ -207,6 +225,7 @@ def _pop(
     if ln[lane].head == NONE:
         ln[lane].tail = NONE
     rows[row].stage = 0
+    s[V_QUEUED] -= 1
     below = rows[row].ref < s[V_FRONTIER]
     if not below:
         s[V_FRONTIER] = rows[row].ref
@@ -241,11 +260,18 @@ def drain(
     ``passed``: deadlines up to here are over; those of ``now`` itself are not while its records
     are still coming.
     """
+    blocker = s[V_BLOCKER]
     while True:
         lane, key = tr.merge[1].lane, tr.merge[1].key
         if key == INT_MAX and tr.merge[1].tie == INT_MAX:
+            s[V_BLOCKER] = NONE
+            s[V_SINCE] = INT_MAX
             return
         if ln[lane].head != NONE:
+            # Others go on: what they had waited for was the lane that blocked until now.
+            if s[V_SINCE] < now and lane != blocker and tr.merge[1].tie != TIE_NOW:
+                ln[blocker].blocked_ns += now - s[V_SINCE]
+                s[V_SINCE] = INT_MAX
             _pop(rows, ln, tr, s, out, lane, now)
             continue
         deadline = idle_deadline(ln, lane)
@@ -257,4 +283,9 @@ def drain(
         if key > s[V_FRONTIER]:  # a promise of silence: progress without an event
             s[V_FRONTIER] = key
             note(s, out, NOTE_PROGRESS, key, now)
+        s[V_BLOCKER] = lane
+        if s[V_QUEUED] == 0:
+            s[V_SINCE] = INT_MAX
+        elif s[V_SINCE] == INT_MAX:
+            s[V_SINCE] = now
         return

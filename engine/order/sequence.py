@@ -24,26 +24,31 @@ from engine.order.sequence_run import flush, new_rows, place_rings, run, survivo
 from engine.order.state import (
     COUNTERS,
     EVENT,
+    INT_MAX,
     INT_MIN,
     MERGE_NODE,
     MODE_FIXED,
     MODE_QUANTILE,
     MODE_R19,
+    NONE,
     NOTE_GAP,
     NOTE_PROGRESS,
     NOTE_QUARANTINE,
     NOTE_WIDTH,
+    PROGRESS,
     ROW,
     S_RESIDUAL_DROP,
     SCALARS,
     SETTINGS,
     TIMER_NODE,
+    V_BLOCKER,
     V_CLOCK,
     V_EVENTS,
     V_FRONTIER,
     V_GONE,
     V_MOST,
     V_NOTES,
+    V_SINCE,
     Out,
     Trees,
 )
@@ -116,6 +121,7 @@ class Sequence:
             silence_window(1_000_000 - settings.quantile_ppm),
         )  # fmt: skip
         self._scalars[[V_CLOCK, V_FRONTIER]] = INT_MIN
+        self._scalars[V_BLOCKER], self._scalars[V_SINCE] = NONE, INT_MAX
         self._rings = np.empty(0, np.int32)
         self._row_bytes = 0
 
@@ -258,8 +264,8 @@ class Sequence:
         return taken
 
     def counters(self) -> list[dict[str, Any]]:
-        """Per (source, stream): what became of its events, and its present timeouts."""
-        return self._lanes.counters(COUNTERS)
+        """Per (source, stream): what became of its events, its timeouts, how far it has got."""
+        return self._lanes.counters((*COUNTERS, *PROGRESS), int(self._scalars[V_CLOCK]))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""

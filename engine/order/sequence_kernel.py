@@ -23,20 +23,20 @@ from engine.order.merge import (
     push_late,
     reference,
     saw_ts,
+    set_aside,
     set_key,
 )
 from engine.order.state import (
+    DUPLICATE,
     INT_MAX,
     INT_MIN,
     MISSING_KEPT,
     NONE,
     NOTE_GAP,
-    NOTE_QUARANTINE,
     QUARANTINED_JUMP,
     S_DEFAULT_UNC,
     STAGE_HELD,
     STAGE_RING,
-    V_GONE,
     Out,
     Trees,
 )
@@ -228,9 +228,8 @@ def late_or_duplicate(
     if not late and inc < ln[lane].inc:
         late = inc != ln[lane].prev_inc or seq >= ln[lane].prev_expected
     if not late:
-        rows[row].stage = 0
         ln[lane].duplicate += 1
-        s[V_GONE] += 1
+        set_aside(rows, ln, ck, s, out, row, DUPLICATE)
     elif correct(rows, ln, ck, s, out, row):
         push_late(rows, ln, tr, s, out, row, now)
     else:
@@ -293,12 +292,7 @@ def jumped(
     if seq != ln[lane].far_seq + 1:
         ln[lane].far_seq = seq
         ln[lane].quarantined_jump += 1
-        note(s, out, NOTE_QUARANTINE, row, QUARANTINED_JUMP)
-        s[V_GONE] += 1
-        rows[row].stage = 0
-        ref, unc, _ = reference(ck, s[S_DEFAULT_UNC], ln[lane].source, rows[row].ts)
-        rows[row].ref = ref
-        rows[row].unc = unc
+        set_aside(rows, ln, ck, s, out, row, QUARANTINED_JUMP)
         return False
     while ln[lane].ring_count > 0:
         give_up(rows, ln, ck, tr, s, out, lane, now)
@@ -341,9 +335,8 @@ def accept(
         to_merge(rows, ln, ck, tr, s, out, row)
         release_run(rows, ln, ck, tr, s, out, lane, now, True)
     elif tr.ring[ln[lane].ring_off + (seq & (ln[lane].ring_cap - 1))] != NONE:
-        rows[row].stage = 0
         ln[lane].duplicate += 1
-        s[V_GONE] += 1
+        set_aside(rows, ln, ck, s, out, row, DUPLICATE)
     else:
         if not is_future(rows, ln, ck, s, row):
             saw_ts(rows, ln, row)

@@ -37,8 +37,12 @@ HIGHS_KEPT: Final = 128
 """Arrivals of new highest numbers remembered per lane and level (see ``order/highs.py``)."""
 HIGH_LEVELS: Final = 6
 
+# Why a record was set aside.
 QUARANTINED_FUTURE: Final = 0
 QUARANTINED_JUMP: Final = 1
+DUPLICATE: Final = 2
+MARKER_JUMP: Final = 3
+"""Of a punctuation or end of stream, which is no event."""
 
 COUNTERS: Final = (
     "arrived", "in_order", "residual", "late_passed", "late_dropped", "duplicate",
@@ -46,6 +50,9 @@ COUNTERS: Final = (
     "residual_dropped",
 )  # fmt: skip
 """Counters kept per lane; every event that arrived is in exactly one of the next seven."""
+PROGRESS: Final = ("silences", "blocked_ns")
+"""How a lane held the others back: times nothing came of it for longer than its idle timeout, and
+how long in all events of others stood ready that then went on because of it."""
 
 _ROW_FIELDS: Final = (
     ("seq", "i8", 0), ("inc", "i8", 8), ("ts", "i8", 16), ("arrival", "i8", 24), ("ref", "i8", 32),
@@ -102,7 +109,7 @@ LANE_FIRST: Final[dict[str, int]] = {
 Idle: a lane is unknown, and so holds nobody back, until its first record or announcement.
 """
 LANE: Final = np.dtype(
-    [(name, "i8") for name in (*LANE_FIELDS, *COUNTERS)]
+    [(name, "i8") for name in (*LANE_FIELDS, *COUNTERS, *PROGRESS)]
     + [
         ("missing", "i8", (MISSING_KEPT, 4)),
         ("highs", "i8", (HIGHS_KEPT * HIGH_LEVELS, 2)),
@@ -167,7 +174,7 @@ NOTE_GAP: Final = 0
 NOTE_PROGRESS: Final = 1
 """(kind, released before, frontier, at)."""
 NOTE_QUARANTINE: Final = 2
-"""(kind, released before, row, reason)."""
+"""(kind, released before, row, reason): a record that is set aside."""
 NOTE_WIDTH: Final = 7
 
 # Places in the scalars: settings, then what changes.
@@ -198,7 +205,13 @@ V_GONE: Final = 17
 """Events of this call that were refused: duplicates and quarantined ones."""
 V_MOST: Final = 18
 """The most events held at once so far."""
-SCALARS: Final = 19
+V_QUEUED: Final = 19
+"""Events in the lanes' queues."""
+V_BLOCKER: Final = 20
+"""The lane that the merge waits for, or NONE..."""
+V_SINCE: Final = 21
+"""... and since when some event has stood ready, or INT_MAX."""
+SCALARS: Final = 22
 
 MODE_R19: Final = 0
 MODE_FIXED: Final = 1

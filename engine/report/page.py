@@ -20,12 +20,13 @@ from engine.report.measure_sections import (
     window_section,
 )
 from engine.report.result_figures import match_figures, window_figures
+from engine.report.source_section import source_section
 from engine.report.units import TimeLine
 
 _CHAPTERS: Final = {
     "verdict": "Verdict", "run": "Run", "conservation": "Events", "disorder": "Disorder",
-    "holds": "Hold time", "clocks": "Clocks", "windows": "Windows", "matches": "Matches",
-    "tables": "Tables", "glossary": "Glossary",
+    "holds": "Hold time", "sources": "Sources", "clocks": "Clocks", "windows": "Windows",
+    "matches": "Matches", "tables": "Tables", "glossary": "Glossary",
 }  # fmt: skip
 
 
@@ -44,6 +45,7 @@ def page(report: Mapping[str, Any]) -> str:
         "conservation": conservation_section(report),
         "disorder": disorder_section(report, disorder),
         "holds": hold_section(report, holds),
+        "sources": source_section(report),
         "clocks": clock_section(report, clocks),
         "windows": window_section(report, windows),
         "matches": match_section(report, matches),

@@ -19,6 +19,7 @@ from engine.report.match_results import measure_matches
 from engine.report.page import page
 from engine.report.plain import as_json, plain
 from engine.report.rows import ordered_rows
+from engine.report.sources import measure_sources
 from engine.report.verdict import verdict
 from engine.report.versions import versions
 from engine.report.window_results import measure_windows
@@ -76,6 +77,7 @@ def write_report(
         ),
         "disorder": measure_disorder(places, unordered),
         "holds": {label: measure_holds(place) for label, place in places.items()},
+        "sources": measure_sources(counters[passes[0].label]),
         "clock_error": measure_clock_error(main, truth),
         "windows": measure_windows(answers.windows, facts.get("windows_truth", {})),
         "matches": measure_matches(answers.matches, facts.get("true_matches", [])),

@@ -47,6 +47,8 @@ def test_each_has_its_reason_and_how_late_it_was(tmp_path: Path) -> None:
          "release": 50, "reason": "future", "dropped": True},
         {"source": "a", "seq": 900_000, "ts": 52, "arrival": 56, "ref": 55, "release": 56,
          "reason": "jump", "dropped": True},
+        {"source": "a", "seq": 2, "ts": 17, "arrival": 57, "ref": 20, "release": 57,
+         "reason": "duplicate", "dropped": True, "attrs": {"v": 2}},
     ]  # fmt: skip
     table = tmp_path / "side.parquet"
     shared[-1] = str(table)
@@ -56,8 +58,9 @@ def test_each_has_its_reason_and_how_late_it_was(tmp_path: Path) -> None:
     rows = pq.read_table(table).to_pylist()
     assert [(row["reason"], row["lateness"], row["dropped"]) for row in rows] == [
         ("residual", 15, True), ("late", 5, False), ("future", None, True), ("jump", None, True),
+        ("duplicate", None, True),
     ]  # fmt: skip
-    assert [row["attrs.v"] for row in rows] == [None, 3, None, None]
+    assert [row["attrs.v"] for row in rows] == [None, 3, None, None, 2]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_the_side_output_balances_with_the_counters(
         {"source": source, "seq": seq, "ts": ts, "arrival": at}
         for at, (source, seq, ts) in enumerate(events)
     ]
-    chosen = ChainSettings(parse_order(order), guards=Guards(30), ordered="full", aside=True)
+    chosen = ChainSettings(parse_order(order), guards=Guards(30), ordered="full", aside="full")
     chain = Chain(chosen, "main")
     outputs = ([chain.process([frame(records)])] if records else []) + [chain.finish()]
     told: Counter[str] = Counter()
@@ -121,5 +124,44 @@ def test_the_side_output_balances_with_the_counters(
     assert told["residual"] == counted("residual", "residual_dropped")
     assert told["future"] == counted("quarantined_future")
     assert told["jump"] == counted("quarantined_jump")
-    gone = ("late_dropped", "residual_dropped", "quarantined_future", "quarantined_jump")
+    assert told["duplicate"] == counted("duplicate")
+    gone = (
+        "late_dropped", "residual_dropped", "quarantined_future", "quarantined_jump", "duplicate",
+    )  # fmt: skip
     assert dropped == counted(*gone)
+
+
+def test_a_marker_with_a_senseless_number_is_no_event() -> None:
+    records: list[dict[str, Any]] = [
+        {"source": "a", "seq": 0, "ts": 0, "arrival": 0},
+        {"kind": "eos", "source": "a", "seq": 10**8, "arrival": 1},
+    ]
+    settings = ChainSettings(parse_order("sequence"), guards=Guards(None), aside="full")
+    chain = Chain(settings, "main")
+    assert chain.process([frame(records)]).quarantined == []
+    assert [each["reason"] for each in chain.counters()["quarantined"]] == ["sequence jump"]
+
+
+def test_a_run_keeps_it_per_pass_and_its_rows_balance_with_the_counters(tmp_path: Path) -> None:
+    order = ["--order", "sequence:timeout=fixed:1ms"]
+    shape = ["--set", "duration=3s", "--set", "seed=7", "--out", str(tmp_path / "r")]
+    assert run(["run", "soccer", "--in-process", "--quiet", *order, *shape]) == 0
+    names = {
+        "late": ("late_dropped", "late_passed"),
+        "residual": ("residual_dropped", "residual"),
+        "future": ("quarantined_future",),
+        "jump": ("quarantined_jump",),
+        "duplicate": ("duplicate",),
+    }
+    checked = 0
+    for counters in (tmp_path / "r" / "runs").glob("*/counters.json"):
+        sites = json.loads(counters.read_text())["sites"].values()
+        rows: Counter[str] = Counter()
+        for part in counters.parent.glob("[lq]*/*.parquet"):
+            rows.update(pq.read_table(part).column("reason").to_pylist())
+        for reason in REASONS:
+            lanes = [lane for site in sites for lane in site["lanes"]]
+            counted = sum(lane.get(name, 0) for lane in lanes for name in names[reason])
+            assert rows[reason] == counted
+        checked += sum(rows.values())
+    assert checked

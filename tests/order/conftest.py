@@ -22,6 +22,7 @@ from slow_timeout import Settings
 from slow_twin import Twin
 
 Record = dict[str, Any]
+REASONS = ("future", "sequence jump", "duplicate", "marker")
 _DEFAULTS: Record = {
     "kind": "event", "stream": "events", "source": None, "seq": None, "incarnation": 0, "ts": None,
 }  # fmt: skip
@@ -61,7 +62,7 @@ class Ordering:
         self.released: list[tuple[Any, ...]] = []
         self.gaps: list[tuple[Any, ...]] = []
         self.progress: list[tuple[int, int, int]] = []
-        self.quarantined: list[tuple[str, int, str]] = []
+        self.aside: list[tuple[str, int, str]] = []
         self._use(Chain(self.settings, "main"))
 
     def _use(self, chain: Chain) -> None:
@@ -109,7 +110,7 @@ class Ordering:
             ):
                 name = text(source)
                 assert name is not None
-                self.quarantined.append((name, seq, "sequence jump" if reason else "future"))
+                self.aside.append((name, seq, REASONS[reason]))
 
     def process(self, records: Sequence[Record], cuts: Sequence[int] = ()) -> Ordering:
         """``records`` in one frame, or cut into frames before the rows ``cuts``."""
@@ -175,7 +176,7 @@ class Both:
         assert self.kernel.released == self.twin.released
         assert self.kernel.gaps == self.twin.gaps
         assert self.kernel.progress == self.twin.progress
-        assert self.kernel.quarantined == self.twin.quarantined
+        assert self.kernel.aside == self.twin.aside
         mine, other = self.kernel.counters, self.twin.lanes
         assert list(mine) == sorted(other)
         for name, lane in other.items():

@@ -14,7 +14,7 @@ JUMP = 2**18
 COUNTERS = (
     "arrived", "in_order", "residual", "late_passed", "late_dropped", "duplicate",
     "quarantined_future", "quarantined_jump", "missing_total", "missing_filled",
-    "residual_dropped",
+    "residual_dropped", "silences", "blocked_ns",
 )  # fmt: skip
 
 
@@ -74,6 +74,12 @@ class Lane:
     @property
     def markers(self) -> list[Marker]:
         return self.promises + ([self.end] if self.end else [])
+
+    def heard(self, now: int) -> None:
+        """Something of it arrived."""
+        if self.last_arrival is not None and not self.closed:
+            self.counts["silences"] += now > self.last_arrival + self.timeout.idle
+        self.last_arrival, self.idle = now, False
 
     def gap_deadline(self) -> int:
         waiting = [event.deadline for event in self.buffer.values()]

@@ -28,7 +28,7 @@ class Twin:
 
     ``released``: (source, stream, incarnation, seq, ts, arrival, ref, unc, release, status);
     ``gaps``: (released before, source, stream, first, count, low, high); ``progress``: (released
-    before, frontier, at); ``quarantined``: (source, seq, reason).
+    before, frontier, at); ``aside``: (source, seq, reason).
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -38,10 +38,12 @@ class Twin:
         self.newest: dict[str, int] = {}
         self.now = NEVER
         self.frontier = NEVER
+        self.blocker: Lane | None = None  # whom the merge waits for
+        self.ready_since: int | None = None  # ... while something is ready
         self.released: list[tuple[Any, ...]] = []
         self.gaps: list[tuple[Any, ...]] = []
         self.progress: list[tuple[int, int, int]] = []
-        self.quarantined: list[tuple[str, int, str]] = []
+        self.aside: list[tuple[str, int, str]] = []
 
     # ---- records ----------------------------------------------------------------------------
 
@@ -95,7 +97,8 @@ class Twin:
         event = Event(
             source, stream, record.get("incarnation", 0), record["seq"], record["ts"], now
         )
-        before, lane.last_arrival, lane.idle = lane.last_arrival, now, False
+        before = lane.last_arrival
+        lane.heard(now)
         lane.counts["arrived"] += 1
         refused = lane.counts["duplicate"] + lane.counts["quarantined_jump"]
         self.accept(lane, event, now)
@@ -114,13 +117,13 @@ class Twin:
                 continue
             if seq is not None and lane.stream != record.get("stream", "events"):
                 continue
-            lane.last_arrival, lane.idle = now, False
+            lane.heard(now)
             if seq is None:
                 needs = max(lane.buffer, default=lane.expected - 1) + 1
             elif record.get("incarnation", 0) != lane.inc:
                 continue  # of a life that is over, or not begun
             elif seq - lane.expected >= JUMP:
-                self.quarantined.append((lane.source, seq, "sequence jump"))
+                self.aside.append((lane.source, seq, "marker"))
                 continue
             else:
                 needs = seq
@@ -152,13 +155,14 @@ class Twin:
             if lane.far is None or event.seq != lane.far + 1:
                 lane.far = event.seq
                 lane.counts["quarantined_jump"] += 1
-                self.quarantined.append((lane.source, event.seq, "sequence jump"))
+                self.aside.append((lane.source, event.seq, "sequence jump"))
                 return
             while lane.buffer:
                 self.give_up(lane, now)
             lane.expected = event.seq
         if event.seq in lane.buffer:
             lane.counts["duplicate"] += 1
+            self.aside.append((lane.source, event.seq, "duplicate"))
             return
         lane.taken.add((event.inc, event.seq))
         if event.seq > lane.expected:
@@ -190,6 +194,7 @@ class Twin:
         )
         if key in lane.taken and known:
             lane.counts["duplicate"] += 1
+            self.aside.append((lane.source, event.seq, "duplicate"))
             return
         lane.taken.add(key)
         if key in lane.missing:
@@ -220,7 +225,7 @@ class Twin:
         event.ref, event.unc, event.epoch = self.reference(event.source, event.ts)
         if self.future(event):
             lane.counts["quarantined_future"] += 1
-            self.quarantined.append((lane.source, event.seq, "future"))
+            self.aside.append((lane.source, event.seq, "future"))
             return False
         self.saw(event)
         return True
@@ -290,6 +295,7 @@ class Twin:
 
     def drain(self, now: int, passed: int) -> None:
         ranked = sorted(self.lanes)
+        blocker = self.blocker
         while True:
             best: tuple[tuple[int, int, int], Lane] | None = None
             for place, (name, lane) in enumerate(self.lanes.items()):
@@ -307,13 +313,24 @@ class Twin:
                 if best is None or key < best[0]:
                     best = (key, lane)
             if best is None:
+                self.blocker = self.ready_since = None
                 return
             (key, _, _), lane = best
             if not lane.queue:
                 if key > self.frontier:
                     self.frontier = key
                     self.progress.append((len(self.released), key, now))
+                self.blocker = lane
+                if not any(lane.queue for lane in self.lanes.values()):
+                    self.ready_since = None
+                elif self.ready_since is None:
+                    self.ready_since = now
                 return
+            in_its_place = lane.queue[0].ref >= self.frontier
+            if lane is not blocker and in_its_place and self.ready_since is not None:
+                assert blocker is not None
+                blocker.counts["blocked_ns"] += now - self.ready_since
+                self.ready_since = None
             self.pop(lane, now)
 
     def pop(self, lane: Lane, now: int) -> None:

@@ -29,7 +29,7 @@ MODERATE = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 def setting(order: str, guard: int | None = 40) -> ChainSettings:
     plans = (query(WINDOW, name="w"), query(PAIRS, name="p"))
     return ChainSettings(
-        parse_order(order), plans, guards=Guards(guard), ordered="full", aside=True
+        parse_order(order), plans, guards=Guards(guard), ordered="full", aside="full"
     )
 
 

@@ -75,8 +75,8 @@ def report(run: Any, **given: Any) -> tuple[dict[str, Any], Page]:
 def test_the_report_of_a_rich_run(rich_run: Any) -> None:
     made, page = report(rich_run)
     assert page.sections() == [
-        "verdict", "run", "conservation", "disorder", "holds", "clocks", "windows", "matches",
-        "tables", "glossary",
+        "verdict", "run", "conservation", "disorder", "holds", "sources", "clocks", "windows",
+        "matches", "tables", "glossary",
     ]  # fmt: skip
     verdict = made["verdict"]
     assert verdict["holds"]
@@ -181,7 +181,7 @@ def test_a_recording_without_truth_makes_a_sensible_page(tmp_path: Path, rich_ru
     run = type(rich_run)(tmp_path / "recording", truth=False).write()
     made, page = report(run)
     assert page.sections() == [
-        "verdict", "run", "conservation", "disorder", "holds", "clocks", "glossary",
+        "verdict", "run", "conservation", "disorder", "holds", "sources", "clocks", "glossary",
     ]  # fmt: skip
     words = " ".join(page.texts)
     assert "Nothing is known of what happened before the arrival log" in words

@@ -86,7 +86,7 @@ def write_log(folder: Path, events: int, rows_per_file: int) -> None:
 def settings(order: str = "sequence:latency=50ms") -> ChainSettings:
     """Two queries and the ordered stream itself."""
     plans = (query(WINDOW, name="w"), query(PATTERN, name="p"))
-    return ChainSettings(parse_order(order), plans, ordered="full", aside=True)
+    return ChainSettings(parse_order(order), plans, ordered="full", aside="full")
 
 
 def answers(parts: Path) -> str:

@@ -1,0 +1,63 @@
+"""Who held the others back: from the chain's counters to the report's table."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from engine.chain import Chain, ChainSettings
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.report.source_section import source_section
+from engine.report.sources import how_it_ended, measure_sources
+from tests.order.conftest import frame
+
+TRACE: list[dict[str, Any]] = [
+    {"kind": "sync", "source": "a", "offset": 2, "delay": 4, "first_seq": 0, "arrival": 0, "ts": 0},
+    {"source": "a", "seq": 0, "ts": 0, "arrival": 0},
+    {"source": "b", "seq": 0, "ts": 5, "arrival": 1},
+    {"source": "b", "seq": 1, "ts": 20, "arrival": 4},  # both wait for a from 1 on
+    {"source": "a", "seq": 1, "ts": 12, "arrival": 9},  # b's first goes on; its second from 9 on
+    {"source": "b", "seq": 2, "ts": 21, "arrival": 30},  # a was idle from 19 on
+    {"source": "b", "seq": 3, "ts": 22, "arrival": 50},  # b had been silent since 40
+    {"kind": "eos", "source": "b", "arrival": 51},
+]
+
+
+def counters(order: str) -> dict[str, Any]:
+    chain = Chain(ChainSettings(parse_order(order), guards=Guards(None)), "main")
+    chain.process([frame(TRACE)])
+    chain.finish()
+    return {"sites": {"main": chain.counters()}}
+
+
+def test_the_time_that_others_stood_ready_is_its_who_let_them_go_on() -> None:
+    a, b = measure_sources(counters("sequence:timeout=fixed:10"))
+    assert (a["source"], a["blocked_ns"]) == ("a", (9 - 1) + (19 - 9))
+    assert (b["source"], b["blocked_ns"]) == ("b", 0)
+    assert (a["silences"], b["silences"]) == (0, 2)  # a never came back; b after 4 and 30
+    assert (how_it_ended(a), how_it_ended(b)) == ("idle", "ended")
+    assert (a["silent_ns"], a["behind_ns"]) == (51 - 9, 51 - 14)
+    assert (a["offset"], a["uncertainty"], a["gap_timeout"], a["idle_timeout"]) == (2, 2, 10, 10)
+    assert (b["silent_ns"], b["behind_ns"], b["offset"]) == (0, 51 - 22, 0)
+
+
+@pytest.mark.parametrize("order", ["none", "kslack:5", "mp-kslack", "kslack-chain:1,4"])
+def test_an_order_without_numbers_knows_how_far_its_sources_got(order: str) -> None:
+    a, b = measure_sources(counters(order))
+    assert (a["silent_ns"], a["behind_ns"], a["offset"]) == (51 - 9, 51 - 14, 2)
+    assert (b["silent_ns"], b["behind_ns"]) == (1, 51 - 22)  # of events: no marker is one
+    assert (a["blocked_ns"], how_it_ended(a)) == (None, None)
+
+
+def test_the_table_says_it_in_ms_longest_first() -> None:
+    rows = measure_sources(counters("sequence:timeout=fixed:10"))
+    for row in rows:
+        row["blocked_ns"] *= 10**6
+    page = source_section({"sources": rows})
+    cells = re.findall(r"<t[dh][^>]*>([^<]*)</t[dh]>", page.partition("<tbody>")[2])
+    assert cells[:4] == ["a", "18", "0", "idle"]
+    assert cells[10:14] == ["b", "0", "2", "ended"]
+    assert source_section({"sources": []}) == ""
