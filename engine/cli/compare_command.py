@@ -18,8 +18,9 @@ from engine.cli.watch import tell_compiling, watched
 from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare
 from engine.compare.measure import Advanced, Reading
-from engine.compare.page import HTML, NO_ARRIVALS, check_folder, write_comparison
+from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.pipeline import prepare
+from engine.report.page_folder import check_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
 from engine.units import unit_ns
@@ -67,7 +68,7 @@ def compare_orders(
     unit_ns(time_unit)
     guards = read_guards(guard, time_unit)
     if out is not None:
-        check_folder(out)
+        check_page_folder(out, (HTML, JSON))
 
     def watch(what: str) -> AbstractContextManager[Advanced]:
         return watched(what, quiet=quiet)

@@ -19,7 +19,8 @@ from rich.table import Table as Shown
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.paper import Advanced, Finding, Paper, PaperRun
-from engine.report.paper_page import Reproduced, check_folder, spoken, write_reproduced
+from engine.report.page_folder import check_page_folder
+from engine.report.paper_page import HTML, JSON, Reproduced, spoken, write_reproduced
 from engine.report.units import number
 from scenarios import papers
 
@@ -61,7 +62,7 @@ def reproduce(
     if every and out is None:
         out = Path("out") / paper_name
     if out is not None:
-        check_folder(out)
+        check_page_folder(out, (HTML, JSON))
     tell_compiling(quiet=quiet)
     found = _reproduced(paper, chosen, seed, scale, quiet=quiet)
     _tell(found, with_tables=not every)

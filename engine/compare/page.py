@@ -10,10 +10,9 @@ from engine.compare.columns import COST, OUTCOME, arrival_facts, as_plain, field
 from engine.compare.comparison import Comparison
 from engine.compare.measure import Measures
 from engine.compare.trade_off import trade_off_figure
-from engine.errors import UserError
-from engine.log.whole_file import whole_file
 from engine.report.document import DATA_ID, document
 from engine.report.elements import details, figure, paragraph, section, table, text
+from engine.report.page_folder import write_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
 
@@ -35,45 +34,22 @@ _TABLE_NOTE: Final = (
 )
 
 
-def check_folder(out: Path) -> None:
-    """What can be known to go wrong at the end is told before the work.
-
-    Raises:
-        UserError: the folder is a file, or holds what is not ours.
-    """
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; choose a folder for --out")
-    above = next(path for path in out.absolute().parents if path.exists())
-    if not above.is_dir():
-        raise UserError(f"{out}: {above} is a file, not a folder; choose another --out")
-    other = sorted(path.name for path in out.iterdir()) if out.exists() else []
-    if set(other) - {HTML, JSON}:
-        raise UserError(f"{out}: holds other files ({other[0]}); choose another --out")
-
-
 def write_comparison(comparison: Comparison, source: str, out: Path) -> dict[str, Any]:
     """Writes ``compare.json`` and ``compare.html`` into the folder ``out``, made if absent.
 
     Args:
         comparison: what to write.
         source: what was compared, for the reader.
-        out: see ``check_folder``.
+        out: see ``engine.report.page_folder``.
 
     Returns:
         what ``compare.json`` holds.
 
     Raises:
-        UserError: see ``check_folder``.
+        UserError: see ``check_page_folder``.
     """
-    check_folder(out)
     found: dict[str, Any] = plain(as_plain(comparison, source, versions()))
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in (
-        (JSON, as_json(found, indent=1) + "\n"),
-        (HTML, page(comparison, found)),
-    ):
-        with whole_file(out / name) as sink:
-            sink.write(content.encode())
+    write_page_folder(out, {JSON: as_json(found, indent=1) + "\n", HTML: page(comparison, found)})
     return found
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import UserError
-from engine.log.whole_file import whole_file
 from engine.paper import Finding, Paper
 from engine.report.document import DATA_ID, document
 from engine.report.elements import details, figure, paragraph, section, table, text
+from engine.report.page_folder import write_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
 from engine.scenario import Claim
@@ -60,22 +59,6 @@ class Reproduced:
         )
 
 
-def check_folder(out: Path) -> None:
-    """What can be known to go wrong at the end is told before the work.
-
-    Raises:
-        UserError: the folder is a file, or holds what is not ours.
-    """
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; choose a folder for --out")
-    above = next(path for path in out.absolute().parents if path.exists())
-    if not above.is_dir():
-        raise UserError(f"{out}: {above} is a file, not a folder; choose another --out")
-    other = sorted(path.name for path in out.iterdir()) if out.exists() else []
-    if set(other) - {HTML, JSON}:
-        raise UserError(f"{out}: holds other files ({other[0]}); choose another --out")
-
-
 def write_reproduced(found: Reproduced, out: Path) -> Path:
     """Writes ``paper.json`` and ``paper.html`` into the folder ``out``, made if absent.
 
@@ -83,14 +66,10 @@ def write_reproduced(found: Reproduced, out: Path) -> Path:
         the page's path.
 
     Raises:
-        UserError: see ``check_folder``.
+        UserError: see ``check_page_folder``.
     """
-    check_folder(out)
     data = as_plain(found)
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in ((JSON, as_json(data, indent=1) + "\n"), (HTML, page(found, data))):
-        with whole_file(out / name) as sink:
-            sink.write(content.encode())
+    write_page_folder(out, {JSON: as_json(data, indent=1) + "\n", HTML: page(found, data)})
     return out / HTML
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.arrival_log import LogWriter
 from engine.scenario import Pass, Score
 from scenarios.lorawan.importing import (
     device_table,
@@ -24,14 +20,13 @@ from scenarios.lorawan.importing import (
 from scenarios.lorawan.recording import FILES, read_recording
 from scenarios.lorawan.scoring import DEVICES, MAIN, RECEPTIONS, SLACK, UNORDERED, score_run
 from scenarios.options import duration_ns, read_options
-from simulator.digest import FrameDigest
-from simulator.run import LOG, MANIFEST, TRUTH
+from scenarios.recorded_log import write_log, write_manifest
+from simulator.run import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"files": ",".join(FILES), "latency": "500 ms", "slack": "1 h"}
 HOURLY: Final = (
     "SELECT count(*), avg(rssi), max(snr) FROM events GROUP BY source WINDOW TUMBLING 1 h"
 )
-VERSIONED: Final = ("slackwater", "numpy", "pyarrow")
 
 
 class Lorawan:
@@ -51,41 +46,25 @@ class Lorawan:
     def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
         chosen = read_options(options, DEFAULTS)
         recordings = [read_recording(data, name) for name in _names(chosen)]
-        digest = FrameDigest()
-        frames = 0
-        with LogWriter(directory / LOG) as log:
-            for recording in recordings:
-                for frame in recording_frames(recording):
-                    log.append(frame)
-                    digest.add(frame)
-                    frames += 1
+        logged = write_log(
+            directory, (frame for each in recordings for frame in recording_frames(each))
+        )
         (directory / TRUTH).mkdir(parents=True, exist_ok=True)
         truth = pa.concat_tables([truth_table(recording) for recording in recordings])
         pq.write_table(truth, directory / TRUTH / RECEPTIONS)
         devices = pa.concat_tables([device_table(recording) for recording in recordings])
         pq.write_table(devices, directory / TRUTH / DEVICES)
-        manifest = {
-            "scenario": self.name,
-            "seed": None,
-            "options": chosen,
-            "versions": {
-                "python": platform.python_version(),
-                **{name: version(name) for name in VERSIONED},
-            },
-            "log_sha256": digest.hexdigest(),
-            "frames": frames,
-            "rows": {
+        return write_manifest(
+            directory, self.name, chosen, logged,
+            rows={
                 "event": truth.num_rows,
                 "sync": sum(join_table(recording).num_rows for recording in recordings),
             },
-            "events_by_source": {
+            events_by_source={
                 f"{device['site']}/{device['source']}": {"logged": device["receptions"]}
                 for device in devices.to_pylist()
             },
-        }
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
-        return manifest
+        )  # fmt: skip
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
         chosen = read_options(options, DEFAULTS)

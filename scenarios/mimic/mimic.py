@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from engine.log.arrival_log import LogWriter
 from engine.scenario import Pass, Score
 from scenarios.mimic.answers import QUERIES
 from scenarios.mimic.importing import charted_frames, source_counts, truth_table
 from scenarios.mimic.recording import read_charted
 from scenarios.mimic.scoring import CHARTED, GUARD, MAIN, STRAGGLER, UNORDERED, score_run
 from scenarios.options import duration_ns, read_options
-from simulator.digest import FrameDigest
-from simulator.run import LOG, MANIFEST, TRUTH
+from scenarios.recorded_log import write_log, write_manifest
+from simulator.run import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"slack": "8 h"}
 """A shift: what was done in one is mostly charted by its end."""
-VERSIONED: Final = ("slackwater", "numpy", "pyarrow")
 
 
 class Mimic:
@@ -43,34 +38,17 @@ class Mimic:
     def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
         chosen = read_options(options, DEFAULTS)
         charted = read_charted(data)
-        digest = FrameDigest()
-        frames = 0
-        with LogWriter(directory / LOG) as log:
-            for frame in charted_frames(charted):
-                log.append(frame)
-                digest.add(frame)
-                frames += 1
+        logged = write_log(directory, charted_frames(charted))
         (directory / TRUTH).mkdir(parents=True, exist_ok=True)
         pq.write_table(truth_table(charted), directory / TRUTH / CHARTED)
-        manifest = {
-            "scenario": self.name,
-            "seed": None,
-            "options": chosen,
-            "versions": {
-                "python": platform.python_version(),
-                **{name: version(name) for name in VERSIONED},
-            },
-            "log_sha256": digest.hexdigest(),
-            "frames": frames,
-            "rows": {"event": len(charted)},
-            "left_out": charted.unfiled,
-            "events_by_source": {
+        return write_manifest(
+            directory, self.name, chosen, logged,
+            rows={"event": len(charted)},
+            left_out=charted.unfiled,
+            events_by_source={
                 name: {"logged": events} for name, events in source_counts(charted).items()
             },
-        }
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
-        return manifest
+        )  # fmt: skip
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
         chosen = read_options(options, DEFAULTS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,17 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.arrival_log import LogWriter
 from engine.scenario import Pass, Score
 from scenarios.options import duration_ns, read_options
 from scenarios.phones.importing import phone_table, session_frames, truth_table
 from scenarios.phones.recording import SESSIONS, Session, read_session
 from scenarios.phones.scoring import LEARNT, MAIN, SHORT, UNORDERED, score_run
-from simulator.digest import FrameDigest
-from simulator.run import LOG, MANIFEST, TRUTH
+from scenarios.recorded_log import write_log, write_manifest
+from simulator.run import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"sessions": ",".join(SESSIONS), "latency": "6 s"}
-VERSIONED: Final = ("slackwater", "numpy", "pyarrow")
 
 
 class Phones:
@@ -43,42 +38,26 @@ class Phones:
     def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
         chosen = read_options(options, DEFAULTS)
         sessions = [read_session(data, name) for name in _names(chosen)]
-        digest = FrameDigest()
-        frames = 0
-        with LogWriter(directory / LOG) as log:
-            for session in sessions:
-                for frame in session_frames(session):
-                    log.append(frame)
-                    digest.add(frame)
-                    frames += 1
+        logged = write_log(
+            directory, (frame for session in sessions for frame in session_frames(session))
+        )
         (directory / TRUTH).mkdir(parents=True, exist_ok=True)
         for name, table in (("messages", truth_table), ("phones", phone_table)):
             whole = pa.concat_tables([table(session) for session in sessions])
             pq.write_table(whole, directory / TRUTH / f"{name}.parquet")
         messages = {session.name: len(session) for session in sessions}
-        manifest = {
-            "scenario": self.name,
-            "seed": None,
-            "options": chosen,
-            "versions": {
-                "python": platform.python_version(),
-                **{name: version(name) for name in VERSIONED},
-            },
-            "log_sha256": digest.hexdigest(),
-            "frames": frames,
-            "rows": {
+        return write_manifest(
+            directory, self.name, chosen, logged,
+            rows={
                 "event": sum(messages.values()),
                 "sync": sum(len(session.devices) for session in sessions),
             },
-            "events_by_source": {
+            events_by_source={
                 f"{session.name}/{device}": _account(session, code)
                 for session in sessions
                 for code, device in enumerate(session.devices)
             },
-        }
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
-        return manifest
+        )  # fmt: skip
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
         latency_ns = duration_ns(read_options(options, DEFAULTS), "latency")
