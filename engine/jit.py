@@ -25,7 +25,7 @@ def cache_directory() -> Path:
     digest = hashlib.sha256(f"{numba.__version__}".encode())
     root = Path(__file__).parent
     kernels = [
-        path for folder in ("order", "window", "pattern") for path in root.glob(f"{folder}/*.py")
+        path for folder in ("order", "window", "pattern", "barrier") for path in root.glob(f"{folder}/*.py")
     ]
     for path in sorted([*kernels, Path(__file__)]):
         digest.update(path.read_bytes())
