@@ -6,7 +6,7 @@ from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.query.plan import Plan, SeqPlan
+from engine.query.plan import OrPlan, Plan, SeqPlan
 from engine.window.tumbling import TumblingWindow
 
 _CERTAINTIES = ("pairwise", "max-delay")
@@ -22,6 +22,6 @@ def build_operator(
     """
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
-    if isinstance(plan, SeqPlan):
+    if isinstance(plan, SeqPlan | OrPlan):
         return SeqMatcher(plan, PatternSettings(certainty=certainty), site, barrier)
     return TumblingWindow(plan, site=site)

@@ -16,7 +16,9 @@ from engine.frame import ATTR_PREFIX
 from engine.operator import Result
 from engine.pattern.store import Store
 from engine.pattern.tables import Layout
-from engine.query.fields import own_attribute
+from engine.query.computed import computed_values, python_values
+from engine.query.expression import View
+from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.released import Strings
 
 _CODED = ("stream", "source", "type")
@@ -53,13 +55,20 @@ def nothing_given(steps: int) -> Given:
 
 def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
     """Per step the own attributes that RETURN selects; None = all that the event has."""
-    if not any(plan.returns for plan in layout.branches):
+    if not any(plan.returns or plan.computed for plan in layout.branches):
         return [None] * len(layout.steps)
     chosen = {a for plan in layout.branches for a in plan.returns}
     return [
         tuple(sorted({n for a in chosen if a.alias == step.alias and (n := own_attribute(a.name))}))
         for step in layout.steps
     ]
+
+
+def _computed_columns(layout: Layout) -> set[str]:
+    """Columns that RETURN's expressions read, besides own attributes."""
+    used = [a for plan in layout.branches for one in plan.computed
+            for a in attributes_in(one.expression) if own_attribute(a.name) is None]  # fmt: skip
+    return released_columns(used)
 
 
 class Matches(Sequence[Result]):
@@ -85,7 +94,7 @@ class Matches(Sequence[Result]):
         """(results, steps): places in ``columns``, -1 for steps that the match does not have."""
         self.which[present] = which.reshape(-1)
         self.attr_types = dict(store.attr_types)
-        names = [*EVENT_COLUMNS]
+        names = [*EVENT_COLUMNS, *_computed_columns(layout) - {*EVENT_COLUMNS}]
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
         self.columns = {n: store.columns[n][distinct] for n in names if n in store.columns}
@@ -109,10 +118,11 @@ class Matches(Sequence[Result]):
         steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
         facts = zip(
             given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
-            given.confirmed.tolist(), given.chance.tolist(), self.which.tolist(), strict=True,
+            given.confirmed.tolist(), given.chance.tolist(), self.which.tolist(), self.values(),
+            strict=True,
         )  # fmt: skip
-        for plus, at, known_at, sure, chance, events in facts:
-            yield {
+        for plus, at, known_at, sure, chance, events, value in facts:
+            result = {
                 "op": "+" if plus else "-",
                 "query": self.query,
                 "site": self.site,
@@ -126,6 +136,28 @@ class Matches(Sequence[Result]):
                     if events[step] >= 0
                 ],
             }
+            yield result if value is None else result | {"value": value}
+
+    def values(self) -> list[dict[str, Any] | None]:
+        """Per result what RETURN computes; None where it computes nothing."""
+        found: list[dict[str, Any] | None] = [None] * len(self)
+        for branch, plan in enumerate(self.layout.branches):
+            mine = np.flatnonzero(self.given.branch == branch)
+            if not plan.computed or not len(mine):
+                continue
+            views = {}
+            for own, step in zip(plan.steps, self.layout.places[branch], strict=True):
+                if not own.negated:
+                    rows = self.which[mine, step]
+                    columns = {name: column[rows] for name, column in self.columns.items()}
+                    views[own.alias] = View.of(columns, self.attr_types, self.strings)
+            values = {
+                label: python_values(value, len(mine), self.strings)
+                for label, value in computed_values(plan, views, len(mine)).items()
+            }
+            for place, *of_one in zip(mine.tolist(), *values.values(), strict=True):
+                found[place] = dict(zip(values, of_one, strict=True))
+        return found
 
     def _bare_events(self) -> list[dict[str, Any]]:
         columns: dict[str, list[Any]] = {}

@@ -51,10 +51,11 @@ def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
 def kept_attributes(layout: Layout) -> set[str] | None:
     """Own attributes that matches need after the steps' own conditions; None = all."""
     plans = layout.branches
-    if not any(plan.returns for plan in plans):
+    if not any(plan.returns or plan.computed for plan in plans):
         return None
     used = [a for plan in plans for a in (*plan.returns, *(b for g in plan.equalities for b in g))]
     used += [a for plan in plans for predicate in plan.others for a in attributes_in(predicate)]
+    used += [a for plan in plans for one in plan.computed for a in attributes_in(one.expression)]
     names = (own_attribute(attribute.name) for attribute in used)
     return {name for name in names if name is not None}
 

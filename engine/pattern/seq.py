@@ -32,7 +32,7 @@ from engine.pattern.store import EXPIRES, FIELDS, FRONTIER, MEMBER, ORDER, T_A, 
 from engine.pattern.stream_clocks import Moved, StreamClocks
 from engine.pattern.tables import Layout, layout_of
 from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import SeqPlan
+from engine.query.plan import OrPlan, SeqPlan
 from engine.released import Released, Strings
 
 _INT_MAX: Final = 2**63 - 1
@@ -52,7 +52,7 @@ class PatternSettings:
 
 
 class SeqMatcher:
-    """Operator of a ``SeqPlan``.
+    """Operator of a ``SeqPlan`` or an ``OrPlan``.
 
     Args:
         plan: the query.
@@ -66,7 +66,7 @@ class SeqMatcher:
 
     def __init__(
         self,
-        plan: SeqPlan,
+        plan: SeqPlan | OrPlan,
         settings: PatternSettings | None = None,
         site: str = DEFAULT_SITE,
         barrier: BarrierSettings | None = None,
@@ -75,10 +75,9 @@ class SeqMatcher:
         self.settings = settings or PatternSettings()
         self.site = site
         self._rule = _rule(self.settings)
-        branches = (plan,)
-        for branch in branches:
+        self._layout = layout_of(plan)
+        for branch in self._layout.branches:
             _check(branch)
-        self._layout = layout_of(branches)
         steps = self._layout.steps
         asked = Asked(
             tuple(steps[step].type for step in self._layout.tables.scopes[:, 1].tolist()),
@@ -87,7 +86,7 @@ class SeqMatcher:
         )
         self._barrier = build_barrier(barrier_in_force(barrier, plan.realtime), asked)
         self._clocks = StreamClocks(frozenset(step.type for step in steps))
-        self._within_ns = plan.within_ns
+        self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
         self._attributes = kept_attributes(self._layout)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.query.fields import attributes_in
-from engine.query.plan import Attribute, Predicate, SeqPlan, Step
+from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, shape_of
 
 # Bits of a relation between an event ("mine") and another one.
@@ -158,9 +158,10 @@ class _Builder:
         return Tables(**arrays)
 
 
-def layout_of(branches: Sequence[SeqPlan]) -> Layout:
-    """The tables of one plan, or of the branches of an OR."""
-    steps = {step.alias: step for plan in branches for step in plan.steps}
+def layout_of(plan: SeqPlan | OrPlan) -> Layout:
+    """The tables of a plan."""
+    branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
+    steps = {step.alias: step for step in plan.steps}
     builder = _Builder(steps)
     made = [_Branch(builder, number, plan) for number, plan in enumerate(branches)]
     for branch in made:
