@@ -75,11 +75,11 @@ def chances(
         doubts: about these matches.
     """
     tables, within_ns = layout.tables, layout.branches[branch].within_ns
-    _, _, pairs_from, pairs_to, members_from, members_to = tables.branches[branch].tolist()
+    _, _, pairs_from, pairs_to, members_from, members_to = tables.branches[branch, :6].tolist()
     local = np.zeros(len(layout.steps), np.int64)
     members = tables.members[members_from:members_to]
     local[members] = np.arange(len(members))
-    pairs = tables.pairs[pairs_from:pairs_to].copy()
+    pairs = tables.pairs[pairs_from:pairs_to, :3].copy()
     pairs[:, :2] = local[pairs[:, :2]]
     by_max_delay = rule is Rule.MAX_DELAY
     half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
@@ -111,7 +111,7 @@ def _doubtful(
     t_a: np.ndarray | None, doubts: Doubts,
 ) -> Doubtful:  # fmt: skip
     scopes = layout.tables.scopes
-    relations = layout.tables.relations.copy()
+    relations = layout.tables.relations[:, :2].copy()
     relations[:, 0] = local[relations[:, 0]]
     same: dict[bytes, int] = {}
     ranges = [relations[start:stop].tobytes() for start, stop in scopes[:, 5:7].tolist()]

@@ -9,7 +9,7 @@ import numpy as np
 from engine.pattern import construction as c
 from engine.pattern.certainty import Clock, Doubts, Rule, chances
 from engine.pattern.store import ORDER, Store
-from engine.pattern.tables import NONE, NOT_LONG_AFTER, Layout
+from engine.pattern.tables import NONE, NOT_LONG_AFTER, UPPER, Layout
 from engine.released import Strings
 
 _LONG_AGO = -(2**63)
@@ -76,16 +76,15 @@ class Judge:
     widest: np.ndarray
     first_new: int
 
-    def changes(self, out: c.Out) -> Changes | None:
-        """What is in ``out``; None if nothing changes."""
-        n = int(out.used[0])
+    def changes(self, facts: np.ndarray, doubts: np.ndarray) -> Changes | None:
+        """Of what is in ``found`` and ``doubts``; None if nothing changes."""
+        n = len(facts)
         if not n:
             return None
-        rows, facts = out.rows[:n].copy(), out.facts[:n]
-        doubts = out.doubts[: int(out.used[1])]
+        rows = facts[:, c.FACTS :].copy()
         is_new, stands = facts[:, c.NEW] == 1, facts[:, c.STANDS] == 1
-        after = self._verdicts(rows, facts, stands, c.SURE, c.T_A, doubts)
-        old = doubts[doubts[:, c.FRESH] == 0]
+        after = self._verdicts(rows, facts, stands, c.SURE, c.T_A_NOW, doubts)
+        old = doubts[doubts[:, c.BY_ROW] != facts[doubts[:, c.OF_MATCH], c.CAUSE]]
         before = self._verdicts(rows, facts, ~is_new, c.SURE_BEFORE, c.T_A_BEFORE, old)
         same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
         seen = np.flatnonzero(~(before.stands & after.stands & same))
@@ -184,12 +183,12 @@ class Judge:
             first, last = tables.branches[branch, :2].tolist()
             for scope in range(first, last):
                 start, stop = tables.scopes[scope, 5:7].tolist()
-                ends = tables.relations[start:stop].tolist()
+                ends = tables.relations[start:stop, :2].tolist()
                 # All that bound it above must be passed by: then the least of them is.
                 uppers = [
                     promise(step, plan.within_ns if bits == NOT_LONG_AFTER else None)
                     for step, bits in ends
-                    if bits in c.UPPER
+                    if bits in UPPER
                 ]
                 found[mine, scope] = np.minimum.reduce(uppers)
             found[mine, -1] = np.maximum.reduce(

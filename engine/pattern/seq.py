@@ -158,11 +158,11 @@ class SeqMatcher:
         }
         self._store.append(released, rows, self._attributes, more)
         self._most = max(self._most, self._store.n)
-        out = self._kernel.construct(self._store, first_new, released.strings)
+        found = self._kernel.construct(self._store, first_new, released.strings)
         judge = Judge(
             self._layout, self._rule, self._store, released.strings, moved.widest[rows], first_new
         )
-        return judge.changes(out)
+        return judge.changes(*found)
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
         if self._keep_ns is None:

@@ -15,7 +15,7 @@ import numpy as np
 from engine.jit import inline, kernel
 
 # Places in ``Stacks.used``.
-SLOTS: Final = 0
+STACKS: Final = 0
 POOL: Final = 1
 MOVED: Final = 2
 """Entries shifted by insertions, so far."""
@@ -23,39 +23,40 @@ LOOKED: Final = 3
 """Candidates looked at, so far."""
 _USED: Final = 4
 
+# Columns of ``Stacks.stack``.
+INDEX: Final = 0
+KEY: Final = 1
+START: Final = 2
+SIZE: Final = 3
+ROOM: Final = 4
+# Columns of ``Stacks.entry``.
+TIME: Final = 0
+ROW: Final = 1
+
 _EMPTY: Final = -1
 _LEAST_ROOM: Final = 4
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Stacks(NamedTuple):
-    """Arrays of all stacks.
+    """Arrays of all stacks, int64.
 
-    ``table``: open addressing, a power of two long; numbers of stacks or -1. Per stack: ``index``,
-    ``key``, its range ``start``, ``size``, ``room`` in the pool. Per entry: ``ref``, ``row``.
+    ``table``: open addressing, a power of two long; numbers of stacks or -1. ``stack``: (stacks,
+    5), its range in the pool among them; ``entry``: (pool, 2). ``used``: how much of these.
     """
 
     table: np.ndarray
-    index: np.ndarray
-    key: np.ndarray
-    start: np.ndarray
-    size: np.ndarray
-    room: np.ndarray
-    ref: np.ndarray
-    row: np.ndarray
+    stack: np.ndarray
+    entry: np.ndarray
     used: np.ndarray
 
 
-def empty_stacks(slots: int = 64, pool: int = 1024) -> Stacks:
-    """Stacks with room for ``slots`` stacks and ``pool`` entries."""
-    length = 1 << max(slots * 2, 2).bit_length()
-
-    def ints(size: int) -> np.ndarray:
-        return np.zeros(size, np.int64)
-
+def empty_stacks(stacks: int = 64, pool: int = 1024) -> Stacks:
+    """With room for ``stacks`` stacks and ``pool`` entries."""
+    length = 1 << max(stacks * 2, 2).bit_length()
     return Stacks(
-        np.full(length, _EMPTY, np.int64), ints(slots), ints(slots), ints(slots), ints(slots),
-        ints(slots), ints(pool), ints(pool), ints(_USED),
+        np.full(length, _EMPTY, np.int64), np.zeros((stacks, 5), np.int64),
+        np.zeros((pool, 2), np.int64), np.zeros(_USED, np.int64),
     )  # fmt: skip
 
 
@@ -66,14 +67,14 @@ def mixed(key: int, value: int) -> int:
     return np.int64(bits ^ (bits >> np.uint64(32)))
 
 
-@inline
-def _place(stacks: Stacks, index: int, key: int) -> int:
+@kernel
+def _place(table: np.ndarray, stack: np.ndarray, index: int, key: int) -> int:
     """Where the stack stands in the table, or would stand."""
-    mask = len(stacks.table) - 1
-    place = (mixed(key, index + 1)) & mask
+    mask = len(table) - 1
+    place = mixed(key, index + 1) & mask
     while True:
-        stack = stacks.table[place]
-        if stack == _EMPTY or (stacks.key[stack] == key and stacks.index[stack] == index):
+        found = table[place]
+        if found == _EMPTY or (stack[found, KEY] == key and stack[found, INDEX] == index):
             return place
         place = (place + 1) & mask
 
@@ -81,17 +82,16 @@ def _place(stacks: Stacks, index: int, key: int) -> int:
 @inline
 def find(stacks: Stacks, index: int, key: int) -> int:
     """The stack, or -1."""
-    return stacks.table[_place(stacks, index, key)]
+    return stacks.table[_place(stacks.table, stacks.stack, index, key)]
 
 
-@inline
-def first_not_below(stacks: Stacks, stack: int, ref: int) -> int:
-    """The place in the pool of the lowest entry with at least ``ref``."""
-    low = stacks.start[stack]
-    high = low + stacks.size[stack]
+@kernel
+def first_not_below(entry: np.ndarray, start: int, size: int, ref: int) -> int:
+    """The lowest of ``size`` entries from ``start`` on that has at least the time ``ref``."""
+    low, high = start, start + size
     while low < high:
         middle = (low + high) >> 1
-        if stacks.ref[middle] < ref:
+        if entry[middle, TIME] < ref:
             low = middle + 1
         else:
             high = middle
@@ -99,104 +99,90 @@ def first_not_below(stacks: Stacks, stack: int, ref: int) -> int:
 
 
 @inline
-def trim(stacks: Stacks, stack: int, expires: np.ndarray, frontier: int) -> None:
-    """Take off what has expired, from the low end."""
-    start, size = stacks.start[stack], stacks.size[stack]
-    while size > 0 and expires[stacks.row[start]] < frontier:
-        start += 1
-        size -= 1
-        stacks.room[stack] -= 1
-    stacks.start[stack] = start
-    stacks.size[stack] = size
-
-
-@inline
 def needed(stacks: Stacks, index: int, key: int) -> int:
     """How much of the pool one more entry takes."""
-    stack = find(stacks, index, key)
-    if stack == _EMPTY:
+    found = find(stacks, index, key)
+    if found == _EMPTY:
         return _LEAST_ROOM
-    full = stacks.size[stack] == stacks.room[stack]
-    return 2 * stacks.size[stack] + _LEAST_ROOM if full else 0
-
-
-@inline
-def insert(stacks: Stacks, index: int, key: int, ref: int, row: int) -> None:
-    """Put an entry in, above those of equal time; there is room."""
-    place = _place(stacks, index, key)
-    stack = stacks.table[place]
-    if stack == _EMPTY:
-        stack = stacks.used[SLOTS]
-        stacks.used[SLOTS] += 1
-        stacks.table[place] = stack
-        stacks.index[stack], stacks.key[stack] = index, key
-        stacks.start[stack], stacks.size[stack], stacks.room[stack] = 0, 0, 0
-    size = stacks.size[stack]
-    if size == stacks.room[stack]:
-        _move(stacks, stack)
-    at = stacks.start[stack] + size
-    low = stacks.start[stack]
-    while at > low and stacks.ref[at - 1] > ref:
-        stacks.ref[at], stacks.row[at] = stacks.ref[at - 1], stacks.row[at - 1]
-        at -= 1
-        stacks.used[MOVED] += 1
-    stacks.ref[at], stacks.row[at] = ref, row
-    stacks.size[stack] = size + 1
-
-
-@inline
-def _move(stacks: Stacks, stack: int) -> None:
-    """To the end of the pool, with twice the room."""
-    start, size = stacks.start[stack], stacks.size[stack]
-    end = stacks.used[POOL]
-    for i in range(size):
-        stacks.ref[end + i], stacks.row[end + i] = stacks.ref[start + i], stacks.row[start + i]
-    stacks.start[stack] = end
-    stacks.room[stack] = 2 * size if size else _LEAST_ROOM
-    stacks.used[POOL] = end + stacks.room[stack]
+    size, room = stacks.stack[found, SIZE], stacks.stack[found, ROOM]
+    return 2 * size + _LEAST_ROOM if size == room else 0
 
 
 @kernel
-def rebuild(old: Stacks, number: np.ndarray, new: Stacks) -> None:
-    """Fill the empty ``new`` with the entries of ``old`` whose row stays.
+def insert(stacks: Stacks, index: int, key: int, ref: int, row: int) -> None:
+    """Put an entry in, above those of equal time; there is room (``needed``)."""
+    place = _place(stacks.table, stacks.stack, index, key)
+    stack, entry = stacks.stack, stacks.entry
+    found = stacks.table[place]
+    if found == _EMPTY:
+        found = stacks.used[STACKS]
+        stacks.used[STACKS] += 1
+        stacks.table[place] = found
+        stack[found, INDEX], stack[found, KEY] = index, key
+        stack[found, START] = stack[found, SIZE] = stack[found, ROOM] = 0
+    size = stack[found, SIZE]
+    if size == stack[found, ROOM]:
+        _move(stacks, found)
+    low = stack[found, START]
+    at = low + size
+    while at > low and entry[at - 1, TIME] > ref:
+        entry[at, TIME], entry[at, ROW] = entry[at - 1, TIME], entry[at - 1, ROW]
+        at -= 1
+        stacks.used[MOVED] += 1
+    entry[at, TIME], entry[at, ROW] = ref, row
+    stack[found, SIZE] = size + 1
 
-    Args:
-        old: stacks.
-        number: what row i is called from now on, -1 if it goes.
-        new: empty, with room for all of it (``needs``).
-    """
-    for stack in range(old.used[SLOTS]):
-        kept = 0
-        for at in range(old.start[stack], old.start[stack] + old.size[stack]):
-            if number[old.row[at]] >= 0:
+
+@inline
+def _move(stacks: Stacks, found: int) -> None:
+    """To the end of the pool, with twice the room."""
+    stack, entry = stacks.stack, stacks.entry
+    start, size, end = stack[found, START], stack[found, SIZE], stacks.used[POOL]
+    for i in range(size):
+        entry[end + i, TIME], entry[end + i, ROW] = entry[start + i, TIME], entry[start + i, ROW]
+    stack[found, START] = end
+    stack[found, ROOM] = 2 * size if size else _LEAST_ROOM
+    stacks.used[POOL] = end + stack[found, ROOM]
+
+
+@kernel
+def _fill(old: Stacks, number: np.ndarray, new: Stacks) -> None:
+    """Into the empty ``new`` the entries of ``old`` whose row stays."""
+    for found in range(old.used[STACKS]):
+        start = old.stack[found, START]
+        kept, stop = 0, start + old.stack[found, SIZE]
+        for at in range(start, stop):
+            if number[old.entry[at, ROW]] >= 0:
                 kept += 1
         if not kept:
             continue
-        made, at_new = new.used[SLOTS], new.used[POOL]
-        new.table[_place(new, old.index[stack], old.key[stack])] = made
-        new.index[made], new.key[made] = old.index[stack], old.key[stack]
-        new.start[made], new.size[made], new.room[made] = at_new, kept, kept + (kept >> 1) + 1
-        new.used[SLOTS] += 1
-        new.used[POOL] += new.room[made]
-        for at in range(old.start[stack], old.start[stack] + old.size[stack]):
-            row = number[old.row[at]]
+        made, at_new = new.used[STACKS], new.used[POOL]
+        index, key = old.stack[found, INDEX], old.stack[found, KEY]
+        new.table[_place(new.table, new.stack, index, key)] = made
+        new.stack[made, INDEX], new.stack[made, KEY] = index, key
+        new.stack[made, START], new.stack[made, SIZE] = at_new, kept
+        new.stack[made, ROOM] = kept + (kept >> 1) + 1
+        new.used[STACKS] += 1
+        new.used[POOL] += new.stack[made, ROOM]
+        for at in range(start, stop):
+            row = number[old.entry[at, ROW]]
             if row >= 0:
-                new.ref[at_new], new.row[at_new] = old.ref[at], row
+                new.entry[at_new, TIME], new.entry[at_new, ROW] = old.entry[at, TIME], row
                 at_new += 1
 
 
-def rebuilt(old: Stacks, number: np.ndarray, slots: int, pool: int) -> Stacks:
-    """``old`` with rows renamed (``rebuild``), in arrays with room for that much more.
+def rebuilt(old: Stacks, number: np.ndarray, stacks: int, pool: int) -> Stacks:
+    """``old`` with rows renamed, in arrays with room for more.
 
     Args:
         old: stacks.
         number: what row i is called from now on, -1 if it goes.
-        slots: room for as many new stacks.
+        stacks: room for as many new stacks.
         pool: room for as many new entries.
     """
-    held = int(old.size[: int(old.used[SLOTS])].sum())
-    stacks = int(old.used[SLOTS])
-    new = empty_stacks(stacks + slots, held + held // 2 + stacks + pool)
-    rebuild(old, number, new)
+    known = int(old.used[STACKS])
+    held = int(old.stack[:known, SIZE].sum())
+    new = empty_stacks(known + stacks, held + held // 2 + known + pool)
+    _fill(old, number, new)
     new.used[MOVED:] = old.used[MOVED:]
     return new

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from engine.columns import VALID_PREFIX
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX
 from engine.pattern.certainty import Clock
-from engine.pattern.construction import Events, Registers
+from engine.pattern import search
 from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT
 from engine.query.expression import View, column
 from engine.query.fields import released_columns
@@ -32,6 +32,12 @@ FRONTIER: Final = "frontier"
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 
+_IN_MATRIX: Final = {
+    "ref": search.REF, "unc": search.UNC, "epoch": search.EPOCH, "source": search.SOURCE,
+    ORDER: search.ORDER, EXPIRES: search.EXPIRES, MEMBER: search.MEMBER,
+    FRONTIER: search.FRONTIER, T_A: search.T_A,
+}  # fmt: skip
+"""What the kernel reads lies together, event by event; these columns are views of it."""
 _LEAST: Final = 1 << 10
 _WHOLE: Final = 1
 _BROKEN: Final = 2
@@ -40,30 +46,56 @@ _TEXT: Final = 3
 _KINDS: Final = {"int": INT, "float": FLOAT, "str": TEXT, "null": ABSENT}
 
 
+class Registers(NamedTuple):
+    """(registers, events); see ``engine.pattern.search.Search``."""
+
+    raw: np.ndarray
+    ok: np.ndarray
+    same: np.ndarray
+    tag: np.ndarray
+
+
 class Store:
     """``columns``: ``FIELDS``, those of the constants above, attributes, each with a mask; filled
-    up to ``n``, with room behind.
+    up to ``n``, with room behind. ``events``: int64 (room, columns), what the kernel reads.
 
     Args:
         registers: attributes (the plan's names) whose values the kernel reads.
     """
 
     def __init__(self, registers: list[str]) -> None:
-        self.columns: dict[str, np.ndarray] = {}
         self.attr_types: dict[str, str] = {}
         self.n = 0
-        self._room = 0
         self._names = registers
         self.kinds = np.full(len(registers), ABSENT, np.int8)
         """What the registers hold now; a kind may widen from int to float."""
-        self._make_registers()
+        self._make(0, {})
 
-    def _make_registers(self) -> None:
-        shape = (len(self._names), self._room)
+    def _make(self, room: int, like: dict[str, np.ndarray]) -> None:
+        """Empty arrays; columns of the types of ``like``."""
+        self._room = room
+        self.events = np.zeros((room, search.EVENT_COLUMNS), np.int64)
+        self.columns = {
+            name: np.zeros(room, known.dtype) for name, known in like.items()
+            if name not in _IN_MATRIX
+        }  # fmt: skip
+        self.columns |= {name: self.events[:, place] for name, place in _IN_MATRIX.items()}
+        shape = (len(self._names), room)
         self.registers = Registers(
             np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64),
             np.zeros(shape, np.int8),
         )  # fmt: skip
+
+    def _take_over(self, room: int, rows: np.ndarray | slice, kept: int) -> None:
+        """The events ``rows``, which are ``kept``, in new arrays."""
+        old, events, registers = self.columns, self.events, self.registers
+        self._make(room, old)
+        self.events[:kept] = events[rows]
+        for name, known in old.items():
+            if name not in _IN_MATRIX:
+                self.columns[name][:kept] = known[rows]
+        for was, new in zip(registers, self.registers, strict=True):
+            new[:, :kept] = was[:, rows]
 
     def append(
         self, released: Released, rows: np.ndarray, attributes: set[str] | None,
@@ -90,7 +122,7 @@ class Store:
             self.attr_types[attr] = kind
         start, self.n = self.n, self.n + len(rows)
         if self.n > self._room:
-            self._resize(start, max(self.n + self.n // 2, _LEAST))
+            self._take_over(max(self.n + self.n // 2, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
             self._column(name, column_of.dtype, start)[start : self.n] = column_of
         for name in self.columns.keys() - fresh.keys():
@@ -100,6 +132,8 @@ class Store:
     def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
         """The column, made or widened if need be."""
         known = self.columns.get(name)
+        if name in _IN_MATRIX:
+            return self.columns[name]
         if known is None:
             self.columns[name] = np.zeros(self._room, dtype)
         elif known.dtype != dtype and np.promote_types(known.dtype, dtype) != known.dtype:
@@ -107,16 +141,6 @@ class Store:
             wider[:held] = known[:held]
             self.columns[name] = wider
         return self.columns[name]
-
-    def _resize(self, held: int, room: int) -> None:
-        self._room = room
-        for name, old in self.columns.items():
-            self.columns[name] = np.zeros(room, old.dtype)
-            self.columns[name][:held] = old[:held]
-        before = self.registers
-        self._make_registers()
-        for old, new in zip(before, self.registers, strict=True):
-            new[:, :held] = old[:, :held]
 
     def _fill(self, rows: np.ndarray, strings: Strings) -> None:
         """The registers of new rows."""
@@ -163,24 +187,9 @@ class Store:
         rows = np.flatnonzero(wanted)
         number = np.full(self.n, -1)
         number[rows] = np.arange(len(rows))
-        room = max(2 * len(rows), _LEAST)
-        old, before, self.n, self._room = self.columns, self.registers, len(rows), room
-        self.columns = {}
-        for name, known in old.items():
-            self.columns[name] = np.zeros(room, known.dtype)
-            self.columns[name][: self.n] = known[rows]
-        self._make_registers()
-        for was, new in zip(before, self.registers, strict=True):
-            new[:, : self.n] = was[:, rows]
+        self.n = len(rows)
+        self._take_over(max(2 * self.n, _LEAST), rows, self.n)
         return number
-
-    def events(self) -> Events:
-        """The columns that the kernel reads."""
-        c = self.columns
-        return Events(
-            c["ref"], c["unc"], c["epoch"], c["source"], c[ORDER], c[EXPIRES], c[MEMBER],
-            c[FRONTIER], c[T_A],
-        )  # fmt: skip
 
     def clock(self, rows: np.ndarray) -> Clock:
         """What is known of the times of ``rows``."""
@@ -194,8 +203,10 @@ class Store:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
+        columns = {name: known[: self.n].copy() for name, known in self.columns.items()}
         return {
-            "columns": {name: known[: self.n].copy() for name, known in self.columns.items()},
+            "columns": {name: known for name, known in columns.items() if name not in _IN_MATRIX},
+            "events": self.events[: self.n].copy(),
             "attr_types": dict(self.attr_types),
             "n": self.n,
             "kinds": self.kinds.copy(),
@@ -206,6 +217,9 @@ class Store:
         """Takes over a snapshot."""
         self.attr_types, self.n = dict(state["attr_types"]), state["n"]
         self.kinds = state["kinds"].copy()
-        self._room = self.n
-        self.columns = {name: known.copy() for name, known in state["columns"].items()}
-        self.registers = Registers(*(matrix.copy() for matrix in state["registers"]))
+        self._make(self.n, state["columns"])
+        self.events[:] = state["events"]
+        for name, known in state["columns"].items():
+            self.columns[name][:] = known
+        for matrix, saved in zip(self.registers, state["registers"], strict=True):
+            matrix[:] = saved

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -29,6 +29,22 @@ NOT_LONG_BEFORE: Final = 4
 """The other is at most WITHIN after mine."""
 NOT_LONG_AFTER: Final = 8
 
+# Tables of ``Tables.t``, and their names.
+TOURS: Final = 0
+HOPS: Final = 1
+KEYS: Final = 2
+RELATIONS: Final = 3
+CONDITIONS: Final = 4
+PRUNES: Final = 5
+SCOPES: Final = 6
+BRANCHES: Final = 7
+PAIRS: Final = 8
+MEMBERS: Final = 9
+INDEXES: Final = 10
+REGISTERS: Final = 11
+
+UPPER: Final = (BEFORE, NOT_LONG_AFTER)
+"""Relations that bound a scope above."""
 LOW: Final = 0
 """A hop finds the step at the low end of a scope, of which the high end is known."""
 HIGH: Final = 1
@@ -39,39 +55,69 @@ _MIRRORED: Final = {
 _SIDES: Final = ((AFTER, NOT_LONG_BEFORE), (BEFORE, NOT_LONG_AFTER))
 
 
-class Tables(NamedTuple):
-    """int64 arrays; ``..._to`` is the first row of another table that is no longer meant.
+_NAMES: Final = (
+    "tours", "hops", "keys", "relations", "conditions", "prunes", "scopes", "branches", "pairs",
+    "members", "indexes", "registers",
+)  # fmt: skip
+_WIDTH: Final = 10
 
+
+class Tables:
+    """``t``: int64 (tables, rows, columns), all that the kernel knows of a query; and its tables.
+
+    A ``to`` is the first row of another table that is no longer meant.
     ``tours``: branch, step, scope (of a negated step, else -1), hops from, to.
     ``hops``: step, index, keys from, to, relations from, to, conditions from, to, prunes from, to.
     ``keys``: register of mine, other step, register of the other. ``relations``: other step,
     bits. ``conditions``: numbers of predicates. ``prunes``: scope, side, whether its own event is
     what is known (and not its other end), keys from, to.
-    ``scopes``: branch, step, index, keys from, to, relations from, to, conditions from, to,
-    whether hops settle it where clocks do not err. ``branches``: scopes from, to, pairs from, to,
-    members from, to. ``pairs``: step, other step, bits. ``members``: positive steps, in order.
-    ``indexes``: step, registers from, to.
+    ``scopes``: branch, step, index, keys from, to, relations from, to, conditions from, to.
+    ``branches``: scopes from, to, pairs from, to, members from, to. ``pairs``: step, other step,
+    bits. ``members``: positive steps, in order. ``indexes``: step, registers from, to.
     ``registers``: numbers of registers.
+
+    Args:
+        rows: by name.
     """
 
-    tours: np.ndarray
-    hops: np.ndarray
-    keys: np.ndarray
-    relations: np.ndarray
-    conditions: np.ndarray
-    prunes: np.ndarray
-    scopes: np.ndarray
-    branches: np.ndarray
-    pairs: np.ndarray
-    members: np.ndarray
-    indexes: np.ndarray
-    registers: np.ndarray
+    def __init__(self, rows: dict[str, list[tuple[int, ...]]]) -> None:
+        longest = max(map(len, rows.values()))
+        self.t = np.full((len(_NAMES), max(longest, 1), _WIDTH), NONE, np.int64)
+        for number, name in enumerate(_NAMES):
+            for place, row in enumerate(rows[name]):
+                self.t[number, place, : len(row)] = row
+        self._lengths = {name: len(rows[name]) for name in _NAMES}
 
+    def _table(self, number: int) -> np.ndarray:
+        return np.asarray(self.t[number, : self._lengths[_NAMES[number]]])
 
-_WIDTHS: Final = {
-    "tours": 5, "hops": 10, "keys": 3, "relations": 2, "conditions": 1, "prunes": 5, "scopes": 10,
-    "branches": 6, "pairs": 3, "members": 1, "indexes": 3, "registers": 1,
-}  # fmt: skip
+    @property
+    def tours(self) -> np.ndarray:
+        return self._table(TOURS)
+
+    @property
+    def relations(self) -> np.ndarray:
+        return self._table(RELATIONS)
+
+    @property
+    def scopes(self) -> np.ndarray:
+        return self._table(SCOPES)
+
+    @property
+    def branches(self) -> np.ndarray:
+        return self._table(BRANCHES)
+
+    @property
+    def pairs(self) -> np.ndarray:
+        return self._table(PAIRS)
+
+    @property
+    def members(self) -> np.ndarray:
+        return self._table(MEMBERS)[:, 0]
+
+    @property
+    def indexes(self) -> np.ndarray:
+        return self._table(INDEXES)
 
 
 @dataclass(slots=True)
@@ -114,7 +160,7 @@ class _Builder:
     """The tables while they grow."""
 
     steps: dict[str, Step]
-    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in _WIDTHS})
+    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in _NAMES})
     attributes: dict[str, int] = field(default_factory=dict)
     predicates: list[Predicate] = field(default_factory=list)
     indexes: dict[tuple[int, tuple[str, ...]], int] = field(default_factory=dict)
@@ -148,15 +194,6 @@ class _Builder:
             self.add("indexes", [(step, *registers)])
         return self.indexes[name]
 
-    def tables(self) -> Tables:
-        arrays = {
-            name: np.array(self.rows[name], np.int64).reshape(-1, width)
-            for name, width in _WIDTHS.items()
-        }
-        for name in ("conditions", "members", "registers"):
-            arrays[name] = arrays[name].reshape(-1)
-        return Tables(**arrays)
-
 
 def layout_of(plan: SeqPlan | OrPlan) -> Layout:
     """The tables of a plan."""
@@ -167,7 +204,7 @@ def layout_of(plan: SeqPlan | OrPlan) -> Layout:
     for branch in made:
         branch.build()
     return Layout(
-        builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
+        Tables(builder.rows), tuple(steps.values()), tuple(branches), [b.shape for b in made],
         [b.places for b in made], list(builder.attributes), builder.predicates,
     )  # fmt: skip
 
@@ -227,7 +264,6 @@ class _Branch:
             self.number, step, self._index(step, joined), *self._keys(step, joined, self.positive),
             *self.builder.add("relations", ends),
             *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
-            int(scope.low is not None and scope.low != scope.high),
         )])  # fmt: skip
 
     def _ends(self, between: Between) -> list[tuple[int, int]]:
