@@ -8,6 +8,7 @@ from engine.errors import UserError
 from engine.query import syntax as s
 from engine.query.clauses import only
 from engine.query.conditions import Context, duration_ns
+from engine.query.consistency import check_pattern
 from engine.query.fields import OWN, attribute_name
 from engine.query.parse import parse
 from engine.query.pattern import Pattern, placed
@@ -119,15 +120,16 @@ class _Event:
         """``whole`` with the steps of ``bare``, and with what is said of no other steps."""
         aliases = {step.alias for step in bare.steps}
         mine = [term for term in terms if term.aliases <= aliases]
-        parts = split(mine, bare.steps, self.context, shared=shared)
+        plan = replace(whole, steps=bare.steps, pattern=bare.pattern)
+        check_pattern([(term.predicate, term.at) for term in mine], plan, self.context)
+        parts = split(mine, bare.steps, shared=shared)
         returns, computed = selected(entries, aliases)
         return replace(
-            whole,
+            plan,
             steps=tuple(replace(step, where=parts.where.get(step.alias)) for step in bare.steps),
             equalities=parts.equalities,
             others=parts.others,
             returns=returns,
-            pattern=bare.pattern,
             computed=computed,
         )
 

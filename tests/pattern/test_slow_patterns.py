@@ -99,7 +99,7 @@ def test_random_queries_have_everything() -> None:
     """What was drawn has AND, OR, nesting and negation everywhere; else the test above is weak."""
     seen: set[str] = set()
 
-    @settings(max_examples=300, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=1000, deadline=None, database=None, derandomize=True)
     @given(text=plans())
     def look(text: str) -> None:
         plan = query(text)
