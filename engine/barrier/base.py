@@ -53,4 +53,3 @@ class Barrier(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot of a barrier with equal settings."""
-

@@ -18,8 +18,24 @@ import numpy as np
 
 from engine.barrier.base import Asked
 from engine.barrier.replay import (
-    ADAPTS, CHANGED, CORRECTED, DROPPED, DUE, FATES, HELD, LAST_DUE, NEW, TO_COME, WAITS, Entries,
-    Happenings, Let, Turns, replay, room_for,
+    ADAPTS,
+    CHANGED,
+    CORRECTED,
+    DROPPED,
+    DUE,
+    FATES,
+    HELD,
+    LAST_DUE,
+    NEW,
+    TO_COME,
+    WAITS,
+    Entries,
+    Happenings,
+    Let,
+    Turns,
+    replay,
+    room_for,
+    same_rows,
 )  # fmt: skip
 from engine.barrier.timeline import LONG_AGO, Steps, Timeline
 from engine.pattern.given import Given, nothing_given
@@ -185,12 +201,11 @@ class Holding:
             at, moment = known[some], known_moment[some]
             reached = np.ones(len(some), np.bool_)
             for number, steps in enumerate(clocks):
-                value = np.array(steps.value)
-                place = np.searchsorted(value, target[some, number])
-                reached &= place < len(value)
-                place = np.minimum(place, len(value) - 1)
-                at = np.maximum(at, np.array(steps.at)[place])
-                moment = np.maximum(moment, np.array(steps.moment)[place])
+                place = np.searchsorted(steps.value, target[some, number])
+                reached &= place < len(steps.value)
+                place = np.minimum(place, len(steps.value) - 1)
+                at = np.maximum(at, steps.at[place])
+                moment = np.maximum(moment, steps.moment[place])
             some, at, moment = some[reached], at[reached], moment[reached]
             parts.append(_Parts.of(kind, some, at, moment, 1, held.number[some]))
         return parts
@@ -305,12 +320,7 @@ def _changing(held: _Held, old: int, changes: Changes, store: Store) -> _Parts:
 
 def _found(held: _Held, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
     """Per match the entry with its rows, or -1."""
-    known = np.column_stack([held.branch, held.rows])
-    wanted = np.column_stack([branch, rows])
-    both, which = np.unique(np.concatenate([known, wanted]), axis=0, return_inverse=True)
-    place = np.full(len(both), -1)
-    place[which.reshape(-1)[: len(known)]] = np.arange(len(known))
-    return place[which.reshape(-1)[len(known) :]]
+    return same_rows(np.column_stack([held.branch, held.rows]), np.column_stack([branch, rows]))
 
 
 def _turns(changes: Changes | None) -> Turns:

@@ -39,9 +39,8 @@ class Promised:
         return None
 
     def violations(self, timeline: Timeline) -> int:
-        kinds = np.array(timeline.type)
         found = 0
         for name, steps in timeline.promised.items():
-            rows = np.arange(len(kinds)) if name == ALL else np.flatnonzero(kinds == name)
-            found += timeline.below(steps, 0, rows)
+            mine = slice(None) if name == ALL else timeline.type == timeline.types.index(name)
+            found += timeline.below(steps, 0, np.arange(len(timeline.ref))[mine])
         return found

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.pattern.stacks import mixed
 
 # What happens.
 NEW: Final = 0
@@ -127,8 +128,8 @@ def _let_go(e: Entries, entry: int, at: int, state: np.ndarray, let: Let) -> Non
 def _earlier(e: Entries, first: int, second: int) -> bool:
     """Whether ``first`` leaves before ``second``: by its last event, then by number."""
     if e.last_ns[first] != e.last_ns[second]:
-        return e.last_ns[first] < e.last_ns[second]
-    return e.number[first] < e.number[second]
+        return bool(e.last_ns[first] < e.last_ns[second])
+    return bool(e.number[first] < e.number[second])
 
 
 @inline
@@ -211,9 +212,7 @@ def replay(
                     turns.was_chance[change],
                 )  # fmt: skip
                 if turns.stands[change]:
-                    _write(
-                        let, -1, change, True, at, turns.confirmed[change], turns.chance[change]
-                    )
+                    _write(let, -1, change, True, at, turns.confirmed[change], turns.chance[change])
             elif turns.stands[change]:
                 e.confirmed[entry], e.chance[entry] = turns.confirmed[change], turns.chance[change]
             else:
@@ -227,3 +226,47 @@ def replay(
             size = _let_go_ordered(e, size, at, state, let)
         elif entry >= 0 and e.where[entry] == HELD and e.due[entry]:
             _let_go(e, entry, at, state, let)
+
+
+@kernel
+def _look_up(known: np.ndarray, wanted: np.ndarray, table: np.ndarray, found: np.ndarray) -> None:
+    mask = len(table) - 1
+    for i in range(len(known)):
+        place = _hash(known, i) & mask
+        while table[place] >= 0:
+            place = (place + 1) & mask
+        table[place] = i
+    for i in range(len(wanted)):
+        place = _hash(wanted, i) & mask
+        while table[place] >= 0 and not _equal(known, table[place], wanted, i):
+            place = (place + 1) & mask
+        found[i] = table[place]
+
+
+@inline
+def _hash(rows: np.ndarray, i: int) -> int:
+    found = 0
+    for column in range(rows.shape[1]):
+        found = mixed(found, rows[i, column])
+    return found
+
+
+@inline
+def _equal(first: np.ndarray, i: int, second: np.ndarray, j: int) -> bool:
+    same = True
+    for column in range(first.shape[1]):
+        same = same and first[i, column] == second[j, column]
+    return bool(same)
+
+
+def same_rows(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Per row of ``wanted`` the place of an equal row of ``known`` (whose rows differ), or -1.
+
+    Args:
+        known: (n, columns) int64.
+        wanted: (m, columns) int64.
+    """
+    table = np.full(1 << (2 * len(known) + 1).bit_length(), -1)
+    found = np.empty(len(wanted), np.int64)
+    _look_up(known, wanted, table, found)
+    return found

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -36,8 +37,8 @@ class Clock:
     epoch: np.ndarray
     source: np.ndarray
 
-    def take(self, rows: np.ndarray) -> Clock:
-        """The clocks of ``rows`` (an array of any shape)."""
+    def take(self, rows: Any) -> Clock:
+        """The clocks of ``rows`` (whatever indexes an array)."""
         return Clock(self.ref[rows], self.unc[rows], self.epoch[rows], self.source[rows])
 
 

@@ -16,17 +16,52 @@ import numpy as np
 
 from engine.jit import inline, kernel
 from engine.pattern.nearest import narrowed
+from engine.pattern.scopes import BY_ROW, FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
 from engine.pattern.search import (
-    CERTAIN, DOUBTS_N, EXPIRES, FOUND_N, FRONTIER, IMPOSSIBLE, INDEXES_N, KEEP, MAX_DELAY, MEMBER,
-    ORDER, POSSIBLE, REF, T_A, TOURS_N, UNC, WIDEST, WIDEST_T_A, Search, among, conditions_hold,
-    highest, key_of, keys_equal, lowest, relations_hold, spread_of, surely,
+    CERTAIN,
+    DOUBTS_N,
+    EXPIRES,
+    FOUND_N,
+    FRONTIER,
+    IMPOSSIBLE,
+    INDEXES_N,
+    KEEP,
+    MAX_DELAY,
+    MEMBER,
+    ORDER,
+    POSSIBLE,
+    REF,
+    T_A,
+    TOURS_N,
+    UNC,
+    WIDEST,
+    WIDEST_T_A,
+    Search,
+    among,
+    conditions_hold,
+    highest,
+    key_of,
+    keys_equal,
+    lowest,
+    relations_hold,
+    spread_of,
+    surely,
 )  # fmt: skip
 from engine.pattern.stacks import (
-    LOOKED, POOL, ROOM, ROW, SIZE, STACKS, START, TIME, find, first_not_below, insert, mixed, needed,
+    LOOKED,
+    POOL,
+    ROOM,
+    ROW,
+    SIZE,
+    STACKS,
+    START,
+    find,
+    first_not_below,
+    insert,
+    mixed,
+    needed,
 )  # fmt: skip
-from engine.pattern.tables import BRANCHES, HOPS, INDEXES, MEMBERS, PRUNES, REGISTERS, SCOPES, TOURS
-
-_MAX: Final = 2**63 - 1
+from engine.pattern.tables import BRANCHES, HOPS, INDEXES, MEMBERS, REGISTERS, SCOPES, TOURS
 
 # Why ``construct`` stopped.
 DONE: Final = 0
@@ -48,11 +83,6 @@ T_A_BEFORE: Final = 7
 """T_a in force when it had changed last."""
 T_A_NOW: Final = 8
 FACTS: Final = 9
-# Columns of ``Search.doubts``.
-OF_MATCH: Final = 0
-BY_ROW: Final = 1
-IN_SCOPE: Final = 2
-DOUBT: Final = 3
 
 
 @inline
@@ -101,95 +131,6 @@ def _fits(s: Search, hop: int, branch: int, mine: int, row: int, t_a: int) -> bo
     return False
 
 
-@kernel
-def _lies(s: Search, scope: int, event: int, t_a: int) -> int:
-    """Whether ``event`` lies in the scope: impossible, possible or certain."""
-    from_, to = s.t[SCOPES, scope, 5], s.t[SCOPES, scope, 6]
-    found = relations_hold(s.t, s.scalars, s.events, s.partial, from_, to, event, t_a)
-    from_, to = s.t[SCOPES, scope, 3], s.t[SCOPES, scope, 4]
-    if found == IMPOSSIBLE or not keys_equal(s.t, s.same, s.tag, s.partial, from_, to, event):
-        return IMPOSSIBLE
-    step = s.t[SCOPES, scope, 1]
-    before = s.partial[step]
-    s.partial[step] = event
-    fine = conditions_hold(s, s.t[SCOPES, scope, 7], s.t[SCOPES, scope, 8])
-    s.partial[step] = before
-    return found if fine else IMPOSSIBLE
-
-
-@kernel
-def _doubt(n: np.ndarray, doubts: np.ndarray, event: int, scope: int) -> bool:
-    """Notes a doubt about the match that is being written; False if there is no room."""
-    at = n[DOUBTS_N]
-    if at == len(doubts):
-        return False
-    doubts[at, OF_MATCH], doubts[at, BY_ROW], doubts[at, IN_SCOPE] = n[FOUND_N], event, scope
-    n[DOUBTS_N] = at + 1
-    return True
-
-
-@kernel
-def _alive_until(t: np.ndarray, e: np.ndarray, partial: np.ndarray, branch: int, keep: int) -> int:
-    """The last progress at which a new negative event still changes the match: no later than any
-    of its events expires, even if each clock errs the worst way.
-    """
-    if keep < 0:
-        return _MAX
-    first, slack = _MAX, 0
-    for m in range(t[BRANCHES, branch, 4], t[BRANCHES, branch, 5]):
-        row = partial[t[MEMBERS, m, 0]]
-        first, slack = min(first, e[row, REF]), max(slack, e[row, UNC], e[row, T_A])
-    return first - slack + keep
-
-
-@kernel
-def _settled(t: np.ndarray, tour: int, scope: int) -> bool:
-    """Whether the hops have left out every match with an event in this scope, if no clock errs."""
-    for h in range(t[TOURS, tour, 3], t[TOURS, tour, 4]):
-        for p in range(t[HOPS, h, 8], t[HOPS, h, 9]):
-            if t[PRUNES, p, 0] == scope and not t[PRUNES, p, 2]:
-                return True
-    return False
-
-
-@kernel
-def _scan(s: Search, scope: int, completing: int, alive_until: int) -> int:
-    """Looks at the events held that may lie in the scope, and notes the doubts.
-
-    A match and such an event meet when the later of the two is there. It counts if neither was too
-    old then: progress had not passed what the earlier one is kept for.
-
-    Returns:
-        1 if one certainly does, 0 if none, -1 without room for doubts.
-    """
-    e, entry = s.events, s.stacks.entry
-    key = key_of(s.t, s.same, s.partial, s.t[SCOPES, scope, 3], s.t[SCOPES, scope, 4])
-    stack = find(s.stacks, s.t[SCOPES, scope, 2], key)
-    if stack < 0:
-        return 0
-    from_, to = s.t[SCOPES, scope, 5], s.t[SCOPES, scope, 6]
-    high = highest(s.t, s.scalars, e, s.partial, from_, to)
-    low = lowest(s.t, s.scalars, e, s.partial, from_, to)
-    start, size = s.stacks.stack[stack, START], s.stacks.stack[stack, SIZE]
-    at = first_not_below(entry, start, size, low)
-    while at < start + size and entry[at, TIME] <= high:
-        event = entry[at, ROW]
-        at += 1
-        meeting = completing
-        if e[event, ORDER] < e[completing, ORDER]:
-            held = e[event, EXPIRES] >= e[completing, FRONTIER]
-        else:
-            held = alive_until >= e[event, FRONTIER]
-            meeting = event
-        if held and not among(s.t, s.partial, s.t[SCOPES, scope, 0], event):
-            lies = _lies(s, scope, event, e[meeting, T_A])
-            if lies == CERTAIN:
-                return 1
-            if lies == POSSIBLE and not _doubt(s.scalars, s.doubts, event, scope):
-                return -1
-    return 0
-
-
 @inline
 def _latest_t_a(s: Search, completing: int, first_doubt: int) -> int:
     """T_a in force when the match changed last."""
@@ -198,7 +139,7 @@ def _latest_t_a(s: Search, completing: int, first_doubt: int) -> int:
         row = s.doubts[d, BY_ROW]
         if s.events[row, ORDER] > s.events[latest, ORDER]:
             latest = row
-    return s.events[latest, T_A]
+    return int(s.events[latest, T_A])
 
 
 @kernel
@@ -215,7 +156,7 @@ def _write(
         found[at, FACTS + step] = partial[step]
     found[at, BRANCH], found[at, CAUSE], found[at, COMPLETING] = branch, cause, completing
     n[FOUND_N] = at + 1
-    return at
+    return int(at)
 
 
 @inline
@@ -226,8 +167,8 @@ def _completed(s: Search, tour: int, row: int) -> bool:
         return False
     branch, first_doubt = s.t[TOURS, tour, 0], n[DOUBTS_N]
     for scope in range(s.t[BRANCHES, branch, 0], s.t[BRANCHES, branch, 1]):
-        if spread_of(n) or not _settled(s.t, tour, scope):
-            killed = _scan(s, scope, row, _MAX)
+        if spread_of(n) or not settled(s.t, tour, scope):
+            killed = scan(s, scope, row, FOR_EVER)
             if killed:
                 n[DOUBTS_N] = first_doubt
                 return killed > 0
@@ -243,7 +184,7 @@ def _completed(s: Search, tour: int, row: int) -> bool:
 @inline
 def _is(s: Search, scope: int, row: int) -> bool:
     """Whether ``row`` can be the scope's negated step."""
-    return (s.events[row, MEMBER] >> s.t[SCOPES, scope, 1]) & 1 == 1
+    return bool((s.events[row, MEMBER] >> s.t[SCOPES, scope, 1]) & 1 == 1)
 
 
 @kernel
@@ -264,29 +205,29 @@ def _changed(s: Search, tour: int, row: int) -> bool:
     for m in range(s.t[BRANCHES, branch, 4], s.t[BRANCHES, branch, 5]):
         if e[s.partial[s.t[MEMBERS, m, 0]], EXPIRES] < e[completing, FRONTIER]:
             return True
-    alive_until = _alive_until(s.t, e, s.partial, branch, n[KEEP])
-    if alive_until < e[row, FRONTIER]:
+    until = alive_until(s.t, e, s.partial, branch, n[KEEP])
+    if until < e[row, FRONTIER]:
         return True
     if n[MAX_DELAY] and not surely(s.t, n, e, s.partial, branch, e[completing, T_A]):
         return True
     for other in range(first, scope + 1):
         # One change, however many scopes it lies in: the first of them tells.
-        lies = _lies(s, other, row, e[row, T_A]) if _is(s, other, row) else IMPOSSIBLE
+        lies = lies_in(s, other, row, e[row, T_A]) if _is(s, other, row) else IMPOSSIBLE
         if (lies != IMPOSSIBLE) == (other < scope):
             return True
     first_doubt = n[DOUBTS_N]
     for other in range(first, stop):
-        killed = _scan(s, other, completing, alive_until)
+        killed = scan(s, other, completing, until)
         if killed:
             n[DOUBTS_N] = first_doubt
             return killed > 0
     t_a_before = _latest_t_a(s, completing, first_doubt)
     stands = 1
     for other in range(scope, stop):
-        lies = _lies(s, other, row, e[row, T_A]) if _is(s, other, row) else IMPOSSIBLE
+        lies = lies_in(s, other, row, e[row, T_A]) if _is(s, other, row) else IMPOSSIBLE
         if lies == CERTAIN:
             stands = 0
-        elif lies == POSSIBLE and not _doubt(n, s.doubts, row, other):
+        elif lies == POSSIBLE and not note_doubt(n, s.doubts, row, other):
             n[DOUBTS_N] = first_doubt
             return False
     t_a = _latest_t_a(s, completing, first_doubt)
@@ -370,7 +311,7 @@ def _has_room(s: Search, row: int) -> bool:
             stacks += 1
             entries += needed(s.stacks, i, _own_key(s.t, s.same, i, row))
     fits = s.stacks.used[STACKS] + stacks <= len(s.stacks.stack)
-    return fits and s.stacks.used[POOL] + entries <= len(s.stacks.entry)
+    return bool(fits and s.stacks.used[POOL] + entries <= len(s.stacks.entry))
 
 
 @kernel

@@ -71,6 +71,19 @@ def _computed_columns(layout: Layout) -> set[str]:
     return released_columns(used)
 
 
+def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows (of ``n``) that occur, ascending, and which of them each one is; -1 stays."""
+    if rows.size * 16 < n:
+        distinct, which = np.unique(np.append(rows, -1), return_inverse=True)
+        return distinct[1:], which.reshape(-1)[:-1].reshape(rows.shape) - 1
+    occurs = np.zeros(n + 1, np.bool_)
+    occurs[rows] = True
+    occurs[n] = False
+    place = np.cumsum(occurs) - 1
+    place[n] = -1
+    return np.flatnonzero(occurs), place[rows]
+
+
 class Matches(Sequence[Result]):
     """Results of one query and site; events are copied from the store, each once.
 
@@ -88,11 +101,8 @@ class Matches(Sequence[Result]):
     ) -> None:  # fmt: skip
         self.given, self.layout, self.strings = given, layout, strings
         self.query, self.site = query, site
-        present = given.rows >= 0
-        distinct, which = np.unique(given.rows[present], return_inverse=True)
-        self.which = np.full(given.rows.shape, -1)
-        """(results, steps): places in ``columns``, -1 for steps that the match does not have."""
-        self.which[present] = which.reshape(-1)
+        distinct, self.which = _distinct(given.rows, store.n)
+        """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
         self.attr_types = dict(store.attr_types)
         names = [*EVENT_COLUMNS, *_computed_columns(layout) - {*EVENT_COLUMNS}]
         for attr in self.attr_types:

@@ -7,10 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from engine.pattern import construction as c
-from engine.pattern import search, stacks
+from engine.pattern import scopes, search, stacks
 from engine.pattern.certainty import Rule
 from engine.pattern.program import (
-    awaits_text, compile_programs, text_constants, text_ranks, uses_text_order,
+    awaits_text,
+    compile_programs,
+    text_constants,
+    text_ranks,
+    uses_text_order,
 )  # fmt: skip
 from engine.pattern.program_machine import Programs
 from engine.pattern.store import Store
@@ -61,7 +65,7 @@ class Kernel:
         n[search.FOUND_N] = n[search.DOUBTS_N] = 0
         room = _LEAST + (store.n - first) // 2
         found = np.empty((room, c.FACTS + steps), np.int64)
-        doubts = np.empty((room, c.DOUBT), np.int64)
+        doubts = np.empty((room, scopes.DOUBT), np.int64)
         while True:
             first, why = c.construct(
                 search.Search(

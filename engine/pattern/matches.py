@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.pattern import construction as c
+from engine.pattern import scopes
 from engine.pattern.certainty import Clock, Doubts, Rule, chances
 from engine.pattern.store import ORDER, Store
 from engine.pattern.tables import NONE, NOT_LONG_AFTER, UPPER, Layout
@@ -84,7 +85,7 @@ class Judge:
         rows = facts[:, c.FACTS :].copy()
         is_new, stands = facts[:, c.NEW] == 1, facts[:, c.STANDS] == 1
         after = self._verdicts(rows, facts, stands, c.SURE, c.T_A_NOW, doubts)
-        old = doubts[doubts[:, c.BY_ROW] != facts[doubts[:, c.OF_MATCH], c.CAUSE]]
+        old = doubts[doubts[:, scopes.BY_ROW] != facts[doubts[:, scopes.OF_MATCH], c.CAUSE]]
         before = self._verdicts(rows, facts, ~is_new, c.SURE_BEFORE, c.T_A_BEFORE, old)
         same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
         seen = np.flatnonzero(~(before.stands & after.stands & same))
@@ -116,7 +117,7 @@ class Judge:
         doubts: np.ndarray,
     ) -> Verdicts:  # fmt: skip
         doubted = np.zeros(len(rows), np.bool_)
-        doubted[doubts[:, c.OF_MATCH]] = True
+        doubted[doubts[:, scopes.OF_MATCH]] = True
         confirmed = (facts[:, sure] == 1) & ~doubted
         chance = np.ones(len(rows))
         unsure = stands & ~confirmed
@@ -131,16 +132,16 @@ class Judge:
 
     def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
         """The doubts about ``matches``, which get the numbers 0, 1, ..."""
-        number = np.full(int(doubts[:, c.OF_MATCH].max(initial=-1)) + 1, NONE)
+        number = np.full(int(doubts[:, scopes.OF_MATCH].max(initial=-1)) + 1, NONE)
         known = matches < len(number)
         number[matches[known]] = np.flatnonzero(known)
-        doubts = doubts[number[doubts[:, c.OF_MATCH]] >= 0]
-        match, event = number[doubts[:, c.OF_MATCH]], doubts[:, c.BY_ROW]
+        doubts = doubts[number[doubts[:, scopes.OF_MATCH]] >= 0]
+        match, event = number[doubts[:, scopes.OF_MATCH]], doubts[:, scopes.BY_ROW]
         order = self.store.columns[ORDER][event]
-        places = np.lexsort((doubts[:, c.IN_SCOPE], order, match))
+        places = np.lexsort((doubts[:, scopes.IN_SCOPE], order, match))
         return Doubts(
             match[places], self.store.clock(event[places]), order[places],
-            doubts[places, c.IN_SCOPE].copy(),
+            doubts[places, scopes.IN_SCOPE].copy(),
         )  # fmt: skip
 
     def _chances(
@@ -227,7 +228,10 @@ class Judge:
             keys += [
                 np.where(present, key, _LONG_AGO)
                 for key in (
-                    columns["ref"][mine], rank[:, step], columns["seq"][mine], columns[ORDER][mine]
+                    columns["ref"][mine],
+                    rank[:, step],
+                    columns["seq"][mine],
+                    columns[ORDER][mine],
                 )
             ]
         return np.lexsort([*keys, found.branch][::-1])

@@ -9,11 +9,27 @@ from __future__ import annotations
 
 from engine.jit import inline, kernel
 from engine.pattern.search import (
-    EXPIRES, FRONTIER, REF, WITHIN, Search, among, key_of, keys_equal, slack_of, spread_of,
+    EXPIRES,
+    FRONTIER,
+    REF,
+    WITHIN,
+    Search,
+    among,
+    key_of,
+    keys_equal,
+    slack_of,
+    spread_of,
 )  # fmt: skip
 from engine.pattern.stacks import ROW, SIZE, START, find, first_not_below
 from engine.pattern.tables import (
-    AFTER, BEFORE, LOW, NOT_LONG_AFTER, NOT_LONG_BEFORE, PRUNES, RELATIONS, SCOPES,
+    AFTER,
+    BEFORE,
+    LOW,
+    NOT_LONG_AFTER,
+    NOT_LONG_BEFORE,
+    PRUNES,
+    RELATIONS,
+    SCOPES,
 )  # fmt: skip
 
 
@@ -55,7 +71,7 @@ def _limit(s: Search, prune: int, scope: int, side: int) -> int:
     if s.t[PRUNES, prune, 2]:
         # Beyond the scope's own event: what lies so far from it lies in the scope if it may.
         own = e[s.partial[s.t[SCOPES, scope, 1]], REF]
-        return own - 3 * spread_of(n) if side == LOW else own + 3 * spread_of(n)
+        return int(own - 3 * spread_of(n) if side == LOW else own + 3 * spread_of(n))
     limit = 0
     for r in range(s.t[SCOPES, scope, 5], s.t[SCOPES, scope, 6]):
         end, bits = s.partial[s.t[RELATIONS, r, 0]], s.t[RELATIONS, r, 1]
@@ -67,7 +83,7 @@ def _limit(s: Search, prune: int, scope: int, side: int) -> int:
             limit = e[end, REF] + slack_of(n, e, end) + 1
         elif side != LOW and bits & NOT_LONG_BEFORE:
             limit = e[end, REF] - n[WITHIN] + slack_of(n, e, end)
-    return limit
+    return int(limit)
 
 
 @inline
@@ -88,8 +104,8 @@ def _nearest(s: Search, prune: int, row: int) -> int:
     while start <= at < start + size:
         found = s.stacks.entry[at, ROW]
         held = s.events[found, EXPIRES] >= s.events[row, FRONTIER]
-        if held and not among(s.t, s.partial, s.t[SCOPES, scope, 0], found):
-            if keys_equal(s.t, s.same, s.tag, s.partial, from_, to, found):
-                return found
+        held = held and not among(s.t, s.partial, s.t[SCOPES, scope, 0], found)
+        if held and keys_equal(s.t, s.same, s.tag, s.partial, from_, to, found):
+            return int(found)
         at += step
     return -1

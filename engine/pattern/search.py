@@ -17,7 +17,16 @@ from engine.jit import inline, kernel
 from engine.pattern.program_machine import Programs, holds
 from engine.pattern.stacks import Stacks, mixed
 from engine.pattern.tables import (
-    AFTER, BEFORE, BRANCHES, CONDITIONS, KEYS, MEMBERS, NOT_LONG_AFTER, NOT_LONG_BEFORE, PAIRS, RELATIONS,
+    AFTER,
+    BEFORE,
+    BRANCHES,
+    CONDITIONS,
+    KEYS,
+    MEMBERS,
+    NOT_LONG_AFTER,
+    NOT_LONG_BEFORE,
+    PAIRS,
+    RELATIONS,
 )  # fmt: skip
 from engine.released import NO_EPOCH
 
@@ -83,14 +92,12 @@ class Search(NamedTuple):
 
 
 @kernel
-def related(
-    n: np.ndarray, e: np.ndarray, bits: int, mine: int, other: int, t_a: int
-) -> int:
+def related(n: np.ndarray, e: np.ndarray, bits: int, mine: int, other: int, t_a: int) -> int:
     """Whether all relations ``bits`` are impossible, possible or certain."""
     bound = t_a if n[MAX_DELAY] else e[mine, UNC] + e[other, UNC]
-    if e[mine, EPOCH] == e[other, EPOCH] and e[mine, SOURCE] == e[other, SOURCE]:
-        if e[mine, EPOCH] != NO_EPOCH:
-            bound = 0
+    shared = e[mine, EPOCH] == e[other, EPOCH] and e[mine, SOURCE] == e[other, SOURCE]
+    if shared and e[mine, EPOCH] != NO_EPOCH:
+        bound = 0
     later, found = e[mine, REF] - e[other, REF], CERTAIN
     if bits & BEFORE:
         found = min(found, _positive(-later, bound))
@@ -120,13 +127,13 @@ def _at_most(apart: int, longest: int, bound: int) -> int:
 @inline
 def slack_of(n: np.ndarray, e: np.ndarray, row: int) -> int:
     """How far the difference of an event's time to any other may be off [ns]."""
-    return n[WIDEST_T_A] if n[MAX_DELAY] else e[row, UNC] + n[WIDEST]
+    return int(n[WIDEST_T_A] if n[MAX_DELAY] else e[row, UNC] + n[WIDEST])
 
 
 @inline
 def spread_of(n: np.ndarray) -> int:
     """How far the difference of any two times may be off [ns]."""
-    return n[WIDEST_T_A] if n[MAX_DELAY] else 2 * n[WIDEST]
+    return int(n[WIDEST_T_A] if n[MAX_DELAY] else 2 * n[WIDEST])
 
 
 @kernel

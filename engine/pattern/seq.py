@@ -30,7 +30,7 @@ from engine.pattern.matches import Changes, Judge
 from engine.pattern.membership import joined_attributes, kept_attributes, members
 from engine.pattern.store import EXPIRES, FIELDS, FRONTIER, MEMBER, ORDER, T_A, Store
 from engine.pattern.stream_clocks import Moved, StreamClocks
-from engine.pattern.tables import Layout, layout_of
+from engine.pattern.tables import layout_of
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.released import Released, Strings
@@ -136,9 +136,7 @@ class SeqMatcher:
     def _shown(self, given: Given) -> Sequence[Result]:
         if not len(given):
             return []
-        return Matches(
-            given, self._store, self._layout, self._strings, self.plan.name, self.site
-        )
+        return Matches(given, self._store, self._layout, self._strings, self.plan.name, self.site)
 
     def _changes(self, released: Released, moved: Moved) -> Changes | None:
         member = members(self._layout, self._joined, released)

@@ -64,7 +64,7 @@ def empty_stacks(stacks: int = 64, pool: int = 1024) -> Stacks:
 def mixed(key: int, value: int) -> int:
     """``key`` with one more value mixed in."""
     bits = (np.uint64(key) ^ np.uint64(value)) * _MULTIPLIER
-    return np.int64(bits ^ (bits >> np.uint64(32)))
+    return int(np.int64(bits ^ (bits >> np.uint64(32))))
 
 
 @kernel
@@ -82,7 +82,7 @@ def _place(table: np.ndarray, stack: np.ndarray, index: int, key: int) -> int:
 @inline
 def find(stacks: Stacks, index: int, key: int) -> int:
     """The stack, or -1."""
-    return stacks.table[_place(stacks.table, stacks.stack, index, key)]
+    return int(stacks.table[_place(stacks.table, stacks.stack, index, key)])
 
 
 @kernel

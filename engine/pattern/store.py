@@ -9,8 +9,8 @@ import numpy as np
 from engine.columns import VALID_PREFIX
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX
-from engine.pattern.certainty import Clock
 from engine.pattern import search
+from engine.pattern.certainty import Clock
 from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT
 from engine.query.expression import View, column
 from engine.query.fields import released_columns
@@ -122,7 +122,7 @@ class Store:
             self.attr_types[attr] = kind
         start, self.n = self.n, self.n + len(rows)
         if self.n > self._room:
-            self._take_over(max(self.n + self.n // 2, _LEAST), slice(start), start)
+            self._take_over(max(2 * self.n, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
             self._column(name, column_of.dtype, start)[start : self.n] = column_of
         for name in self.columns.keys() - fresh.keys():
@@ -165,7 +165,8 @@ class Store:
     def _write(self, number: int, rows: np.ndarray, value: Value, kind: int) -> None:
         data, r = value.data, self.registers
         ok = np.ones(len(rows), np.bool_) if value.valid is None else value.valid
-        same, tag = data.astype(np.int64), _WHOLE
+        same: np.ndarray = data.astype(np.int64)
+        tag: np.ndarray | int = _WHOLE
         if value.kind == "str":
             tag = _TEXT
         elif value.kind == "float":

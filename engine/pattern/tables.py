@@ -140,9 +140,7 @@ class Layout:
     def negated(self) -> list[tuple[int, bool]]:
         """Steps of the scopes, and whether they stand at the front."""
         scopes, relations = self.tables.scopes, self.tables.relations
-        return [
-            (int(row[1]), NOT_LONG_BEFORE in relations[row[5] : row[6], 1]) for row in scopes
-        ]
+        return [(int(row[1]), NOT_LONG_BEFORE in relations[row[5] : row[6], 1]) for row in scopes]
 
     @property
     def place(self) -> dict[str, int]:
@@ -329,7 +327,7 @@ class _Branch:
 
     def _prunes(self, step: int, bound: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
         """Scopes of which ``step`` is one end while the other end, or their event, is known."""
-        found = []
+        found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
             known = all(any(b in self.groups[g] for b in bound) for g in scope.groups)
             if scope.low is None or scope.low == scope.high or not known:

@@ -94,7 +94,7 @@ def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:
 
 
 def _objects(matches: Matches, shown: tuple[str, ...] | None) -> pa.Array:
-    """Per event the attributes ``shown`` (None: all) as a JSON object; what it lacks is left out."""
+    """Per event the attributes ``shown`` (None: all) in JSON; what it lacks is left out."""
     n = len(matches.columns["ref"])
     names = sorted(matches.attr_types) if shown is None else shown
     pairs = []
@@ -104,7 +104,9 @@ def _objects(matches: Matches, shown: tuple[str, ...] | None) -> pa.Array:
             pairs.append(pc.binary_join_element_wise(as_json(name), text, ": "))
     if not pairs:
         return _one("{}", n)
-    inner = pc.binary_join_element_wise(*pairs, ", ", null_handling="skip")
+    inner = pc.fill_null(pairs[0], "")  # one array alone would lose its nulls by "skip"
+    if len(pairs) > 1:
+        inner = pc.binary_join_element_wise(*pairs, ", ", null_handling="skip")
     return pc.binary_join_element_wise("{", inner, "}", "")
 
 

@@ -75,7 +75,11 @@ def in_a_row(steps: int) -> np.ndarray:
 
 def sampled(refs: list[int], unc: list[int], clock: list[int], within: int | None = None) -> float:
     found = sampled_probability(
-        np.array([refs]), np.array([unc], np.float64), np.array([clock]), in_a_row(len(refs)), within
+        np.array([refs]),
+        np.array([unc], np.float64),
+        np.array([clock]),
+        in_a_row(len(refs)),
+        within,
     )
     return float(found[0])
 

@@ -345,9 +345,7 @@ def test_spec_4_3_no_false_negatives(
         assert results[0]["certainty"] == "uncertain"
 
 
-def test_more_matches_than_there_is_room_for(
-    tools: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_matches_than_there_is_room_for(tools: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(5)
     events = [
         tools.Event("ABC"[int(kind)], int(ref), int(unc), f"s{i % 3}")
