@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.barrier.registry import parse_barrier
+from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
 from engine.cli.watch import tell_compiling, watched
@@ -21,7 +21,8 @@ from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pipeline import Host, Prepared, check_plans, prepare
-from engine.query import query as parse_query
+from engine.query import explain
+from engine.query.analyse import read_query
 from engine.query.plan import Plan, TumblingPlan
 from engine.results.export import export_jsonl, export_parquet
 from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
@@ -67,9 +68,17 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary
 def query(
     texts: Annotated[
         list[str],
-        typer.Argument(metavar="QUERY", help="The query, or @FILE; several are named q1, q2 ..."),
+        typer.Argument(
+            metavar="QUERY",
+            help="The query, or @FILE; several are named q1, q2 ... EXPLAIN before it: its plan.",
+        ),
     ],
-    source: Input,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--input", help="Trace, CSV, Parquet or arrival log; - = stdin. Not for EXPLAIN."
+        ),
+    ] = None,
     order_text: OrderText = "sequence",
     barrier_text: Annotated[
         str | None,
@@ -91,14 +100,17 @@ def query(
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
-    unit_ns(time_unit)
+    plans, explained = _plans(texts, time_unit)
+    barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
+    if explained:
+        _explain(plans, barrier, out)
+        return
+    if source is None:
+        raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
     _check_out(out, source)
     _check_late(late, out, source)
-    plans = _plans(texts, time_unit)
-    if out is not None and out.suffix == ".parquet" and len({type(plan) for plan in plans}) > 1:
-        raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
+    _check_columns(out, plans)
     order = parse_order(order_text, time_unit)
-    barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
@@ -117,10 +129,7 @@ def query(
         tell_compiling(quiet=quiet)
         with watched("processing", quiet=quiet) as advanced:
             counters = host.run(given.log, settings, made, advanced)
-        if out is not None and out.suffix == ".parquet":
-            export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
-        else:
-            export_jsonl(made, out or sys.stdout, time_unit, [plan.name for plan in plans])
+        _export(made, out, time_unit, plans)
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
@@ -173,11 +182,28 @@ def order(
         _summary(counters)
 
 
-def _plans(texts: list[str], time_unit: str) -> tuple[Plan, ...]:
-    return tuple(
-        parse_query(_text(text), time_unit, name=f"q{number}")
+def _explain(plans: tuple[Plan, ...], barrier: BarrierSettings | None, out: Path | None) -> None:
+    if out is not None:
+        raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
+    sys.stdout.write("\n".join(explain(plan, barrier) for plan in plans))
+
+
+def _export(made: Path, out: Path | None, time_unit: str, plans: tuple[Plan, ...]) -> None:
+    if out is not None and out.suffix == ".parquet":
+        export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
+    else:
+        export_jsonl(made, out or sys.stdout, time_unit, [plan.name for plan in plans])
+
+
+def _plans(texts: list[str], time_unit: str) -> tuple[tuple[Plan, ...], bool]:
+    """The queries' plans, and whether the plans are what is asked for."""
+    read = [
+        read_query(_text(text), time_unit, name=f"q{number}")
         for number, text in enumerate(texts, 1)
-    )
+    ]
+    if len({explained for _, explained in read}) > 1:
+        raise UserError("EXPLAIN answers nothing: ask for plans and for answers in two calls")
+    return tuple(plan for plan, _ in read), read[0][1]
 
 
 def _text(argument: str) -> str:
@@ -205,6 +231,12 @@ def _check_out(out: Path | None, source: str) -> None:
         raise UserError(f"{out}: there is no folder {out.parent}; make it, or choose another --out")
     if source != STDIN and out.exists() and Path(source).exists() and out.samefile(source):
         raise UserError(f"{out}: is the input itself; choose another --out")
+
+
+def _check_columns(out: Path | None, plans: tuple[Plan, ...]) -> None:
+    kinds = {isinstance(plan, TumblingPlan) for plan in plans}
+    if out is not None and out.suffix == ".parquet" and len(kinds) > 1:
+        raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
 
 
 def _check_late(late: Path | None, out: Path | None, source: str) -> None:
