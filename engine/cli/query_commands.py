@@ -15,6 +15,7 @@ import typer
 from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
+from engine.cli.promise_warning import warn_unpromised
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.log.lines import STDIN
@@ -116,6 +117,7 @@ def query(
     with work_folder(work) as folder:
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
         check_plans(given.log, plans)
+        warn_unpromised(given.log, plans, order, barrier)
         settings = ChainSettings(
             order,
             plans,
