@@ -30,6 +30,7 @@ from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
 from engine.results.side_output import SIDE_OUTPUT
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import parse_duration, unit_ns
+from engine.unseen import unseen_types
 
 Input = Annotated[
     str, typer.Option("--input", help="Trace, CSV, Parquet or arrival log; - = stdin.")
@@ -118,13 +119,9 @@ def query(
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
         check_plans(given.log, plans)
         warn_unpromised(given.log, plans, order, barrier)
+        _tell_types(given.log, plans, quiet=quiet)
         settings = ChainSettings(
-            order,
-            plans,
-            barrier,
-            certainty,
-            guards_in_force(guards, given),
-            aside="no" if late is None else "full",
+            order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late)
         )
         made = folder / "parts"
         host = Host(None if in_process else master)
@@ -167,7 +164,7 @@ def order(
             chosen,
             guards=guards_in_force(guards, given),
             ordered="full",
-            aside="no" if late is None else "full",
+            aside=_aside(late),
         )
         made = folder / "parts"
         host = Host(None if in_process else master)
@@ -249,6 +246,10 @@ def _check_late(late: Path | None, out: Path | None, source: str) -> None:
         raise UserError(f"{out}: is --out and --late; choose two files")
 
 
+def _aside(late: Path | None) -> str:
+    return "no" if late is None else "full"
+
+
 def _export_late(made: Path, late: Path | None, time_unit: str) -> None:
     if late is None:
         return
@@ -328,6 +329,12 @@ def _summary(counters: dict[str, Any]) -> None:
     sys.stderr.write(f"{total('arrived'):,} events{': ' + found if found else ''}\n")
     for name, value in sorted(_refusals(counters).items()):
         sys.stderr.write(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
+
+
+def _tell_types(log: Path, plans: tuple[Plan, ...], *, quiet: bool) -> None:
+    """A type that no event has is most likely a slip of the pen, told before the work."""
+    for line in () if quiet else unseen_types(log, plans):
+        sys.stderr.write(f"{line}\n")
 
 
 def _tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
