@@ -3,7 +3,8 @@
 One with number n follows the events below n of its source and stream, and may overtake them on
 the way. It counts once these have come (L09 VI-A: a promise is released "based on acknowledged
 receipt of the events in question"), or have been given up: ``wait`` after it arrived, when the
-source starts anew, or when numbers ``WINDOW`` above have come. As at the gateway
+source starts anew, or when numbers ``WINDOW`` above have come. Numbers begin where a ``sync`` says,
+or with a promise of number 0, or else with the first that comes. As at the gateway
 (``engine.gateway.promises``), of those that wait for one lane and type the first is kept, so that
 it is heard as soon as may be, and the newest, which says most.
 """
@@ -319,6 +320,8 @@ def go_through(
                 _event(ln, wt, out, s, lane, number, row, now)
             continue
         of = _at(batch.type, row) if kind == _POG else _END
+        if number == 0 and ln.next[lane] == _NONE:
+            ln.next[lane] = 0  # nothing comes before it: numbers begin here
         if number <= max(ln.next[lane], 0):
             _counts(ln, out, s, lane, of, batch.ref[row], row, now)
         else:

@@ -121,6 +121,8 @@ class Slow:
                 self.event(key, lane, record.seq, place, record.at)
             return
         kind = record.type if record.kind == "pog" else "end"
+        if record.seq == 0 and lane.next < 0:
+            lane.next = 0
         if record.seq <= max(lane.next, 0):
             self.count(key, kind, record.ref, place, record.at)
         else:
@@ -304,6 +306,12 @@ def test_an_announced_number_is_the_first() -> None:
     assert real.said == []
     real.feed([Record("event", seq=4)])
     assert real.said == [(3, None, "s", 7, 0)]
+
+
+def test_numbers_begin_with_a_promise_of_number_0_else_with_the_first_that_comes() -> None:
+    late = [Record("event", seq=2), Record("pog", seq=3, ref=7), Record("event", seq=0)]
+    assert said(*late) == [(1, None, "s", 7, 0)]
+    assert said(Record("pog", seq=0, ref=1), *late) == [(0, None, "s", 1, 0)]
 
 
 def test_many_sources_and_types() -> None:
