@@ -324,6 +324,7 @@ def _summary(counters: dict[str, Any]) -> None:
         "missing": total("missing_total") - total("missing_filled"),
         "duplicates": total("duplicate"),
         "quarantined": total("quarantined_future", "quarantined_jump"),
+        "promises before their events": total("promises_unproven"),
     }
     found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
     sys.stderr.write(f"{total('arrived'):,} events{': ' + found if found else ''}\n")

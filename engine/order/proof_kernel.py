@@ -37,9 +37,8 @@ FREE: Final = 2
 """First of the free places."""
 SOONEST: Final = 3
 """No deadline lies before this instant."""
-GIVEN_UP: Final = 4
-OUT: Final = 5
-SCALARS: Final = 6
+OUT: Final = 4
+SCALARS: Final = 5
 
 
 class Lanes(NamedTuple):
@@ -58,6 +57,7 @@ class Lanes(NamedTuple):
     other: np.ndarray
     waiting: np.ndarray
     wants: np.ndarray
+    unproven: np.ndarray
     first: np.ndarray
 
 
@@ -143,7 +143,7 @@ def find_lane(ln: Lanes, s: np.ndarray, source: int, stream: int, incarnation: i
         ln.source[lane], ln.stream[lane] = source, stream
         ln.incarnation[lane], ln.next[lane] = incarnation, _NONE
         ln.came[lane], ln.closed[lane] = False, False
-        ln.waiting[lane], ln.wants[lane] = _NONE, INT_MAX
+        ln.waiting[lane], ln.wants[lane], ln.unproven[lane] = _NONE, INT_MAX, 0
         ln.other[lane] = ln.first[source]
         ln.first[source] = lane
     return lane if incarnation >= ln.incarnation[lane] else _NONE
@@ -223,7 +223,7 @@ def _late(ln: Lanes, wt: Waiting, out: Counted, s: np.ndarray, place: int, now: 
         if s[SOONEST] >= now:
             return
         at, lane = s[SOONEST], wt.lane[first]
-        s[GIVEN_UP] += 1
+        ln.unproven[lane] += 1
         _give_up(ln, lane, wt.number[first, 0])
         _hear(ln, wt, out, s, lane, place, at)
 
