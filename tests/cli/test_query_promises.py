@@ -81,3 +81,16 @@ def test_a_source_that_ended_holds_nothing_back(cli: Any, trace: Any) -> None:
     assert [line["at"] for line in ran.lines] == [50]
     ran = asked(cli, trace, [*records, late, pog, tick], "--barrier", "punctuation")
     assert [line["at"] for line in ran.lines] == [90]
+
+
+def test_promises_whose_events_do_not_come_are_counted(cli: Any, trace: Any) -> None:
+    lost = {"kind": "pog", "source": "s0", "seq": 4, "ts": 9}
+    tick = {"kind": "tick", "arrival": 90}
+    records = [*EVENTS, lost, tick]
+    arguments = ("--in-process", "--barrier", "punctuation", "--order")
+    ran = cli("query", TEXT, "--input", trace(*records), *arguments, "none:wait=20ns")
+    assert ([line["at"] for line in ran.lines], ran.code) == ([24], 0)
+    assert "3 events: 1 promises before their events\n" in ran.err
+    ran = cli("query", TEXT, "--input", trace(*records), *arguments, "none")
+    assert [line["at"] for line in ran.lines] == [90]
+    assert "before their events" not in ran.err
