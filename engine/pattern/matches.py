@@ -198,8 +198,8 @@ class Judge:
         return found
 
     def _in_order(self, found: Changes) -> np.ndarray:
-        """Places of the changes by row that causes them, older matches before new ones, then by
-        (ref, source name, seq) step by step. The kernel gives them by row.
+        """Places of the changes by row that causes them, older matches before new ones, by
+        branch, then by (ref, source name, seq) step by step. The kernel gives them by row.
         """
         places = np.arange(len(found))
         if len(found) < 2:
@@ -209,6 +209,7 @@ class Judge:
         lead = found.rows[:, 0]
         ahead = (ref[lead[1:]] > ref[lead[:-1]]) & (lead[1:] >= 0) & (lead[:-1] >= 0)
         ahead &= found.before.stands[1:] == found.before.stands[:-1]
+        ahead &= found.branch[1:] == found.branch[:-1]
         wrong = together & ~ahead
         if not wrong.any():
             return places
@@ -222,7 +223,7 @@ class Judge:
         codes, which = np.unique(columns["source"][rows], return_inverse=True)
         names = [self.strings.text(int(code)) or "" for code in codes]
         rank = np.argsort(np.argsort(np.array(names)))[which.reshape(rows.shape)]
-        keys = [columns[ORDER][found.cause], ~found.before.stands]
+        keys = [columns[ORDER][found.cause], ~found.before.stands, found.branch]
         for step in range(rows.shape[1]):
             mine, present = rows[:, step], rows[:, step] >= 0
             keys += [
@@ -234,4 +235,4 @@ class Judge:
                     columns[ORDER][mine],
                 )
             ]
-        return np.lexsort([*keys, found.branch][::-1])
+        return np.lexsort(keys[::-1])

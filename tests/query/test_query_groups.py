@@ -161,7 +161,6 @@ def test_only_computed_values_show_no_attributes() -> None:
     assert needed_attributes(plan) == {"k", "v"}
 
 
-
 # ---- shape ------------------------------------------------------------------------------------
 def shaped(text: str) -> tuple[SeqPlan, shape.Shape]:
     plan = seq(f"EVENT {text} WITHIN 5 s")
