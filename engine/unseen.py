@@ -60,4 +60,4 @@ def _types(batch: pa.RecordBatch) -> set[str]:
     if r.KIND in batch.schema.names:
         kinds = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT))
         column = column.filter(pc.equal(kinds, int(r.Kind.EVENT)))
-    return {kind for kind in pc.unique(column.cast(pa.string())).to_pylist() if kind is not None}
+    return {kind for kind in pc.unique(column).to_pylist() if kind is not None}
