@@ -335,13 +335,15 @@ def _turns(changes: Changes | None) -> Turns:
 def _given(held: _Held, changes: Changes | None, let: Let) -> Given:
     n = int(let.n[0])
     entry, change = let.entry[:n], let.change[:n]
-    of_change = np.flatnonzero(entry < 0)
-    rows, branch, known = held.rows[entry], held.branch[entry], held.known_at[entry]
-    if len(of_change):
+    rows, branch, known = np.empty((n, held.rows.shape[1]), np.int64), *np.empty((2, n), np.int64)
+    mine = entry >= 0
+    of = entry[mine]
+    rows[mine], branch[mine], known[mine] = held.rows[of], held.branch[of], held.known_at[of]
+    if not mine.all():
         assert changes is not None
-        mine = change[of_change]
-        rows[of_change], branch[of_change] = changes.rows[mine], changes.branch[mine]
-        known[of_change] = changes.known_at[mine]
+        by = change[~mine]
+        rows[~mine], branch[~mine] = changes.rows[by], changes.branch[by]
+        known[~mine] = changes.known_at[by]
     return Given(
         rows, branch, let.plus[:n].copy(), let.at[:n].copy(), known, let.confirmed[:n].copy(),
         let.chance[:n].copy(),
