@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -14,21 +13,48 @@ from typer.exceptions import TyperException
 
 from engine.errors import SlackwaterError, UserError
 
-_COMMANDS: Final = {
-    "run": "run_commands:run_scenario",
-    "simulate": "run_commands:simulate",
-    "query": "query_commands:query",
-    "order": "query_commands:order",
-    "compare": "compare_command:compare_orders",
-    "paper": "paper_command:reproduce",
-    "log": "log_commands:log_app",
-    "doctor": "app:doctor",
-}
-"""Where each command is, in the order of the help."""
+_NAMES: Final = ("run", "simulate", "query", "order", "compare", "paper", "log", "doctor")
+"""Of the commands, in the order of the help."""
+
+
+def _command(name: str) -> Any:
+    """One command: a function, or an application with commands of its own."""
+    # ruff: noqa: PLC0415 - importing the others would take longer than many a query
+    match name:
+        case "run":
+            from engine.cli.run_commands import run_scenario
+
+            return run_scenario
+        case "simulate":
+            from engine.cli.run_commands import simulate
+
+            return simulate
+        case "query":
+            from engine.cli.query_commands import query
+
+            return query
+        case "order":
+            from engine.cli.query_commands import order
+
+            return order
+        case "compare":
+            from engine.cli.compare_command import compare_orders
+
+            return compare_orders
+        case "paper":
+            from engine.cli.paper_command import reproduce
+
+            return reproduce
+        case "log":
+            from engine.cli.log_commands import log_app
+
+            return log_app
+        case _:
+            return doctor
 
 
 def _application(names: Sequence[str]) -> typer.Typer:
-    """The application with these commands: importing the others takes longer than many a query."""
+    """The application with these commands."""
     app = typer.Typer(
         name="slackwater",
         no_args_is_help=True,
@@ -39,8 +65,7 @@ def _application(names: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_nothing)  # with one command alone, its name is still to be given
     for name in names:
-        module, _, attribute = _COMMANDS[name].partition(":")
-        found: Any = getattr(importlib.import_module(f"engine.cli.{module}"), attribute)
+        found = _command(name)
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)
         else:
@@ -56,7 +81,7 @@ def doctor(
     as_json: bool = typer.Option(False, "--json", help="The same as JSON, on standard output."),
 ) -> None:
     """Says whether this machine can run slackwater, and what to do if not."""
-    from engine.cli.doctor import checks, report  # noqa: PLC0415 - the others need it not
+    from engine.cli.doctor import checks, report
 
     raise typer.Exit(report(checks(), sys.stdout, as_json=as_json))
 
@@ -65,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
     first = arguments[0] if arguments else ""
     try:
-        app = _application([first] if first in _COMMANDS else [*_COMMANDS])
+        app = _application([first] if first in _NAMES else _NAMES)
         code = app(list(arguments), standalone_mode=False)
     except typer.Abort:
         return 130
