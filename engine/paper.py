@@ -73,7 +73,8 @@ class Paper:
 
     ``setting``: what a reader needs before any number, by subject: what was rebuilt, what the paper
     leaves open, what the names in the tables mean. ``reproductions``: by name, as ``table-5.6``.
-    ``summary``: a sentence on what was found, or an empty text.
+    ``summary``: a sentence on what was found, or an empty text. ``parts``: of a long paper, by
+    name, as ``ch4``; each can be made by itself (``joined`` makes a paper of parts).
     """
 
     title: str
@@ -81,3 +82,30 @@ class Paper:
     setting: Mapping[str, str]
     reproductions: Mapping[str, Reproduction]
     summary: Callable[[Mapping[str, Finding]], str] = lambda _findings: ""
+    parts: Mapping[str, Paper] = field(default_factory=dict)
+
+
+def joined(title: str, citation: str, parts: Mapping[str, Paper]) -> Paper:
+    """A paper of ``parts``, each with reproductions, subjects and a summary of its own."""
+
+    def summary(findings: Mapping[str, Finding]) -> str:
+        said = (
+            part.summary({name: findings[name] for name in part.reproductions if name in findings})
+            for part in parts.values()
+        )
+        return " ".join(each for each in said if each)
+
+    return Paper(
+        title,
+        citation,
+        setting={
+            f"{name}: {subject}": text
+            for name, part in parts.items()
+            for subject, text in part.setting.items()
+        },
+        reproductions={
+            name: each for part in parts.values() for name, each in part.reproductions.items()
+        },
+        summary=summary,
+        parts=parts,
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,18 +29,24 @@ _WIDTH: Final = 200
 """Of tables that are printed into a file or a pipe."""
 Name = Annotated[
     str | None,
-    typer.Argument(metavar="[PAPER[/NAME]]", help="As r19/table-5.6; without it: what there is."),
+    typer.Argument(
+        metavar="[PAPER[/NAME]]",
+        help="As r19/table-5.6, or a part of a long paper; without it: what there is.",
+    ),
 ]
 
 
 def reproduce(
     name: Name = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every table and figure of PAPER, as one page.")
+        bool,
+        typer.Option("--all", help="Every table and figure of PAPER (or its part), as one page."),
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for paper.html and paper.json; with --all: out/PAPER."),
+        typer.Option(
+            help="Folder for paper.html and paper.json; with --all: out/PAPER, or out/PAPER-PART."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
     scale: Annotated[
@@ -51,16 +58,18 @@ def reproduce(
     if name is None:
         _list({each: load(each) for each in known_papers()})
         return
-    paper_name, _, entry = name.partition("/")
-    paper = load(paper_name)
+    whole, _, entry = name.partition("/")
+    paper = load(whole)
+    if entry in paper.parts:
+        paper, whole, entry = paper.parts[entry], name, ""
     if not every and not entry:
-        _list({paper_name: paper})
+        _list({whole: paper})
         return
     if not 0 < scale <= 1:
         raise UserError(f"--scale {scale}: must lie above 0 and be at most 1")
-    chosen = _chosen(paper_name, paper, entry, every=every)
+    chosen = _chosen(whole, paper, entry, every=every)
     if every and out is None:
-        out = Path("out") / paper_name
+        out = Path("out") / whole.replace("/", "-")
     if out is not None:
         check_page_folder(out, (HTML, JSON))
     tell_compiling(quiet=quiet)
@@ -93,13 +102,13 @@ def _chosen(name: str, paper: Paper, entry: str, *, every: bool) -> list[str]:
     Raises:
         UserError: an unknown one, or one together with --all.
     """
+    if entry and entry not in paper.reproductions:
+        known = ", ".join((*paper.parts, *paper.reproductions))
+        raise UserError(f"{name} has no {entry!r}; there are {known}")
     if every and entry:
         raise UserError(f"{name}/{entry} --all: give --all, or one table or figure")
     if every:
         return list(paper.reproductions)
-    if entry not in paper.reproductions:
-        known = ", ".join(paper.reproductions)
-        raise UserError(f"{name} has no {entry!r}; there are {known}")
     return [entry]
 
 
@@ -120,12 +129,17 @@ def _reproduced(
     return Reproduced(paper, findings, seed, scale)
 
 
-def _list(found: dict[str, Paper]) -> None:
+def _list(found: Mapping[str, Paper]) -> None:
+    """Every table and figure by the name that makes it; those of a part below its name."""
     for name, paper in found.items():
         sys.stdout.write(f"{name}: {paper.title} ({paper.citation})\n")
+        if paper.parts:
+            _list({f"{name}/{part}": each for part, each in paper.parts.items()})
+            continue
+        whole = name.partition("/")[0]
         width = max(len(entry) for entry in paper.reproductions)
         for entry, each in paper.reproductions.items():
-            sys.stdout.write(f"  {name}/{entry.ljust(width)}  {each.title}\n")
+            sys.stdout.write(f"  {whole}/{entry.ljust(width)}  {each.title}\n")
 
 
 def _tell(found: Reproduced, *, with_tables: bool) -> None:

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from engine.cli import paper_command
+from engine.cli.paper_command import known_papers, load
+from engine.paper import Finding, Paper, Reproduction, joined
+from engine.scenario import Claim
 from scenarios.papers.r19 import paper
 
 Run = Callable[..., Any]
@@ -16,20 +20,20 @@ Run = Callable[..., Any]
 def test_without_a_name_every_paper_and_entry_is_listed(cli: Run) -> None:
     ran = cli("paper")
     assert ran.code == 0
-    assert ran.out.startswith("r19: ")
     listed = [line.split()[0] for line in ran.out.splitlines() if line.startswith("  ")]
-    assert listed == [f"r19/{name}" for name in paper().reproductions]
+    names = {name: list(load(name).reproductions) for name in known_papers()}
+    assert listed == [f"{name}/{entry}" for name, entries in names.items() for entry in entries]
     assert {f"r19/table-5.{n}" for n in range(4, 14)} <= set(listed)
     assert {f"r19/figure-5.{n}" for n in range(6, 15)} <= set(listed)
-    assert cli("paper", "r19").out == ran.out
+    assert "".join(cli("paper", name).out for name in known_papers()) == ran.out
     assert not ran.left
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["r20"], "no paper 'r20'; there are r19"),
-        (["r20/table-1"], "no paper 'r20'; there are r19"),
+        (["r20"], f"no paper 'r20'; there are {', '.join(known_papers())}"),
+        (["r20/table-1"], "no paper 'r20'; there are "),
         (["r19/table-9.9"], "r19 has no 'table-9.9'; there are table-5.2, table-5.4,"),
         (["r19/table-5.4", "--all"], "give --all, or one table or figure"),
         (["r19/table-5.4", "--scale", "0"], "--scale 0.0: must lie above 0"),
@@ -104,3 +108,73 @@ def test_all_is_one_page_that_needs_no_network(cli: Run, here: Any) -> None:
     assert shown.count("✗ fails") == 2 * failed, "in the verdict, and in its section"
     again = cli("paper", "r19/table-5.13", "--scale", "0.002", "--out", "page")
     assert again.code == 0, "a page of ours may be made anew"
+
+
+# ---- a paper of parts -----------------------------------------------------------------------
+
+
+def part(chapter: str, *, holds: bool) -> Paper:
+    """A chapter with one figure, whose claim holds or does not."""
+    figure = Reproduction(f"What {chapter} draws", lambda _: Finding((Claim("c", holds),), ()))
+    return Paper(
+        f"X: chapter {chapter}",
+        f"X, chapter {chapter}",
+        {"data": f"data of {chapter}"},
+        {f"figure-{chapter}.1": figure},
+        lambda found: " ".join(f"Made: {name}." for name in found),
+    )
+
+
+@pytest.fixture
+def parted(monkeypatch: pytest.MonkeyPatch) -> Paper:
+    """``x``, of two chapters, is all the papers there are."""
+    made = joined(
+        "X: all of it", "X", {"ch1": part("1", holds=True), "ch2": part("2", holds=False)}
+    )
+    monkeypatch.setattr(paper_command, "known_papers", lambda: ["x"])
+    monkeypatch.setattr(paper_command, "load", lambda _name: made)
+    return made
+
+
+def test_a_paper_is_listed_part_by_part(cli: Run, parted: Paper) -> None:
+    chapters = [
+        f"x/ch{n}: X: chapter {n} (X, chapter {n})\n  x/figure-{n}.1  What {n} draws\n"
+        for n in (1, 2)
+    ]
+    assert cli("paper", "x").out == cli("paper").out == "x: X: all of it (X)\n" + "".join(chapters)
+    assert cli("paper", "x/ch2").out == chapters[1]
+    assert list(parted.reproductions) == ["figure-1.1", "figure-2.1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder", "claims", "summary"),
+    [
+        ("x", "x", "1 of 2", "Made: figure-1.1. Made: figure-2.1.\n"),
+        ("x/ch1", "x-ch1", "1 of 1", "Made: figure-1.1.\n"),
+        ("x/ch2", "x-ch2", "0 of 1", "Made: figure-2.1.\n"),
+    ],
+)
+@pytest.mark.usefixtures("parted")
+def test_a_part_is_made_by_itself_and_the_whole_is_all_parts(
+    cli: Run, name: str, folder: str, claims: str, summary: str
+) -> None:
+    ran = cli("paper", name, "--all")
+    assert ran.code == 0
+    assert ran.out.startswith(f"{claims} claims of the paper hold here;")
+    assert f"\n{summary}" in ran.out
+    assert ran.out.endswith(f"out/{folder}/paper.html\n")
+    data = json.loads(ran.left[f"out/{folder}/paper.json"] or "")
+    subjects = {"x": ["ch1: data", "ch2: data"]}.get(name, ["data"])
+    assert list(data["setting"]) == subjects
+
+
+@pytest.mark.usefixtures("parted")
+def test_one_figure_of_a_part_is_named_without_it(cli: Run) -> None:
+    ran = cli("paper", "x/figure-2.1")
+    assert ran.code == 0
+    assert ran.out.startswith("0 of 1 claims")
+    assert "Made: figure-2.1." in ran.out
+    for arguments in (["x/ch3"], ["x/ch3", "--all"]):
+        refused = cli("paper", *arguments)
+        assert refused.code == 2
+        assert "x has no 'ch3'; there are ch1, ch2, figure-1.1, figure-2.1" in refused.err

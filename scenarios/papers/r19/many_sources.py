@@ -9,8 +9,9 @@ import numpy as np
 
 from engine.paper import Finding, PaperRun
 from engine.scenario import Claim, Table
-from scenarios.papers.r19 import drawing, published
-from scenarios.papers.r19.drawing import Series
+from scenarios.papers import drawing
+from scenarios.papers.drawing import Series
+from scenarios.papers.r19 import published
 from scenarios.papers.r19.orders import (
     APPROACHES,
     AQ_KSLACK,
@@ -31,7 +32,8 @@ from scenarios.papers.r19.single_source import (
     account,
     given_up,
 )
-from scenarios.papers.r19.verdicts import judged, listed, ms, percent, times
+from scenarios.papers.r19.verdicts import judged
+from scenarios.papers.verdicts import listed, ms, percent, times
 
 COUNTS: Final = published.SOURCES
 _EACH: Final = "1, 2, 5, 10 and 20"

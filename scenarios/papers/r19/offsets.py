@@ -10,15 +10,17 @@ import numpy as np
 
 from engine.paper import Finding, PaperRun
 from engine.scenario import Claim, Table
-from scenarios.papers.r19 import drawing, published
+from scenarios.papers import drawing
+from scenarios.papers.drawing import Series
+from scenarios.papers.r19 import palette, published
 from scenarios.papers.r19.clock_sync import Measured, synchronised
-from scenarios.papers.r19.drawing import Series
 from scenarios.papers.r19.log_writing import DEPARTED, SHIFT_NS, TRUE_TS, Source, frames
 from scenarios.papers.r19.orders import OURS, PRINTED, WAITING, Approach
 from scenarios.papers.r19.passes import the_data_set
 from scenarios.papers.r19.released_stream import Observed, observe
 from scenarios.papers.r19.single_source import ACCURACY
-from scenarios.papers.r19.verdicts import judged, listed, percent, share
+from scenarios.papers.r19.verdicts import judged
+from scenarios.papers.verdicts import listed, percent, share
 
 _LEG_NS: Final = 10_000
 """Least time of a leg of the time sync: R19 ran clients and engine on one machine."""
@@ -60,16 +62,16 @@ def left_by_offset(run: PaperRun) -> Finding:
             colour,
         )
         for each, what, of, colour in (
-            (PRINTED, "no sync", _without, drawing.BARE),
-            (PRINTED, "synced", _synced, drawing.PRINTED),
-            (WAITING, "no sync", _without, drawing.MP),
-            (WAITING, "synced", _synced, drawing.WAITING),
+            (PRINTED, "no sync", _without, palette.BARE),
+            (PRINTED, "synced", _synced, palette.PRINTED),
+            (WAITING, "no sync", _without, palette.MP),
+            (WAITING, "synced", _synced, palette.WAITING),
         )
     ]
     paper = [
         Series(f"the paper, {what}", offsets, [row[at] for row in published.OFFSETS.values()],
                colour, published=True)
-        for what, at, colour in (("no sync", 1, drawing.AQ), ("synced", 3, drawing.OURS))
+        for what, at, colour in (("no sync", 1, palette.AQ), ("synced", 3, palette.OURS))
     ]  # fmt: skip
     figure = drawing.bars(
         "figure-5-13",

@@ -10,20 +10,22 @@ import numpy as np
 from engine.paper import Finding, PaperRun
 from engine.report.figures import Figure
 from engine.scenario import Table
-from scenarios.papers.r19 import drawing, published
+from scenarios.papers import drawing
+from scenarios.papers.drawing import Series
+from scenarios.papers.r19 import palette, published
 from scenarios.papers.r19.data_sets import PROFILES
-from scenarios.papers.r19.drawing import Series
 from scenarios.papers.r19.orders import AQ_KSLACK, MP_KSLACK, PRINTED, WAITING, Approach
 from scenarios.papers.r19.passes import Measured, hold_ms, one_source, over_time
 from scenarios.papers.r19.released_stream import BATCH, Observed
 from scenarios.papers.r19.single_source import SETS
-from scenarios.papers.r19.verdicts import judged, listed
+from scenarios.papers.r19.verdicts import judged
+from scenarios.papers.verdicts import listed
 
 COLOUR: Final = {
-    PRINTED.name: drawing.PRINTED,
-    WAITING.name: drawing.WAITING,
-    MP_KSLACK.name: drawing.MP,
-    AQ_KSLACK.name: drawing.AQ,
+    PRINTED.name: palette.PRINTED,
+    WAITING.name: palette.WAITING,
+    MP_KSLACK.name: palette.MP,
+    AQ_KSLACK.name: palette.AQ,
 }
 DRAWN: Final = (PRINTED, WAITING, MP_KSLACK, AQ_KSLACK)
 _EVENTS_AXIS: Final = "events released [thousands]"

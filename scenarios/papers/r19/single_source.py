@@ -28,7 +28,8 @@ from scenarios.papers.r19.passes import (
     over_time,
     the_data_set,
 )
-from scenarios.papers.r19.verdicts import judged, ms, percent, share, times
+from scenarios.papers.r19.verdicts import judged
+from scenarios.papers.verdicts import ms, percent, share, times
 
 SETS: Final = (1, 2, 3)
 FEWER: Final = 10

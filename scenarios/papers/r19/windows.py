@@ -14,10 +14,11 @@ from engine.order.registry import parse_order
 from engine.paper import Finding, PaperRun
 from engine.query import query
 from engine.scenario import Table
-from scenarios.papers.r19 import drawing, published
+from scenarios.papers import drawing
+from scenarios.papers.drawing import Series
+from scenarios.papers.r19 import palette, published
 from scenarios.papers.r19.clock_sync import exchange
 from scenarios.papers.r19.data_sets import data_set
-from scenarios.papers.r19.drawing import Series
 from scenarios.papers.r19.log_writing import SHIFT_NS, SITE, Source, frames, sources
 from scenarios.papers.r19.orders import PRINTED
 from scenarios.papers.r19.passes import the_data_set
@@ -113,12 +114,12 @@ def differences(run: PaperRun) -> Finding:
         "Error of the average, window by window",
         "One run, as in the paper. Dotted: the paper's numbers.",
         [
-            Series("one window", windows, first.one, drawing.PRINTED),
-            Series("three windows", windows, first.three, drawing.WAITING),
+            Series("one window", windows, first.one, palette.PRINTED),
+            Series("three windows", windows, first.three, palette.WAITING),
             Series("one window, the paper", of_paper, published.ONE_WINDOW_ERRORS,
-                   drawing.PRINTED, published=True),
+                   palette.PRINTED, published=True),
             Series("three windows, the paper", of_paper, published.THREE_WINDOW_ERRORS,
-                   drawing.WAITING, published=True),
+                   palette.WAITING, published=True),
         ],
         ("window", "average less the right one [um/s]"),
     )  # fmt: skip
@@ -129,8 +130,8 @@ def differences(run: PaperRun) -> Finding:
         "Root mean square over the windows of each run: the runs differ in the events' values and "
         "in how wrong the time sync was.",
         [
-            Series("one window", runs, [_rms(each.one) for each in repeated], drawing.PRINTED),
-            Series("three windows", runs, [_rms(each.three) for each in repeated], drawing.WAITING),
+            Series("one window", runs, [_rms(each.one) for each in repeated], palette.PRINTED),
+            Series("three windows", runs, [_rms(each.three) for each in repeated], palette.WAITING),
         ],
         ("run", "error [um/s]"),
     )

@@ -1,4 +1,4 @@
-"""The figures' shapes: lines and bars, ours in full colour and the paper's paler and dotted."""
+"""Shapes of papers' figures: lines and bars, ours in full colour, the paper's paler and dotted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.report.figures import COLOURS, Figure, digits, log_axis
+from engine.report.figures import Figure, digits, log_axis
 
-PRINTED, WAITING, MP, AQ, BARE, OURS = COLOURS[:6]
 _OUTSIDE: Final = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.25, "yanchor": "top"}
 
 
