@@ -1,8 +1,8 @@
 """Events of ten types that arrive out of order as L09 Table I says, and promises about them.
 
-A time unit is a second of the arrival clock. Each type has one source, which sends every
-``EVENTS_PER_UNIT / 10`` time units on average. The events themselves depend only on the seed: a
-larger share that is out of order delays more of the same events, and each by the same time.
+A time unit is a second of the arrival clock. Each type has one source. The events themselves depend
+only on the seed: a larger share that is out of order delays more of the same events, and each by
+the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from scenarios.papers.disorder import arrivals
 TYPES: Final = "ABCDEFGHIJ"
 NEGATIVE: Final = "C"
 UNIT_NS: Final = 10**9
-EVENTS_PER_UNIT: Final = 4
+EVENTS_PER_UNIT: Final = 8
+"""Of all types. The paper prints no rate. This is the least even number at which each longer query
+has more results and more compensation tuples than the shorter one, as its text says of its own."""
 MAX_DELAY: Final = 10
 """Longest delay of an event that is out of order [time units] (L09 IX)."""
 SITE: Final = "main"
@@ -50,10 +52,10 @@ class Events:
         return len(self.ts)
 
 
-def make_events(count: int, seed: int) -> Events:
+def make_events(count: int, seed: int, per_unit: int = EVENTS_PER_UNIT) -> Events:
     """``count`` events, as many of each type as of any other; their times are a Poisson process."""
     chance = np.random.default_rng((seed, 9))
-    gaps = chance.exponential(UNIT_NS / EVENTS_PER_UNIT, count).astype(np.int64) + 1
+    gaps = chance.exponential(UNIT_NS / per_unit, count).astype(np.int64) + 1
     kinds = chance.permutation(np.arange(count) % len(TYPES))
     lot = chance.permutation(count)
     lot[-1] = count  # the last event comes last in any case: nothing can overtake it
@@ -98,7 +100,7 @@ def arriving(
         late: share of each type's events that are out of order.
         promised: promises per event (L09's POG percentage).
         seed: of the promises' types.
-        types: those that promises are about, in rounds of all of them in random order.
+        types: promises about others are left out.
     """
     shares = np.array([late.get(kind, 0.0) for kind in TYPES])
     counts = np.bincount(events.type, minlength=len(TYPES))
@@ -116,7 +118,9 @@ def arriving(
         r.ARRIVAL: arrival[order],
     }
     if promised:
-        told = _promises(columns, promised, types, np.random.default_rng((seed, 10)))
+        told = _promises(columns, promised, np.random.default_rng((seed, 10)))
+        kept = np.isin(told[r.TYPE], [TYPES.index(kind) for kind in types])
+        told = {name: column[kept] for name, column in told.items()}
         both = {name: np.concatenate([columns[name], told[name]]) for name in columns}
         places = np.argsort(both[r.ARRIVAL], kind="stable")  # a promise follows its instant's event
         columns = {name: column[places] for name, column in both.items()}
@@ -133,31 +137,27 @@ def _numbers(kinds: np.ndarray) -> np.ndarray:
 
 
 def _promises(
-    columns: dict[str, np.ndarray], promised: float, types: str, chance: np.random.Generator
+    columns: dict[str, np.ndarray], promised: float, chance: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Evenly spread over the events, each as far as its source knows that nothing is under way.
+    """Evenly spread over the events, in rounds of all types in random order.
 
     A promise says that no later record of its type has a smaller time: up to now, or up to the
-    oldest event of the type that is still on its way.
+    oldest event of the type that is still on its way, as its source is told what has arrived.
     """
     arrival, ts = columns[r.ARRIVAL], columns[r.TS]
     count = int(promised * len(arrival))
     after = (np.arange(1, count + 1) / promised).astype(np.int64) - 1
-    rounds = -(-count // len(types))
-    kinds = np.concatenate([chance.permutation(len(types)) for _ in range(rounds)])[:count]
-    kinds = np.array([TYPES.index(kind) for kind in types], np.int32)[kinds]
+    rounds = count // len(TYPES) + 1
+    every = np.tile(np.arange(len(TYPES), dtype=np.int32), (rounds, 1))
+    kinds = chance.permuted(every, axis=1).ravel()[:count]
     least = arrival[after].copy()
-    for kind in np.unique(kinds):
+    for kind in range(len(TYPES)):
         rows = np.flatnonzero(columns[r.TYPE] == kind)
-        if not len(rows):
-            continue
         oldest = np.minimum.accumulate(ts[rows][::-1])[::-1]
         mine = np.flatnonzero(kinds == kind)
         following = np.searchsorted(rows, after[mine], side="right")
         under_way = following < len(rows)
-        least[mine[under_way]] = np.minimum(
-            least[mine[under_way]], oldest[following[under_way]]
-        )
+        least[mine[under_way]] = np.minimum(least[mine[under_way]], oldest[following[under_way]])
     return {
         r.KIND: np.full(count, int(r.Kind.POG), np.int8),
         r.SEQ: np.full(count, _NO_SEQ, np.int64),
