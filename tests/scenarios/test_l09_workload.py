@@ -1,4 +1,4 @@
-"""L09's workload: exact shares, delays within the longest, promises that are kept; by plain loops."""
+"""L09's workload: exact shares, delays within the longest, promises kept; by plain loops."""
 
 from __future__ import annotations
 

@@ -53,5 +53,6 @@ def state(run: PaperRun) -> Finding:
 
 def _explained(values: list[float], line: np.ndarray) -> float:
     """Share of the variance that a line explains; 0 where there is none."""
-    left, all_of_it = ((values - line) ** 2).sum(), ((values - np.mean(values)) ** 2).sum()
+    mine = np.array(values)
+    left, all_of_it = ((mine - line) ** 2).sum(), ((mine - mine.mean()) ** 2).sum()
     return float(1 - left / all_of_it) if all_of_it else 0.0
