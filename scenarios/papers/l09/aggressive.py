@@ -47,7 +47,6 @@ def positive_latency(run: PaperRun) -> Finding:
             f"largest over smallest of each length: {_ratios(curves, spread)}; on the arrival "
             f"clock every result leaves {number(waited)} time units after its last event",
             f"flat lines; taken as up to {FLAT}",
-            "see the table.",
         ),
     )
     return _finding(
@@ -67,7 +66,6 @@ def negative_latency(run: PaperRun) -> Finding:
             all(growth(values) >= GROWS for values in curves.values()),
             f"from 0 to 50 % it grows to so many times, by length: {_ratios(curves, growth)}",
             f"grows at every length; taken as at least {GROWS} times",
-            "see the table.",
         ),
         judged(
             "Longer queries suffer more from negative events out of order than shorter ones.",
@@ -75,7 +73,6 @@ def negative_latency(run: PaperRun) -> Finding:
             f"latency at 50 % less that at 0 %, by length: "
             f"{listed(f'{number(value)} us' for value in more.values())}",
             "more with every step",
-            "see the table.",
         ),
     )
     return _finding(
@@ -97,14 +94,12 @@ def compensation(run: PaperRun) -> Finding:
             all(ascending(values) for values in curves.values()),
             f"{said}; {_numbers(values[0] for values in curves.values())} at 0 %",
             "more at every share",
-            "see the table.",
         ),
         judged(
             "Longer queries cause more compensation tuples than shorter ones.",
             ascending(list(most.values())),
             said,
             "more with every step",
-            "see the table.",
             also="That rests on our rate of events. A longer query's last event comes later, and "
             "so more often after the late event that would have taken the result back; at "
             f"{rarest} it is {_numbers(by_rate[rarest])}.",
@@ -153,7 +148,6 @@ def positive_execution(run: PaperRun) -> Finding:
             all(spread(values) <= FLAT for values in curves.values()),
             f"largest over smallest, by length: {_ratios(curves, spread)}",
             f"flat lines; taken as up to {FLAT}",
-            "see the table.",
         ),
     )
     return _finding(
@@ -172,7 +166,6 @@ def negative_execution(run: PaperRun) -> Finding:
             all(growth(values) >= GROWS for values in curves.values()),
             f"from 0 to 50 % it grows to so many times, by length: {_ratios(curves, growth)}",
             f"grows at every length; taken as at least {GROWS} times",
-            "see the table.",
         ),
     )
     return _finding(
@@ -231,7 +224,6 @@ def _grows_with_length(curves: Curves, shares: tuple[float, ...], text: str) -> 
         "length 7 over length 3, by share: "
         + _ratios(dict(zip(percents(shares), columns, strict=True)), growth),
         "each longer query lies above the shorter one",
-        "see the table.",
         also="That rests on our rate of events (see above), at which longer queries have more "
         "results.",
     )

@@ -168,7 +168,6 @@ def _negative_decides(run: PaperRun) -> Claim:
         f"{number(second)} time units with these promises alone, {number(first)} with all; "
         f"without them {positive.told.standing:,} results leave before the end of the input",
         "primarily",
-        "see the numbers.",
     )
 
 

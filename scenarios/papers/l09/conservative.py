@@ -41,7 +41,6 @@ def state(run: PaperRun) -> Finding:
         f"{listed(f'{value:,.1f}' for value in held)} events with {listed(percents(PROMISED))} "
         f"promises: {1 - held[-1] / held[0]:.0%} less at the last than at the first",
         "falls with every step",
-        "see the table.",
     )
     curves = {"events held": held}
     title = "State of conservative"
@@ -68,7 +67,6 @@ def overhead(run: PaperRun) -> Finding:
         f"{usual:.0%} more CPU time than without promises; {_percents(more)} at "
         f"{listed(percents(PROMISED))} promises",
         f"relatively small; taken as at most {_OVERHEAD:.0%}",
-        "see the table.",
     )
     curves = {"overhead [%]": [100 * share for share in more]}
     title = "Overhead of conservative on events in order"
@@ -96,14 +94,12 @@ def latency(run: PaperRun) -> Finding:
             ascending(waited),
             f"{_units(waited)} time units at {listed(percents(SHARES))} out of order",
             "grows with every step",
-            "see the table.",
         ),
         judged(
             "Fewer promises mean more latency.",
             ascending(rarer[::-1]),
             f"{_units(rarer)} time units with {listed(percents(PROMISED))} promises",
             "grows as they become fewer",
-            "see the table.",
         ),
     )
     curves = {"20 % promises": waited}

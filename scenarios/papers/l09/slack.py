@@ -91,7 +91,6 @@ def _memory(run: PaperRun) -> tuple[Claim, Table]:
         f"{mine:,.1f} events, {rows[K_SLACK.name][0]:,.1f} of them before the query, against "
         f"{other:,.1f}: {mine / other:.2f} times as many",
         f"close; taken as up to {FLAT} times",
-        "see the table.",
     )
     return claim, tabled(
         f"Mean events held, query of length {LENGTHS[-1]}, {_LATE:.0%} out of order", "strategy",

@@ -36,7 +36,6 @@ def state(run: PaperRun) -> Finding:
         f"units; a line of {slope:.2f} events per time unit explains {explained:.2%} of the "
         "variance",
         "linear",
-        "see the table.",
         also=f"The query's types send {per_unit:g} events per time unit, and an event is needed "
         f"for the window plus the longest delay of {MAX_DELAY} time units.",
     )
