@@ -80,7 +80,7 @@ def test_shares_out_of_order_are_exact(positive: float, negative: float) -> None
     assert min(delays) == 0
     assert max(delays) <= MAX_DELAY * UNIT_NS
     seconds = (max(e[r.TS] for e in events) - min(e[r.TS] for e in events)) / UNIT_NS
-    assert seconds == pytest.approx(len(events) / EVENTS_PER_UNIT, rel=0.1)
+    assert seconds == pytest.approx(len(events) / EVENTS_PER_UNIT, rel=0.01)
 
 
 def test_a_larger_share_delays_the_same_events_by_the_same_time_and_more() -> None:

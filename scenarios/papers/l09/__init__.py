@@ -7,11 +7,12 @@ __all__ = ["paper"]
 
 _DATA = (
     "Made up anew as the paper's event generator does: ten types from A to J, as many of each, "
-    "each from a source of its own; window 20 time units; events out of order come up to 10 late, "
-    "every delay as likely. The share that is out of order is exact, and what is late at a smaller "
+    "each from a source of its own that sends one in every slot of 1.25 time units, anywhere in "
+    "it; window 20 time units; events out of order come up to 10 late, every delay as likely. The "
+    "share that is out of order is exact, and what is late at a smaller "
     "share is as late at a larger one, so that curves differ by disorder alone. The paper does not "
-    "say how many events there are, nor how many per time unit. Ours are 5,000 (query of length "
-    "7) to 40,000 (3 and 4) at 8 per time unit, about the least at which each longer query has "
+    "say how many events there are, nor how many per time unit. Ours are 3,000 (queries of length "
+    "6 and 7) to 40,000 (3) at 8 per time unit, about the least at which each longer query has "
     "more results and more compensation tuples than the shorter one, as its text says of its own."
 )
 _SHARES = (
@@ -29,9 +30,10 @@ _STRATEGIES = (
 _LATENCY = (
     "As in the paper: from the arrival of the event that makes a result (or compensation) leave "
     "until it leaves, summed, per result that stands. Waiting is counted on the arrival clock and "
-    "is the same in every run. Computing is measured as CPU time of the chain and put on that "
-    "clock by a server that takes records one after another, at a rate that each figure states. "
-    "What the end of the input lets go is left out."
+    "is the same in every run. Computing is measured as CPU time of the chain, spread evenly "
+    "over the records of a call. In a slow stream a record's own is all that computing adds; for "
+    "Figure 16 a server takes the records one after another at a stated rate. What the end of the "
+    "input lets go is left out."
 )
 _NUMBERS = (
     "The paper's figures are curves without printed numbers, so claims are those of its text. "

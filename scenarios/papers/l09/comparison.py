@@ -125,7 +125,6 @@ def _slowest(curves: dict[str, list[float]]) -> Claim:
 def _crossed(curves: dict[str, list[float]], crossings: list[Crossing]) -> tuple[Claim, Claim]:
     eager, wary = curves[AGGRESSIVE.name], curves[CONSERVATIVE.name]
     behind = [share for share, mine, other in zip(SHARES, eager, wary, strict=True) if mine > other]
-    keeps_up = max(each.busy for each in crossings)
     return (
         judged(
             "While few events are out of order, aggressive has a lower latency than conservative.",
@@ -141,14 +140,10 @@ def _crossed(curves: dict[str, list[float]], crossings: list[Crossing]) -> tuple
             "from some 40 % on",
             "aggressive waits for nothing, so only computing can make it slower, while a "
             "conservative result waits for a promise however fast the engine is.",
-            also="Latencies are the same when the stream is so fast that aggressive computes "
-            + listed(f"{each.busy:.1%}" for each in crossings)
-            + f" of the time, at {listed(percents(SHARES))} out of order: "
-            + (
-                "more than it can."
-                if min(each.busy for each in crossings) >= 1
-                else f"the most of these is {keeps_up:.1%}."
-            ),
+            also="Latencies are the same in a stream that is "
+            + listed(f"{each.busy:,.3g}x" for each in crossings)
+            + " as fast as aggressive can compute, at "
+            + f"{listed(percents(SHARES))} out of order. Above 1x it falls behind for good.",
         ),
     )
 
@@ -182,7 +177,7 @@ def _costs(found: dict[Strategy, list[Ran]], crossings: list[Crossing]) -> Table
         ("same latency at [events/s]", *(round(each.events_per_second) for each in crossings))
     )
     rows.append(
-        ("there aggressive computes [% of the time]", *(100 * each.busy for each in crossings))
+        ("that is so many times what aggressive can take", *(each.busy for each in crossings))
     )
     return Table(
         "What the latencies are made of",

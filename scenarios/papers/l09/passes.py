@@ -28,7 +28,7 @@ from scenarios.papers.l09.workload import (
     make_events,
 )
 
-EVENTS: Final = {3: 40_000, 4: 40_000, 5: 20_000, 6: 10_000, 7: 5_000}
+EVENTS: Final = {3: 40_000, 4: 30_000, 5: 10_000, 6: 3_000, 7: 3_000}
 """By the query's length, its positive steps: 3 is SEQ(A, B, !C, D), and 7 SEQ(A, B, !C, D, E, F, G,
 H) (L09 IX-B). Shorter queries get more events, as they have fewer results per event."""
 LENGTHS: Final = tuple(EVENTS)

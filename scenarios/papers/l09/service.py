@@ -1,9 +1,9 @@
 """When results leave if computing takes time: one server, first come, first served.
 
 On the arrival clock an aggressive result leaves the instant its last event arrives, so what is left
-of its latency is computing. L09 measures that on two machines; here the records arrive at a stated
-rate, each takes its share of the CPU time of its call, and waits for those before it (Lindley's
-recursion). A result leaves when the record that lets it go is done.
+of its latency is computing. L09 measures that on two machines; here each record takes its share of
+the CPU time of its call, and a result leaves when the record that lets it go is done. In a slow
+stream that is all; in a fast one records also wait for those before them (Lindley's recursion).
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ def busy(ran: Ran, unit_s: float) -> float:
     return float(ran.seconds.sum()) / (_units(ran) * unit_s)
 
 
+def computing_seconds(ran: Ran) -> float:
+    """What computing adds to L09's average application latency in a slow stream."""
+    of_tuples = _service(ran)[_record(ran)]
+    return float(of_tuples.sum()) / max(ran.told.standing, 1)
+
+
 def latency_seconds(ran: Ran, unit_s: float) -> float:
     """L09's average application latency: of all tuples that leave, per result that stands.
 
@@ -39,10 +45,19 @@ def latency_seconds(ran: Ran, unit_s: float) -> float:
     """
     start = ran.arrival[0]
     arrival_s = (ran.arrival - start) / UNIT_NS * unit_s
-    done_s = _done(arrival_s, np.repeat(ran.seconds / ran.rows, ran.rows))
-    record = np.searchsorted(ran.arrival, ran.told.at, side="right") - 1
+    done_s = _done(arrival_s, _service(ran))
     caused_s = (ran.told.caused - start) / UNIT_NS * unit_s
-    return float((done_s[record] - caused_s).sum()) / max(ran.told.standing, 1)
+    return float((done_s[_record(ran)] - caused_s).sum()) / max(ran.told.standing, 1)
+
+
+def _service(ran: Ran) -> np.ndarray:
+    """CPU time of each record."""
+    return np.repeat(ran.seconds / ran.rows, ran.rows)
+
+
+def _record(ran: Ran) -> np.ndarray:
+    """For each tuple, the record that lets it go: the last one of its instant."""
+    return np.searchsorted(ran.arrival, ran.told.at, side="right") - 1
 
 
 def _done(arrival_s: np.ndarray, service_s: np.ndarray) -> np.ndarray:

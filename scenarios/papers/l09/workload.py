@@ -53,10 +53,16 @@ class Events:
 
 
 def make_events(count: int, seed: int, per_unit: int = EVENTS_PER_UNIT) -> Events:
-    """``count`` events, as many of each type as of any other; their times are a Poisson process."""
+    """``count`` events: every source sends one in each slot of equal length, at any time in it.
+
+    ``per_unit``: of all types, per time unit.
+    """
     chance = np.random.default_rng((seed, 9))
-    gaps = chance.exponential(UNIT_NS / per_unit, count).astype(np.int64) + 1
-    kinds = chance.permutation(np.arange(count) % len(TYPES))
+    slot, kinds = np.divmod(np.arange(count), len(TYPES))
+    length_ns = len(TYPES) * UNIT_NS // per_unit
+    times = slot * length_ns + chance.integers(0, length_ns, count)
+    order = np.argsort(times)
+    times, kinds = times[order] + np.arange(count), kinds[order]  # no two at one instant
     lot = chance.permutation(count)
     lot[-1] = count  # the last event comes last in any case: nothing can overtake it
     place = np.empty(count, np.int64)
@@ -64,7 +70,7 @@ def make_events(count: int, seed: int, per_unit: int = EVENTS_PER_UNIT) -> Event
         rows = np.flatnonzero(kinds == kind)
         place[rows[np.argsort(lot[rows])]] = np.arange(len(rows))
     delay_ns = chance.integers(1, MAX_DELAY * UNIT_NS + 1, count)
-    return Events(_START_NS + np.cumsum(gaps), kinds, place, delay_ns)
+    return Events(_START_NS + times, kinds, place, delay_ns)
 
 
 @dataclass(frozen=True, slots=True)
