@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from edge_agent import records as r
 from engine.paper import Finding, PaperRun
+from engine.report.paper_page import Reproduced, write_reproduced
 from scenarios.papers.l09 import conservative, paper, window_state
 from scenarios.papers.l09.comparison import crossing
 from scenarios.papers.l09.curves import ascending, growth, spread
@@ -195,6 +196,15 @@ def test_every_figure_has_claims_a_table_and_a_drawing(name: str, made: dict[str
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finding]:
     run = paper_run(tmp_path_factory.mktemp("l09"))
     return {name: each.make(run) for name, each in paper().reproductions.items()}
+
+
+def test_the_page_has_every_figure(made: dict[str, Finding], tmp_path: Path) -> None:
+    page = write_reproduced(Reproduced(paper(), made, 1, SMALL), tmp_path / "page")
+    shown = page.read_text(encoding="utf-8").partition("<script")[0]
+    assert all(f'<section id="{name}">' in shown for name in made)
+    assert shown.count('<div class="plot"') == len(made)
+    claims = [claim for finding in made.values() for claim in finding.claims]
+    assert f"of {len(claims)} claims of the paper hold here" in shown
 
 
 def test_curves_by_hand() -> None:
