@@ -22,7 +22,7 @@ from engine.barrier.registry import BarrierSettings
 from engine.columns import Columns, decode, join, promote, sync_records
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX, Frame
-from engine.operator import Operator, Result
+from engine.operator import Operator, Results
 from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
@@ -68,7 +68,7 @@ class ChainOutput:
     ``late``, ``quarantined``: what did not go its way (``engine.aside``), if asked for.
     """
 
-    results: list[list[Result]]
+    results: list[Results]
     ordered: list[Released] = field(default_factory=list)
     late: list[Released] = field(default_factory=list)
     quarantined: list[Released] = field(default_factory=list)
@@ -95,6 +95,7 @@ class Chain:
         self._last_arrival = INT_MIN
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
+        self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
 
     def _projection(self) -> tuple[set[str] | None, set[str] | None]:
         """(attribute columns to decode, columns to gather); None = all."""
@@ -121,7 +122,7 @@ class Chain:
         Raises:
             ContractViolation: a frame of another site, or arrival going back: a damaged log.
         """
-        output = ChainOutput([[] for _ in self._operators])
+        output = ChainOutput([Results() for _ in self._operators])
         parts: list[Columns] = []
         lengths: list[int] = []
         for frame in frames:
@@ -261,11 +262,15 @@ class Chain:
 
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
-        output = ChainOutput([[] for _ in self._operators])
+        output = ChainOutput([Results() for _ in self._operators])
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            for results, operator in zip(output.results, self._operators, strict=True):
-                results.extend(operator.finish(self._last_arrival))
+            for number, operator in enumerate(self._operators):
+                held = operator.counters().get("matches_held")
+                if held is not None:
+                    # Nothing but the end of the input lets these go.
+                    self._until_end[number] = {"matches_until_end": held}
+                output.results[number].extend(operator.finish(self._last_arrival))
         return output
 
     def counters(self) -> dict[str, Any]:
@@ -283,8 +288,10 @@ class Chain:
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             "queries": {
-                plan.name: operator.counters()
-                for plan, operator in zip(self.settings.plans, self._operators, strict=True)
+                plan.name: {**operator.counters(), **until_end}
+                for plan, operator, until_end in zip(
+                    self.settings.plans, self._operators, self._until_end, strict=True
+                )
             },
         }
 

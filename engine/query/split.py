@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from engine.query import syntax as s
 from engine.query.conditions import Context, condition, conjuncts
-from engine.query.contradiction import Bounds
 from engine.query.fields import attributes_in
 from engine.query.place import Span
 from engine.query.plan import Attribute, Comparison, Logic, Predicate, Step
@@ -69,25 +68,16 @@ def read_terms(node: s.Node | None, steps: Sequence[Step], context: Context) -> 
     return found
 
 
-def split(
-    terms: Sequence[Term], steps: Sequence[Step], context: Context, *, shared: bool = False
-) -> Split:
+def split(terms: Sequence[Term], steps: Sequence[Step], *, shared: bool = False) -> Split:
     """Splits the conjuncts ``terms`` of a pattern with ``steps``.
 
     ``shared``: the steps are those of other patterns too, so ``where`` has nothing but what was
     written of one step alone.
-
-    Raises:
-        UserError: a condition contradicts an earlier one.
     """
     parts = _Parts()
-    bounds = Bounds()
     negated = {step.alias for step in steps if step.negated}
     for place, term in enumerate(terms):
         _sort_in(term, place, parts)
-        conflict = bounds.add(term.predicate)
-        if conflict:
-            raise context.refuse(term.at, "this can never be true", conflict)
     groups = _groups(parts, [step.alias for step in steps], negated, shared=shared)
     where = {alias: _all(single) for alias, single in parts.single.items()}
     others = tuple(predicate for _, predicate in sorted(parts.others, key=lambda entry: entry[0]))

@@ -99,7 +99,7 @@ def test_random_queries_have_everything() -> None:
     """What was drawn has AND, OR, nesting and negation everywhere; else the test above is weak."""
     seen: set[str] = set()
 
-    @settings(max_examples=300, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=1000, deadline=None, database=None, derandomize=True)
     @given(text=plans())
     def look(text: str) -> None:
         plan = query(text)
@@ -141,6 +141,18 @@ def test_a_shape_says_the_same(tools: Any, data: st.DataObject, text: str) -> No
     events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=7))
     by_shape = {m for branch in branches(plan) for m in shaped_matches(branch, events)}
     assert by_shape == brute_matches(plan, events)
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), text=plans())
+def test_the_branches_together_answer_the_whole(tools: Any, data: st.DataObject, text: str) -> None:
+    """Conditions too: each branch has those whose steps it has, sorted in its own way."""
+    plan = query(text)
+    assert isinstance(plan, SeqPlan | OrPlan)
+    events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=8))
+    found = [brute_matches(branch, events) for branch in branches(plan)]
+    assert set().union(*found) == brute_matches(plan, events)
+    assert sum(map(len, found)) == len(brute_matches(plan, events))
 
 
 def shaped_matches(plan: SeqPlan, events: list[Any]) -> Any:

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.operators import build_operator
 from engine.query import needed_attributes, query, shape, to_text
 from engine.query.fields import named_attributes
 from engine.query.plan import (
@@ -162,15 +161,6 @@ def test_only_computed_values_show_no_attributes() -> None:
     assert needed_attributes(plan) == {"k", "v"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["AND(A a, B b)", "OR(A a, B b)", "SEQ(A a, B b) RETURN b.v - a.v"],
-)
-def test_what_no_operator_answers_yet_is_told(text: str) -> None:
-    with pytest.raises(UserError, match="query q1: AND, OR and expressions in RETURN are not"):
-        build_operator(query(f"EVENT {text}"), None, "pairwise", "main")
-
-
 # ---- shape ------------------------------------------------------------------------------------
 def shaped(text: str) -> tuple[SeqPlan, shape.Shape]:
     plan = seq(f"EVENT {text} WITHIN 5 s")
@@ -221,6 +211,8 @@ def test_shape_of_one_step_and_without_within() -> None:
         (Group("SEQ", (0, 1, 2, 2)), "name each of its steps once"),
         (Group("AND", (0, 1, 2)), "which time !n covers"),
         (Group("AND", (0, Group("SEQ", (1, 2)))), "which time !n covers"),
+        (Group("SEQ", (0, Group("SEQ", (1, 2)))), "SEQ stands inside SEQ; make it one"),
+        (Group("SEQ", (Group("OR", (0, 2)), 1)), "groups are SEQ or AND, not 'OR'"),
     ],
 )
 def test_a_pattern_from_python_that_says_too_little(group: Group, message: str) -> None:
