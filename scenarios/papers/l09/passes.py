@@ -12,9 +12,10 @@ import numpy as np
 from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
-from engine.operator import Result
+from engine.operator import Results
 from engine.order.registry import parse_order
 from engine.paper import Advanced, PaperRun
+from engine.pattern.given import Matches
 from engine.query import query
 from scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,
@@ -39,20 +40,26 @@ _ROWS_WATCHED: Final = 20
 """Records per call where the state is read after each."""
 _REPEATS: Final = 3
 _QUERY: Final = "l09"
+_NO_TIMES: Final = np.empty(0, np.int64)
+_NO_FLAGS: Final = np.empty(0, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """One of L09's ways: the order before the query and the barrier after it."""
+    """One of L09's ways: the order before the query and the barrier after it.
+
+    ``keep_late``: how late an event may be that the query still needs partners for [time units].
+    """
 
     name: str
     order: str
     barrier: str
+    keep_late: int
 
 
-AGGRESSIVE: Final = Strategy("aggressive", "none", "immediate")
-CONSERVATIVE: Final = Strategy("conservative", "none", "punctuation")
-K_SLACK: Final = Strategy("K-slack", f"kslack:{MAX_DELAY}s", "immediate")
+AGGRESSIVE: Final = Strategy("aggressive", "none", "immediate", MAX_DELAY)
+CONSERVATIVE: Final = Strategy("conservative", "none", "punctuation", MAX_DELAY)
+K_SLACK: Final = Strategy("K-slack", f"kslack:{MAX_DELAY}s", "immediate", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +105,12 @@ class Told:
     inserted: np.ndarray
 
     @classmethod
-    def of(cls, results: Sequence[Result]) -> Told:
-        """Of what the matcher gave in one call."""
-        at = np.array([each["at"] for each in results], np.int64)
-        known = np.array([each["known_at"] for each in results], np.int64)
-        inserted = np.array([each["op"] == "+" for each in results], np.bool_)
+    def of(cls, results: Results) -> Told:
+        """Of what the matcher gave in one call, without making a dict of each result."""
+        given = [piece.given for piece in results.pieces if isinstance(piece, Matches)]
+        at = np.concatenate([_NO_TIMES, *(each.at for each in given)])
+        known = np.concatenate([_NO_TIMES, *(each.known_at for each in given)])
+        inserted = np.concatenate([_NO_FLAGS, *(each.plus for each in given)])
         return cls(at, np.where(inserted, known, at), inserted)
 
     @classmethod
@@ -217,6 +225,7 @@ def _passed(setup: Setup, records: Arriving, advanced: Advanced, rows: int | Non
         plans=(query(setup.query, name=_QUERY),),
         barrier=parse_barrier(setup.strategy.barrier),
         ordered="no" if rows is None else "bare",
+        keep_late_ns=setup.strategy.keep_late * UNIT_NS,
     )
     chain = Chain(settings, SITE)
     told, taken, seconds, held = [], [], [], []
