@@ -13,16 +13,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
 from engine.results.batch_files import BatchFiles
+from engine.results.match_lines import match_lines
 from engine.results.schema import (
-    EVENT_FIELDS,
     JSON_FIELDS,
-    MATCH_FIELDS,
     MATCH_SCHEMA,
     MORE,
     POSITION,
@@ -34,7 +35,6 @@ from engine.results.writer import MATCHES, WINDOWS
 from engine.units import unit_ns
 
 _TIMES: Final = ("at", "known_at")
-_EVENT_TIMES: Final = ("ts", "te", "ref")
 
 
 def export_jsonl(
@@ -59,9 +59,9 @@ def export_jsonl(
     unit = unit_ns(time_unit)
     count = 0
     with text_out(out) as stream:
-        for result in _results(Path(directory), unit, queries):
-            stream.write(json.dumps(result, ensure_ascii=False) + "\n")
-            count += 1
+        for lines in _results(Path(directory), unit, queries):
+            stream.writelines(lines)
+            count += len(lines)
     return count
 
 
@@ -125,7 +125,8 @@ def _kinds(directory: Path) -> dict[str, BatchFiles]:
     return {name: BatchFiles(directory / name) for name in (MATCHES, WINDOWS)}
 
 
-def _results(directory: Path, unit: int, queries: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _results(directory: Path, unit: int, queries: Sequence[str]) -> Iterator[list[str]]:
+    """The lines of each site, query and batch, in order of emission."""
     kinds = _kinds(directory)
     for site in sorted(set[str]().union(*(files.sites for files in kinds.values()))):
         batches = sorted({batch for files in kinds.values() for batch in files.batches(site)})
@@ -139,28 +140,30 @@ def _results(directory: Path, unit: int, queries: Sequence[str]) -> Iterator[dic
         named = [name for name in queries if name in present]
         for query in [*named, *sorted(present.difference(named))]:
             for batch_id in batches:
-                rows = [
-                    row
-                    for files in kinds.values()
-                    for table in files.tables(site, batch_id)
-                    for row in table.filter(pc.field("query") == query).to_pylist()
-                ]
-                for row in sorted(rows, key=lambda row: int(row[POSITION])):
-                    yield _match(row, unit) if "events" in row else _window(row, unit)
+                tables = {
+                    kind: [table.filter(pc.field("query") == query) for table in tables]
+                    for kind, files in kinds.items()
+                    if (tables := list(files.tables(site, batch_id)))
+                }
+                yield _in_order({kind: pa.concat_tables(of) for kind, of in tables.items()}, unit)
 
 
-def _match(row: dict[str, Any], unit: int) -> dict[str, Any]:
-    result = {name: row[name] for name in MATCH_FIELDS}
-    _divide(result, _TIMES, unit)
-    result["events"] = [_event(event, unit) for event in row["events"]]
-    return result | _loaded(row[MORE])
+def _in_order(tables: dict[str, pa.Table], unit: int) -> list[str]:
+    """The lines of matches and windows, by position."""
+    lines: list[str] = []
+    for kind, table in tables.items():
+        lines += match_lines(table, unit) if kind == MATCHES else _window_lines(table, unit)
+    if not lines:
+        return lines
+    positions = np.concatenate([table.column(POSITION).to_numpy() for table in tables.values()])
+    if (positions[1:] < positions[:-1]).any():
+        lines = [lines[place] for place in np.argsort(positions, kind="stable").tolist()]
+    return lines
 
 
-def _event(row: dict[str, Any], unit: int) -> dict[str, Any]:
-    event = {name: row[name] for name in EVENT_FIELDS}
-    _divide(event, _EVENT_TIMES, unit)
-    event["attrs"] = _loaded(row["attrs"])
-    return event | _loaded(row[MORE])
+def _window_lines(table: pa.Table, unit: int) -> Iterator[str]:
+    for row in table.to_pylist():
+        yield json.dumps(_window(row, unit), ensure_ascii=False) + "\n"
 
 
 def _window(row: dict[str, Any], unit: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Numbers of matches are the same text in a table, made by columns, as in a result's JSON."""
+"""Matches are the same text when they are written by columns as ``json.dumps`` makes of a result."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from engine.frame import Frame
 from engine.order.registry import parse_order
 from engine.pattern.given import Matches
 from engine.query import query
+from engine.results.match_lines import match_lines
 from engine.results.match_table import columns_table
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -38,3 +39,5 @@ def test_a_float_is_written_as_json_writes_it(values: list[float]) -> None:
     told = [row["events"][0]["attrs"] for row in columns_table(piece).to_pylist()]
     assert told == [json.dumps(result["events"][0]["attrs"]) for result in piece]
     assert told == [json.dumps({"v": value}) for value in values]
+    lines = list(match_lines(columns_table(piece), 1))
+    assert lines == [json.dumps(result) + "\n" for result in piece]
