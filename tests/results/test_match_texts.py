@@ -1,4 +1,4 @@
-"""Matches are the same text when they are written by columns as ``json.dumps`` makes of a result."""
+"""Matches are the same text when written by columns as ``json.dumps`` makes of a result."""
 
 from __future__ import annotations
 
