@@ -23,8 +23,8 @@ _SHARES = (
 )
 _STRATEGIES = (
     "Aggressive: no order before the query, results at once, taken back when a late C comes. "
-    "Conservative: no order, results held until promises (the paper's POGs) about C close them, and "
-    "state purged by promises alone (its Algorithms 1 and 2); the others purge by the window, "
+    "Conservative: no order, results held until promises (the paper's POGs) about C close them, "
+    "and state purged by promises alone (its Algorithms 1 and 2); the others purge by the window, "
     "aggressive also by the longest delay. "
     "K-slack: order kslack:K with K the longest delay, then the query. A source promises up to "
     "now, or up to its oldest event on its way, so that no promise is ever broken; promises are "
