@@ -24,9 +24,8 @@ def cache_directory() -> Path:
     """Where compiled kernels of exactly these sources are kept."""
     digest = hashlib.sha256(f"{numba.__version__}".encode())
     root = Path(__file__).parent
-    kernels = [
-        path for folder in ("order", "window", "pattern") for path in root.glob(f"{folder}/*.py")
-    ]
+    folders = ("barrier", "order", "pattern", "window")
+    kernels = [path for folder in folders for path in root.glob(f"{folder}/*.py")]
     for path in sorted([*kernels, Path(__file__)]):
         digest.update(path.read_bytes())
     return cache_home() / "slackwater" / "numba" / digest.hexdigest()[:16]

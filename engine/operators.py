@@ -6,7 +6,7 @@ from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.query.plan import Plan, SeqPlan
+from engine.query.plan import OrPlan, Plan, SeqPlan
 from engine.window.tumbling import TumblingWindow
 
 _CERTAINTIES = ("pairwise", "max-delay")
@@ -18,10 +18,13 @@ def build_operator(
     """The operator of ``plan`` for ``site``; ``barrier`` None: as the query's REALTIME says.
 
     Raises:
-        UserError: an unknown certainty rule, naming the known ones.
+        UserError: an unknown certainty rule, naming the known ones; a plan without an operator.
     """
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
+    if isinstance(plan, OrPlan) or (isinstance(plan, SeqPlan) and (plan.pattern or plan.computed)):
+        what = "AND, OR and expressions in RETURN are not supported by this version"
+        raise UserError(f"query {plan.name}: {what}")
     if isinstance(plan, SeqPlan):
         return SeqMatcher(plan, PatternSettings(certainty=certainty), site, barrier)
     return TumblingWindow(plan, site=site)

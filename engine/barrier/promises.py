@@ -4,18 +4,161 @@ A POG names a type, a source, or both; without a source it speaks for all, witho
 of its source's types. A type is covered up to the least promise of its sources: those that have
 sent an event of it or a promise that names it, or, while there are none, every source of the site
 so far. A source that turns up later and sends something older breaks a promise, which is counted.
+
+A source that promises the largest int has ended (``eos``) and holds nothing back, unless it sends
+another event: then it counts as before.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from engine.barrier.timeline import LONG_AGO, Steps
-from engine.released import Promises, Released
+from engine.jit import inline, kernel
+from engine.order.state import INT_MAX
+from engine.released import Promises, Released, Strings
 
-_ANY = -1
+_OTHER: Final = -1
+"""A type that the query does not name."""
+_ANY: Final = 0
+"""The place of what is said without a source."""
+
+
+class _Book(NamedTuple):
+    """Arrays by type of the query (t) and place of a source (s); place 0 speaks for all.
+
+    ``said`` int64 (t + 1, s): the largest ref promised; the last type is "without a type".
+    ``sends`` bool (t + 1, s): sent an event of the type or a promise that names it; in the last
+    row: anything. ``ended`` bool (s,). Per type: how far it is ``covered``; how many ``senders`` it
+    has; the ``least`` promise of its sources and how many are ``at_least`` there, both to be
+    counted anew if ``stale``.
+    """
+
+    said: np.ndarray
+    sends: np.ndarray
+    ended: np.ndarray
+    covered: np.ndarray
+    senders: np.ndarray
+    least: np.ndarray
+    at_least: np.ndarray
+    stale: np.ndarray
+
+
+class _Batch(NamedTuple):
+    """What happens in a batch: places in lists of types and sources, by code + 1; events; promises
+    with the row they come before; and, out, per type the value of each move and its promise.
+    """
+
+    type_of: np.ndarray
+    place_of: np.ndarray
+    event_type: np.ndarray
+    event_source: np.ndarray
+    row: np.ndarray
+    type: np.ndarray
+    source: np.ndarray
+    ref: np.ndarray
+    value: np.ndarray
+    number: np.ndarray
+    moves: np.ndarray
+
+
+@inline
+def _promised(b: _Book, kind: int, place: int) -> int:
+    """The least ref of later events of this type and source."""
+    if b.ended[place]:
+        return INT_MAX
+    return int(max(b.said[kind, place], b.said[len(b.covered), place]))
+
+
+@inline
+def _counts(b: _Book, kind: int, place: int) -> bool:
+    """Whether the source is one of those that cover the type."""
+    return bool(b.sends[kind if b.senders[kind] else len(b.covered), place])
+
+
+@kernel
+def _count(b: _Book, kind: int) -> None:
+    """The least promise of a type's sources, anew."""
+    least, number = INT_MAX, 0
+    for place in range(len(b.ended)):
+        if _counts(b, kind, place):
+            promised = _promised(b, kind, place)
+            if promised < least:
+                least, number = promised, 0
+            number += promised == least
+    b.least[kind] = least if number else LONG_AGO
+    b.at_least[kind] = number
+    b.stale[kind] = False
+
+
+@inline
+def _seen(b: _Book, kind: int, place: int) -> None:
+    """The source has sent something of this type, of another, or of none."""
+    types = len(b.covered)
+    if not b.sends[types, place]:
+        b.sends[types, place] = True
+        b.stale[:] = True
+    if 0 <= kind < types and not b.sends[kind, place]:
+        b.sends[kind, place] = True
+        b.senders[kind] += 1
+        b.stale[kind] = True
+
+
+@inline
+def _say(b: _Book, kind: int, place: int, ref: int) -> None:
+    """Take a promise down; a type is counted anew once none of its sources is at its least."""
+    types = len(b.covered)
+    if kind == _OTHER:
+        return
+    ends = kind == types and ref == INT_MAX
+    for other in range(types):
+        if (kind in (other, types)) and not b.stale[other] and _counts(b, other, place):
+            before = _promised(b, other, place)
+            if before == b.least[other] and (ends or ref > before):
+                b.at_least[other] -= 1
+                b.stale[other] = b.at_least[other] == 0
+    if ends:
+        b.ended[place] = True
+    else:
+        b.said[kind, place] = max(b.said[kind, place], ref)
+
+
+@kernel
+def _go_through(b: _Book, batch: _Batch) -> None:
+    """Events and promises in order; a promise comes before the event of its row."""
+    types, event = len(b.covered), 0
+    for number in range(len(batch.row)):
+        event = _take_events(b, batch, event, batch.row[number])
+        kind = batch.type_of[batch.type[number] + 1]
+        place = batch.place_of[batch.source[number] + 1]
+        if place != _ANY:
+            _seen(b, kind, place)
+        _say(b, kind, place, batch.ref[number])
+        for of in range(types):
+            if b.stale[of]:
+                _count(b, of)
+            covered = max(_promised(b, of, _ANY), b.least[of])
+            if covered > b.covered[of]:
+                b.covered[of] = covered
+                batch.value[of, batch.moves[of]] = covered
+                batch.number[of, batch.moves[of]] = number
+                batch.moves[of] += 1
+    _take_events(b, batch, event, len(batch.event_type))
+
+
+@inline
+def _take_events(b: _Book, batch: _Batch, event: int, end: int) -> int:
+    """Who sends what, of the events before ``end``."""
+    while event < min(end, len(batch.event_type)):
+        place = batch.place_of[batch.event_source[event] + 1]
+        _seen(b, batch.type_of[batch.event_type[event] + 1], place)
+        if b.ended[place]:
+            b.ended[place] = False
+            b.stale[:] = True
+        event += 1
+    return event
 
 
 class PromiseBook:
@@ -27,78 +170,81 @@ class PromiseBook:
 
     def __init__(self, types: frozenset[str]) -> None:
         self._types = sorted(types)
-        # Least ref of later records, by (type or "", source code or -1).
-        self._said: dict[tuple[str, int], int] = {}
-        self._sources: set[int] = set()
-        self._senders: dict[str, set[int]] = {kind: set() for kind in self._types}
-        self._covered = dict.fromkeys(self._types, LONG_AGO)
+        self._codes = np.array([-1], np.int64)
+        """The source's code at each place."""
+        self._place_of = np.zeros(1, np.int32)
+        """A source's place by its code + 1; -1: it has none yet."""
+        self._type_of = np.full(1, len(self._types), np.int32)
+        self._book = self._empty(4)
+
+    def _empty(self, places: int) -> _Book:
+        types = len(self._types)
+        return _Book(
+            np.full((types + 1, places), LONG_AGO), np.zeros((types + 1, places), bool),
+            np.zeros(places, bool), np.full(types, LONG_AGO), np.zeros(types, np.int64),
+            np.full(types, LONG_AGO), np.zeros(types, np.int64), np.ones(types, bool),
+        )  # fmt: skip
 
     def steps(self, released: Released, promises: Promises, first: int) -> dict[str, Steps]:
         """Per type, how far it is covered; ``first``: number of the batch's first row."""
-        before = dict(self._covered)
-        grown: dict[str, list[tuple[int, int, int]]] = {kind: [] for kind in self._types}
-        happens = [
-            *((row, 0, number) for number, row in enumerate(promises.row.tolist())),
-            *((row, 1, row) for row in self._first_rows(released)),
-        ]
-        for row, is_event, number in sorted(happens):
-            if is_event:
-                self._seen(
-                    released.strings.text(int(released.columns["type"][number])),
-                    int(released.columns["source"][number]),
-                )
-                continue
-            kind = released.strings.text(int(promises.type[number]))
-            self._promise(kind, int(promises.source[number]), int(promises.ref[number]))
-            for covered in self._types:
-                value = max(self._covered[covered], self._coverage(covered))
-                if value > self._covered[covered]:
-                    self._covered[covered] = value
-                    grown[covered].append((value, int(promises.at[number]), 2 * (first + row)))
+        # Copied, so that the kernel sees arrays of one kind: columns may be read-only.
+        event_type, event_source = (
+            np.array(released.columns.get(name, ()), np.int32) for name in ("type", "source")
+        )
+        self._know(released.strings, event_source, promises.source)
+        before = self._book.covered.copy()
+        order = np.argsort(promises.row, kind="stable")
+        row, at = promises.row[order], promises.at[order]
+        types = len(self._types)
+        value, number = np.empty((2, types, len(row)), np.int64)
+        moves = np.zeros(types, np.int64)
+        _go_through(
+            self._book,
+            _Batch(
+                self._type_of, self._place_of, event_type, event_source, row,
+                promises.type[order].astype(np.int64), promises.source[order].astype(np.int64),
+                promises.ref[order], value, number, moves,
+            ),
+        )  # fmt: skip
         found = {}
-        for kind, moves in grown.items():
-            table = np.array(moves, np.int64).reshape(-1, 3)
-            found[kind] = Steps.of(table[:, 0], table[:, 1], table[:, 2], before[kind])
+        for place, kind in enumerate(self._types):
+            chosen = number[place, : moves[place]]
+            moment = 2 * (first + row[chosen])
+            found[kind] = Steps.of(
+                value[place, : moves[place]], at[chosen], moment, int(before[place])
+            )
         return found
 
-    def _first_rows(self, released: Released) -> list[int]:
-        """The first row of each type and source."""
-        if not released.n:
-            return []
-        columns = released.columns
-        both = columns["source"].astype(np.int64) << 32 | (columns["type"].astype(np.int64) + 1)
-        return sorted(np.unique(both, return_index=True)[1].tolist())
+    def _know(self, strings: Strings, *sources: np.ndarray) -> None:
+        """A place for each source, and the codes of the types."""
+        if len(strings) + 1 >= len(self._place_of):  # the last place is what is not found
+            more = 2 * len(strings) + 3 - len(self._place_of)
+            self._place_of = np.append(self._place_of, np.full(more, -1, np.int32))
+            self._type_of = np.append(self._type_of, np.full(more, _OTHER, np.int32))
+        for number, kind in enumerate(self._types):
+            self._type_of[strings.find(kind) + 1] = number
+        self._type_of[[-1, 0]] = _OTHER, len(self._types)
+        for codes in sources:
+            fresh = np.unique(codes[self._place_of[codes + 1] < 0])
+            self._place_of[fresh + 1] = len(self._codes) + np.arange(len(fresh))
+            self._codes = np.append(self._codes, fresh.astype(np.int64))
+        if len(self._codes) > len(self._book.ended):
+            self._grow()
 
-    def _seen(self, kind: str | None, source: int) -> None:
-        self._sources.add(source)
-        if kind in self._senders:
-            self._senders[kind].add(source)
-
-    def _promise(self, kind: str | None, source: int, ref: int) -> None:
-        if source != _ANY:
-            self._seen(kind, source)
-        key = (kind or "", source)
-        self._said[key] = max(self._said.get(key, LONG_AGO), ref)
-
-    def _coverage(self, kind: str) -> int:
-        def said(source: int) -> int:
-            of_type = self._said.get((kind, source), LONG_AGO)
-            return max(of_type, self._said.get(("", source), LONG_AGO))
-
-        sources = self._senders[kind] or self._sources
-        return max(said(_ANY), min(map(said, sources), default=LONG_AGO))
+    def _grow(self) -> None:
+        old = self._book
+        self._book = self._empty(2 * len(self._codes))
+        for before, after in zip(old, self._book, strict=True):
+            after[..., : before.shape[-1]] = before
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "said": dict(self._said),
-            "sources": set(self._sources),
-            "senders": {kind: set(sources) for kind, sources in self._senders.items()},
-            "covered": dict(self._covered),
-        }
+        return {"codes": self._codes.copy(), "book": [array.copy() for array in self._book]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self._said, self._sources = dict(state["said"]), set(state["sources"])
-        self._senders = {kind: set(sources) for kind, sources in state["senders"].items()}
-        self._covered = dict(state["covered"])
+        self._codes = state["codes"].copy()
+        self._book = _Book(*(array.copy() for array in state["book"]))
+        self._place_of = np.full(int(self._codes.max()) + 2, -1, np.int32)
+        self._place_of[self._codes + 1] = np.arange(len(self._codes))
+        self._type_of = np.full(len(self._place_of), _OTHER, np.int32)

@@ -1,12 +1,15 @@
 """``none``: events pass in arrival order, corrected to reference time but not put in order.
 
 The baseline of every comparison: what a query sees without any disorder handling before it.
+Promises and ends of streams go on once the numbers that they speak of have come
+(``engine.order.proof_kernel``).
 
 When not to use: whenever the query's operator cannot itself repair disorder.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +18,8 @@ from edge_agent import records as r
 from engine.columns import Columns
 from engine.order.base import Guards, Ordered
 from engine.order.correction import Correction
+from engine.order.proof import Proof
+from engine.order.proof_kernel import Counted
 from engine.reference import SourceClocks, Sync
 from engine.released import Gaps, Progress, Promises
 
@@ -22,19 +27,38 @@ _POG: Final = int(r.Kind.POG)
 _PLACE: Final = "place"
 
 
+@dataclass(frozen=True, slots=True)
+class NoneSettings:
+    """``time``: ``ref`` (offsets predicted) | ``ts`` (none used) | ``hold`` (each held, R19).
+    ``wait_ns``: how long after a promise it counts though numbers below its own have not come.
+    """
+
+    time: str = "ref"
+    wait_ns: int = 1_000_000_000
+
+
 class NoOrder:
-    """The ordering operator ``none``."""
+    """The ordering operator ``none``.
+
+    Args:
+        settings: its own.
+        clocks: of the site's sources.
+        guards: what is checked before an event time is believed.
+        readers: queries that read it; nobody else needs promises.
+    """
 
     def __init__(
-        self, clocks: SourceClocks, guards: Guards, wanted: set[str] | None = None
+        self, settings: NoneSettings, clocks: SourceClocks, guards: Guards, readers: int = 0
     ) -> None:
-        del wanted  # everything that came in goes on at once: nothing is copied for later
+        self._proof = Proof(clocks.strings, settings.wait_ns) if readers else None
         self._clocks = clocks
         self._correction = Correction(clocks, guards)
         self.buffered_max = self.buffered_max_bytes = 0
 
     def announce(self, sync: Sync) -> None:
-        """First numbers are of no interest here."""
+        """From where on numbers must have come before a promise counts."""
+        if self._proof is not None:
+            self._proof.announce(sync)
 
     def newest_ts(self, source: int) -> int:
         """Largest event time seen of the source with this code."""
@@ -46,36 +70,33 @@ class NoOrder:
 
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``."""
-        del rows
-        promised = self._promised(columns)
+        promised = self._promised(columns, rows)
         columns, quarantined = self._correction.take(
             {**columns, _PLACE: np.arange(len(columns[r.TS]))}
         )
         place = columns.pop(_PLACE)
         quarantined.pop(_PLACE, None)
-        promises = Promises(np.searchsorted(place, promised.pop(_PLACE)), **promised)
+        promises = Promises()
+        if promised is not None:
+            row = np.searchsorted(place, promised.place)
+            promises = Promises(row, promised.type, promised.source, promised.ref, promised.at)
         columns = self._correction.complete(columns)
         n = len(columns[r.TS])
         self._correction.count(columns, "in_order")
         columns.update(release=columns[r.ARRIVAL], status=np.zeros(n, np.int8))
         return Ordered(n, columns, Progress(), Gaps(), quarantined, promises=promises)
 
-    def _promised(self, columns: Columns) -> dict[str, np.ndarray]:
-        """The punctuations: place, type, source, ref and instant.
-
-        One that names no source speaks on the engine's clock. Its number is not looked at here.
-        """
-        kind = columns.get(r.KIND)
-        rows = np.empty(0, np.int64) if kind is None else np.flatnonzero(kind == _POG)
-        source, ref = columns[r.SOURCE][rows], columns[r.TS][rows].copy()
-        named = np.flatnonzero(source >= 0)
-        self._clocks.grow(int(source.max(initial=-1)) + 1)
-        ref[named], _, _ = self._clocks.correct(source[named], ref[named], 0)
-        types = columns[r.TYPE][rows] if r.TYPE in columns else np.full(len(rows), -1)
-        return {
-            _PLACE: rows, "type": types, "source": source, "ref": ref,
-            "at": columns[r.ARRIVAL][rows],
-        }  # fmt: skip
+    def _promised(self, columns: Columns, rows: int) -> Counted | None:
+        """The promises that come to count. One that names no source is on the engine's clock."""
+        if self._proof is None:
+            return None
+        ref, kind = np.zeros(0, np.int64), columns.get(r.KIND)
+        if kind is not None:
+            ref, source = columns[r.TS].copy(), columns[r.SOURCE]
+            named = np.flatnonzero((kind == _POG) & (source >= 0))
+            self._clocks.grow(int(source.max(initial=-1)) + 1)
+            ref[named], _, _ = self._clocks.correct(source[named], ref[named], 0)
+        return self._proof.process(columns, rows, ref)
 
     def flush(self) -> Ordered:
         """Nothing is held."""
@@ -87,8 +108,11 @@ class NoOrder:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        return self._correction.snapshot()
+        proof = None if self._proof is None else self._proof.snapshot()
+        return {"correction": self._correction.snapshot(), "proof": proof}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
-        self._correction.restore(state)
+        self._correction.restore(state["correction"])
+        if self._proof is not None:
+            self._proof.restore(state["proof"])

@@ -6,7 +6,6 @@ Adding one: a file with its class and settings, and a line in ``_BUILDERS`` and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from engine.errors import UserError
@@ -18,19 +17,12 @@ from engine.order.kslack import KSlackSettings, kslack
 from engine.order.kslack_chain import KSlackChain, KSlackChainSettings
 from engine.order.ldop import FACTOR_MAX, LdopSettings, ldop
 from engine.order.mp_kslack import MpKSlackSettings, mp_kslack
-from engine.order.none import NoOrder
+from engine.order.none import NoneSettings, NoOrder
 from engine.order.sequence import Sequence, SequenceSettings
 from engine.order.short_form import SLACK_MAX_NS, choice, factor, only_known, share, span
+from engine.order.state import INT_MAX
 from engine.reference import SourceClocks
 from engine.units import parse_duration
-
-
-@dataclass(frozen=True, slots=True)
-class NoneSettings:
-    """``time``: ``ref`` (offsets predicted) | ``ts`` (none used) | ``hold`` (each held, R19)."""
-
-    time: str = "ref"
-
 
 _TIMES: Final = ("ref", "ts", "hold")
 _LATE: Final = ("pass", "drop")
@@ -109,7 +101,8 @@ def build_order(
         return ldop(settings, clocks, guards, wanted)
     if isinstance(settings, KSlackChainSettings):
         return KSlackChain(settings, clocks, guards, wanted, readers)
-    return NoOrder(clocks, guards, wanted)
+    # Everything that came in goes on at once: nothing is copied for later.
+    return NoOrder(settings, clocks, guards, readers)
 
 
 def order_attributes(settings: OrderSettings) -> frozenset[str]:
@@ -220,9 +213,9 @@ def _parse_ldop(pairs: dict[str, str], time_unit: str) -> LdopSettings:
 
 
 def _parse_none(pairs: dict[str, str], time_unit: str) -> NoneSettings:
-    del time_unit
-    only_known(pairs, ("time",))
-    return NoneSettings(choice(pairs, "time", _TIMES))
+    only_known(pairs, ("time", "wait"))
+    wait_ns = parse_duration(pairs.get("wait", "1s"), time_unit)
+    return NoneSettings(choice(pairs, "time", _TIMES), min(wait_ns, INT_MAX))
 
 
 _PARSERS: Final[dict[str, Callable[[dict[str, str], str], OrderSettings]]] = {

@@ -1,8 +1,9 @@
 """The query language: text -> plan, plan -> text, and what a plan asks of the data."""
 
 from engine.query.analyse import query
+from engine.query.computed import computed_values
 from engine.query.fields import needed_attributes
 from engine.query.render import render as to_text
 from engine.query.schema import check_attributes
 
-__all__ = ["check_attributes", "needed_attributes", "query", "to_text"]
+__all__ = ["check_attributes", "computed_values", "needed_attributes", "query", "to_text"]

@@ -1,23 +1,23 @@
-"""From the parts of an EVENT query to its plan, and the way into the analysis of both kinds.
-
-Whatever the grammar reads but this version has no operator for is refused here, with its place.
-"""
+"""From the parts of an EVENT query to its plan, and the way into the analysis of both kinds."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from engine.errors import UserError
 from engine.query import syntax as s
-from engine.query.clauses import only, unsupported
+from engine.query.clauses import only
 from engine.query.conditions import Context, duration_ns
+from engine.query.consistency import check_pattern
 from engine.query.fields import OWN, attribute_name
 from engine.query.parse import parse
+from engine.query.pattern import Pattern, placed
 from engine.query.place import Span, closest, listed, refuse
-from engine.query.plan import Attribute, Plan, SeqPlan, Step
+from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, SeqPlan, Step
+from engine.query.returning import Returned, read_returns, selected
 from engine.query.selection import select_plan
-from engine.query.split import split
+from engine.query.shape import shape_of
+from engine.query.split import Term, read_terms, split
 from engine.units import unit_ns
 
 
@@ -45,14 +45,15 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     unit_ns(time_unit)
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
-    return _Pattern(parsed, text, time_unit).plan(name)
+    return _Event(parsed, text, time_unit).plan(name)
 
 
-STEPS_MAX: Final = 60
-"""An operator keeps one bit per step in 64 bits."""
+def _plain(group: Group) -> bool:
+    """Whether ``group`` is one SEQ of steps, which a plan need not spell out."""
+    return group.op == "SEQ" and all(isinstance(part, int) for part in group.parts)
 
 
-class _Pattern:
+class _Event:
     """The analysis of one EVENT query."""
 
     def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:
@@ -60,91 +61,109 @@ class _Pattern:
         self.text = text
         self.context = Context(text, time_unit, self._resolve)
         self.steps: dict[str, Step] = {}
-        self.negated_at: dict[str, Span] = {}
 
-    def plan(self, name: str) -> SeqPlan:
+    def plan(self, name: str) -> SeqPlan | OrPlan:
         """Checks names before conditions: a wrong alias is the commoner mistake."""
-        where, within, realtime, returns = self._clauses()
-        self._collect(self.parsed.pattern, negated=False)
-        steps = list(self.steps.values())
-        if all(step.negated for step in steps):
-            hint = "at least one step must occur for a match to exist"
-            raise self._refuse(self.parsed.pattern.at, "every step is negated", hint)
+        clauses = self.parsed.clauses
+        where = only(clauses, s.Where, self.text)
+        within = only(clauses, s.Within, self.text)
+        realtime = only(clauses, s.Realtime, self.text)
+        returning = only(clauses, s.Returns, self.text)
+        pattern = Pattern(self.parsed.pattern, self.text)
+        self.steps = pattern.steps
+        trees = pattern.alternatives()
+        bare = [self._bare(name, tree) for tree in trees]
         if within is None:
-            self._check_scopes(steps)
-        parts = split(where.condition if where else None, steps, self.context)
+            for plan in bare:
+                self._check_scopes(plan, pattern)
+        terms = read_terms(
+            where.condition if where else None, list(self.steps.values()), self.context
+        )
         width = None
         if within is not None:
             width = duration_ns(within.duration, self.context, "WITHIN")
-        return SeqPlan(
-            name=name,
-            text=self.text,
-            steps=tuple(replace(step, where=parts.where.get(step.alias)) for step in steps),
-            equalities=parts.equalities,
-            others=parts.others,
-            within_ns=width,
-            returns=self._returns(returns),
-            realtime=self._realtime(realtime),
+        entries = read_returns(returning, self.steps, self.context)
+        whole = SeqPlan(name, self.text, (), within_ns=width, realtime=self._realtime(realtime))
+        if len(bare) == 1:
+            return self._branch(whole, bare[0], terms, entries, shared=False)
+        self._check_alternatives(bare, terms, entries)
+        branches = tuple(self._branch(whole, plan, terms, entries, shared=True) for plan in bare)
+        assert isinstance(pattern.tree, Group)
+        known = {step.alias: step for branch in branches for step in branch.steps}
+        return OrPlan(
+            name,
+            self.text,
+            branches,
+            whole.realtime,
+            tuple(known[alias] for alias in self.steps),
+            pattern.tree,
+            tuple(term.predicate for term in terms),
+            *selected(entries, set(self.steps)),
         )
 
-    def _check_scopes(self, steps: list[Step]) -> None:
+    def _bare(self, name: str, tree: Part) -> SeqPlan:
+        """The steps and groups of one alternative, and nothing else."""
+        kept, part = placed(tree)
+        steps = list(self.steps.values())
+        group = part if isinstance(part, Group) and not _plain(part) else None
+        return SeqPlan(name, self.text, tuple(steps[place] for place in kept), pattern=group)
+
+    def _branch(
+        self,
+        whole: SeqPlan,
+        bare: SeqPlan,
+        terms: list[Term],
+        entries: list[Returned],
+        *,
+        shared: bool,
+    ) -> SeqPlan:
+        """``whole`` with the steps of ``bare``, and with what is said of no other steps."""
+        aliases = {step.alias for step in bare.steps}
+        mine = [term for term in terms if term.aliases <= aliases]
+        plan = replace(whole, steps=bare.steps, pattern=bare.pattern)
+        check_pattern([(term.predicate, term.at) for term in mine], plan, self.context)
+        parts = split(mine, bare.steps, shared=shared)
+        returns, computed = selected(entries, aliases)
+        return replace(
+            plan,
+            steps=tuple(replace(step, where=parts.where.get(step.alias)) for step in bare.steps),
+            equalities=parts.equalities,
+            others=parts.others,
+            returns=returns,
+            computed=computed,
+        )
+
+    def _check_scopes(self, bare: SeqPlan, pattern: Pattern) -> None:
         """Without WITHIN nothing bounds the scope of a negated step at either end."""
-        for end in (steps[0], steps[-1]):
-            if end.negated:
-                message = f"{end.alias!r} is negated and stands at an end: nothing says how far"
+        for between in shape_of(bare).between:
+            if not between.left or not between.right:
+                alias = bare.steps[between.step].alias
+                message = f"{alias!r} is negated and stands at an end: nothing says how far"
                 hint = "add WITHIN: it must not occur that long before the last, or after the first"
-                raise self._refuse(self.negated_at[end.alias], message, hint)
+                raise self._refuse(pattern.spans[list(self.steps).index(alias)], message, hint)
+
+    def _check_alternatives(
+        self, bare: list[SeqPlan], terms: list[Term], entries: list[Returned]
+    ) -> None:
+        """Refuses what names alternatives that never occur together, or leaves one without value.
+
+        A match of which RETURN selects nothing would be shown whole, attributes and all.
+        """
+        branches = [{step.alias for step in plan.steps} for plan in bare]
+        spoken: list[Term | Returned] = [*terms, *entries]
+        for each in spoken:
+            if not any(each.aliases <= aliases for aliases in branches):
+                message = "this names steps of which no match has all: they are alternatives"
+                raise self._refuse(each.at, message, "write one for each alternative")
+        for aliases in branches:
+            if entries and not any(entry.aliases <= aliases for entry in entries):
+                names = [alias for alias, step in self.steps.items() if not step.negated]
+                left = next(alias for alias in names if alias in aliases)
+                message = "a match of another alternative has nothing of what is returned"
+                raise self._refuse(entries[0].at, message, f"return something of {left!r} too")
 
     def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)
-
-    def _clauses(
-        self,
-    ) -> tuple[s.Where | None, s.Within | None, s.Realtime | None, s.Returns | None]:
-        clauses = self.parsed.clauses
-        return (
-            only(clauses, s.Where, self.text),
-            only(clauses, s.Within, self.text),
-            only(clauses, s.Realtime, self.text),
-            only(clauses, s.Returns, self.text),
-        )
-
-    def _collect(self, node: s.PatternNode, *, negated: bool) -> None:
-        """Adds the steps below ``node``; a SEQ inside a SEQ is the same sequence."""
-        match node:
-            case s.StepNode():
-                self._add(node, negated=negated)
-            case s.NegatedNode(part=s.StepNode() as step):
-                self._add(step, negated=True)
-            case s.NegatedNode(part=s.NegatedNode() as inner):
-                raise self._refuse(inner.at, "this step is negated twice", "write one !")
-            case s.NegatedNode():
-                raise unsupported(self.text, node.at, "negation (!) of a group")
-            case s.IseqNode():
-                raise unsupported(self.text, node.at, "ISEQ")
-            case s.GroupNode(op="SEQ"):
-                for relation in node.relations:
-                    if relation.word != ",":
-                        what = f"the relation {relation.word}"
-                        raise unsupported(self.text, relation.at, what)
-                for part in node.parts:
-                    self._collect(part, negated=negated)
-            case s.GroupNode():
-                raise unsupported(self.text, node.at, f"{node.op}(...) in a pattern")
-
-    def _add(self, node: s.StepNode, *, negated: bool) -> None:
-        named = node.alias or node.type
-        if named.text == OWN:
-            message = f"{OWN!r} cannot name a step: it stands for an event's own attributes"
-            raise self._refuse(named.at, message, "give the step another alias")
-        if named.text in self.steps:
-            hint = f"give each an alias of its own, as in {node.type.text} first"
-            raise self._refuse(named.at, f"two steps are named {named.text!r}", hint)
-        if len(self.steps) == STEPS_MAX:
-            raise self._refuse(named.at, f"a pattern has at most {STEPS_MAX} steps")
-        self.steps[named.text] = Step(named.text, node.type.text, negated)
-        if negated:
-            self.negated_at[named.text] = node.at
 
     def _resolve(self, reference: s.Reference) -> Attribute:
         parts = reference.parts
@@ -183,23 +202,6 @@ class _Pattern:
         noun = "the steps are" if len(steps) > 1 else "the only step is"
         near = closest(wrong, steps)
         return f"{noun} {listed(steps)}" + (f"; {near}" if near else "")
-
-    def _returns(self, clause: s.Returns | None) -> tuple[Attribute, ...]:
-        found: list[Attribute] = []
-        for item in clause.items if clause else ():
-            if not isinstance(item.value, s.Reference):
-                raise unsupported(self.text, item.value.at, "an expression in RETURN")
-            if item.label is not None:
-                raise unsupported(self.text, item.label.at, "AS in RETURN")
-            attribute = self._resolve(item.value)
-            assert attribute.alias is not None
-            if self.steps[attribute.alias].negated:
-                message = f"{attribute.alias!r} is negated, so no match has it"
-                raise self._refuse(item.value.at, message)
-            if attribute in found:
-                raise self._refuse(item.value.at, "this is returned twice")
-            found.append(attribute)
-        return tuple(found)
 
     def _realtime(self, clause: s.Realtime | None) -> int | None:
         if clause is None:

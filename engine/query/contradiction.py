@@ -1,100 +1,268 @@
-"""Finds conditions that exclude each other: ``x > 5 AND x < 3``, ``x = 'a' AND x = 'b'``.
+"""Finds conditions that exclude each other: ``x > 5 AND x < 3``, ``a.x < b.x AND b.x < a.x``.
 
-Looks at comparisons of one attribute with constants, joined by AND. What it finds is certain;
-what it does not find may still be contradictory.
+Looks at comparisons joined by AND, between values (attributes, or sums and the like, each a value
+by its form) and with constants. What it finds is certain; what it does not find may still be
+contradictory. Values that must be equal become one; what must not be above another is ordered,
+and a circle of it is one value too; the smallest value that each can still have is handed on along
+that order. A comparison with null is never true, so every value compared is there and not NaN.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from engine.query.plan import Attribute, Comparison, Constant, Membership, Predicate
+from engine.query.plan import (
+    Attribute,
+    Comparison,
+    Constant,
+    Expression,
+    Logic,
+    Membership,
+    Predicate,
+)
+from engine.query.ranges import Bound, Range
 
-Value = int | float | str | bool
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-@dataclass(slots=True)
-class _Range:
-    """What is left for one attribute: bounds (value, inclusive) and allowed values."""
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """``place`` of the first condition that the ones before it exclude, ``others`` of those that
+    do so, none of them to spare. ``mixed``: a value that is text in one and a number in another.
+    """
 
-    low: tuple[Value, bool] | None = None
-    high: tuple[Value, bool] | None = None
-    allowed: tuple[Value, ...] | None = None
-    excluded: set[Value] = field(default_factory=set)
-    text: bool | None = None
+    place: int
+    others: tuple[int, ...]
+    mixed: Expression | None
 
-    def add(self, op: str, values: tuple[Value, ...]) -> None:
-        value = values[0]
-        if op == "!=":
-            self.excluded.add(value)
-        elif op == "=":
-            keep = values if self.allowed is None else self.allowed
-            self.allowed = tuple(kept for kept in keep if kept in values)
-        elif op in {">", ">="}:
-            self.low = _tighter(self.low, (value, op == ">="), upper=False)
+
+def find_conflict(conditions: Sequence[Predicate]) -> Conflict | None:
+    """The first of ``conditions`` that cannot be true together with those before it."""
+    facts = [list(_facts(each, truth=True)) for each in conditions]
+    if _System(facts).holds():
+        return None
+    place = _first(len(facts), lambda count: not _System(facts[: count + 1]).holds())
+    core = [place]
+    while _System([facts[each] for each in core]).holds():
+        # Of those before ``place``, the last one with which, and with all after it, the core is
+        # excluded: it belongs to the core, and those before it are not needed.
+        def fine(start: int) -> bool:
+            return _System([*facts[start:place], *(facts[each] for each in core)]).holds()
+
+        core.append(_first(place + 1, fine) - 1)
+    system = _System([facts[each] for each in core])
+    system.holds()
+    return Conflict(place, tuple(sorted(core[1:])), system.mixed)
+
+
+def _first(count: int, found: Callable[[int], bool]) -> int:
+    """The least number below ``count`` from which on ``found`` holds; it holds for the last."""
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        if found(middle):
+            high = middle
         else:
-            self.high = _tighter(self.high, (value, op == "<="), upper=True)
+            low = middle + 1
+    return low
 
-    def empty(self) -> bool:
-        if self.allowed is not None:
-            return not any(self._inside(value) for value in self.allowed)
-        if self.low is None or self.high is None:
+
+@dataclass(frozen=True, slots=True)
+class _Relation:
+    """``left op right``; ``op`` is one of ``= != < <=``."""
+
+    op: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """``value op one of constants``; more than one constant with ``=`` alone."""
+
+    op: str
+    value: Expression
+    constants: tuple[int | float | str | bool, ...]
+
+
+_Fact = _Relation | _Limit
+
+
+def _facts(condition: Predicate, *, truth: bool) -> Iterable[_Fact]:
+    """What follows of ``condition`` being certainly ``truth``, as far as it is looked at."""
+    match condition:
+        case Comparison(op=op, left=left, right=right):
+            yield from _compared(op if truth else _OPPOSITE[op], left, right)
+        case Membership(item=item, options=options) if truth:
+            yield _Limit("=", _known_as(item), tuple(option.value for option in options))
+        case Membership(item=item, options=options):
+            for option in options:
+                yield _Limit("!=", _known_as(item), (option.value,))
+        case Logic(op="not", terms=(term,)):
+            yield from _facts(term, truth=not truth)
+        case Logic(op=op, terms=terms) if (op == "and") == truth:
+            for term in terms:
+                yield from _facts(term, truth=truth)
+
+
+def _compared(op: str, left: Expression, right: Expression) -> Iterable[_Fact]:
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return
+    if isinstance(left, Constant):
+        yield _Limit(_MIRRORED.get(op, op), _known_as(right), (left.value,))
+    elif isinstance(right, Constant):
+        yield _Limit(op, _known_as(left), (right.value,))
+    elif op in {">", ">="}:
+        yield _Relation(_MIRRORED[op], _known_as(right), _known_as(left))
+    else:
+        yield _Relation(op, _known_as(left), _known_as(right))
+
+
+def _known_as(value: Expression) -> Expression:
+    """One form for one value: ``ref`` is another name of ``ts``."""
+    if isinstance(value, Attribute) and value.name == "ref":
+        return Attribute("ts", value.alias)
+    return value
+
+
+class _System:
+    """Everything that some conditions ask of the values they name."""
+
+    def __init__(self, facts: Iterable[Iterable[_Fact]]) -> None:
+        self._parent: dict[Expression, Expression] = {}
+        self._relations: list[_Relation] = []
+        self._limits: list[_Limit] = []
+        for fact in (fact for group in facts for fact in group):
+            if isinstance(fact, _Limit):
+                self._limits.append(fact)
+            else:
+                self._relations.append(fact)
+        self.mixed: Expression | None = None
+
+    def holds(self) -> bool:
+        """Whether nothing was found that speaks against it."""
+        self.mixed = self._text_and_number()
+        if self.mixed is not None:
             return False
-        low, high = self.low[0], self.high[0]
-        if _less(high, low):
-            return True
-        return low == high and not (self.low[1] and self.high[1] and low not in self.excluded)
-
-    def _inside(self, value: Value) -> bool:
-        if value in self.excluded:
+        self._parent = {}
+        for relation in self._relations:
+            if relation.op == "=":
+                self._unite(relation.left, relation.right)
+        if not self._unite_circles():
             return False
-        if self.low and (_less(value, self.low[0]) or (value == self.low[0] and not self.low[1])):
-            return False
-        high = self.high
-        return not high or _less(value, high[0]) or (value == high[0] and high[1])
+        for relation in self._relations:
+            same = self._root(relation.left) == self._root(relation.right)
+            if same and relation.op in {"!=", "<"}:
+                return False
+        return self._ranges_hold()
+
+    def _text_and_number(self) -> Expression | None:
+        """A value that is compared with text and with a number, be it through others."""
+        self._parent = {}
+        for relation in self._relations:
+            self._unite(relation.left, relation.right)
+        kinds: dict[Expression, bool] = {}
+        for limit in self._limits:
+            text = isinstance(limit.constants[0], str)
+            if kinds.setdefault(self._root(limit.value), text) != text:
+                return limit.value
+        return None
+
+    def _root(self, value: Expression) -> Expression:
+        path = []
+        while (above := self._parent.get(value, value)) != value:
+            path.append(value)
+            value = above
+        for each in path:
+            self._parent[each] = value
+        return value
+
+    def _unite(self, left: Expression, right: Expression) -> None:
+        first, second = self._root(left), self._root(right)
+        if first != second:
+            self._parent[second] = first
+
+    def _edges(self) -> dict[Expression, list[tuple[Expression, bool]]]:
+        """By value, those that must not be below it, and whether they must be above it."""
+        edges: dict[Expression, list[tuple[Expression, bool]]] = defaultdict(list)
+        for relation in self._relations:
+            if relation.op in {"<", "<="}:
+                pair = self._root(relation.right), relation.op == "<"
+                edges[self._root(relation.left)].append(pair)
+        return edges
+
+    def _unite_circles(self) -> bool:
+        """Makes one value of each circle of ``<=``; False if a ``<`` is in one."""
+        for circle in _circles(self._edges()):
+            for each in circle[1:]:
+                self._unite(circle[0], each)
+        return not any(
+            above == value and strict
+            for value, edges in self._edges().items()
+            for above, strict in edges
+        )
+
+    def _ranges_hold(self) -> bool:
+        ranges: dict[Expression, Range] = defaultdict(Range)
+        for limit in self._limits:
+            ranges[self._root(limit.value)].narrow(limit.op, limit.constants)
+        edges = self._edges()
+        # Components come last ones first, so this is from below to above.
+        for (value,) in reversed(_circles(edges)):
+            if ranges[value].empty():
+                return False
+            least = ranges[value].least()
+            for above, strict in edges.get(value, ()):
+                if least is not None and above != value:
+                    ranges[above].raise_low(Bound(least.value, least.inclusive and not strict))
+        return not any(each.empty() for each in ranges.values())
 
 
-def _less(left: Value, right: Value) -> bool:
-    if isinstance(left, str) or isinstance(right, str):
-        return isinstance(left, str) and isinstance(right, str) and left < right
-    return left < right
+def _circles(
+    edges: dict[Expression, list[tuple[Expression, bool]]],
+) -> list[list[Expression]]:
+    """The strongly connected components, each before those that lead to it (Tarjan 1972)."""
+    number: dict[Expression, int] = {}
+    low: dict[Expression, int] = {}
+    stack: list[Expression] = []
+    waiting: set[Expression] = set()
+    found: list[list[Expression]] = []
+    for start in list(edges):
+        if start in number:
+            continue
+        # Each entry: a value and how many of its edges were followed; no recursion, for chains
+        # of comparisons may be as long as a query.
+        work = [(start, 0)]
+        while work:
+            value, followed = work.pop()
+            if followed == 0:
+                number[value] = low[value] = len(number)
+                stack.append(value)
+                waiting.add(value)
+            for place, (above, _) in enumerate(edges.get(value, [])[followed:], followed + 1):
+                if above not in number:
+                    work += [(value, place), (above, 0)]
+                    break
+                if above in waiting:
+                    low[value] = min(low[value], low[above])
+            else:
+                if low[value] == number[value]:
+                    found.append(_unwind(stack, waiting, value))
+                if work:
+                    below = work[-1][0]
+                    low[below] = min(low[below], low[value])
+    return found
 
 
-def _tighter(
-    old: tuple[Value, bool] | None, new: tuple[Value, bool], *, upper: bool
-) -> tuple[Value, bool]:
-    if old is None:
-        return new
-    if old[0] == new[0]:
-        return (new[0], old[1] and new[1])
-    return new if _less(new[0], old[0]) == upper else old
-
-
-class Bounds:
-    """What the conjuncts seen so far leave for each attribute."""
-
-    def __init__(self) -> None:
-        self._ranges: dict[Attribute, _Range] = {}
-
-    def add(self, predicate: Predicate) -> str:
-        """Takes one more conjunct; gives why nothing is left, or the empty string."""
-        match predicate:
-            case Comparison(op=op, left=Attribute() as name, right=Constant(value=value)):
-                return self._narrow(name, op, (value,))
-            case Comparison(op=op, left=Constant(value=value), right=Attribute() as name):
-                return self._narrow(name, _MIRRORED.get(op, op), (value,))
-            case Membership(item=Attribute() as name, options=options):
-                return self._narrow(name, "=", tuple(option.value for option in options))
-            case _:
-                return ""
-
-    def _narrow(self, attribute: Attribute, op: str, values: tuple[Value, ...]) -> str:
-        left = self._ranges.setdefault(attribute, _Range())
-        text = isinstance(values[0], str)
-        name = f"{attribute.alias}.{attribute.name}" if attribute.alias else attribute.name
-        if left.text not in {None, text}:
-            return f"{name} is compared with text here and with a number elsewhere"
-        left.text = text
-        left.add(op, values)
-        return f"an earlier condition on {name} excludes it" if left.empty() else ""
+def _unwind(
+    stack: list[Expression], waiting: set[Expression], last: Expression
+) -> list[Expression]:
+    """The component that ends with ``last``, taken off the stack."""
+    found: list[Expression] = []
+    while not found or found[-1] != last:
+        found.append(stack.pop())
+        waiting.discard(found[-1])
+    return found

@@ -100,14 +100,23 @@ def join_mask(predicate: Predicate, views: Mapping[str, View]) -> Bools:
     Returns:
         bool array of the shape to which the columns that ``predicate`` reads broadcast.
     """
+    with np.errstate(all="ignore"):
+        return _where(predicate, True, _by_alias(views))
 
+
+def join_value(expression: Expression, views: Mapping[str, View]) -> Value:
+    """The values of ``expression``, which names the aliases of ``views``, as in ``join_mask``."""
+    with np.errstate(all="ignore"):
+        return _value(expression, _by_alias(views))
+
+
+def _by_alias(views: Mapping[str, View]) -> Callable[[str | None], View]:
     def view_of(alias: str | None) -> View:
         if alias is None or alias not in views:
-            raise ContractViolation(f"predicate names alias {alias!r}, which has no columns")
+            raise ContractViolation(f"alias {alias!r} is named, which has no columns")
         return views[alias]
 
-    with np.errstate(all="ignore"):
-        return _where(predicate, True, view_of)
+    return view_of
 
 
 def evaluate(expression: Expression, view: View) -> Value:

@@ -19,6 +19,7 @@ from engine.query.plan import (
     Expression,
     Logic,
     Membership,
+    OrPlan,
     Plan,
     Predicate,
     SeqPlan,
@@ -119,6 +120,12 @@ def attributes_of(plan: Plan) -> Iterator[Attribute]:
         for other in plan.others:
             yield from attributes_in(other)
         yield from plan.returns
+        for one in plan.computed:
+            yield from attributes_in(one.expression)
+        return
+    if isinstance(plan, OrPlan):
+        for branch in plan.branches:
+            yield from attributes_of(branch)
         return
     for aggregate in plan.aggregates:
         yield from attributes_in(aggregate.attribute)
@@ -126,9 +133,17 @@ def attributes_of(plan: Plan) -> Iterator[Attribute]:
     yield from plan.group_by
 
 
+def shows_everything(plan: SeqPlan) -> bool:
+    """Whether a match of ``plan`` shows all attributes of its events: RETURN selects nothing."""
+    return not plan.returns and not plan.computed
+
+
 def needed_attributes(plan: Plan) -> set[str] | None:
     """The events' own attributes that ``plan`` needs; None = all (a match shows its events)."""
-    return None if isinstance(plan, SeqPlan) and not plan.returns else named_attributes(plan)
+    patterns = plan.branches if isinstance(plan, OrPlan) else (plan,)
+    if any(isinstance(each, SeqPlan) and shows_everything(each) for each in patterns):
+        return None
+    return named_attributes(plan)
 
 
 def named_attributes(plan: Plan) -> set[str]:

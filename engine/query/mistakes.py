@@ -49,6 +49,9 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
         word = text[unit[0] : unit[1]]
         near = closest(word, {word.upper() for word in RESERVED})
         return refuse(text, unit, f"unknown time unit {word!r}", near)
+    remedy = _remedied(text[: at[0]].rstrip(), token)
+    if remedy is not None:
+        return refuse(text, at, *remedy)
     special = _special(text, at, token, accepts)
     if special:
         return refuse(text, at, special, expected)
@@ -77,6 +80,15 @@ def _is_unit(word: str) -> bool:
     except UserError:
         return False
     return True
+
+
+def _remedied(before: str, token: Token) -> tuple[str, str] | None:
+    """Message and remedy of slips whose meaning is plain."""
+    if token.type == "BANG" and before.endswith("!"):
+        return "this step is negated twice", "write one !"
+    if token.type == "RPAR" and re.search(r"\bin\s*\($", before, re.IGNORECASE):
+        return "IN () is never true", "name the values it may have, as in x IN (4, 8)"
+    return None
 
 
 def _special(text: str, at: Span, token: Token, accepts: set[str]) -> str:

@@ -76,13 +76,39 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """``op`` SEQ: all of one part before all of the next; AND: its parts in any order.
+
+    A part is a place in the plan's ``steps`` or a group. No group has one part alone or a part of
+    its own ``op``. A negated step is a part of a SEQ; at an end only of the outermost. ``op`` OR
+    (one of the parts) stands in ``OrPlan.pattern`` alone.
+    """
+
+    op: str
+    parts: tuple[Part, ...]
+
+
+Part = int | Group
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """One value that RETURN asks of a match: ``label`` is its AS name, or the text."""
+
+    label: str
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
 class SeqPlan:
     """``EVENT SEQ(...) WHERE ... WITHIN w``: strictly increasing event time, last - first <= w.
 
     ``equalities``: groups of attributes that must be equal, one tuple per group, each naming at
     most one attribute per step (they partition the state). ``others``: the remaining conjuncts
-    that join several steps. ``within_ns`` None: no bound. ``returns``: attributes selected by
-    RETURN; empty = everything.
+    that join several steps. ``within_ns`` None: no bound. ``returns`` and ``computed``: attributes
+    and expressions selected by RETURN; both empty = everything. ``pattern``: how the steps, which
+    stand in written order, are ordered in time; None = one SEQ of them all
+    (``engine.query.shape`` says what follows of it).
     """
 
     name: str
@@ -93,6 +119,29 @@ class SeqPlan:
     within_ns: int | None = None
     returns: tuple[Attribute, ...] = ()
     realtime: int | None = None
+    pattern: Group | None = None
+    computed: tuple[Computed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OrPlan:
+    """A pattern with OR: its matches are those of all ``branches``.
+
+    A branch takes one alternative of each OR; it has the whole query's name and text, and those
+    conjuncts of the WHERE and entries of RETURN whose steps it has. A step of several branches is
+    the same ``Step`` in each. ``steps``: of all branches, in written order; ``pattern`` places
+    them, with OR; ``conjuncts``, ``returns`` and ``computed`` are the whole query's.
+    """
+
+    name: str
+    text: str
+    branches: tuple[SeqPlan, ...]
+    realtime: int | None
+    steps: tuple[Step, ...]
+    pattern: Group
+    conjuncts: tuple[Predicate, ...] = ()
+    returns: tuple[Attribute, ...] = ()
+    computed: tuple[Computed, ...] = ()
 
 
 class Drift(StrEnum):
@@ -137,4 +186,4 @@ class TumblingPlan:
     drift: Drift = Drift.NONE
 
 
-Plan = SeqPlan | TumblingPlan
+Plan = SeqPlan | OrPlan | TumblingPlan

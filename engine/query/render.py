@@ -7,6 +7,7 @@ the rest; durations are written in the largest unit that divides them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import ContractViolation
@@ -18,11 +19,14 @@ from engine.query.plan import (
     Arithmetic,
     Attribute,
     Comparison,
+    Computed,
     Constant,
     Drift,
     Expression,
     Logic,
     Membership,
+    OrPlan,
+    Part,
     Plan,
     Predicate,
     SeqPlan,
@@ -30,6 +34,7 @@ from engine.query.plan import (
     TumblingPlan,
 )
 from engine.query.selection import default_label
+from engine.query.shape import whole_pattern
 from engine.units import NS_PER
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -48,7 +53,13 @@ def render(plan: Plan) -> str:
     >>> render(query("event seq(A a, B b) where a.id=b.id within 5000 ms"))
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """
-    return _seq(plan) if isinstance(plan, SeqPlan) else _tumbling(plan)
+    match plan:
+        case SeqPlan():
+            return _seq(plan)
+        case OrPlan():
+            return _or(plan)
+        case TumblingPlan():
+            return _tumbling(plan)
 
 
 def render_duration(duration_ns: int) -> str:
@@ -122,6 +133,13 @@ def _step(step: Step) -> str:
     return f"{'!' if step.negated else ''}{quote(step.type)}{alias}"
 
 
+def render_pattern(pattern: Part, steps: Sequence[Step]) -> str:
+    """``SEQ(A a, AND(B b, C c))``; the part's places are those of ``steps``."""
+    if isinstance(pattern, int):
+        return _step(steps[pattern])
+    return f"{pattern.op}({', '.join(render_pattern(part, steps) for part in pattern.parts)})"
+
+
 def _seq(plan: SeqPlan) -> str:
     terms = [_conjunct(step.where) for step in plan.steps if step.where is not None]
     for group in plan.equalities:
@@ -133,16 +151,34 @@ def _seq(plan: SeqPlan) -> str:
             terms.append(f"{_attribute(anchor)} = {_attribute(attribute)}")
             anchor = anchor if attribute.alias in negated else attribute
     terms += [_term(other) for other in plan.others]
-    clauses = [f"EVENT SEQ({', '.join(_step(step) for step in plan.steps)})"]
+    pattern = render_pattern(whole_pattern(plan), plan.steps)
+    return _event(pattern, terms, plan.within_ns, plan)
+
+
+def _or(plan: OrPlan) -> str:
+    terms = [_term(each) for each in plan.conjuncts]
+    pattern = render_pattern(plan.pattern, plan.steps)
+    return _event(pattern, terms, plan.branches[0].within_ns, plan)
+
+
+def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan | OrPlan) -> str:
+    clauses = [f"EVENT {pattern}"]
     if terms:
         clauses.append(f"WHERE {' AND '.join(terms)}")
-    if plan.within_ns is not None:
-        clauses.append(f"WITHIN {render_duration(plan.within_ns)}")
+    if within_ns is not None:
+        clauses.append(f"WITHIN {render_duration(within_ns)}")
     if plan.realtime is not None:
         clauses.append(f"REALTIME {plan.realtime}")
-    if plan.returns:
-        clauses.append(f"RETURN {', '.join(map(_attribute, plan.returns))}")
+    returned = [*map(_attribute, plan.returns), *map(_computed, plan.computed)]
+    if returned:
+        clauses.append(f"RETURN {', '.join(returned)}")
     return " ".join(clauses)
+
+
+def _computed(one: Computed) -> str:
+    text = render_expression(one.expression)
+    same = one.label == text and not isinstance(one.expression, Attribute)
+    return text if same else f"{text} AS {quote(one.label)}"
 
 
 def _aggregate(aggregate: Aggregate) -> str:

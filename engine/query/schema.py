@@ -26,6 +26,7 @@ from engine.query.plan import (
     Expression,
     Logic,
     Membership,
+    OrPlan,
     Plan,
     Predicate,
     SeqPlan,
@@ -47,12 +48,9 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         own = own_attribute(attribute.name)
         if own is not None and own not in known:
             raise _at(plan, attribute, f"no event has an attribute {own!r}", _remedy(own, known))
-    if isinstance(plan, SeqPlan):
-        for group in plan.equalities:
-            for other in group[1:]:
-                _check_pair(plan, group[0], other, known)
-        for predicate in [*(step.where for step in plan.steps), *plan.others]:
-            _check(plan, predicate, known)
+    if isinstance(plan, SeqPlan | OrPlan):
+        for branch in plan.branches if isinstance(plan, OrPlan) else (plan,):
+            _check_pattern(branch, known)
         return
     _check(plan, plan.where, known)
     for aggregate in plan.aggregates:
@@ -60,6 +58,16 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         if named and aggregate.function != "count" and _kind(named, known) == Kind.TEXT:
             message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
             raise _at(plan, named, message, f"count({named.name}) counts its values")
+
+
+def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:
+    for group in plan.equalities:
+        for other in group[1:]:
+            _check_pair(plan, group[0], other, known)
+    for predicate in [*(step.where for step in plan.steps), *plan.others]:
+        _check(plan, predicate, known)
+    for one in plan.computed:
+        _check_operands(plan, one.expression, known)
 
 
 def _remedy(wrong: str, known: Mapping[str, str]) -> str:
@@ -97,12 +105,8 @@ def _check(plan: Plan, predicate: Predicate | None, known: Mapping[str, str]) ->
 
 
 def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[str, str]) -> None:
-    for attribute in _operands(left), _operands(right):
-        for operand in attribute:
-            kind = _kind(operand, known)
-            if kind in {Kind.TEXT, Kind.TRUTH}:
-                message = f"{operand.name!r} is {kind}, and + - * / take numbers"
-                raise _at(plan, operand, message, "")
+    _check_operands(plan, left, known)
+    _check_operands(plan, right, known)
     first, second = _kind(left, known), _kind(right, known)
     if not comparable(first, second):
         named = left if isinstance(left, Attribute) else right
@@ -110,6 +114,14 @@ def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[
         if isinstance(named, Attribute):
             raise _at(plan, named, message, f"{named.name!r} is {_kind(named, known)}")
         raise UserError(message)
+
+
+def _check_operands(plan: Plan, expression: Expression, known: Mapping[str, str]) -> None:
+    for operand in _operands(expression):
+        kind = _kind(operand, known)
+        if kind in {Kind.TEXT, Kind.TRUTH}:
+            message = f"{operand.name!r} is {kind}, and + - * / take numbers"
+            raise _at(plan, operand, message, "")
 
 
 def _operands(expression: Expression) -> Iterator[Attribute]:

@@ -8,7 +8,7 @@ from engine.errors import UserError
 from engine.query import syntax as s
 from engine.query.clauses import only, unsupported
 from engine.query.conditions import Context, condition, conjuncts, duration_ns
-from engine.query.contradiction import Bounds
+from engine.query.consistency import check_select
 from engine.query.fields import FIELDS, OWN, Kind, attribute_name, attributes_in
 from engine.query.place import Span, closest, refuse
 from engine.query.plan import Aggregate, Attribute, Drift, Logic, Predicate, TumblingPlan
@@ -122,17 +122,15 @@ class _Select:
     def _where(self, clause: s.Where | None) -> Predicate | None:
         if clause is None:
             return None
-        bounds = Bounds()
-        terms: list[Predicate] = []
+        terms: list[tuple[Predicate, Span]] = []
         for node in conjuncts(clause.condition):
             predicate = condition(node, self.context)
             if next(attributes_in(predicate), None) is None:
                 raise self._refuse(node.at, "this condition names no attribute", "leave it out")
-            conflict = bounds.add(predicate)
-            if conflict:
-                raise self._refuse(node.at, "this can never be true", conflict)
-            terms.append(predicate)
-        return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
+            terms.append((predicate, node.at))
+        check_select(terms, self.context)
+        predicates = tuple(predicate for predicate, _ in terms)
+        return predicates[0] if len(predicates) == 1 else Logic("and", predicates)
 
     def _aggregates(self, group_by: tuple[Attribute, ...]) -> tuple[Aggregate, ...]:
         found: list[Aggregate] = []

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from engine.query import syntax as s
 from engine.query.conditions import Context, condition, conjuncts
-from engine.query.contradiction import Bounds
 from engine.query.fields import attributes_in
 from engine.query.place import Span
 from engine.query.plan import Attribute, Comparison, Logic, Predicate, Step
@@ -31,6 +30,15 @@ class Split:
 
 
 @dataclass(slots=True)
+class Term:
+    """One conjunct of a WHERE: the steps that it names, and where it stands."""
+
+    predicate: Predicate
+    aliases: frozenset[str]
+    at: Span
+
+
+@dataclass(slots=True)
 class _Parts:
     """Conjuncts by what they join; numbers are their places in the WHERE."""
 
@@ -39,24 +47,39 @@ class _Parts:
     others: list[tuple[int, Predicate]] = field(default_factory=list)
 
 
-def split(node: s.Node | None, steps: Sequence[Step], context: Context) -> Split:
-    """Splits the WHERE ``node`` of a pattern with ``steps``.
+def read_terms(node: s.Node | None, steps: Sequence[Step], context: Context) -> list[Term]:
+    """The conjuncts of the WHERE ``node`` of a pattern with ``steps``, in written order.
 
     Raises:
-        UserError: a condition is malformed, names no step, joins two negated steps, or
-            contradicts an earlier one.
+        UserError: a condition is malformed, names no step, or joins two negated steps.
+    """
+    negated = {step.alias for step in steps if step.negated}
+    found: list[Term] = []
+    for inner in conjuncts(node) if node else []:
+        predicate = condition(inner, context)
+        aliases = frozenset(str(attribute.alias) for attribute in attributes_in(predicate))
+        if not aliases:
+            raise context.refuse(inner.at, "this condition names no event", "leave it out")
+        clash = sorted(aliases & negated)
+        if len(clash) > 1:
+            message = f"this joins two negated steps, {clash[0]} and {clash[1]}"
+            raise context.refuse(inner.at, message, "compare each with a positive step")
+        found.append(Term(predicate, aliases, inner.at))
+    return found
+
+
+def split(terms: Sequence[Term], steps: Sequence[Step], *, shared: bool = False) -> Split:
+    """Splits the conjuncts ``terms`` of a pattern with ``steps``.
+
+    ``shared``: the steps are those of other patterns too, so ``where`` has nothing but what was
+    written of one step alone.
     """
     parts = _Parts()
-    bounds = Bounds()
     negated = {step.alias for step in steps if step.negated}
-    for place, term in enumerate(conjuncts(node) if node else []):
-        predicate = condition(term, context)
-        _sort_in(predicate, place, term.at, parts, negated, context)
-        conflict = bounds.add(predicate)
-        if conflict:
-            raise context.refuse(term.at, "this can never be true", conflict)
-    groups = _groups(parts, [step.alias for step in steps], negated)
-    where = {alias: _all(terms) for alias, terms in parts.single.items()}
+    for place, term in enumerate(terms):
+        _sort_in(term, place, parts)
+    groups = _groups(parts, [step.alias for step in steps], negated, shared=shared)
+    where = {alias: _all(single) for alias, single in parts.single.items()}
     others = tuple(predicate for _, predicate in sorted(parts.others, key=lambda entry: entry[0]))
     return Split(where, groups, others)
 
@@ -65,26 +88,15 @@ def _all(terms: list[Predicate]) -> Predicate:
     return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
 
 
-def _sort_in(
-    predicate: Predicate, place: int, at: Span, parts: _Parts, negated: set[str], context: Context
-) -> None:
-    aliases = {attribute.alias for attribute in attributes_in(predicate)}
-    if not aliases:
-        raise context.refuse(at, "this condition names no event", "leave it out")
-    if len(aliases) == 1:
-        alias = aliases.pop()
-        assert alias is not None
-        parts.single.setdefault(alias, []).append(predicate)
+def _sort_in(term: Term, place: int, parts: _Parts) -> None:
+    if len(term.aliases) == 1:
+        parts.single.setdefault(next(iter(term.aliases)), []).append(term.predicate)
         return
-    clash = sorted(alias for alias in aliases if alias in negated)
-    if len(clash) > 1:
-        message = f"this joins two negated steps, {clash[0]} and {clash[1]}"
-        raise context.refuse(at, message, "compare each with a positive step")
-    match predicate:
+    match term.predicate:
         case Comparison(op="=", left=Attribute() as left, right=Attribute() as right):
             parts.equal.append((place, left, right))
         case _:
-            parts.others.append((place, predicate))
+            parts.others.append((place, term.predicate))
 
 
 def _node(attribute: Attribute) -> Node:
@@ -93,7 +105,7 @@ def _node(attribute: Attribute) -> Node:
 
 
 def _groups(
-    parts: _Parts, order: list[str], negated: set[str]
+    parts: _Parts, order: list[str], negated: set[str], *, shared: bool
 ) -> tuple[tuple[Attribute, ...], ...]:
     """Equality groups; what does not fit in a group goes to ``parts.single`` or ``others``."""
     groups: list[list[Node]] = []
@@ -122,16 +134,28 @@ def _groups(
             group.append(_node(inner))
         elif _node(inner) not in group:
             parts.others.append((place, Comparison("=", left, right)))
-    return _ordered([_one_each(group, parts) for group in groups], order)
+    return _ordered([_one_each(group, parts, shared=shared) for group in groups], order)
 
 
-def _one_each(group: list[Node], parts: _Parts) -> list[Node]:
-    """Keeps each step's first attribute; its others must equal that one within the step."""
+def _one_each(group: list[Node], parts: _Parts, *, shared: bool) -> list[Node]:
+    """Keeps each step's first attribute; its others must equal that one within the step.
+
+    Where the step is ``shared``, they must equal another step's instead, to the same effect.
+    """
     kept: dict[str, Node] = {}
+    more: list[Node] = []
     for alias, name in group:
         first = kept.setdefault(alias, (alias, name))
         if first[1] != name:
-            same = Comparison("=", Attribute(first[1], alias), Attribute(name, alias))
+            more.append((alias, name))
+    for alias, name in more:
+        anchor = kept[alias]
+        if shared:
+            anchor = next(node for node in kept.values() if node[0] != alias)
+        same = Comparison("=", Attribute(anchor[1], anchor[0]), Attribute(name, alias))
+        if shared:
+            parts.others.append((len(parts.equal), same))
+        else:
             parts.single.setdefault(alias, []).append(same)
     return list(kept.values())
 

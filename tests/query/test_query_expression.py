@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
-from fractions import Fraction
-from math import inf, isinf, isnan, nan
+from math import inf, isnan, nan
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,6 @@ from engine.query.plan import (
     Attribute,
     Comparison,
     Constant,
-    Expression,
     Logic,
     Membership,
     Predicate,
@@ -29,73 +26,9 @@ from engine.query.plan import (
     TumblingPlan,
 )
 from engine.released import Released, Strings
+from tests.query.slow_expression import COMPARE, slow
 
 Row = Mapping[str, Any]
-COMPARE = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge,
-}  # fmt: skip
-
-
-# ---- the slow twin: one row, Python's own numbers, None for null ------------------------------
-def slow_value(node: Expression, rows: Mapping[str | None, Row]) -> Any:
-    if isinstance(node, Constant):
-        return int(node.value) if isinstance(node.value, bool) else node.value
-    if isinstance(node, Attribute):
-        found = rows[node.alias].get(node.name)
-        found = int(found) if isinstance(found, bool) else found
-        return None if isinstance(found, float) and isnan(found) else found
-    left, right = slow_value(node.left, rows), slow_value(node.right, rows)
-    if left is None or right is None or isinstance(left, str) or isinstance(right, str):
-        return None
-    if node.op == "/":
-        return None if right == 0 else slow_float("/", left, right)
-    if isinstance(left, int) and isinstance(right, int):
-        whole = {"+": left + right, "-": left - right, "*": left * right}[node.op]
-        return whole if -(2**63) <= whole < 2**63 else None
-    return slow_float(node.op, left, right)
-
-
-def slow_float(op: str, left: float, right: float) -> float | None:
-    """IEEE arithmetic where Python would raise."""
-    first, second = float(left), float(right)
-    try:
-        exact = {
-            "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-        }[op](first, second)  # fmt: skip
-    except OverflowError:  # pragma: no cover - Python's float operators give inf
-        exact = inf
-    return None if isnan(exact) else exact
-
-
-def slow_compare(op: str, left: Any, right: Any) -> bool | None:
-    if left is None or right is None or isinstance(left, str) != isinstance(right, str):
-        return None
-    if not isinstance(left, str) and not any(isinf(x) for x in (left, right)):
-        left, right = Fraction(left), Fraction(right)
-    return COMPARE[op](left, right)
-
-
-def slow(node: Predicate, rows: Mapping[str | None, Row]) -> bool | None:
-    match node:
-        case Comparison(op=op, left=left, right=right):
-            return slow_compare(op, slow_value(left, rows), slow_value(right, rows))
-        case Membership(item=item, options=options):
-            value = slow_value(item, rows)
-            return any_of([slow_compare("=", value, slow_value(o, rows)) for o in options])
-        case Logic(op="not", terms=(term,)):
-            inner = slow(term, rows)
-            return None if inner is None else not inner
-        case Logic(op="or", terms=terms):
-            return any_of([slow(term, rows) for term in terms])
-        case Logic(terms=terms):
-            inverse = any_of([None if (x := slow(t, rows)) is None else not x for t in terms])
-            return None if inverse is None else not inverse
-    raise AssertionError(node)
-
-
-def any_of(found: list[bool | None]) -> bool | None:
-    return True if True in found else None if None in found else False
 
 
 # ---- columns from rows ------------------------------------------------------------------------

@@ -22,8 +22,10 @@ from engine.query.plan import (
     Arithmetic,
     Attribute,
     Comparison,
+    Computed,
     Constant,
     Drift,
+    Group,
     Logic,
     Membership,
     Plan,
@@ -102,6 +104,19 @@ def predicates(aliases: list[str | None]) -> st.SearchStrategy:
     return st.recursive(leaves, grow, max_leaves=5)
 
 
+def patterns(steps: list[Step]) -> st.SearchStrategy:
+    """Groups that may have these steps; None, which is one SEQ of all, among them."""
+    places = tuple(range(len(steps)))
+    found: list[Group | None] = [None]
+    if len(steps) > 1 and not any(step.negated for step in steps):
+        found.append(Group("AND", places))
+    if len(steps) > 2 and not any(step.negated for step in steps[1:]):
+        found.append(Group("SEQ", (0, Group("AND", places[1:]))))
+    if len(steps) > 2 and not any(steps[place].negated for place in (0, -2, -1)):
+        found.append(Group("AND", (Group("SEQ", places[:-1]), places[-1])))
+    return st.sampled_from(found)
+
+
 @st.composite
 def seq_plans(draw: st.DrawFn) -> SeqPlan:
     names = draw(st.lists(ALIASES, min_size=1, max_size=4, unique=True))
@@ -124,6 +139,8 @@ def seq_plans(draw: st.DrawFn) -> SeqPlan:
     returns = draw(st.lists(attributes(positive), max_size=2, unique=True))
     others = draw(st.lists(predicates(names), max_size=2)) if len(names) > 1 else []
     bounded = steps[0].negated or steps[-1].negated
+    values = expressions(positive).filter(lambda value: any(attributes_in(value)))
+    computed = draw(st.lists(st.builds(Computed, NAMES, values), max_size=2, unique_by=label_of))
     return SeqPlan(
         "q1",
         "",
@@ -133,7 +150,13 @@ def seq_plans(draw: st.DrawFn) -> SeqPlan:
         draw(DURATIONS if bounded else st.none() | DURATIONS),
         tuple(returns),
         draw(st.sampled_from([None, 0, 1])),
+        draw(patterns(steps)),
+        tuple(computed),
     )
+
+
+def label_of(one: Computed) -> str:
+    return one.label
 
 
 @st.composite
@@ -221,6 +244,12 @@ CANONICAL = {
     "EVENT SEQ(A) WHERE attrs.ts = 1 AND ts > 5 s REALTIME 1 RETURN ts": """
     EVENT SEQ(A) WHERE A.attrs.ts = 1 AND A.ts > 5000000000 REALTIME 1 RETURN A.ts
     """,
+    "event seq(A a,and(B b,seq(C c)),!or(M m,N n),D d) return a.x-b.x,a.x as v,d.x within 1s": """
+    EVENT SEQ(A a, AND(B b, C c), !M m, !N n, D d) WITHIN 1 s RETURN d.x, a.x - b.x, a.x AS v
+    """,
+    "event or(seq(A a,or(B b,C c)),D d) where (a.x=1 or a.y=2) and b.k=a.k and a.k=c.k": """
+    EVENT OR(SEQ(A a, OR(B b, C c)), D d) WHERE (a.x = 1 OR a.y = 2) AND b.k = a.k AND a.k = c.k
+    """,
     "SELECT min(v) FROM a, b WINDOW TUMBLING 90 min DRIFT together;": """
     SELECT min(v) FROM a, b WINDOW TUMBLING 90 min DRIFT TOGETHER
     """,
@@ -229,7 +258,9 @@ CANONICAL = {
 
 @pytest.mark.parametrize("text", CANONICAL)
 def test_canonical_text(text: str) -> None:
-    assert render(query(text)) == CANONICAL[text].strip()
+    plan = query(text)
+    assert render(plan) == CANONICAL[text].strip()
+    assert render(back(plan)) == CANONICAL[text].strip()
 
 
 def test_parentheses_only_where_grouping_needs_them() -> None:

@@ -1,0 +1,152 @@
+"""What a pattern's groups ask of time: who comes before whom, and between whom a negated step lies.
+
+Everything speaks of places in ``SeqPlan.steps``. SEQ puts every step of one part before every step
+of the next; AND orders nothing; only the positive steps of a match exist, so a negated step has
+neighbours and no order of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.errors import UserError
+from engine.query.plan import Group, Part, SeqPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """Where the negated step ``step`` must not occur (SPEC 4.1).
+
+    Strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
+    front, from the last event - WITHIN on, this instant included. ``right`` empty: at the end, up
+    to the first event + WITHIN, this instant included.
+    """
+
+    step: int
+    left: tuple[int, ...]
+    right: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The order that a plan's pattern asks for.
+
+    ``positive``: the steps that a match has. ``before``: pairs (x, y), x strictly before y,
+    transitively closed. ``firsts``, ``lasts``: its minimal and maximal steps, among which are a
+    match's first and last event. ``within``: pairs (x, y) of which y - x <= WITHIN is asked;
+    together they bound the whole match. ``between``: one entry per negated step, in step order.
+    """
+
+    positive: tuple[int, ...]
+    before: frozenset[tuple[int, int]]
+    firsts: tuple[int, ...]
+    lasts: tuple[int, ...]
+    within: tuple[tuple[int, int], ...]
+    between: tuple[Between, ...]
+
+
+def whole_pattern(plan: SeqPlan) -> Group:
+    """``plan.pattern``, or the SEQ of all steps that None stands for."""
+    return plan.pattern or Group("SEQ", tuple(range(len(plan.steps))))
+
+
+def leaves(part: Part) -> Iterator[int]:
+    """The places below ``part``, in written order."""
+    if isinstance(part, int):
+        yield part
+        return
+    for inner in part.parts:
+        yield from leaves(inner)
+
+
+def shape_of(plan: SeqPlan) -> Shape:
+    """The order that ``plan`` asks for.
+
+    >>> from engine.query import query
+    >>> shape = shape_of(query("EVENT SEQ(A a, AND(B b, C c), !N n, D d) WITHIN 5 s"))
+    >>> sorted(shape.before)
+    [(0, 1), (0, 2), (0, 4), (1, 4), (2, 4)]
+    >>> shape.between
+    (Between(step=3, left=(1, 2), right=(4,)),)
+
+    Raises:
+        UserError: a plan built in Python whose pattern does not name each step once, or has a
+            negated step where nothing says which time it covers.
+    """
+    pattern = whole_pattern(plan)
+    if sorted(leaves(pattern)) != list(range(len(plan.steps))):
+        raise UserError(f"query {plan.name}: its pattern must name each of its steps once")
+    negated = frozenset(place for place, step in enumerate(plan.steps) if step.negated)
+    misplaced = next(unscoped(pattern, negated), None)
+    if misplaced is not None:
+        alias = plan.steps[misplaced].alias
+        raise UserError(f"query {plan.name}: nothing says which time !{alias} covers inside an AND")
+    before: set[tuple[int, int]] = set()
+    between: list[Between] = []
+    _walk(pattern, negated, before, between)
+    positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
+    firsts, lasts = _ends(positive, before)
+    within = tuple((x, y) for x in firsts for y in lasts if x != y)
+    return Shape(
+        positive,
+        frozenset(before),
+        firsts,
+        lasts,
+        () if plan.within_ns is None else within,
+        tuple(sorted(between, key=lambda entry: entry.step)),
+    )
+
+
+def unscoped(part: Part, negated: frozenset[int], *, below_and: bool = False) -> Iterator[int]:
+    """The negated steps of which nothing says which time they cover.
+
+    Inside an AND a negated step has neighbours only between two parts of a SEQ.
+    """
+    if isinstance(part, int):
+        if part in negated and below_and:
+            yield part
+        return
+    last = len(part.parts) - 1
+    for place, inner in enumerate(part.parts):
+        if isinstance(inner, Group):
+            yield from unscoped(inner, negated, below_and=below_and or part.op == "AND")
+        elif inner in negated and (part.op == "AND" or (below_and and place in (0, last))):
+            yield inner
+
+
+def _ends(
+    places: tuple[int, ...], before: set[tuple[int, int]]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The minimal and the maximal ones of ``places``."""
+    inside = set(places)
+    later = {y for x, y in before if x in inside and y in inside}
+    earlier = {x for x, y in before if x in inside and y in inside}
+    return (
+        tuple(place for place in places if place not in later),
+        tuple(place for place in places if place not in earlier),
+    )
+
+
+def _walk(
+    group: Group, negated: frozenset[int], before: set[tuple[int, int]], between: list[Between]
+) -> None:
+    """Adds what ``group`` and the groups below it ask for."""
+    parts: list[tuple[int, ...]] = []
+    waiting: list[tuple[int, int]] = []
+    for part in group.parts:
+        if isinstance(part, Group):
+            _walk(part, negated, before, between)
+        present = tuple(place for place in leaves(part) if place not in negated)
+        if present:
+            parts.append(present)
+        elif group.op == "SEQ":
+            waiting += [(place, len(parts)) for place in leaves(part)]
+    if group.op != "SEQ":
+        return
+    for number, later in enumerate(parts):
+        before.update((x, y) for earlier in parts[:number] for x in earlier for y in later)
+    for step, number in waiting:
+        left = _ends(parts[number - 1], before)[1] if number else ()
+        right = _ends(parts[number], before)[0] if number < len(parts) else ()
+        between.append(Between(step, left, right))

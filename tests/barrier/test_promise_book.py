@@ -1,0 +1,193 @@
+"""What is promised per type: the compiled book against one that keeps dictionaries."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.barrier.promises import PromiseBook
+from engine.barrier.timeline import BEFORE, LONG_AGO, Steps
+from engine.order.state import INT_MAX
+from engine.released import Promises, Released, Strings
+
+TYPES = frozenset({"A", "B", "C"})
+Event = tuple[str | None, str]
+"""(type, source)"""
+Pog = tuple[int, str | None, str | None, int]
+"""(row before which it comes, type, source, ref)"""
+
+
+# ---- the slow twin ----------------------------------------------------------------------------
+@dataclass
+class SlowBook:
+    """One happening after the other; every type's coverage anew after each promise."""
+
+    said: dict[tuple[str | None, str | None], int] = field(default_factory=dict)
+    sources: set[str] = field(default_factory=set)
+    senders: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in TYPES})
+    ended: set[str | None] = field(default_factory=set)
+    covered: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TYPES, LONG_AGO))
+    moves: dict[str, list[tuple[int, int, int]]] = field(
+        default_factory=lambda: {kind: [] for kind in TYPES}
+    )
+    """Per type (value, at, moment)."""
+
+    def seen(self, kind: str | None, source: str) -> None:
+        self.sources.add(source)
+        if kind in self.senders:
+            self.senders[kind].add(source)
+
+    def event(self, kind: str | None, source: str) -> None:
+        self.seen(kind, source)
+        self.ended.discard(source)
+
+    def promise(self, kind: str | None, source: str | None, ref: int, at: int, moment: int) -> None:
+        if source is not None:
+            self.seen(kind, source)
+        if kind is None and ref == INT_MAX:
+            self.ended.add(source)
+        else:
+            self.said[kind, source] = max(self.said.get((kind, source), LONG_AGO), ref)
+        for of in TYPES:
+            if self.coverage(of) > self.covered[of]:
+                self.covered[of] = self.coverage(of)
+                self.moves[of].append((self.covered[of], at, moment))
+
+    def coverage(self, kind: str) -> int:
+        def promised(source: str | None) -> int:
+            if source in self.ended:
+                return INT_MAX
+            said = (self.said.get((of, source), LONG_AGO) for of in (kind, None))
+            return max(said)
+
+        sources = self.senders[kind] or self.sources
+        return max(promised(None), min(map(promised, sources), default=LONG_AGO))
+
+
+# ---- batches ----------------------------------------------------------------------------------
+def batch(
+    events: list[Event], pogs: list[Pog], strings: Strings, at: int = 0
+) -> tuple[Released, Promises]:
+    def codes(texts: list[str | None]) -> np.ndarray:
+        return np.array([-1 if t is None else strings.code(t) for t in texts], np.int32)
+
+    columns = {
+        "type": codes([kind for kind, _ in events]),
+        "source": codes([source for _, source in events]),
+    }
+    promises = Promises(
+        np.array([row for row, *_ in pogs], np.int64),
+        codes([kind for _, kind, _, _ in pogs]),
+        codes([source for _, _, source, _ in pogs]),
+        np.array([ref for *_, ref in pogs], np.int64),
+        at + np.arange(len(pogs), dtype=np.int64),
+    )
+    return Released(len(events), columns, {}, strings, 0), promises
+
+
+def moves_of(steps: Steps) -> list[tuple[int, int, int]]:
+    """What a clock did in the batch."""
+    found = list(zip(list(steps.value), list(steps.at), list(steps.moment), strict=True))
+    assert found[0][1:] == (LONG_AGO, BEFORE)
+    return [(int(value), int(at), int(moment)) for value, at, moment in found[1:]]
+
+
+SOURCES = [f"s{number}" for number in range(6)]
+EVENTS = st.tuples(st.sampled_from(["A", "B", "C", "X", None]), st.sampled_from(SOURCES))
+REFS = st.integers(-5, 20) | st.sampled_from([INT_MAX, INT_MAX - 1, -(2**62)])
+POGS = st.tuples(
+    st.sampled_from(["A", "B", "C", "X", None]), st.sampled_from([*SOURCES, None]), REFS
+).filter(lambda pog: pog[:2] != (None, None))
+HAPPENS = st.lists(st.tuples(st.booleans(), EVENTS, POGS, st.booleans()), max_size=60)
+
+
+@settings(max_examples=300, deadline=None)
+@given(HAPPENS)
+def test_against_the_slow_twin_cut_anywhere(
+    happens: list[tuple[bool, Event, tuple[str | None, str | None, int], bool]],
+) -> None:
+    slow, book, strings = SlowBook(), PromiseBook(TYPES), Strings(["unused"])
+    events: list[Event] = []
+    pogs: list[Pog] = []
+    found: dict[str, list[tuple[int, int, int]]] = {kind: [] for kind in TYPES}
+    rows = at = said = 0
+    for number, (is_event, event, pog, cut) in enumerate(happens):
+        if is_event:
+            slow.event(*event)
+            events.append(event)
+        else:
+            slow.promise(*pog, at=said, moment=2 * (rows + len(events)))
+            pogs.append((len(events), *pog))
+            said += 1
+        if cut or number == len(happens) - 1:
+            steps = book.steps(*batch(events, pogs, strings, at), rows)
+            for kind in TYPES:
+                found[kind] += moves_of(steps[kind])
+            rows, at = rows + len(events), at + len(pogs)
+            events, pogs = [], []
+            kept, book = pickle.loads(pickle.dumps(book.snapshot())), PromiseBook(TYPES)
+            book.restore(kept)
+    assert found == slow.moves
+
+
+def covered(events: list[Event], pogs: list[Pog]) -> dict[str, int]:
+    steps = PromiseBook(TYPES).steps(*batch(events, pogs, Strings()), 0)
+    return {kind: moves.value[-1] for kind, moves in steps.items()}
+
+
+def test_a_type_waits_for_each_of_its_sources() -> None:
+    events: list[Event] = [("A", "s1"), ("A", "s2"), ("B", "s3")]
+    assert covered(events, [(3, "A", "s1", 7)])["A"] == LONG_AGO
+    both = covered(events, [(3, "A", "s1", 7), (3, None, "s2", 5)])
+    assert both == {"A": 5, "B": LONG_AGO, "C": LONG_AGO}
+
+
+def test_one_that_names_no_source_speaks_for_all() -> None:
+    assert covered([("A", "s1")], [(1, "A", None, 9)]) == {"A": 9, "B": LONG_AGO, "C": LONG_AGO}
+
+
+def test_a_promise_comes_before_the_event_of_its_row() -> None:
+    pogs: list[Pog] = [(1, "A", "s1", 7)]
+    assert covered([("A", "s1"), ("A", "s2")], pogs)["A"] == 7
+    assert covered([("A", "s1"), ("A", "s2")], [(2, "A", "s1", 7)])["A"] == LONG_AGO
+
+
+def test_what_has_ended_holds_nothing_back() -> None:
+    events: list[Event] = [("A", "s1"), ("A", "s2")]
+    pogs: list[Pog] = [(2, None, "s1", INT_MAX), (2, "A", "s2", 7)]
+    assert covered(events, pogs)["A"] == 7
+    assert covered(events, [*pogs, (2, None, "s2", INT_MAX)])["A"] == INT_MAX
+
+
+def test_one_that_comes_back_counts_again() -> None:
+    events: list[Event] = [("A", "s1"), ("A", "s2"), ("A", "s1")]
+    pogs: list[Pog] = [(2, "A", "s1", 3), (2, None, "s1", INT_MAX), (2, "A", "s2", 7)]
+    assert covered(events[:2], [*pogs, (2, "A", "s2", 9)])["A"] == 9
+    assert covered(events, [*pogs, (3, "A", "s2", 9)])["A"] == 7
+    assert covered(events, [*pogs, (3, "A", "s2", 9), (3, "A", "s1", 8)])["A"] == 8
+
+
+@pytest.mark.parametrize("sources", [1, 40])
+def test_many_sources_and_promises(sources: int) -> None:
+    slow, book, strings = SlowBook(), PromiseBook(TYPES), Strings()
+    chance = np.random.default_rng(5)
+    events: list[Event] = [("AB"[n % 2], f"s{int(chance.integers(sources))}") for n in range(4000)]
+    pogs: list[Pog] = [
+        (4 * n, [None, "A", "B"][n % 3], f"s{int(chance.integers(sources))}", n // 8)
+        for n in range(1000)
+    ]
+    happens = sorted([(row, 0, n) for n, (row, *_) in enumerate(pogs)] +
+                     [(row, 1, row) for row in range(len(events))])  # fmt: skip
+    for row, is_event, number in happens:
+        if is_event:
+            slow.event(*events[number])
+        else:
+            slow.promise(*pogs[number][1:], at=number, moment=2 * row)
+    steps = book.steps(*batch(events, pogs, strings), 0)
+    assert {kind: moves_of(steps[kind]) for kind in TYPES} == slow.moves
+    assert slow.moves["A"]

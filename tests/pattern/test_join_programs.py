@@ -1,0 +1,354 @@
+"""Join predicates as programs: the same answers as on columns, one combination at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import ContractViolation
+from engine.jit import kernel
+from engine.pattern.program import (
+    awaits_text,
+    compile_programs,
+    text_constants,
+    text_ranks,
+    uses_text_order,
+)
+from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT, Programs, holds
+from engine.query import query
+from engine.query.expression import View, join_mask
+from engine.query.plan import (
+    Arithmetic,
+    Attribute,
+    Comparison,
+    Constant,
+    Logic,
+    Membership,
+    Predicate,
+    SeqPlan,
+)
+from engine.released import Strings
+
+Row = dict[str, Any]
+TYPES = {"i": "int", "j": "int", "f": "float", "g": "float", "b": "bool", "s": "str", "t": "str"}
+FIELDS = ["ts", "te", "seq", "type"]
+KINDS = {"int": INT, "bool": INT, "float": FLOAT, "str": TEXT}
+PLACE = {"p": 2, "q": 0}
+"""Steps of the aliases; step 1 is one that no predicate names."""
+
+
+# ---- both sides of the comparison -------------------------------------------------------------
+def view_of(rows: Sequence[Row], strings: Strings) -> View:
+    dtypes = {"int": np.int64, "float": np.float64, "bool": np.bool_, "str": np.int32}
+    columns: dict[str, np.ndarray] = {}
+    for name, kind in TYPES.items():
+        values = [row.get(name) for row in rows]
+        if kind == "str":
+            values = [None if value is None else strings.code(value) for value in values]
+        missing = -1 if kind == "str" else 0
+        filled = [missing if value is None else value for value in values]
+        columns["attrs." + name] = np.array(filled, dtypes[kind])
+        if kind != "str" and None in values:
+            columns["valid." + name] = np.array([value is not None for value in values])
+    number = np.arange(len(rows), dtype=np.int64)
+    columns |= {"ts": number, "te": number + 3, "ref": 7 * number + 2, "seq": number % 3 - 1}
+    columns["type"] = np.array([strings.code(f"T{row % 2}") for row in number], np.int32)
+    return View.of(columns, TYPES, strings)
+
+
+def registers(view: View) -> tuple[dict[str, int], np.ndarray, np.ndarray, np.ndarray]:
+    """(register, kind, raw, ok) as a matcher keeps them; the events of both sides in one store."""
+    columns, masks = view.columns, []
+    fields = {
+        "ts": columns["ref"],
+        "te": columns["te"] + columns["ref"] - columns["ts"],
+        "seq": columns["seq"],
+        "type": columns["type"].astype(np.int64),
+    }
+    raw, kinds = [fields[name] for name in FIELDS], [INT, INT, INT, TEXT]
+    masks = [np.ones(len(fields["ts"]), bool) for _ in FIELDS]
+    masks[2] = fields["seq"] >= 0
+    for name, kind in TYPES.items():
+        values = columns["attrs." + name]
+        raw.append(values.view(np.int64) if kind == "float" else values.astype(np.int64))
+        kinds.append(KINDS[kind])
+        valid = columns.get("valid." + name, np.ones(len(values), bool))
+        masks.append(values >= 0 if kind == "str" else valid)
+    raw.append(np.full_like(raw[0], 5))
+    masks.append(np.ones(len(raw[0]), bool))
+    names = [*FIELDS, *TYPES, "absent"]
+    kind_of = np.array([*kinds, ABSENT], np.int8)
+    return (
+        {name: place for place, name in enumerate(names)},
+        kind_of,
+        np.array(raw),
+        np.array(masks),
+    )
+
+
+@kernel
+def _each(
+    programs: Programs, ranks: np.ndarray, which: int, rows: np.ndarray, raw: np.ndarray,
+    ok: np.ndarray, found: np.ndarray,
+) -> None:  # fmt: skip
+    for combination in range(len(rows)):
+        found[combination] = holds(programs, ranks, which, rows[combination], raw, ok)
+
+
+def by_program(
+    predicates: Sequence[Predicate], left: Sequence[Row], right: Sequence[Row], strings: Strings
+) -> list[list[bool]]:
+    """By predicate: what its program says of combination i, events ``left[i]`` and ``right[i]``."""
+    view = view_of([*left, *right], strings)
+    register, kind, raw, ok = registers(view)
+    programs = compile_programs(predicates, PLACE, register, kind, strings)
+    ranks = np.empty(0, np.int64)
+    if uses_text_order(programs):
+        ranks = text_ranks(strings, text_constants(predicates))
+    rows = np.full((len(left), 3), -(2**40), np.int64)
+    rows[:, PLACE["p"]] = np.arange(len(left))
+    rows[:, PLACE["q"]] = np.arange(len(left)) + len(left)
+    answers = []
+    for which in range(len(predicates)):
+        found = np.zeros(len(left), bool)
+        _each(programs, ranks, which, rows, raw, ok, found)
+        answers.append(found.tolist())
+    return answers
+
+
+def by_columns(
+    predicate: Predicate, left: Sequence[Row], right: Sequence[Row], strings: Strings
+) -> list[bool]:
+    both = view_of([*left, *right], strings)
+    count = len(left)
+    sides = [
+        {name: column[part] for name, column in both.columns.items()}
+        for part in (slice(count), slice(count, None))
+    ]
+    views = {alias: View.of(side, TYPES, strings) for alias, side in zip("pq", sides, strict=True)}
+    return np.broadcast_to(join_mask(predicate, views), (count,)).tolist()
+
+
+# ---- random predicates ------------------------------------------------------------------------
+OPS = ["=", "!=", "<", "<=", ">", ">="]
+TEXTS = ["", "a", "b", "ab", "B", "\u00e4", "10", "9", "\U0001f600", "\uffff"]
+INTS = st.integers(-3, 3) | st.sampled_from(
+    [2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1, 2**31]
+)
+REALS = st.sampled_from(
+    [0.0, -0.0, 0.5, -1.0, 2.0, 2.0**53, 2.0**53 + 2, 2.0**62, 2.0**63, -(2.0**63),
+     1e308, -1e308, inf, -inf, nan, 1e-320]
+)  # fmt: skip
+VALUES = {
+    "int": st.none() | INTS,
+    "float": st.none() | REALS,
+    "bool": st.none() | st.booleans(),
+    "str": st.none() | st.sampled_from(TEXTS),
+}
+ROW = st.fixed_dictionaries({name: VALUES[kind] for name, kind in TYPES.items()})
+PAIRS = st.lists(st.tuples(ROW, ROW), min_size=1, max_size=8)
+ATTRIBUTES = st.builds(
+    Attribute, st.sampled_from([*TYPES, *TYPES, *FIELDS, "absent"]), st.sampled_from("pq")
+)
+CONSTANTS = st.builds(
+    Constant, INTS | REALS | st.booleans() | st.sampled_from([*TEXTS, "new", "aa"])
+)
+EXPRESSIONS = st.recursive(
+    ATTRIBUTES | CONSTANTS,
+    lambda inner: st.builds(Arithmetic, st.sampled_from("+-*/"), inner, inner),
+    max_leaves=5,
+)
+SIMPLE = st.builds(Comparison, st.sampled_from(OPS), ATTRIBUTES, ATTRIBUTES | CONSTANTS)
+LEAVES = (
+    SIMPLE
+    | st.builds(Comparison, st.sampled_from(OPS), EXPRESSIONS, EXPRESSIONS)
+    | st.builds(Membership, EXPRESSIONS, st.lists(CONSTANTS, max_size=3).map(tuple))
+    | st.builds(
+        Membership,
+        ATTRIBUTES,
+        st.lists(st.builds(Constant, INTS | st.booleans()), max_size=4).map(tuple)
+        | st.lists(st.builds(Constant, st.sampled_from([*TEXTS, "new"])), max_size=4).map(tuple),
+    )
+)
+PREDICATES = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.builds(
+            Logic,
+            st.sampled_from(["and", "or"]),
+            st.lists(inner, min_size=2, max_size=3).map(tuple),
+        )
+        | inner.map(lambda term: Logic("not", (term,)))
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(PREDICATES, min_size=1, max_size=3), PAIRS, st.booleans())
+def test_random_predicates_as_on_columns(
+    predicates: list[Predicate], pairs: list[tuple[Row, Row]], seen: bool
+) -> None:
+    left, right = [one for one, _ in pairs], [other for _, other in pairs]
+    strings = Strings(["b", "new"] if seen else [])
+    want = [by_columns(predicate, left, right, strings) for predicate in predicates]
+    assert by_program(predicates, left, right, strings) == want
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("negated", [False, True])
+def test_every_pair_of_extreme_values(op: str, negated: bool) -> None:
+    ints = [0, 1, -1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63 - 2, -(2**63)]
+    reals = [0.0, -0.0, 0.5, -0.5, 2.0**53, 2.0**53 + 2, 2.0**63, -(2.0**63), inf, -inf, nan,
+             float(np.nextafter(2.0**63, 0)), float(np.nextafter(-(2.0**63), -inf))]  # fmt: skip
+    values: list[Row] = [{"i": i, "f": f, "s": t} for i in ints for f in reals for t in ("a", None)]
+    left = [one for one in values for _ in range(9)]
+    right = [values[(7 * place + step) % len(values)] for place in range(len(values))
+             for step in range(9)]  # fmt: skip
+    leaves: list[Predicate] = [
+        Comparison(op, Attribute(a, "p"), Attribute(b, "q")) for a in "ifs" for b in "ifs"
+    ]
+    predicates = [Logic("not", (leaf,)) if negated else leaf for leaf in leaves]
+    found = by_program(predicates, left, right, Strings())
+    assert found == [by_columns(one, left, right, Strings()) for one in predicates]
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*"])
+def test_where_int64_ends(op: str) -> None:
+    edge = [0, 1, -1, 2, -2, 3, 2**31, 2**32, -(2**32), 3037000500, -3037000500, 2**62, -(2**62),
+            2**63 - 1, -(2**63), -(2**63) + 1]  # fmt: skip
+    pairs = [(a, b) for a in edge for b in edge]
+    total = Arithmetic(op, Attribute("i", "p"), Attribute("i", "q"))
+    known = Comparison("=", total, total)
+    equal = Comparison("=", total, Attribute("j", "p"))
+    exact = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[op]
+    fits = [-(2**63) <= exact(a, b) < 2**63 for a, b in pairs]
+    left: list[Row] = [
+        {"i": a, "j": exact(a, b) if fit else 0} for (a, b), fit in zip(pairs, fits, strict=True)
+    ]
+    right: list[Row] = [{"i": b} for _, b in pairs]
+    assert by_program([known, equal], left, right, Strings()) == [fits, fits]
+
+
+# ---- the rules, one by one --------------------------------------------------------------------
+def of(condition: str) -> Predicate:
+    plan = query(f"EVENT SEQ(A p, B q) WHERE {condition} WITHIN 1 s")
+    assert isinstance(plan, SeqPlan)
+    equal = [Comparison("=", *group) for group in plan.equalities]
+    parts = (*equal, *plan.others, *(step.where for step in plan.steps if step.where))
+    return parts[0] if len(parts) == 1 else Logic("and", parts)
+
+
+def pairs_where(
+    condition: str, *pairs: tuple[Row, Row], strings: Strings | None = None
+) -> list[bool]:
+    left, right = [one for one, _ in pairs], [other for _, other in pairs]
+    return by_program([of(condition)], left, right, strings or Strings())[0]
+
+
+def test_null_is_unknown_and_not_of_unknown_is_unknown() -> None:
+    pairs: list[tuple[Row, Row]] = [({"i": 1}, {"i": 2}), ({"i": 2}, {"i": 1}), ({}, {"i": 1})]
+    assert pairs_where("p.i < q.i", *pairs) == [True, False, False]
+    assert pairs_where("NOT p.i < q.i", *pairs) == [False, True, False]
+    assert pairs_where("p.i < q.i OR p.i >= q.i", *pairs) == [True, True, False]
+    assert pairs_where("NOT (p.i < q.i AND q.j = p.j)", *pairs) == [False, True, False]
+
+
+def test_nan_is_null() -> None:
+    pairs: list[tuple[Row, Row]] = [({"f": nan}, {"f": 1.0}), ({"f": 2.0}, {"f": 1.0})]
+    assert pairs_where("p.f != q.f", *pairs) == [False, True]
+    assert pairs_where("NOT p.f <= q.f", *pairs) == [False, True]
+    assert pairs_where("NOT p.f + q.f IN (7)", *pairs) == [False, True]
+
+
+def test_integers_beyond_2_to_the_53_are_exact() -> None:
+    pair: tuple[Row, Row] = ({"i": 2**53 + 1, "f": 2.0**63}, {"i": 2**63 - 1, "f": 2.0**53})
+    assert pairs_where("p.i > q.f", pair) == [True]
+    assert pairs_where("p.f > q.i", pair) == [True]
+    assert pairs_where("p.i - 1 = q.f", pair) == [True]
+
+
+def test_division_by_zero_and_overflow_are_null() -> None:
+    pairs: list[tuple[Row, Row]] = [({"i": 6}, {"i": 0}), ({"i": 6}, {"i": 4})]
+    assert pairs_where("p.i / q.i = 1.5", *pairs) == [False, True]
+    assert pairs_where("NOT p.i / q.i = 2", *pairs) == [False, True]
+    huge: tuple[Row, Row] = ({"i": -(2**63)}, {"i": -1})
+    assert pairs_where("p.i * q.i < 0 OR p.i * q.i >= 0", huge, ({"i": 2}, {"i": 3})) == [
+        False, True,
+    ]  # fmt: skip
+
+
+def test_text_is_equal_by_code_and_ordered_by_code_points() -> None:
+    pairs: list[tuple[Row, Row]] = [
+        ({"s": "10"}, {"s": "9"}), ({"s": "a"}, {"s": "B"}), ({"s": "b"}, {"s": "b"}), ({}, {}),
+        ({"s": "\uffff"}, {"s": "\U0001f600"}),
+    ]  # fmt: skip
+    assert pairs_where("p.s < q.s", *pairs) == [True, False, False, False, True]
+    assert pairs_where("p.s = q.s", *pairs) == [False, False, True, False, False]
+    assert pairs_where("p.s != q.s", *pairs) == [True, True, False, False, True]
+    assert pairs_where("p.s < 'aa' AND q.s >= 'B'", *pairs) == [False, True, False, False, False]
+
+
+def test_text_beside_a_number_is_unknown() -> None:
+    pair: tuple[Row, Row] = ({"s": "1", "i": 1}, {"s": "1", "i": 1})
+    assert pairs_where("p.s = q.i OR NOT p.s = q.i", pair) == [False]
+    assert pairs_where("p.s + 1 = q.i OR NOT p.s + 1 = q.i", pair) == [False]
+
+
+def test_truth_values_are_integers() -> None:
+    pair: tuple[Row, Row] = ({"b": True}, {"b": False, "f": 1.0})
+    assert pairs_where("p.b > q.b", pair) == [True]
+    assert pairs_where("p.b + p.b = 2 * q.f", pair) == [True]
+
+
+def test_an_attribute_that_no_event_has_is_null() -> None:
+    pair: tuple[Row, Row] = ({"i": 5}, {"i": 5})
+    assert pairs_where("p.absent = q.i OR NOT p.absent = q.i", pair) == [False]
+
+
+def test_a_text_that_appears_later() -> None:
+    predicate = Comparison("!=", Attribute("s", "p"), Constant("late"))
+    strings = Strings(["early"])
+    assert awaits_text([predicate], strings)
+    assert by_program([predicate], [{"s": "early"}], [{}], strings) == [[True]]
+    assert by_program([predicate], [{"s": "late"}], [{}], strings) == [[False]]
+    assert not awaits_text([predicate], strings)
+
+
+def test_ranks_alone_are_made_again_when_texts_appear() -> None:
+    predicate = Comparison("<", Attribute("s", "p"), Constant("m"))
+    strings = Strings(["z"])
+    kind = np.array([TEXT], np.int8)
+    programs = compile_programs([predicate], {"p": 0}, {"s": 0}, kind, strings)
+    codes = np.array([[strings.code(text) for text in "zamn"]], np.int64)
+    found = np.zeros(4, bool)
+    ranks = text_ranks(strings, text_constants([predicate]))
+    rows = np.arange(4, dtype=np.int64)[:, None]
+    _each(programs, ranks, 0, rows, codes, np.ones((1, 4), bool), found)
+    assert uses_text_order(programs)
+    assert found.tolist() == [False, True, False, False]
+
+
+def test_equality_needs_no_ranks() -> None:
+    same = Logic("not", (Comparison("=", Attribute("s", "p"), Attribute("s", "q")),))
+    numbers = Comparison("<", Attribute("i", "p"), Attribute("i", "q"))
+    kind = np.array([TEXT, INT], np.int8)
+    programs = compile_programs([same, numbers], PLACE, {"s": 0, "i": 1}, kind, Strings())
+    assert not uses_text_order(programs)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "named"),
+    [(Attribute("i", "r"), "'r'"), (Attribute("i"), "None"), (Attribute("k", "p"), "'k'")],
+)
+def test_what_a_predicate_names_must_exist(attribute: Attribute, named: str) -> None:
+    predicate = Comparison("=", attribute, Constant(1))
+    register: Mapping[str, int] = {"i": 0}
+    with pytest.raises(ContractViolation, match=named):
+        compile_programs([predicate], PLACE, register, np.zeros(1, np.int8), Strings())

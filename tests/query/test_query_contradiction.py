@@ -1,0 +1,112 @@
+"""Conditions that exclude each other, beside every assignment of values from a dense domain."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.query import query
+from engine.query.contradiction import Conflict, find_conflict
+from engine.query.plan import Attribute, Comparison, Constant, Logic, Membership, Predicate
+from tests.query.slow_expression import slow
+
+NAMES = "xyz"
+# Constants are 0, 1, 2; three values fit strictly between any two of them, below and above.
+DOMAIN = [quarter / 4 for quarter in range(-3, 12)]
+OPS = st.sampled_from(["=", "<", "<=", ">", ">="])
+ATTRIBUTES = st.sampled_from([Attribute(name, "a") for name in NAMES])
+CONSTANTS = st.builds(Constant, st.integers(0, 2))
+WITH_CONSTANTS = (
+    st.builds(Comparison, OPS | st.just("!="), ATTRIBUTES, CONSTANTS)
+    | st.builds(Comparison, OPS, CONSTANTS, ATTRIBUTES)
+    | st.builds(Membership, ATTRIBUTES, st.lists(CONSTANTS, min_size=1, max_size=2).map(tuple))
+)
+BETWEEN = st.builds(Comparison, OPS, ATTRIBUTES, ATTRIBUTES)
+
+
+def negated(inner: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]:
+    return inner.map(lambda term: Logic("not", (term,)))
+
+
+EASY = st.lists(BETWEEN | WITH_CONSTANTS | negated(WITH_CONSTANTS), min_size=1, max_size=6)
+HARD = st.lists(
+    BETWEEN
+    | WITH_CONSTANTS
+    | negated(BETWEEN)
+    | st.builds(Comparison, st.just("!="), ATTRIBUTES, ATTRIBUTES)
+    | st.lists(BETWEEN | WITH_CONSTANTS, min_size=2, max_size=2).map(
+        lambda terms: Logic("or", tuple(terms))
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def possible(conditions: list[Predicate]) -> bool:
+    for values in itertools.product(DOMAIN, repeat=len(NAMES)):
+        row = dict(zip(NAMES, values, strict=True))
+        if all(slow(condition, {"a": row}) for condition in conditions):
+            return True
+    return False
+
+
+@settings(max_examples=120, deadline=None)
+@given(EASY)
+def test_finds_every_contradiction_of_comparisons_with_constants_and_in_order(
+    conditions: list[Predicate],
+) -> None:
+    assert (find_conflict(conditions) is None) == possible(conditions)
+
+
+@settings(max_examples=150, deadline=None)
+@given(HARD)
+def test_what_is_found_is_certain_and_names_what_is_needed(conditions: list[Predicate]) -> None:
+    found = find_conflict(conditions)
+    if found is None:
+        return
+    core = [conditions[place] for place in (*found.others, found.place)]
+    assert not possible(core)
+    assert find_conflict(conditions[: found.place]) is None
+    for left_out in range(len(core)):
+        assert find_conflict(core[:left_out] + core[left_out + 1 :]) is None
+
+
+def test_the_core_of_many() -> None:
+    plan_of = [Comparison("!=", Attribute("x"), Constant(number)) for number in range(500)]
+    chain: list[Predicate] = [
+        Comparison("<", Attribute(f"v{number}"), Attribute(f"v{number + 1}"))
+        for number in range(2000)
+    ]
+    assert find_conflict([*plan_of, *chain]) is None
+    back = Comparison("<=", Attribute("v3"), Attribute("v1"))
+    assert find_conflict([*plan_of, *chain, back]) == Conflict(2500, (501, 502), None)
+
+
+def test_text_and_number_through_others() -> None:
+    x, y, z = (Attribute(name) for name in "xyz")
+    conditions: list[Predicate] = [
+        Comparison("=", x, Constant("a")),
+        Comparison("<", y, Constant(1)),
+        Comparison("!=", x, z),
+        Comparison("<=", z, y),
+    ]
+    assert find_conflict(conditions[:3]) is None
+    found = find_conflict(conditions)
+    assert found is not None
+    assert (found.place, found.others) == (3, (0, 1, 2))
+    assert found.mixed is not None
+
+
+def test_a_query_may_still_say_what_only_looks_odd() -> None:
+    for text in (
+        "EVENT SEQ(A a, B b) WHERE a.x > 5 AND a.x < 6",
+        "EVENT SEQ(A a, B b) WHERE a.x <= b.x AND b.x <= a.x",
+        "EVENT AND(A a, B b) WHERE a.ts > b.ts",
+        "EVENT SEQ(A a, B b) WHERE b.ts - a.ts <= 5 AND b.ts - a.ts >= 5 WITHIN 5",
+        "EVENT SEQ(A a, !N n, !M m, B b) WHERE n.x > 3 AND m.x < 3 AND n.x = a.x AND m.x = b.x",
+        "EVENT SEQ(A a, !N n, B b) WHERE n.x = a.x AND n.x = b.x AND a.x < b.y",
+        "EVENT SEQ(A a, OR(B b, C c)) WHERE a.x = b.x AND b.x = 1 AND a.x = c.x AND c.x = 2",
+    ):
+        query(text)

@@ -1,0 +1,274 @@
+"""AND and OR: the plan that a text makes, and the order that a plan asks for."""
+
+from __future__ import annotations
+
+import doctest
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import UserError
+from engine.operators import build_operator
+from engine.query import needed_attributes, query, shape, to_text
+from engine.query.fields import named_attributes
+from engine.query.plan import (
+    Attribute,
+    Comparison,
+    Computed,
+    Constant,
+    Group,
+    OrPlan,
+    Part,
+    SeqPlan,
+    Step,
+)
+from engine.query.schema import check_attributes
+from engine.query.shape import Between, shape_of
+
+
+def seq(text: str) -> SeqPlan:
+    plan = query(text)
+    assert isinstance(plan, SeqPlan)
+    return plan
+
+
+def either(text: str) -> OrPlan:
+    plan = query(text)
+    assert isinstance(plan, OrPlan)
+    return plan
+
+
+def names(plan: SeqPlan) -> str:
+    return " ".join(f"{'!' if step.negated else ''}{step.alias}" for step in plan.steps)
+
+
+GROUPS: dict[str, Group | None] = {
+    "SEQ(A a, SEQ(B b, !N n), C c)": None,
+    "AND(A a)": None,
+    "SEQ(A a, OR(B b), AND(C c))": None,
+    "AND(A a, B b)": Group("AND", (0, 1)),
+    "AND(A a, AND(B b, C c))": Group("AND", (0, 1, 2)),
+    "SEQ(A a, AND(B b, C c), !N n, D d)": Group("SEQ", (0, Group("AND", (1, 2)), 3, 4)),
+    "SEQ(SEQ(A a, AND(B b, SEQ(C c, SEQ(D d)))), E e)": Group(
+        "SEQ", (0, Group("AND", (1, Group("SEQ", (2, 3)))), 4)
+    ),
+    "AND(SEQ(A a, !N n, B b), C c)": Group("AND", (Group("SEQ", (0, 1, 2)), 3)),
+    "SEQ(AND(A a, AND(SEQ(B b), C c)))": Group("AND", (0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("text", GROUPS)
+def test_groups(text: str) -> None:
+    plan = seq(f"EVENT {text} WITHIN 5 s")
+    assert plan.pattern == GROUPS[text]
+    assert [step.alias for step in plan.steps] == sorted(step.alias for step in plan.steps) or (
+        "n" in text
+    )
+
+
+BRANCHES = {
+    "OR(A a, B b)": ["a", "b"],
+    "SEQ(A a, OR(B b, C c), D d)": ["a b d", "a c d"],
+    "SEQ(OR(A a, B b), OR(C c, D d))": ["a c", "a d", "b c", "b d"],
+    "OR(A a, OR(B b, SEQ(C c, D d)))": ["a", "b", "c d"],
+    "SEQ(A a, OR(SEQ(B b, !N n), C c), D d)": ["a b !n d", "a c d"],
+    "SEQ(A a, OR(B b, C c), !OR(M m, N n), D d)": ["a b !m !n d", "a c !m !n d"],
+    "AND(A a, OR(AND(B b, C c), SEQ(D d, E e)))": ["a b c", "a d e"],
+}
+
+
+@pytest.mark.parametrize("text", BRANCHES)
+def test_branches(text: str) -> None:
+    plan = either(f"EVENT {text} WITHIN 5 s")
+    assert [names(branch) for branch in plan.branches] == BRANCHES[text]
+    for branch in plan.branches:
+        assert (branch.name, branch.text, branch.within_ns) == ("q1", plan.text, 5 * 10**9)
+    assert to_text(plan) == plan.text.replace("!OR(M m, N n)", "!M m, !N n").replace(
+        "OR(A a, OR(B b, SEQ(C c, D d)))", "OR(A a, B b, SEQ(C c, D d))"
+    )
+
+
+def test_the_groups_of_branches() -> None:
+    plan = either("EVENT AND(A a, OR(AND(B b, C c), SEQ(D d, E e))) WITHIN 5 s")
+    assert [branch.pattern for branch in plan.branches] == [
+        Group("AND", (0, 1, 2)),
+        Group("AND", (0, Group("SEQ", (1, 2)))),
+    ]
+    assert plan.pattern == Group(
+        "AND", (0, Group("OR", (Group("AND", (1, 2)), Group("SEQ", (3, 4)))))
+    )
+
+
+def test_negated_alternatives_alone_make_no_branches() -> None:
+    plan = seq("EVENT SEQ(A a, !OR(M m, OR(N n, O o)), B b)")
+    assert names(plan) == "a !m !n !o b"
+    assert to_text(plan) == "EVENT SEQ(A a, !M m, !N n, !O o, B b)"
+
+
+def test_each_branch_has_the_conditions_whose_steps_it_has() -> None:
+    plan = either(
+        "EVENT SEQ(A a, OR(E e, F f), B b)"
+        " WHERE a.id = e.id AND e.id = b.id AND f.v > 3 AND f.v < b.v AND a.k = 1 RETURN a.k, f.v"
+        ", e.v - a.v AS gain, b.v"
+    )
+    first, second = plan.branches
+    assert first.equalities == (tuple(Attribute("id", alias) for alias in "aeb"),)
+    assert (second.equalities, first.others) == ((), ())
+    assert second.others == (Comparison("<", Attribute("v", "f"), Attribute("v", "b")),)
+    assert second.steps[1].where == Comparison(">", Attribute("v", "f"), Constant(3))
+    assert first.steps[0] == second.steps[0] == plan.steps[0]
+    assert first.steps[0].where == Comparison("=", Attribute("k", "a"), Constant(1))
+    assert first.returns == (Attribute("k", "a"), Attribute("v", "b"))
+    assert second.returns == (Attribute("k", "a"), Attribute("v", "f"), Attribute("v", "b"))
+    gain = Computed("gain", query_expression("e.v - a.v"))
+    assert (first.computed, second.computed) == ((gain,), ())
+    assert plan.computed == (gain,)
+
+
+def query_expression(text: str) -> object:
+    a, b = text.split(" - ")
+    plan = seq(f"EVENT SEQ(E e, A a) RETURN {a} - {b} AS x")
+    return plan.computed[0].expression
+
+
+def test_a_step_of_several_branches_is_the_same_in_each() -> None:
+    # In the first branch a.x = a.z follows; the step a must not know, for the second has it too.
+    plan = either("EVENT SEQ(A a, OR(E e, F f)) WHERE a.x = e.y AND e.y = a.z")
+    first, second = plan.branches
+    assert first.steps[0] == second.steps[0] == Step("a", "A")
+    assert first.equalities == ((Attribute("x", "a"), Attribute("y", "e")),)
+    assert first.others == (Comparison("=", Attribute("y", "e"), Attribute("z", "a")),)
+    assert (second.equalities, second.others) == ((), ())
+
+
+def test_what_an_or_needs_of_the_events() -> None:
+    assert needed_attributes(query("EVENT SEQ(A a, OR(B b, C c)) WHERE b.x = 1")) is None
+    plan = either("EVENT SEQ(A a, OR(B b, C c)) WHERE b.x = 1 AND c.y = a.z RETURN a.ts, c.w - a.v")
+    assert needed_attributes(plan) == named_attributes(plan) == {"x", "y", "z", "w", "v"}
+    check_attributes(plan, dict.fromkeys("xyzwv", "int"))
+    with pytest.raises(UserError, match="'w' is text, and"):
+        check_attributes(plan, {**dict.fromkeys("xyzv", "int"), "w": "str"})
+    with pytest.raises(UserError, match="no event has an attribute 'v'"):
+        check_attributes(plan, dict.fromkeys("xyzw", "int"))
+
+
+def test_only_computed_values_show_no_attributes() -> None:
+    plan = seq("EVENT SEQ(A a, B b) WHERE a.k = 1 RETURN b.v - a.v")
+    assert plan.computed[0].label == "b.v - a.v"
+    assert plan.returns == ()
+    assert needed_attributes(plan) == {"k", "v"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["AND(A a, B b)", "OR(A a, B b)", "SEQ(A a, B b) RETURN b.v - a.v"],
+)
+def test_what_no_operator_answers_yet_is_told(text: str) -> None:
+    with pytest.raises(UserError, match="query q1: AND, OR and expressions in RETURN are not"):
+        build_operator(query(f"EVENT {text}"), None, "pairwise", "main")
+
+
+# ---- shape ------------------------------------------------------------------------------------
+def shaped(text: str) -> tuple[SeqPlan, shape.Shape]:
+    plan = seq(f"EVENT {text} WITHIN 5 s")
+    return plan, shape_of(plan)
+
+
+def test_shape_of_a_plain_sequence() -> None:
+    plan, found = shaped("SEQ(!L l, A a, !M m, !N n, B b, C c, !T t)")
+    assert found.positive == (1, 4, 5)
+    assert found.before == {(1, 4), (1, 5), (4, 5)}
+    assert (found.firsts, found.lasts, found.within) == ((1,), (5,), ((1, 5),))
+    assert found.between == (
+        Between(0, (), (1,)),
+        Between(2, (1,), (4,)),
+        Between(3, (1,), (4,)),
+        Between(6, (5,), ()),
+    )
+    assert shape_of(replace(plan, pattern=Group("SEQ", tuple(range(7))))) == found
+
+
+def test_shape_of_and() -> None:
+    _, found = shaped("AND(A a, SEQ(B b, !N n, C c))")
+    assert found.before == {(1, 3)}
+    assert (found.firsts, found.lasts) == ((0, 1), (0, 3))
+    assert found.within == ((0, 3), (1, 0), (1, 3))
+    assert found.between == (Between(2, (1,), (3,)),)
+
+
+def test_shape_of_negation_beside_groups() -> None:
+    _, found = shaped("SEQ(!L l, AND(A a, SEQ(B b, C c)), !M m, AND(D d, SEQ(E e, F f)), !T t)")
+    assert found.between == (
+        Between(0, (), (1, 2)),
+        Between(4, (1, 3), (5, 6)),
+        Between(8, (5, 7), ()),
+    )
+    assert (found.firsts, found.lasts) == ((1, 2), (5, 7))
+
+
+def test_shape_of_one_step_and_without_within() -> None:
+    assert shape_of(seq("EVENT SEQ(A a)")) == shape.Shape((0,), frozenset(), (0,), (0,), (), ())
+    assert shape_of(seq("EVENT AND(A a, B b)")).within == ()
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [
+        (Group("SEQ", (0, 1)), "name each of its steps once"),
+        (Group("SEQ", (0, 1, 2, 2)), "name each of its steps once"),
+        (Group("AND", (0, 1, 2)), "which time !n covers"),
+        (Group("AND", (0, Group("SEQ", (1, 2)))), "which time !n covers"),
+    ],
+)
+def test_a_pattern_from_python_that_says_too_little(group: Group, message: str) -> None:
+    steps = (Step("a", "A"), Step("n", "N", negated=True), Step("b", "B"))
+    with pytest.raises(UserError, match=message):
+        shape_of(SeqPlan("q", "", steps, within_ns=5, pattern=group))
+
+
+@st.composite
+def trees(draw: st.DrawFn, places: list[int], op: str) -> Part:
+    """A random pattern over ``places``, in their order."""
+    if len(places) == 1:
+        return places[0]
+    cuts = draw(st.sets(st.integers(1, len(places) - 1), min_size=1))
+    borders = [0, *sorted(cuts), len(places)]
+    other = "AND" if op == "SEQ" else "SEQ"
+    return Group(op, tuple(draw(trees(places[x:y], other)) for x, y in itertools.pairwise(borders)))
+
+
+def agrees(part: Part, times: list[int]) -> bool:
+    """Whether the order of ``times`` is one that ``part`` allows, by definition."""
+    if isinstance(part, int):
+        return True
+    spans = [[times[place] for place in shape.leaves(inner)] for inner in part.parts]
+    ordered = part.op == "AND" or all(max(x) < min(y) for x, y in itertools.pairwise(spans))
+    return ordered and all(agrees(inner, times) for inner in part.parts)
+
+
+@given(data=st.data(), size=st.integers(2, 5), op=st.sampled_from(["SEQ", "AND"]))
+@settings(max_examples=80, deadline=None)
+def test_before_firsts_lasts_and_within_say_what_the_groups_say(
+    data: st.DataObject, size: int, op: str
+) -> None:
+    tree = data.draw(trees(list(range(size)), op))
+    assert isinstance(tree, Group)
+    steps = tuple(Step(f"e{place}", "E") for place in range(size))
+    found = shape_of(SeqPlan("q", "", steps, within_ns=3, pattern=tree))
+    for times in itertools.product(range(size + 1), repeat=size):
+        good = agrees(tree, list(times))
+        assert all(times[x] < times[y] for x, y in found.before) == good
+        if good:
+            assert min(times) == min(times[x] for x in found.firsts)
+            assert max(times) == max(times[y] for y in found.lasts)
+            near = all(times[y] - times[x] <= 3 for x, y in found.within)
+            assert near == (max(times) - min(times) <= 3)
+
+
+def test_examples_in_docstrings() -> None:
+    found = doctest.testmod(shape)
+    assert found.attempted > 0
+    assert found.failed == 0
