@@ -95,6 +95,7 @@ class Chain:
         self._last_arrival = INT_MIN
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
+        self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
 
     def _projection(self) -> tuple[set[str] | None, set[str] | None]:
         """(attribute columns to decode, columns to gather); None = all."""
@@ -264,8 +265,12 @@ class Chain:
         output = ChainOutput([[] for _ in self._operators])
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            for results, operator in zip(output.results, self._operators, strict=True):
-                results.extend(operator.finish(self._last_arrival))
+            for number, operator in enumerate(self._operators):
+                held = operator.counters().get("matches_held")
+                if held is not None:
+                    # Nothing but the end of the input lets these go.
+                    self._until_end[number] = {"matches_until_end": held}
+                output.results[number].extend(operator.finish(self._last_arrival))
         return output
 
     def counters(self) -> dict[str, Any]:
@@ -283,8 +288,10 @@ class Chain:
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             "queries": {
-                plan.name: operator.counters()
-                for plan, operator in zip(self.settings.plans, self._operators, strict=True)
+                plan.name: {**operator.counters(), **until_end}
+                for plan, operator, until_end in zip(
+                    self.settings.plans, self._operators, self._until_end, strict=True
+                )
             },
         }
 

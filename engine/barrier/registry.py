@@ -1,12 +1,9 @@
-"""Barriers by name, and their short form ``name[:DURATION][,ordered]`` (DESIGN, CLI).
+"""Barriers by name.
 
-Adding one: a file with its policy, and a line in ``_SPAN`` and in ``build_barrier``.
+Adding one: a file with its policy, a line in ``build_barrier`` and one in ``settings``.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import Final
 
 from engine.barrier.adaptive import Adaptive
 from engine.barrier.base import Asked, Barrier
@@ -16,51 +13,9 @@ from engine.barrier.holding import Holding, Policy
 from engine.barrier.immediate import Immediate
 from engine.barrier.promised import Promised
 from engine.barrier.punctuation import Punctuation
-from engine.errors import UserError
-from engine.units import DURATION_MAX_NS, parse_duration
+from engine.barrier.settings import BarrierSettings, barrier_in_force, parse_barrier
 
-_SPAN: Final = {"immediate": "", "punctuation": "", "bounded": "K", "hold": "H", "adaptive": ""}
-"""Barriers, and what the duration that they need is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class BarrierSettings:
-    """``span_ns``: K of ``bounded``, H of ``hold``. ``ordered``: by last event's time."""
-
-    name: str = "immediate"
-    span_ns: int = 0
-    ordered: bool = False
-
-
-def parse_barrier(text: str, time_unit: str = "ns") -> BarrierSettings:
-    """Settings of a barrier from its short form.
-
-    >>> parse_barrier("bounded:1s,ordered")
-    BarrierSettings(name='bounded', span_ns=1000000000, ordered=True)
-
-    Args:
-        text: e.g. ``immediate`` or ``hold:200ms,ordered``.
-        time_unit: unit of durations written without one.
-
-    Raises:
-        UserError: an unknown barrier or setting; the message lists the known ones.
-    """
-    body, *settings = (part.strip() for part in text.strip().split(","))
-    name, colon, span = (part.strip() for part in body.partition(":"))
-    if name not in _SPAN:
-        known = ", ".join(f"{key}:{span}" if span else key for key, span in _SPAN.items())
-        raise UserError(f"barrier {text[:40]!r} is unknown; use {known}, each with ,ordered")
-    if settings not in ([], ["ordered"]):
-        raise UserError(f"barrier {text[:40]!r}: after a comma there is only ordered")
-    needed = _SPAN[name]
-    if needed and not span:
-        raise UserError(f"barrier {name} needs its {needed}, as in {name}:500ms")
-    if colon and not needed:
-        raise UserError(f"barrier {name} takes no duration; write {name}")
-    span_ns = parse_duration(span, time_unit) if needed else 0
-    if span_ns > DURATION_MAX_NS:
-        raise UserError(f"barrier {text[:40]!r}: at most {DURATION_MAX_NS} ns")
-    return BarrierSettings(name, span_ns, bool(settings))
+__all__ = ["BarrierSettings", "barrier_in_force", "build_barrier", "parse_barrier"]
 
 
 def build_barrier(settings: BarrierSettings, asked: Asked) -> Barrier:
@@ -75,10 +30,3 @@ def build_barrier(settings: BarrierSettings, asked: Asked) -> Barrier:
     if settings.name == "immediate" and not settings.ordered:
         return Immediate(asked)
     return Holding(policies[settings.name], asked, ordered=settings.ordered)
-
-
-def barrier_in_force(given: BarrierSettings | None, realtime: int | None) -> BarrierSettings:
-    """What is asked for, or else what the query's REALTIME says (Z10): 1 at once, 0 when right."""
-    if given is not None:
-        return given
-    return BarrierSettings("punctuation" if realtime == 0 else "immediate")

@@ -12,22 +12,25 @@ from typing import Annotated, Any
 
 import typer
 
-from engine.barrier.registry import parse_barrier
+from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
+from engine.cli.promise_warning import warn_unpromised
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pipeline import Host, Prepared, check_plans, prepare
-from engine.query import query as parse_query
+from engine.query import explain
+from engine.query.analyse import read_query
 from engine.query.plan import Plan, TumblingPlan
 from engine.results.export import export_jsonl, export_parquet
 from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
 from engine.results.side_output import SIDE_OUTPUT
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import parse_duration, unit_ns
+from engine.unseen import unseen_types
 
 Input = Annotated[
     str, typer.Option("--input", help="Trace, CSV, Parquet or arrival log; - = stdin.")
@@ -67,9 +70,17 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary
 def query(
     texts: Annotated[
         list[str],
-        typer.Argument(metavar="QUERY", help="The query, or @FILE; several are named q1, q2 ..."),
+        typer.Argument(
+            metavar="QUERY",
+            help="The query, or @FILE; several are named q1, q2 ... EXPLAIN before it: its plan.",
+        ),
     ],
-    source: Input,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--input", help="Trace, CSV, Parquet or arrival log; - = stdin. Not for EXPLAIN."
+        ),
+    ] = None,
     order_text: OrderText = "sequence",
     barrier_text: Annotated[
         str | None,
@@ -91,36 +102,33 @@ def query(
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
-    unit_ns(time_unit)
+    plans, explained = _plans(texts, time_unit)
+    barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
+    if explained:
+        _explain(plans, barrier, out)
+        return
+    if source is None:
+        raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
     _check_out(out, source)
     _check_late(late, out, source)
-    plans = _plans(texts, time_unit)
-    if out is not None and out.suffix == ".parquet" and len({type(plan) for plan in plans}) > 1:
-        raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
+    _check_columns(out, plans)
     order = parse_order(order_text, time_unit)
-    barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
         check_plans(given.log, plans)
+        warn_unpromised(given.log, plans, order, barrier)
+        _tell_types(given.log, plans, quiet=quiet)
         settings = ChainSettings(
-            order,
-            plans,
-            barrier,
-            certainty,
-            guards_in_force(guards, given),
-            aside="no" if late is None else "full",
+            order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late)
         )
         made = folder / "parts"
         host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
         with watched("processing", quiet=quiet) as advanced:
             counters = host.run(given.log, settings, made, advanced)
-        if out is not None and out.suffix == ".parquet":
-            export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
-        else:
-            export_jsonl(made, out or sys.stdout, time_unit, [plan.name for plan in plans])
+        _export(made, out, time_unit, plans)
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
@@ -156,7 +164,7 @@ def order(
             chosen,
             guards=guards_in_force(guards, given),
             ordered="full",
-            aside="no" if late is None else "full",
+            aside=_aside(late),
         )
         made = folder / "parts"
         host = Host(None if in_process else master)
@@ -173,11 +181,28 @@ def order(
         _summary(counters)
 
 
-def _plans(texts: list[str], time_unit: str) -> tuple[Plan, ...]:
-    return tuple(
-        parse_query(_text(text), time_unit, name=f"q{number}")
+def _explain(plans: tuple[Plan, ...], barrier: BarrierSettings | None, out: Path | None) -> None:
+    if out is not None:
+        raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
+    sys.stdout.write("\n".join(explain(plan, barrier) for plan in plans))
+
+
+def _export(made: Path, out: Path | None, time_unit: str, plans: tuple[Plan, ...]) -> None:
+    if out is not None and out.suffix == ".parquet":
+        export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
+    else:
+        export_jsonl(made, out or sys.stdout, time_unit, [plan.name for plan in plans])
+
+
+def _plans(texts: list[str], time_unit: str) -> tuple[tuple[Plan, ...], bool]:
+    """The queries' plans, and whether the plans are what is asked for."""
+    read = [
+        read_query(_text(text), time_unit, name=f"q{number}")
         for number, text in enumerate(texts, 1)
-    )
+    ]
+    if len({explained for _, explained in read}) > 1:
+        raise UserError("EXPLAIN answers nothing: ask for plans and for answers in two calls")
+    return tuple(plan for plan, _ in read), read[0][1]
 
 
 def _text(argument: str) -> str:
@@ -207,12 +232,22 @@ def _check_out(out: Path | None, source: str) -> None:
         raise UserError(f"{out}: is the input itself; choose another --out")
 
 
+def _check_columns(out: Path | None, plans: tuple[Plan, ...]) -> None:
+    kinds = {isinstance(plan, TumblingPlan) for plan in plans}
+    if out is not None and out.suffix == ".parquet" and len(kinds) > 1:
+        raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
+
+
 def _check_late(late: Path | None, out: Path | None, source: str) -> None:
     if late is None:
         return
     _check_out(late, source)
     if out is not None and out.absolute() == late.absolute():
         raise UserError(f"{out}: is --out and --late; choose two files")
+
+
+def _aside(late: Path | None) -> str:
+    return "no" if late is None else "full"
 
 
 def _export_late(made: Path, late: Path | None, time_unit: str) -> None:
@@ -289,11 +324,18 @@ def _summary(counters: dict[str, Any]) -> None:
         "missing": total("missing_total") - total("missing_filled"),
         "duplicates": total("duplicate"),
         "quarantined": total("quarantined_future", "quarantined_jump"),
+        "promises before their events": total("promises_unproven"),
     }
     found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
     sys.stderr.write(f"{total('arrived'):,} events{': ' + found if found else ''}\n")
     for name, value in sorted(_refusals(counters).items()):
         sys.stderr.write(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
+
+
+def _tell_types(log: Path, plans: tuple[Plan, ...], *, quiet: bool) -> None:
+    """A type that no event has is most likely a slip of the pen, told before the work."""
+    for line in () if quiet else unseen_types(log, plans):
+        sys.stderr.write(f"{line}\n")
 
 
 def _tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:

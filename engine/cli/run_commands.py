@@ -19,6 +19,7 @@ import typer
 import scenarios
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
+from engine.cli.promise_warning import warn_unpromised
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.order.registry import parse_order
@@ -76,6 +77,7 @@ def run_scenario(
     for number, (each, chosen) in enumerate(zip(passes, orders, strict=True)):
         asked: tuple[Plan, ...] = plans if number == 0 or each.barrier else ()
         barrier = barriers[number]
+        warn_unpromised(folder / "log", asked, chosen, barrier, f"{each.label}: ")
         chain = ChainSettings(
             chosen, asked, barrier, guards=each.guards, ordered="bare", aside="bare"
         )

@@ -20,7 +20,8 @@ from engine.errors import UserError
 from engine.frame import Frame
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
-from engine.order.registry import NoneSettings, OrderSettings, parse_order
+from engine.order.none import NoneSettings
+from engine.order.registry import OrderSettings, parse_order
 
 __all__ = ["Arrivals", "Measures", "Reading", "Spread", "arrivals", "measure", "measure_many"]
 

@@ -103,8 +103,19 @@ class NoOrder:
         return Ordered(0, {}, promises=Promises())
 
     def counters(self) -> list[dict[str, Any]]:
-        """Per (source, stream): events that arrived, went on, and were quarantined."""
-        return self._correction.counters("arrived", "in_order", "quarantined_future")
+        """Per (source, stream): events that arrived, went on, and were quarantined; and, where
+        there are any, promises that counted before all numbers below their own had come.
+        """
+        lanes = self._correction.counters("arrived", "in_order", "quarantined_future")
+        if self._proof is not None:
+            text = self._clocks.strings.text
+            found = {(text(source), text(stream)): count
+                     for (source, stream), count in self._proof.unproven().items()}  # fmt: skip
+            for lane in lanes:
+                unproven = found.get((lane["source"], lane["stream"]))
+                if unproven:
+                    lane["promises_unproven"] = unproven
+        return lanes
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""

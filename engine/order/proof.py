@@ -10,7 +10,6 @@ from edge_agent import records as r
 from engine.columns import Columns
 from engine.order.proof_kernel import (
     FREE,
-    GIVEN_UP,
     LANES,
     OUT,
     SCALARS,
@@ -97,10 +96,15 @@ class Proof:
         said = int(self._scalars[OUT])
         return Counted(*(array[:said] for array in out))
 
-    @property
-    def given_up(self) -> int:
-        """Promises that did not wait any longer for numbers that had not come."""
-        return int(self._scalars[GIVEN_UP])
+    def unproven(self) -> dict[tuple[int, int], int]:
+        """Promises that counted before all their numbers had come, by codes of source and stream;
+        those of which there are any.
+        """
+        lanes = self._lanes
+        return {
+            (int(lanes.source[lane]), int(lanes.stream[lane])): int(lanes.unproven[lane])
+            for lane in np.flatnonzero(lanes.unproven[: self._scalars[LANES]])
+        }
 
     def _room(self) -> None:
         """Room for one more lane and one more promise, and for every source's code."""
@@ -136,10 +140,11 @@ class Proof:
 
 def _lanes(room: int, first: np.ndarray) -> Lanes:
     source, stream, incarnation, after, other, waiting, wants = np.full((7, room), -1, np.int64)
+    unproven = np.zeros(room, np.int64)
     came, closed = np.zeros((room, WINDOW), bool), np.zeros(room, bool)
     return Lanes(
         source, stream, incarnation, after, came, closed, other, waiting, wants,
-        first.astype(np.int64),
+        unproven, first.astype(np.int64),
     )  # fmt: skip
 
 

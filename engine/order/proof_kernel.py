@@ -3,7 +3,8 @@
 One with number n follows the events below n of its source and stream, and may overtake them on
 the way. It counts once these have come (L09 VI-A: a promise is released "based on acknowledged
 receipt of the events in question"), or have been given up: ``wait`` after it arrived, when the
-source starts anew, or when numbers ``WINDOW`` above have come. As at the gateway
+source starts anew, or when numbers ``WINDOW`` above have come. Numbers begin where a ``sync`` says,
+or with a promise of number 0, or else with the first that comes. As at the gateway
 (``engine.gateway.promises``), of those that wait for one lane and type the first is kept, so that
 it is heard as soon as may be, and the newest, which says most.
 """
@@ -36,9 +37,8 @@ FREE: Final = 2
 """First of the free places."""
 SOONEST: Final = 3
 """No deadline lies before this instant."""
-GIVEN_UP: Final = 4
-OUT: Final = 5
-SCALARS: Final = 6
+OUT: Final = 4
+SCALARS: Final = 5
 
 
 class Lanes(NamedTuple):
@@ -57,6 +57,7 @@ class Lanes(NamedTuple):
     other: np.ndarray
     waiting: np.ndarray
     wants: np.ndarray
+    unproven: np.ndarray
     first: np.ndarray
 
 
@@ -142,7 +143,7 @@ def find_lane(ln: Lanes, s: np.ndarray, source: int, stream: int, incarnation: i
         ln.source[lane], ln.stream[lane] = source, stream
         ln.incarnation[lane], ln.next[lane] = incarnation, _NONE
         ln.came[lane], ln.closed[lane] = False, False
-        ln.waiting[lane], ln.wants[lane] = _NONE, INT_MAX
+        ln.waiting[lane], ln.wants[lane], ln.unproven[lane] = _NONE, INT_MAX, 0
         ln.other[lane] = ln.first[source]
         ln.first[source] = lane
     return lane if incarnation >= ln.incarnation[lane] else _NONE
@@ -222,7 +223,7 @@ def _late(ln: Lanes, wt: Waiting, out: Counted, s: np.ndarray, place: int, now: 
         if s[SOONEST] >= now:
             return
         at, lane = s[SOONEST], wt.lane[first]
-        s[GIVEN_UP] += 1
+        ln.unproven[lane] += 1
         _give_up(ln, lane, wt.number[first, 0])
         _hear(ln, wt, out, s, lane, place, at)
 
@@ -319,6 +320,8 @@ def go_through(
                 _event(ln, wt, out, s, lane, number, row, now)
             continue
         of = _at(batch.type, row) if kind == _POG else _END
+        if number == 0 and ln.next[lane] == _NONE:
+            ln.next[lane] = 0  # nothing comes before it: numbers begin here
         if number <= max(ln.next[lane], 0):
             _counts(ln, out, s, lane, of, batch.ref[row], row, now)
         else:

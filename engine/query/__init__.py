@@ -2,8 +2,16 @@
 
 from engine.query.analyse import query
 from engine.query.computed import computed_values
+from engine.query.explain import explain
 from engine.query.fields import needed_attributes
 from engine.query.render import render as to_text
 from engine.query.schema import check_attributes
 
-__all__ = ["check_attributes", "computed_values", "needed_attributes", "query", "to_text"]
+__all__ = [
+    "check_attributes",
+    "computed_values",
+    "explain",
+    "needed_attributes",
+    "query",
+    "to_text",
+]

@@ -33,16 +33,34 @@ def query(text: str, time_unit: str = "ns", name: str | None = None) -> Plan:
     Raises:
         UserError: the query is at fault; the message has its line, a caret and a remedy.
     """
-    return analyse(parse(text), text, time_unit, "q1" if name is None else name)
+    plan, explained = read_query(text, time_unit, name)
+    if explained:
+        hint = "slackwater query prints the plan, and so does engine.query.explain(plan)"
+        at = (len(text) - len(text.lstrip()), len(text) - len(text.lstrip()) + len("EXPLAIN"))
+        raise refuse(text, at, "EXPLAIN asks for the plan of a query, which has no answer", hint)
+    return plan
+
+
+def read_query(text: str, time_unit: str = "ns", name: str | None = None) -> tuple[Plan, bool]:
+    """As ``query``, and whether the text begins with EXPLAIN, so that its plan is asked for.
+
+    Raises:
+        UserError: the query is at fault.
+    """
+    parsed = parse(text)
+    plan = analyse(parsed, text, time_unit, "q1" if name is None else name)
+    return plan, isinstance(parsed, s.ExplainQuery)
 
 
 def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1") -> Plan:
-    """The plan of a parsed query.
+    """The plan of a parsed query; of an EXPLAIN, that of the query it asks about.
 
     Raises:
         UserError: names, clauses or conditions are at fault.
     """
     unit_ns(time_unit)
+    if isinstance(parsed, s.ExplainQuery):
+        parsed = parsed.query
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     return _Event(parsed, text, time_unit).plan(name)

@@ -35,7 +35,7 @@ def parse(text: str) -> s.Query:
     if len(text) > MAX_QUERY_CHARS:
         raise UserError(f"the query has {len(text)} characters; at most {MAX_QUERY_CHARS} are read")
     if not text.strip():
-        raise UserError("the query is empty; it begins with EVENT or SELECT")
+        raise UserError("the query is empty; it begins with EVENT, SELECT or EXPLAIN")
     parser = _parser()
     try:
         tree = parser.parse(text)
@@ -48,7 +48,7 @@ def parse(text: str) -> s.Query:
     except _TooDeepError as error:
         message = f"nested more than {MAX_DEPTH} levels deep"
         raise refuse(text, error.at, message, "a long sum counts one level per sign") from None
-    assert isinstance(tree, s.EventQuery | s.SelectQuery)
+    assert isinstance(tree, s.EventQuery | s.SelectQuery | s.ExplainQuery)
     return tree
 
 
@@ -83,6 +83,9 @@ def _deeper(at: Span, *nodes: s.Node | s.PatternNode) -> int:
 @v_args(inline=True)
 class _Build(Transformer[Token, Any]):
     """One method per rule of the grammar, named after it."""
+
+    def explain(self, word: Token, inner: s.EventQuery | s.SelectQuery) -> s.ExplainQuery:
+        return s.ExplainQuery(_at(word), inner)
 
     def event_query(self, _event: Token, pattern: Any, *clauses: s.Clause) -> s.EventQuery:
         return s.EventQuery(pattern, clauses)

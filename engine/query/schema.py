@@ -158,6 +158,8 @@ def _references(text: str) -> list[s.Reference]:
         parsed = parse(text)
     except UserError:
         return []
+    if isinstance(parsed, s.ExplainQuery):
+        parsed = parsed.query
     nodes: list[s.Node] = []
     if isinstance(parsed, s.SelectQuery):
         nodes += [item.value for item in parsed.items]

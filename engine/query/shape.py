@@ -71,12 +71,14 @@ def shape_of(plan: SeqPlan) -> Shape:
     (Between(step=3, left=(1, 2), right=(4,)),)
 
     Raises:
-        UserError: a plan built in Python whose pattern does not name each step once, or has a
-            negated step where nothing says which time it covers.
+        UserError: a plan built in Python whose pattern does not name each step once, has a group
+            inside one of its own kind, or a negated step of which nothing says which time it
+            covers.
     """
     pattern = whole_pattern(plan)
     if sorted(leaves(pattern)) != list(range(len(plan.steps))):
         raise UserError(f"query {plan.name}: its pattern must name each of its steps once")
+    _check_groups(pattern, plan.name)
     negated = frozenset(place for place, step in enumerate(plan.steps) if step.negated)
     misplaced = next(unscoped(pattern, negated), None)
     if misplaced is not None:
@@ -96,6 +98,16 @@ def shape_of(plan: SeqPlan) -> Shape:
         () if plan.within_ns is None else within,
         tuple(sorted(between, key=lambda entry: entry.step)),
     )
+
+
+def _check_groups(group: Group, name: str) -> None:
+    if group.op not in {"SEQ", "AND"}:
+        raise UserError(f"query {name}: a pattern's groups are SEQ or AND, not {group.op!r}")
+    for part in group.parts:
+        if isinstance(part, Group):
+            if part.op == group.op:
+                raise UserError(f"query {name}: {part.op} stands inside {part.op}; make it one")
+            _check_groups(part, name)
 
 
 def unscoped(part: Part, negated: frozenset[int], *, below_and: bool = False) -> Iterator[int]:

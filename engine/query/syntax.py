@@ -283,4 +283,12 @@ class SelectQuery:
     clauses: tuple[Clause, ...]
 
 
-Query = EventQuery | SelectQuery
+@dataclass(frozen=True, slots=True)
+class ExplainQuery:
+    """``EXPLAIN query``: its plan is asked for, no answer; ``at`` covers the word EXPLAIN."""
+
+    at: Span
+    query: EventQuery | SelectQuery
+
+
+Query = EventQuery | SelectQuery | ExplainQuery

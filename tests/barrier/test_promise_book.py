@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slow_book import SlowBook
 
 from engine.barrier.promises import PromiseBook
 from engine.barrier.timeline import BEFORE, LONG_AGO, Steps
@@ -20,53 +20,6 @@ Event = tuple[str | None, str]
 """(type, source)"""
 Pog = tuple[int, str | None, str | None, int]
 """(row before which it comes, type, source, ref)"""
-
-
-# ---- the slow twin ----------------------------------------------------------------------------
-@dataclass
-class SlowBook:
-    """One happening after the other; every type's coverage anew after each promise."""
-
-    said: dict[tuple[str | None, str | None], int] = field(default_factory=dict)
-    sources: set[str] = field(default_factory=set)
-    senders: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in TYPES})
-    ended: set[str | None] = field(default_factory=set)
-    covered: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TYPES, LONG_AGO))
-    moves: dict[str, list[tuple[int, int, int]]] = field(
-        default_factory=lambda: {kind: [] for kind in TYPES}
-    )
-    """Per type (value, at, moment)."""
-
-    def seen(self, kind: str | None, source: str) -> None:
-        self.sources.add(source)
-        if kind in self.senders:
-            self.senders[kind].add(source)
-
-    def event(self, kind: str | None, source: str) -> None:
-        self.seen(kind, source)
-        self.ended.discard(source)
-
-    def promise(self, kind: str | None, source: str | None, ref: int, at: int, moment: int) -> None:
-        if source is not None:
-            self.seen(kind, source)
-        if kind is None and ref == INT_MAX:
-            self.ended.add(source)
-        else:
-            self.said[kind, source] = max(self.said.get((kind, source), LONG_AGO), ref)
-        for of in TYPES:
-            if self.coverage(of) > self.covered[of]:
-                self.covered[of] = self.coverage(of)
-                self.moves[of].append((self.covered[of], at, moment))
-
-    def coverage(self, kind: str) -> int:
-        def promised(source: str | None) -> int:
-            if source in self.ended:
-                return INT_MAX
-            said = (self.said.get((of, source), LONG_AGO) for of in (kind, None))
-            return max(said)
-
-        sources = self.senders[kind] or self.sources
-        return max(promised(None), min(map(promised, sources), default=LONG_AGO))
 
 
 # ---- batches ----------------------------------------------------------------------------------
@@ -111,7 +64,7 @@ HAPPENS = st.lists(st.tuples(st.booleans(), EVENTS, POGS, st.booleans()), max_si
 def test_against_the_slow_twin_cut_anywhere(
     happens: list[tuple[bool, Event, tuple[str | None, str | None, int], bool]],
 ) -> None:
-    slow, book, strings = SlowBook(), PromiseBook(TYPES), Strings(["unused"])
+    slow, book, strings = SlowBook(TYPES), PromiseBook(TYPES), Strings(["unused"])
     events: list[Event] = []
     pogs: list[Pog] = []
     found: dict[str, list[tuple[int, int, int]]] = {kind: [] for kind in TYPES}
@@ -174,7 +127,7 @@ def test_one_that_comes_back_counts_again() -> None:
 
 @pytest.mark.parametrize("sources", [1, 40])
 def test_many_sources_and_promises(sources: int) -> None:
-    slow, book, strings = SlowBook(), PromiseBook(TYPES), Strings()
+    slow, book, strings = SlowBook(TYPES), PromiseBook(TYPES), Strings()
     chance = np.random.default_rng(5)
     events: list[Event] = [("AB"[n % 2], f"s{int(chance.integers(sources))}") for n in range(4000)]
     pogs: list[Pog] = [

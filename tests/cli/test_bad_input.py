@@ -218,7 +218,7 @@ def test_a_wrong_option_is_told(case: str, here: Path, cli: Any) -> None:
 
 
 QUERIES = {
-    "": "the query is empty; it begins with EVENT or SELECT",
+    "": "the query is empty; it begins with EVENT, SELECT or EXPLAIN",
     "SELECT avg(w) FROM events WINDOW TUMBLING 5": "column 12: no event has an attribute 'w'",
     "SELECT sum(nmae) FROM events WINDOW TUMBLING 5": "there is name, v; did you mean 'name'?",
     "SELECT sum(v) FROM events GROUP BY x WINDOW TUMBLING 5": "no event has an attribute 'x'",

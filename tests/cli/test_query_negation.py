@@ -41,7 +41,7 @@ def test_an_order_before_it_spares_the_retraction(cli: Any, trace: Any) -> None:
         ("EVENT SEQ(A, !B)", "'B' is negated and stands at an end"),
         ("EVENT SEQ(A, !B b, C) RETURN b.ts", "'b' is negated, so no match has it"),
         ("EVENT SEQ(A, !B b, !C c, D) WHERE b.ts < c.ts", "this joins two negated steps, b and c"),
-        ("EVENT SEQ(A, !OR(B, C), D)", "negation (!) of a group is not supported"),
+        ("EVENT SEQ(A, !SEQ(B, C), D)", "SEQ(...) cannot be negated"),
     ],
 )
 def test_what_cannot_be_meant_is_told(text: str, said: str, cli: Any, trace: Any) -> None:

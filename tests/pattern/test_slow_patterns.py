@@ -143,6 +143,18 @@ def test_a_shape_says_the_same(tools: Any, data: st.DataObject, text: str) -> No
     assert by_shape == brute_matches(plan, events)
 
 
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), text=plans())
+def test_the_branches_together_answer_the_whole(tools: Any, data: st.DataObject, text: str) -> None:
+    """Conditions too: each branch has those whose steps it has, sorted in its own way."""
+    plan = query(text)
+    assert isinstance(plan, SeqPlan | OrPlan)
+    events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=8))
+    found = [brute_matches(branch, events) for branch in branches(plan)]
+    assert set().union(*found) == brute_matches(plan, events)
+    assert sum(map(len, found)) == len(brute_matches(plan, events))
+
+
 def shaped_matches(plan: SeqPlan, events: list[Any]) -> Any:
     shape, steps = shape_of(plan), plan.steps
     rows = [[r for r, e in enumerate(events) if e.type == steps[p].type] for p in shape.positive]

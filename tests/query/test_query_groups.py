@@ -221,6 +221,8 @@ def test_shape_of_one_step_and_without_within() -> None:
         (Group("SEQ", (0, 1, 2, 2)), "name each of its steps once"),
         (Group("AND", (0, 1, 2)), "which time !n covers"),
         (Group("AND", (0, Group("SEQ", (1, 2)))), "which time !n covers"),
+        (Group("SEQ", (0, Group("SEQ", (1, 2)))), "SEQ stands inside SEQ; make it one"),
+        (Group("SEQ", (Group("OR", (0, 2)), 1)), "groups are SEQ or AND, not 'OR'"),
     ],
 )
 def test_a_pattern_from_python_that_says_too_little(group: Group, message: str) -> None:

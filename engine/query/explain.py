@@ -1,0 +1,260 @@
+"""EXPLAIN: the plan of a query in words, for people.
+
+What is told is what the operators do: ``engine.pattern.seq`` (purge), ``engine.barrier`` (what
+lets a match go) and ``engine.window.tumbling`` (when a window closes).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from engine.barrier.settings import BarrierSettings, barrier_in_force
+from engine.query.fields import shows_everything
+from engine.query.place import listed
+from engine.query.plan import Drift, Group, OrPlan, Part, Plan, SeqPlan, TumblingPlan
+from engine.query.render import (
+    render,
+    render_duration,
+    render_expression,
+    render_pattern,
+    render_predicate,
+)
+from engine.query.shape import Between, Shape, shape_of, whole_pattern
+
+WIDTH: Final = 100
+_LABEL: Final = 12
+Section = tuple[str, list[str]]
+"""What is told, and a line or more of it."""
+
+
+def explain(plan: Plan, barrier: BarrierSettings | None = None) -> str:
+    """What ``plan`` does, as text of at most 100 columns that ends with a line feed.
+
+    Args:
+        plan: of a query.
+        barrier: in force; None: as the query's REALTIME says. A SELECT has none.
+    """
+    sections: list[Section] = [("query", [render(plan)])]
+    if isinstance(plan, TumblingPlan):
+        sections += _window(plan)
+        return _text(plan, sections)
+    branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
+    force = barrier_in_force(barrier, plan.realtime)
+    whole: list[Section] = [
+        ("within", [_within(branches[0])]),
+        ("barrier", _barrier(plan, branches, force, given=barrier is not None)),
+        ("purge", [_purge(branches)]),
+    ]
+    if isinstance(plan, SeqPlan):
+        return _text(plan, [*sections, *_pattern(plan, force), *whole])
+    told = f"{len(branches)}: each answers by itself; the matches are those of all"
+    sections += [*whole, ("branches", [told])]
+    for number, branch in enumerate(branches, 1):
+        sections.append(("", []))
+        sections.append((f"branch {number}", [render_pattern(whole_pattern(branch), branch.steps)]))
+        sections += _pattern(branch, force)
+    return _text(plan, sections)
+
+
+def _text(plan: Plan, sections: list[Section]) -> str:
+    return f"{plan.name}\n" + "".join(_set(label, lines) for label, lines in sections)
+
+
+def _set(label: str, lines: list[str]) -> str:
+    """One section: its label at the left, long lines wrapped and set in further."""
+    if not lines:
+        return "\n"
+    found = []
+    for number, line in enumerate(lines):
+        head = label if number == 0 else ""
+        margin = " " * _LABEL
+        found += textwrap.wrap(
+            line,
+            WIDTH,
+            initial_indent=f"{head:<{_LABEL}}",
+            subsequent_indent=margin + "  ",
+            break_on_hyphens=False,
+        )
+    return "".join(f"{line}\n" for line in found)
+
+
+# ---- patterns ---------------------------------------------------------------------------------
+def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
+    shape = shape_of(plan)
+    keyed = [
+        " = ".join(render_expression(attribute) for attribute in group) for group in plan.equalities
+    ]
+    found = [("steps", _steps(plan)), ("order", [_words(whole_pattern(plan), plan)])]
+    if shape.between:
+        found.append(("negated", [*_negated(plan, shape, barrier)]))
+    nothing = "nothing: all events of a site are joined with one another"
+    found.append(("partition", keyed or ([nothing] if len(plan.steps) > 1 else [])))
+    found.append(("join", [render_predicate(other) for other in plan.others]))
+    returned = [render_expression(attribute) for attribute in plan.returns]
+    computed = [f"{one.label} = {render_expression(one.expression)}" for one in plan.computed]
+    everything = ["the events with all their attributes"] if shows_everything(plan) else []
+    found.append(("returns", everything or [*returned, *computed]))
+    return [section for section in found if section[1]]
+
+
+def _steps(plan: SeqPlan) -> list[str]:
+    names = [f"{'!' if step.negated else ''}{step.alias}" for step in plan.steps]
+    names_width = max(map(len, names))
+    types_width = max(len(step.type) for step in plan.steps)
+    return [
+        f"{name:<{names_width}}  {step.type:<{types_width}}"
+        + (f"  if {render_predicate(step.where)}" if step.where else "")
+        for name, step in zip(names, plan.steps, strict=True)
+    ]
+
+
+def _words(part: Part, plan: SeqPlan) -> str:
+    """``a then (b and c in any order)``; negated steps are told elsewhere."""
+    if isinstance(part, int):
+        return "" if plan.steps[part].negated else plan.steps[part].alias
+    inner = [
+        f"({_words(each, plan)})" if isinstance(each, Group) else _words(each, plan)
+        for each in part.parts
+    ]
+    told = [words for words in inner if words]
+    if part.op == "SEQ":
+        return " then ".join(told)
+    return f"{listed(told)} in any order"
+
+
+def _aliases(plan: SeqPlan, places: tuple[int, ...]) -> str:
+    return listed(plan.steps[place].alias for place in places)
+
+
+def _negated(plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> Iterator[str]:
+    for between in shape.between:
+        step = plan.steps[between.step]
+        yield f"!{step.alias}: no such {step.type} {_scope(between, plan, shape)};"
+        yield f"  {_closed(between, plan, shape, barrier)}"
+
+
+def _scope(between: Between, plan: SeqPlan, shape: Shape) -> str:
+    width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
+    if not between.left:
+        last = _end("last", shape.lasts, plan)
+        first = _each("before", between.right, plan)
+        return f"from {width} before {last} on, this instant included, and {first}"
+    after = _each("after", between.left, plan)
+    if between.right:
+        return f"{after} and {_each('before', between.right, plan)}"
+    first = _end("first", shape.firsts, plan)
+    return f"{after}, up to {width} after {first}, this instant included"
+
+
+def _each(word: str, places: tuple[int, ...], plan: SeqPlan) -> str:
+    each = "" if len(places) == 1 else "each of "
+    return f"strictly {word} {each}{_aliases(plan, places)}"
+
+
+def _end(word: str, places: tuple[int, ...], plan: SeqPlan) -> str:
+    if len(places) == 1:
+        return _aliases(plan, places)
+    return f"the {word} of {_aliases(plan, places)}"
+
+
+def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> str:
+    step = plan.steps[between.step]
+    if between.right:
+        end = _end("first", between.right, plan)
+        missing = f"no {step.type} before {end} can come any more"
+    else:
+        width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
+        end = f"{width} after {_end('first', shape.firsts, plan)}"
+        missing = f"no {step.type} up to {end} can come any more"
+    match barrier.name:
+        case "bounded":
+            slack = render_duration(barrier.span_ns)
+            return f"closed once the largest time yet lies {slack} beyond {end}"
+        case "immediate" | "hold":
+            return "a match does not wait for it to close: one that comes later takes it back"
+        case _:
+            return f"closed once it is promised that {missing}"
+
+
+def _within(plan: SeqPlan) -> str:
+    if plan.within_ns is None:
+        return "no bound"
+    return f"{render_duration(plan.within_ns)} at most from a match's first event to its last"
+
+
+_LETS_GO: Final = {
+    "immediate": "a match leaves at once",
+    "punctuation": "a match leaves once all its negated steps are closed; without these at once",
+    "bounded": "a match leaves once all its negated steps are closed; without these at once",
+    "hold": "a match leaves {span} after its last event has arrived, unless taken back until then",
+    "adaptive": "a match leaves at once while few are changed later, else as under punctuation",
+}
+
+
+def _barrier(
+    plan: SeqPlan | OrPlan, branches: tuple[SeqPlan, ...], force: BarrierSettings, *, given: bool
+) -> list[str]:
+    span = f":{render_duration(force.span_ns).replace(' ', '')}" if force.span_ns else ""
+    name = f"{force.name}{span}{',ordered' if force.ordered else ''}"
+    origin = "as given"
+    if not given:
+        origin = "no REALTIME" if plan.realtime is None else f"REALTIME {plan.realtime}"
+    lets_go = _LETS_GO[force.name].format(span=render_duration(force.span_ns))
+    found = [f"{name} ({origin}): {lets_go}"]
+    if force.name in {"punctuation", "adaptive"} and _any_negated(branches):
+        found.append("promises are the order's progress; behind order none, the POGs of the stream")
+    if force.ordered:
+        found.append("results leave in the order of their last event's time")
+    return found
+
+
+def _any_negated(branches: tuple[SeqPlan, ...]) -> bool:
+    return any(step.negated for branch in branches for step in branch.steps)
+
+
+def _purge(branches: tuple[SeqPlan, ...]) -> str:
+    within_ns = branches[0].within_ns
+    if within_ns is None:
+        return "never: without WITHIN any event may match a later one, so all are kept"
+    width = render_duration(within_ns)
+    leading = sorted({
+        branch.steps[between.step].alias
+        for branch in branches
+        for between in shape_of(branch).between
+        if not between.left
+    })  # fmt: skip
+    longer = (
+        f"; of {listed(f'!{alias}' for alias in leading)} for another {width}" if leading else ""
+    )
+    return (
+        f"an event is kept until its time + its uncertainty + {width} (WITHIN) + keep-late "
+        f"(WITHIN, but 1 min at least) lies behind progress{longer}"
+    )
+
+
+# ---- windows ----------------------------------------------------------------------------------
+_CLOSES: Final = (
+    "when the order's progress passes its end; an event that comes later corrects its result for "
+    "1 min, or for a window's length if that is longer"
+)
+
+
+def _window(plan: TumblingPlan) -> list[Section]:
+    size = render_duration(plan.size_ns)
+    drift = {
+        Drift.NONE: "one result when it closes",
+        Drift.EACH: "LOW, MIDDLE and HIGH, shifted by the clocks' error, each when it closes",
+        Drift.TOGETHER: "LOW, MIDDLE and HIGH, shifted by the clocks' error, once with their mean",
+    }[plan.drift]
+    keys = [render_expression(attribute) for attribute in plan.group_by]
+    found: list[Section] = [
+        ("streams", [", ".join(plan.streams) or "all"]),
+        ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
+        ("windows", [f"tumbling, {size}, aligned to multiples of it since the epoch; {drift}"]),
+        ("groups", keys and [f"one result for each {listed(keys)}"]),
+        ("computes", [aggregate.label for aggregate in plan.aggregates]),
+        ("closes", [_CLOSES]),
+    ]
+    return [section for section in found if section[1]]

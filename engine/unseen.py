@@ -1,0 +1,63 @@
+"""Types that a pattern names and no event has: most likely a slip of the pen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edge_agent import records as r
+from engine.log.arrival_log import LogReader
+from engine.query.place import closest
+from engine.query.plan import Plan, TumblingPlan
+
+_LISTED = 8
+
+
+def unseen_types(log: Path, plans: Iterable[Plan]) -> list[str]:
+    """One line per query and type that no event of ``log`` has, with what there is.
+
+    The log is read no further than until every type was seen once. A negated step's type may
+    rightly be missing, and any type may still come on a stream without end: no error.
+
+    Raises:
+        UserError: not an arrival log, or a damaged one.
+    """
+    named = {
+        plan.name: dict.fromkeys(step.type for step in plan.steps)
+        for plan in plans
+        if not isinstance(plan, TumblingPlan)
+    }
+    missing = {kind for kinds in named.values() for kind in kinds}
+    seen: set[str] = set()
+    if missing:
+        for frame in LogReader(log):
+            seen |= _types(frame.batch)
+            if missing <= seen:
+                break
+    return [
+        f"{name}: no event is of type {kind!r}{_there_is(kind, seen)}"
+        for name, kinds in named.items()
+        for kind in kinds
+        if kind not in seen
+    ]
+
+
+def _there_is(wrong: str, seen: set[str]) -> str:
+    near = closest(wrong, seen)
+    more = len(seen) - _LISTED
+    listed = ", ".join(sorted(seen)[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return (f"; there is {listed}" if seen else "") + (f"; {near}" if near else "")
+
+
+def _types(batch: pa.RecordBatch) -> set[str]:
+    """The types of a frame's events; its punctuations' do not count."""
+    if r.TYPE not in batch.schema.names:
+        return set()
+    column = batch.column(r.TYPE)
+    if r.KIND in batch.schema.names:
+        kinds = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT))
+        column = column.filter(pc.equal(kinds, int(r.Kind.EVENT)))
+    return {kind for kind in pc.unique(column).to_pylist() if kind is not None}
