@@ -50,13 +50,13 @@ def test_tables_have_a_row_per_data_set(findings: dict[str, Finding]) -> None:
 @pytest.mark.parametrize("late_share", [0.0, 0.3, 0.9])
 def test_every_option_gives_the_same_matches(late_share: float) -> None:
     made = stream(3000, late_share, 40, 1)
-    batches = released(made)
-    everything, counters = one_pass(batches, 40, StackOptions())
+    batch = released(made)
+    everything, counters = one_pass(batch, 40, StackOptions())
     assert everything > 100
-    assert one_pass(batches, 40, StackOptions()) == (everything, counters), "work can be repeated"
+    assert one_pass(batch, 40, StackOptions()) == (everything, counters), "work can be repeated"
     for name in OPTIONS:
         changed = replace(StackOptions(), **{name: not getattr(StackOptions(), name)})
-        assert one_pass(batches, 40, changed)[0] == everything, name
+        assert one_pass(batch, 40, changed)[0] == everything, name
 
 
 def test_the_simple_approach_agrees_on_ordered_input() -> None:

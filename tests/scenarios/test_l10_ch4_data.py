@@ -50,7 +50,7 @@ def test_a_slack_too_small_for_the_share_is_an_error() -> None:
 
 def test_the_matcher_is_given_the_stream_as_it_arrives() -> None:
     made = stream(300, 0.3, 20, 1)
-    (batch,) = released(made)
+    batch = released(made)
     assert batch.columns["ref"].tolist() == made.ts.tolist()
     assert [batch.strings.text(code) for code in batch.columns["type"].tolist()] == [
         TYPES[kind] for kind in made.kind.tolist()

@@ -29,14 +29,22 @@ class InOrderMatcher(SeqMatcher):
 
     def __init__(self, plan: SeqPlan, settings: PatternSettings) -> None:
         super().__init__(plan, settings)
-        self._kernel = _InOrderKernel(plan, self._kernel)
+        self._kernel = _InOrderKernel(plan)
 
 
 class _InOrderKernel(Kernel):
-    def __init__(self, plan: SeqPlan, instead_of: Kernel) -> None:
+    """Keeps nothing from batch to batch, so there is nothing to rename or to count either."""
+
+    def __init__(self, plan: SeqPlan) -> None:
         self._steps = len(plan.steps)
         self._within_ns = plan.within_ns or 0
-        self.counters = instead_of.counters  # type: ignore[method-assign]
+
+    def renumber(self, number: np.ndarray) -> None:
+        """See the class."""
+
+    def counters(self) -> dict[str, int]:
+        """See the class."""
+        return {}
 
     def construct(
         self, store: Store, first: int, strings: Strings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -46,12 +46,12 @@ def costs(
     made: Stream, slack_ns: int, variants: Mapping[str, StackOptions], advanced: Advanced
 ) -> dict[str, Cost]:
     """The cost of each variant by its name. Their passes take turns."""
-    batches = released(made)
+    batch = released(made)
 
     def each(options: StackOptions) -> Callable[[], Passed]:
         def one() -> Passed:
             advanced(len(made))
-            return one_pass(batches, slack_ns, options)
+            return one_pass(batch, slack_ns, options)
 
         return one
 
@@ -59,12 +59,15 @@ def costs(
     return {name: Cost(seconds, *found) for name, (seconds, found) in timed.items()}
 
 
-def one_pass(batches: Sequence[Released], slack_ns: int, options: StackOptions) -> Passed:
-    """Number of matches, and the counters, of a new matcher that takes the ``batches``."""
-    settings = PatternSettings(purge="slack", slack_ns=slack_ns, stacks=options)
-    matcher = SeqMatcher(plan(), settings)
-    matches = sum(len(matcher.process(batch)) for batch in batches)
-    return matches, matcher.counters()
+def one_pass(batch: Released, slack_ns: int, options: StackOptions) -> Passed:
+    """Number of matches, and the counters, of a new matcher that takes the whole stream."""
+    matcher = SeqMatcher(plan(), settings(slack_ns, options))
+    return len(matcher.process(batch)), matcher.counters()
+
+
+def settings(slack_ns: int, options: StackOptions) -> PatternSettings:
+    """Stacks with ``options``, purged by the window plus K (Algorithm 9)."""
+    return PatternSettings(purge="slack", slack_ns=slack_ns, stacks=options)
 
 
 def in_turns(passes: Mapping[str, Callable[[], _T]]) -> dict[str, tuple[float, _T]]:

@@ -67,8 +67,11 @@ def stream(events: int, late_share: float, slack_ns: int, seed: int) -> Stream:
     return Stream(order, kind[order], late[order])
 
 
-def released(made: Stream) -> list[Released]:
-    """What the order ``none`` hands to a matcher: every event as it arrives, an instant each."""
+def released(made: Stream) -> Released:
+    """What the order ``none`` hands to a matcher, in one batch: each event as it arrives.
+
+    An event arrives at every ns of the arrival clock.
+    """
     events = len(made)
     types = pa.DictionaryArray.from_arrays(pa.array(made.kind.astype(np.int32)), pa.array(TYPES))
     sources = pa.DictionaryArray.from_arrays(pa.array(np.zeros(events, np.int32)), pa.array(["s0"]))
@@ -82,5 +85,8 @@ def released(made: Stream) -> list[Released]:
         }
     )
     chain = Chain(ChainSettings(parse_order("none"), ordered="bare"), DEFAULT_SITE)
-    output = chain.process([Frame(DEFAULT_SITE, batch)])
-    return [*output.ordered, *chain.finish().ordered]
+    parts = chain.process([Frame(DEFAULT_SITE, batch)]).ordered
+    columns = {
+        name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns
+    }
+    return Released(events, columns, {}, chain.strings)
