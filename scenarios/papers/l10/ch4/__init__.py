@@ -19,7 +19,8 @@ _MATCHER = (
 _COST = (
     "Time of the processor, not of the clock on the wall: the least of several passes that take "
     "turns. It differs from machine to machine; the steps of work beside it do not. Gain: "
-    "the share that an option saves."
+    "the share that an option saves; from one point to the next it may fall by less than 1 "
+    "percentage point and still rises."
 )
 _ENTRIES = {
     "figure-4.8": ("CPU cost with and without AIS-CLOCK", ais_clock.ais_clock),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final
 
 from engine.paper import Finding, PaperRun
@@ -14,7 +13,7 @@ from engine.scenario import Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.l10.ch4 import published
-from scenarios.papers.l10.ch4.runs import Cost, costs, gain_percent, milliseconds, sized
+from scenarios.papers.l10.ch4.runs import Cost, costs, gain_percent, milliseconds, rises, sized
 from scenarios.papers.l10.ch4.streams import stream
 from scenarios.papers.verdicts import judged, listed
 
@@ -46,7 +45,7 @@ def ais_clock(run: PaperRun) -> Finding:
         ),
         judged(
             "The fewer events are out of order, the more AIS-CLOCK saves.",
-            all(a < b for a, b in pairwise(at_shares)),
+            rises(at_shares),
             f"{_percents(at_shares)} with {_shares()} of the events out of order",
             " and ".join(f"{gain} % with {share:.0%}" for share, gain in published.GAINS.items()),
             also=f"In steps of work: {_percents(moves)} fewer.",
@@ -74,7 +73,7 @@ def _gain_in_moves(pair: Pair) -> float:
 
 
 def _table(title: str, pairs: Mapping[int, Pair] | Mapping[float, Pair]) -> Table:
-    rows = []
+    rows: list[tuple[str | float, ...]] = []
     for name, pair in pairs.items():
         cost = [milliseconds(pair[option].seconds) for option in (_OFF, _ON)]
         moves = [pair[option].counters[_MOVES] for option in (_OFF, _ON)]

@@ -7,11 +7,11 @@ differ by what handling disorder costs.
 from __future__ import annotations
 
 import numpy as np
+from engine.pattern.kernel import Kernel
 
 from engine.errors import ContractViolation
 from engine.pattern import construction as c
 from engine.pattern import scopes
-from engine.pattern.kernel import Kernel
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.store import MEMBER, Store
 from engine.query.plan import SeqPlan

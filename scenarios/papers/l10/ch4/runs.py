@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from engine.paper import Advanced, PaperRun
@@ -15,7 +16,9 @@ from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
 
 WITHIN_NS: Final = 20
 """L10 4.6.4: the window of its query."""
-TURNS: Final = 5
+TURNS: Final = 9
+FLAT: Final = 1.0
+"""Percentage points by which a gain that rises may fall from one point to the next."""
 _FEWEST: Final = 200
 """Events at any scale: fewer hold no match."""
 Passed = tuple[int, dict[str, int]]
@@ -93,6 +96,15 @@ def gain_percent(without: float, with_it: float) -> float:
     25.0
     """
     return 100 * (1 - with_it / without) if without else 0.0
+
+
+def rises(gains: Sequence[float]) -> bool:
+    """Whether the last gain [%] lies above the first, and none ``FLAT`` below the one before it.
+
+    >>> rises([1, 3, 2.5]), rises([1, 3, 0]), rises([1, 1])
+    (True, False, False)
+    """
+    return gains[-1] > gains[0] and all(b > a - FLAT for a, b in pairwise(gains))
 
 
 def milliseconds(seconds: float) -> float:

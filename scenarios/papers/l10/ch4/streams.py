@@ -89,4 +89,4 @@ def released(made: Stream) -> Released:
     columns = {
         name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns
     }
-    return Released(events, columns, {}, chain.strings)
+    return Released(events, columns, {}, chain.strings, t_a=0)
