@@ -22,7 +22,7 @@ from engine.barrier.registry import BarrierSettings
 from engine.columns import Columns, decode, join, promote, sync_records
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX, Frame
-from engine.operator import Operator, Result
+from engine.operator import Operator, Results
 from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
@@ -68,7 +68,7 @@ class ChainOutput:
     ``late``, ``quarantined``: what did not go its way (``engine.aside``), if asked for.
     """
 
-    results: list[list[Result]]
+    results: list[Results]
     ordered: list[Released] = field(default_factory=list)
     late: list[Released] = field(default_factory=list)
     quarantined: list[Released] = field(default_factory=list)
@@ -122,7 +122,7 @@ class Chain:
         Raises:
             ContractViolation: a frame of another site, or arrival going back: a damaged log.
         """
-        output = ChainOutput([[] for _ in self._operators])
+        output = ChainOutput([Results() for _ in self._operators])
         parts: list[Columns] = []
         lengths: list[int] = []
         for frame in frames:
@@ -262,7 +262,7 @@ class Chain:
 
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
-        output = ChainOutput([[] for _ in self._operators])
+        output = ChainOutput([Results() for _ in self._operators])
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
             for number, operator in enumerate(self._operators):

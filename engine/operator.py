@@ -5,12 +5,50 @@ An operator is a small class; adding one is one file, one registry line and its 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, overload
 
 from engine.released import Released
 
 Result = dict[str, Any]
 """One result with the fields of DESIGN "Results". Times in ns; the writer converts units."""
+
+
+class Results(Sequence[Result]):
+    """Results of one query in order, in the pieces in which an operator gave them.
+
+    A piece may be columns that make a dict of a result only when it is looked at; sinks take the
+    ``pieces``, everybody else reads this like a list.
+    """
+
+    def __init__(self, pieces: Sequence[Sequence[Result]] = ()) -> None:
+        self.pieces = [piece for piece in pieces if len(piece)]
+
+    def extend(self, piece: Sequence[Result]) -> None:
+        """Put ``piece`` behind what there is."""
+        if len(piece):
+            self.pieces.append(piece)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def __iter__(self) -> Iterator[Result]:
+        for piece in self.pieces:
+            yield from piece
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Result]: ...
+    def __getitem__(self, place: int | slice) -> Result | list[Result]:
+        return list(self)[place]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 class Operator(Protocol):
@@ -22,16 +60,16 @@ class Operator(Protocol):
     def required_columns(self) -> set[str]:
         """Names of the columns that ``process`` reads, so that others need not be gathered."""
 
-    def process(self, released: Released) -> list[Result]:
+    def process(self, released: Released) -> Sequence[Result]:
         """Called for every batch, in release order; gives the results it makes known."""
 
-    def advance(self, now: int) -> list[Result]:
+    def advance(self, now: int) -> Sequence[Result]:
         """The arrival clock has come to ``now``: gives what was due before it.
 
         No later row is released before ``now``. Called after ``process``, and when nothing came.
         """
 
-    def finish(self, at: int) -> list[Result]:
+    def finish(self, at: int) -> Sequence[Result]:
         """End of input at arrival-clock instant ``at``: every scope is closed. Called once."""
 
     def counters(self) -> dict[str, int]:

@@ -18,13 +18,10 @@ def build_operator(
     """The operator of ``plan`` for ``site``; ``barrier`` None: as the query's REALTIME says.
 
     Raises:
-        UserError: an unknown certainty rule, naming the known ones; a plan without an operator.
+        UserError: an unknown certainty rule, naming the known ones.
     """
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
-    if isinstance(plan, OrPlan) or (isinstance(plan, SeqPlan) and (plan.pattern or plan.computed)):
-        what = "AND, OR and expressions in RETURN are not supported by this version"
-        raise UserError(f"query {plan.name}: {what}")
-    if isinstance(plan, SeqPlan):
+    if isinstance(plan, SeqPlan | OrPlan):
         return SeqMatcher(plan, PatternSettings(certainty=certainty), site, barrier)
     return TumblingWindow(plan, site=site)

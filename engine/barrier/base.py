@@ -8,34 +8,42 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from engine.barrier.timeline import Timeline
-from engine.operator import Result
-from engine.pattern.matches import Change, Match
+from engine.pattern.given import Given
+from engine.pattern.matches import Changes
+from engine.pattern.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a barrier knows of the query: types of the negated steps, in step order, and of the
-    positive ones.
+    """What a barrier knows of the query: types of the negated steps, one per scope, of the positive
+    ones, and how many steps there are.
     """
 
-    query: str
-    site: str
-    negated: tuple[str, ...] = ()
-    positive: tuple[str, ...] = ()
+    negated: tuple[str, ...]
+    positive: tuple[str, ...]
+    steps: int
 
 
 class Barrier(Protocol):
     """Stands between a matcher and the output; knows nothing of how matches are found."""
 
-    def process(self, changes: list[Change], timeline: Timeline) -> list[Result]:
-        """What a batch's rows do to matches, in order, and its clocks; gives the results let go."""
+    def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:
+        """What a batch's rows do to matches, in order, and its clocks; gives what is let go."""
 
-    def advance(self, now: int) -> list[Result]:
+    def advance(self, now: int) -> Given:
         """The arrival clock has come to ``now``: gives what was due before it."""
 
-    def finish(self, at: int) -> list[Result]:
+    def finish(self, at: int) -> Given:
         """End of the input at arrival-clock instant ``at``: everything held is decided."""
+
+    def held_rows(self) -> np.ndarray:
+        """The rows of the store that matches held are made of."""
+
+    def renumber(self, number: np.ndarray) -> None:
+        """Row i of the store is now called ``number[i]``."""
 
     def counters(self) -> dict[str, int]:
         """What is held, and what went wrong; for reports."""
@@ -45,27 +53,3 @@ class Barrier(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot of a barrier with equal settings."""
-
-
-def result(op: str, match: Match, at: int, query: str, site: str) -> Result:
-    """``match`` inserted (``+``) or taken back (``-``) at ``at``, with attributes of its own."""
-    return {
-        "op": op,
-        "query": query,
-        "site": site,
-        "at": at,
-        "known_at": match.known_at,
-        "certainty": "confirmed" if match.confirmed else "uncertain",
-        "probability": match.probability,
-        "events": match.events,
-    }
-
-
-def corrections(change: Change, query: str, site: str) -> list[Result]:
-    """``change`` as seen by one who was given the match as it stood."""
-    found = []
-    if change.before is not None:
-        found.append(result("-", change.before, change.at, query, site))
-    if change.after is not None:
-        found.append(result("+", change.after, change.at, query, site))
-    return found

@@ -12,13 +12,9 @@ had been let go.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from engine.barrier.holding import Need
-from engine.barrier.timeline import ALL, Steps, Timeline
-from engine.pattern.matches import Change, Match
+from engine.barrier.timeline import LONG_AGO, Steps, Timeline
 
 
 class Bounded:
@@ -28,32 +24,26 @@ class Bounded:
         slack_ns: K.
     """
 
+    adapts = False
+
     def __init__(self, slack_ns: int) -> None:
         self._slack_ns = slack_ns
 
-    def clocks(self, timeline: Timeline) -> dict[str, Steps]:
-        return {ALL: timeline.clock}
+    def clocks(self, timeline: Timeline) -> list[Steps]:
+        return [timeline.clock]
 
-    def needs(self, change: Change) -> list[Need]:
-        return [(ALL, value + self._slack_ns) for value in sorted(change.closes[:-1])[-1:]]
+    def targets(self, closes: np.ndarray) -> np.ndarray:
+        last = closes[:, :-1].max(axis=1, initial=LONG_AGO)
+        return self._after(last)
 
-    def deadline(self, match: Match) -> int | None:  # noqa: ARG002
+    def last_targets(self, closes: np.ndarray) -> np.ndarray:
+        return self._after(closes[:, -1])
+
+    def _after(self, ref: np.ndarray) -> np.ndarray:
+        return np.where(ref == LONG_AGO, ref, ref + self._slack_ns)[:, None]
+
+    def hold_ns(self) -> int | None:
         return None
-
-    def last_needs(self, change: Change) -> list[Need]:
-        return [(ALL, change.closes[-1] + self._slack_ns)]
 
     def violations(self, timeline: Timeline) -> int:
         return timeline.below(timeline.clock, self._slack_ns, np.arange(len(timeline.ref)))
-
-    def at_once(self) -> bool:
-        return False
-
-    def observe(self, *, spoilt: bool) -> None:
-        """Nothing depends on it."""
-
-    def snapshot(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        assert not state

@@ -11,7 +11,6 @@ from __future__ import annotations
 from engine.barrier.base import Asked
 from engine.barrier.promised import Promised
 from engine.barrier.timeline import Timeline
-from engine.pattern.matches import Match
 
 
 class Hold(Promised):
@@ -26,8 +25,8 @@ class Hold(Promised):
         super().__init__(asked)
         self._hold_ns = hold_ns
 
-    def deadline(self, match: Match) -> int | None:
-        return match.known_at + self._hold_ns
+    def hold_ns(self) -> int | None:
+        return self._hold_ns
 
     def violations(self, timeline: Timeline) -> int:  # noqa: ARG002 - nothing is promised
         return 0

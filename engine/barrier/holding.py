@@ -11,65 +11,92 @@ can come, as the policy's clocks say.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import Any, Final, Protocol
 
-from engine.barrier.base import Asked, corrections, result
-from engine.barrier.timeline import Place, Steps, Timeline
-from engine.operator import Result
-from engine.pattern.matches import Change, Match
+import numpy as np
 
-Key = tuple[int, ...]
-Need = tuple[str, int]
-"""A clock's name, and the value it must come to."""
-# (arrival-clock instant, a deadline?, moment, what is due?, number): sorts as things happen.
-_When = tuple[int, int, int, int, int]
-_NO_DEADLINE = 2**63 - 1
+from engine.barrier.base import Asked
+from engine.barrier.replay import (
+    ADAPTS,
+    CHANGED,
+    CORRECTED,
+    DROPPED,
+    DUE,
+    FATES,
+    HELD,
+    LAST_DUE,
+    NEW,
+    TO_COME,
+    WAITS,
+    Entries,
+    Happenings,
+    Let,
+    Turns,
+    replay,
+    room_for,
+    same_rows,
+)  # fmt: skip
+from engine.barrier.timeline import LONG_AGO, Steps, Timeline
+from engine.pattern.given import Given, nothing_given
+from engine.pattern.matches import Changes
+from engine.pattern.store import ORDER, Store
+
+_NEVER: Final = 2**63 - 1
 
 
 class Policy(Protocol):
     """When matches are due."""
 
-    def clocks(self, timeline: Timeline) -> dict[str, Steps]:
-        """The clocks that the needs name."""
+    adapts: bool
+    """Whether new matches leave at once while that is seldom wrong."""
 
-    def needs(self, change: Change) -> list[Need]:
-        """What must come before a new match is due; none: it is due at once."""
+    def clocks(self, timeline: Timeline) -> list[Steps]:
+        """The clocks that the targets are of."""
 
-    def deadline(self, match: Match) -> int | None:
-        """Instant of the arrival clock at which it is due; None: no such."""
+    def targets(self, closes: np.ndarray) -> np.ndarray:
+        """(matches, clocks): what each clock must come to before a new match is due.
 
-    def last_needs(self, change: Change) -> list[Need]:
-        """What must come before no later match can have an earlier last event."""
+        Args:
+            closes: (matches, scopes + 1), as in ``engine.pattern.matches.Changes``.
+        """
+
+    def last_targets(self, closes: np.ndarray) -> np.ndarray:
+        """(matches, clocks): ... before no later match can have an earlier last event."""
+
+    def hold_ns(self) -> int | None:
+        """How long after it became known a match is due; None: the clocks say."""
 
     def violations(self, timeline: Timeline) -> int:
         """How many rows of a batch came later than a promise allowed."""
 
-    def at_once(self) -> bool:
-        """Whether a match that becomes known now need not wait."""
-
-    def observe(self, *, spoilt: bool) -> None:
-        """A match was let go or, ``spoilt``, changed by a later row."""
-
-    def snapshot(self) -> dict[str, Any]:
-        """State as plain data."""
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-
 
 @dataclass(slots=True)
 class _Held:
-    """A match; ``open`` and ``last_open`` count its needs, ``due`` and ``last_due`` are reached."""
+    """Matches in columns; ``target`` and ``last_target``: (matches, clocks)."""
 
-    number: int
-    match: Match
-    open: int
-    last_open: int
-    due: bool = False
-    last_due: bool = False
+    number: np.ndarray
+    rows: np.ndarray
+    branch: np.ndarray
+    known_at: np.ndarray
+    last_ns: np.ndarray
+    deadline: np.ndarray
+    confirmed: np.ndarray
+    chance: np.ndarray
+    due: np.ndarray
+    last_due: np.ndarray
+    target: np.ndarray
+    last_target: np.ndarray
+
+    def columns(self) -> list[np.ndarray]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def take(self, which: np.ndarray) -> _Held:
+        return _Held(*(column[which] for column in self.columns()))
+
+    def and_then(self, more: _Held) -> _Held:
+        both = zip(self.columns(), more.columns(), strict=True)
+        return _Held(*(np.concatenate(pair) for pair in both))
 
 
 class Holding:
@@ -84,176 +111,240 @@ class Holding:
     def __init__(self, policy: Policy, asked: Asked, *, ordered: bool) -> None:
         self._policy = policy
         self._ordered = ordered
-        self._query, self._site = asked.query, asked.site
-        self._held: dict[Key, _Held] = {}
-        # (value, number, 1 = of the order by last event, key) by clock; (instant, ...); (last, ...)
-        self._waiting: dict[str, list[tuple[int, int, int, Key]]] = {}
-        self._deadlines: list[tuple[int, int, Key]] = []
-        self._by_last: list[tuple[int, int, Key]] = []
+        self._steps = asked.steps
+        self._state = np.zeros(FATES, np.int64)
+        self._state[ADAPTS] = policy.adapts
+        self._state[WAITS] = not policy.adapts
+        self._held: _Held | None = None
         self._number = 0
-        self._counts = {"promises_broken": 0, "matches_dropped": 0, "matches_corrected": 0}
+        self._broken = 0
 
     def counters(self) -> dict[str, int]:
         """``promises_broken``: rows below what was promised. ``matches_dropped``: invalidated while
         they were held; ``matches_corrected``: after they had been let go; ``matches_held``: now.
         """
-        return {**self._counts, "matches_held": len(self._held)}
+        return {
+            "promises_broken": self._broken,
+            "matches_dropped": int(self._state[DROPPED]),
+            "matches_corrected": int(self._state[CORRECTED]),
+            "matches_held": 0 if self._held is None else len(self._held.number),
+        }
 
-    def process(self, changes: list[Change], timeline: Timeline) -> list[Result]:
-        self._counts["promises_broken"] += self._policy.violations(timeline)
+    def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:
+        self._broken += self._policy.violations(timeline)
         clocks = self._policy.clocks(timeline)
-        happens: list[tuple[_When, Key, Change | None, bool]] = []
-        for place, change in enumerate(changes):
-            when = (change.at, 0, 2 * change.row + 1, 0, place)
-            of = change.after or change.before
-            assert of is not None
-            happens.append((when, of.key, change, False))
-            if change.before is None:
-                self._take_in(change, clocks, happens)
-        for name, steps in clocks.items():
-            waiting = self._waiting.get(name, [])
-            while waiting and waiting[0][0] <= steps.value[-1]:
-                value, number, last, key = heapq.heappop(waiting)
-                reached = steps.reached(value)
-                assert reached is not None
-                happens.append((_due(reached, number), key, None, bool(last)))
-        happens += self._past(timeline.now)
-        happens.sort(key=lambda entry: entry[0])
-        return list(self._replay(happens))
+        held = self._held
+        old = 0 if held is None else len(held.number)
+        if changes is not None:
+            fresh = self._taken_in(changes, store)
+            held = fresh if held is None else held.and_then(fresh)
+        if held is None or not (len(held.number) or changes):
+            return nothing_given(self._steps)
+        parts = [*self._becoming_due(held, changes, clocks, store), _deadlines(held, timeline.now)]
+        if changes is not None:
+            parts.insert(0, _changing(held, old, changes, store))
+        return self._replayed(held, old, changes, parts)
 
-    def advance(self, now: int) -> list[Result]:
-        return list(self._replay(self._past(now)))
+    def advance(self, now: int) -> Given:
+        held = self._held
+        if held is None or not (held.deadline < now).any():
+            return nothing_given(self._steps)
+        return self._replayed(held, len(held.number), None, [_deadlines(held, now)])
 
-    def _past(self, now: int) -> list[tuple[_When, Key, Change | None, bool]]:
-        """The deadlines before ``now``, in order."""
-        found: list[tuple[_When, Key, Change | None, bool]] = []
-        while self._deadlines and self._deadlines[0][0] < now:
-            at, number, key = heapq.heappop(self._deadlines)
-            found.append(((at, 1, 0, 1, number), key, None, False))
-        return found
-
-    def finish(self, at: int) -> list[Result]:
+    def finish(self, at: int) -> Given:
         """Everything is due: what has a deadline until then at that, the rest at the end."""
-        happens: list[tuple[_When, Key, Change | None, bool]] = [
-            ((min(due, at), 1, 0, 1, number), key, None, False)
-            for due, number, key in self._deadlines
+        held = self._held
+        if held is None:
+            return nothing_given(self._steps)
+        every = np.arange(len(held.number))
+        parts = [_deadlines(held, at)]
+        parts += [
+            _Parts.of(kind, every, at, _NEVER, what, held.number)
+            for what, kind in enumerate((LAST_DUE, DUE))
         ]
-        happens.sort(key=lambda entry: entry[0])
-        given = list(self._replay(happens))
-        for entry in self._held.values():
-            entry.due = entry.last_due = True
-        given += list(self._let_go_ordered(at))
-        for key in sorted(self._held, key=lambda key: self._held[key].number):
-            given.append(self._let_go(key, at))
+        return self._replayed(held, len(every), None, parts)
+
+    def _taken_in(self, changes: Changes, store: Store) -> _Held:
+        """The new matches."""
+        new = np.flatnonzero(~changes.before.stands)
+        rows, n = changes.rows[new], len(new)
+        known = changes.known_at[new]
+        hold = self._policy.hold_ns()
+        release = store.columns["release"][changes.completing[new]]
+        number = np.arange(self._number, self._number + n)
+        self._number += n
+        closes = changes.closes[new]
+        return _Held(
+            number, rows, changes.branch[new], known, changes.last_ns[new],
+            np.full(n, _NEVER) if hold is None else np.maximum(known + hold, release),
+            changes.after.confirmed[new], changes.after.chance[new], np.zeros(n, np.bool_),
+            np.zeros(n, np.bool_), self._policy.targets(closes), self._policy.last_targets(closes),
+        )  # fmt: skip
+
+    def _becoming_due(
+        self, held: _Held, changes: Changes | None, clocks: list[Steps], store: Store
+    ) -> list[_Parts]:
+        """Where the clocks come to what the matches wait for."""
+        known, known_moment = np.full(len(held.number), LONG_AGO), np.full(len(held.number), -1)
+        if changes is not None:
+            new = np.flatnonzero(~changes.before.stands)
+            first = len(held.number) - len(new)
+            completing = changes.completing[new]
+            known[first:] = store.columns["release"][completing]
+            known_moment[first:] = 2 * store.columns[ORDER][completing] + 1
+        parts = []
+        wanted = [(DUE, held.target, ~held.due & (held.deadline == _NEVER))]
+        if self._ordered:
+            wanted.append((LAST_DUE, held.last_target, ~held.last_due))
+        for kind, target, waits in wanted:
+            some = np.flatnonzero(waits)
+            at, moment = known[some], known_moment[some]
+            reached = np.ones(len(some), np.bool_)
+            for number, steps in enumerate(clocks):
+                place = np.searchsorted(steps.value, target[some, number])
+                reached &= place < len(steps.value)
+                place = np.minimum(place, len(steps.value) - 1)
+                at = np.maximum(at, steps.at[place])
+                moment = np.maximum(moment, steps.moment[place])
+            some, at, moment = some[reached], at[reached], moment[reached]
+            parts.append(_Parts.of(kind, some, at, moment, 1, held.number[some]))
+        return parts
+
+    def _replayed(
+        self, held: _Held, old: int, changes: Changes | None, parts: list[_Parts]
+    ) -> Given:
+        n = len(held.number)
+        happens = _Parts.sorted(parts)
+        turns = _turns(changes)
+        let = room_for(n, len(turns.stands))
+        where = np.full(n, TO_COME)
+        where[:old] = HELD
+        entries = Entries(
+            where, held.due, held.last_due, held.number, held.last_ns, held.confirmed, held.chance,
+            np.empty(n, np.int64),
+        )  # fmt: skip
+        replay(happens, entries, turns, self._ordered, self._state, let)
+        given = _given(held, changes, let)
+        self._held = held.take(np.flatnonzero(where == HELD))
         return given
 
-    def _take_in(
-        self, change: Change, clocks: dict[str, Steps],
-        happens: list[tuple[_When, Key, Change | None, bool]],
-    ) -> None:  # fmt: skip
-        """Numbers a new match, and notes or awaits what it needs."""
-        match = change.after
-        assert match is not None
-        number = self._number
-        self._number += 1
-        known = (change.at, 2 * change.row + 1)
-        deadline = self._policy.deadline(match)
-        if deadline is not None:
-            heapq.heappush(self._deadlines, (max(deadline, change.at), number, match.key))
-        needs = self._policy.needs(change)
-        last_needs = self._policy.last_needs(change) if self._ordered else []
-        for last, some in ((0, needs), (1, last_needs)):
-            if not some and (last or deadline is None):
-                happens.append((_due(known, number), match.key, None, bool(last)))
-            for name, value in some:
-                reached = clocks[name].reached(value) if name in clocks else None
-                if reached is None:
-                    waiting = self._waiting.setdefault(name, [])
-                    heapq.heappush(waiting, (value, number, last, match.key))
-                else:
-                    happens.append((_due(max(reached, known), number), match.key, None, bool(last)))
-        # It becomes one of those held when its row is replayed.
-        self._held[match.key] = _Held(number, match, max(1, len(needs)), max(1, len(last_needs)))
+    def held_rows(self) -> np.ndarray:
+        if self._held is None:
+            return np.empty(0, np.int64)
+        return self._held.rows[self._held.rows >= 0]
 
-    def _replay(self, happens: list[tuple[_When, Key, Change | None, bool]]) -> Iterator[Result]:
-        for when, key, change, last in happens:
-            at, number = when[0], when[4]
-            entry = self._held.get(key)
-            if change is not None:
-                if change.before is None:
-                    assert entry is not None
-                    if self._ordered:
-                        heapq.heappush(self._by_last, (entry.match.last_ns, entry.number, key))
-                    if self._policy.at_once():
-                        entry.due, entry.open = True, 0
-                        if not self._ordered:
-                            yield self._let_go(key, at)
-                else:
-                    yield from self._changed(key, change)
-            elif entry is not None and entry.number == number:
-                if last:
-                    entry.last_open -= 1
-                    entry.last_due = entry.last_open == 0
-                elif not entry.due:
-                    entry.open -= 1
-                    entry.due = entry.open == 0
-                if entry.due and not self._ordered:
-                    yield self._let_go(key, at)
-            if self._ordered:
-                yield from self._let_go_ordered(at)
-
-    def _changed(self, key: Key, change: Change) -> Iterator[Result]:
-        """A later row spoils a match: quietly while it is held."""
-        self._policy.observe(spoilt=True)
-        entry = self._held.get(key)
-        if entry is None:
-            self._counts["matches_corrected"] += 1
-            yield from corrections(change, self._query, self._site)
-            return
-        self._counts["matches_dropped"] += change.after is None
-        if change.after is None:
-            del self._held[key]
-        else:
-            entry.match = change.after
-
-    def _let_go(self, key: Key, at: int) -> Result:
-        self._policy.observe(spoilt=False)
-        return result("+", self._held.pop(key).match, at, self._query, self._site)
-
-    def _let_go_ordered(self, at: int) -> Iterator[Result]:
-        while self._by_last:
-            _, number, key = self._by_last[0]
-            entry = self._held.get(key)
-            if entry is not None and entry.number == number:
-                if not (entry.due and entry.last_due):
-                    return
-                yield self._let_go(key, at)
-            heapq.heappop(self._by_last)
+    def renumber(self, number: np.ndarray) -> None:
+        if self._held is not None:
+            rows = self._held.rows
+            self._held.rows = np.where(rows >= 0, number[rows], -1)
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "held": [
-                (e.number, e.match, e.open, e.last_open, e.due, e.last_due)
-                for e in self._held.values()
-            ],
-            "waiting": {name: list(heap) for name, heap in self._waiting.items()},
-            "deadlines": list(self._deadlines),
-            "by_last": list(self._by_last),
+            "held": None if self._held is None else [c.copy() for c in self._held.columns()],
+            "state": self._state.copy(),
             "number": self._number,
-            "counts": dict(self._counts),
-            "policy": self._policy.snapshot(),
+            "broken": self._broken,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._held = {entry[1].key: _Held(*entry) for entry in state["held"]}
-        self._waiting = {name: list(heap) for name, heap in state["waiting"].items()}
-        self._deadlines = list(state["deadlines"])
-        self._by_last = list(state["by_last"])
-        self._number = state["number"]
-        self._counts = dict(state["counts"])
-        self._policy.restore(state["policy"])
+        held = state["held"]
+        self._held = None if held is None else _Held(*(column.copy() for column in held))
+        self._state = state["state"].copy()
+        self._number, self._broken = state["number"], state["broken"]
 
 
-def _due(place: Place, number: int) -> _When:
-    at, moment = place
-    return at, 0, moment, 1, number
+@dataclass(slots=True)
+class _Parts:
+    """Things that happen: as ``Happenings``, and what says in which order.
+
+    ``late``: 1 for deadlines, which come after all records of their instant. ``what``: 0 for the
+    changes of a row, 1 for what becomes due at it.
+    """
+
+    kind: np.ndarray
+    entry: np.ndarray
+    change: np.ndarray
+    at: np.ndarray
+    late: np.ndarray
+    moment: np.ndarray
+    what: np.ndarray
+    number: np.ndarray
+
+    @classmethod
+    def of(
+        cls, kind: int, entry: np.ndarray, at: np.ndarray | int, moment: np.ndarray | int,
+        what: int, number: np.ndarray, late: int = 0,
+    ) -> _Parts:  # fmt: skip
+        n = len(entry)
+
+        def full(value: np.ndarray | int) -> np.ndarray:
+            return np.broadcast_to(np.asarray(value, np.int64), n)
+
+        return cls(
+            full(kind), entry, full(-1), full(at), full(late), full(moment), full(what), number
+        )
+
+    @staticmethod
+    def sorted(parts: list[_Parts]) -> Happenings:
+        """All of them, as they happen."""
+
+        def all_of(name: str) -> np.ndarray:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        order = np.lexsort([all_of(n) for n in ("number", "what", "moment", "late", "at")])
+        return Happenings(*(all_of(name)[order] for name in ("kind", "entry", "change", "at")))
+
+
+def _deadlines(held: _Held, now: int) -> _Parts:
+    """The deadlines before ``now``."""
+    past = np.flatnonzero(held.deadline < now)
+    return _Parts.of(DUE, past, held.deadline[past], 0, 1, held.number[past], late=1)
+
+
+def _changing(held: _Held, old: int, changes: Changes, store: Store) -> _Parts:
+    """The changes, each with the entry it is of; entries from ``old`` on are the new matches."""
+    is_new = ~changes.before.stands
+    entry = np.full(len(changes), -1)
+    entry[is_new] = old + np.arange(int(is_new.sum()))
+    others = np.flatnonzero(~is_new)
+    if len(others):
+        entry[others] = _found(held, changes.rows[others], changes.branch[others])
+    cause = changes.cause
+    every = np.arange(len(changes))
+    return _Parts(
+        np.where(is_new, NEW, CHANGED), entry, every, store.columns["release"][cause],
+        np.zeros(len(changes), np.int64), 2 * store.columns[ORDER][cause] + 1,
+        np.zeros(len(changes), np.int64), every,
+    )  # fmt: skip
+
+
+def _found(held: _Held, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
+    """Per match the entry with its rows, or -1."""
+    return same_rows(np.column_stack([held.branch, held.rows]), np.column_stack([branch, rows]))
+
+
+def _turns(changes: Changes | None) -> Turns:
+    if changes is None:
+        none = np.empty(0, np.bool_)
+        real = np.empty(0, np.float64)
+        return Turns(none, real, none, none, real)
+    before, after = changes.before, changes.after
+    return Turns(before.confirmed, before.chance, after.stands, after.confirmed, after.chance)
+
+
+def _given(held: _Held, changes: Changes | None, let: Let) -> Given:
+    n = int(let.n[0])
+    entry, change = let.entry[:n], let.change[:n]
+    rows, branch, known = np.empty((n, held.rows.shape[1]), np.int64), *np.empty((2, n), np.int64)
+    mine = entry >= 0
+    of = entry[mine]
+    rows[mine], branch[mine], known[mine] = held.rows[of], held.branch[of], held.known_at[of]
+    if not mine.all():
+        assert changes is not None
+        by = change[~mine]
+        rows[~mine], branch[~mine] = changes.rows[by], changes.branch[by]
+        known[~mine] = changes.known_at[by]
+    return Given(
+        rows, branch, let.plus[:n].copy(), let.at[:n].copy(), known, let.confirmed[:n].copy(),
+        let.chance[:n].copy(),
+    )  # fmt: skip

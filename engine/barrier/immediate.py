@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.barrier.base import Asked, corrections
+import numpy as np
+
+from engine.barrier.base import Asked
 from engine.barrier.timeline import Timeline
-from engine.operator import Result
-from engine.pattern.matches import Change
+from engine.pattern.given import Given, nothing_given
+from engine.pattern.matches import Changes
+from engine.pattern.store import Store
 
 
 class Immediate:
@@ -24,17 +27,37 @@ class Immediate:
     """
 
     def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+        self._steps = asked.steps
 
-    def process(self, changes: list[Change], timeline: Timeline) -> list[Result]:  # noqa: ARG002
-        asked = self._asked
-        return [made for change in changes for made in corrections(change, asked.query, asked.site)]
+    def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:  # noqa: ARG002
+        if changes is None:
+            return nothing_given(self._steps)
+        before, after = changes.before, changes.after
+        # What a change takes back comes just before what it gives instead.
+        change = np.repeat(np.arange(len(changes)), before.stands.astype(np.int64) + after.stands)
+        plus = np.ones(len(change), np.bool_)
+        plus[np.searchsorted(change, np.flatnonzero(before.stands))] = False
+        return Given(
+            changes.rows[change],
+            changes.branch[change],
+            plus,
+            store.columns["release"][changes.cause[change]],
+            changes.known_at[change],
+            np.where(plus, after.confirmed[change], before.confirmed[change]),
+            np.where(plus, after.chance[change], before.chance[change]),
+        )
 
-    def advance(self, now: int) -> list[Result]:  # noqa: ARG002 - nothing is held
-        return []
+    def advance(self, now: int) -> Given:  # noqa: ARG002 - nothing is held
+        return nothing_given(self._steps)
 
-    def finish(self, at: int) -> list[Result]:  # noqa: ARG002 - nothing is held
-        return []
+    def finish(self, at: int) -> Given:  # noqa: ARG002 - nothing is held
+        return nothing_given(self._steps)
+
+    def held_rows(self) -> np.ndarray:
+        return np.empty(0, np.int64)
+
+    def renumber(self, number: np.ndarray) -> None:
+        """No row is held."""
 
     def counters(self) -> dict[str, int]:
         return {}

@@ -9,13 +9,18 @@ the end of the input.
 
 from __future__ import annotations
 
-from engine.barrier.holding import Need
+import numpy as np
+
 from engine.barrier.promised import Promised
-from engine.pattern.matches import Change
+from engine.barrier.timeline import LONG_AGO
 
 
 class Punctuation(Promised):
     """The policy of ``punctuation``."""
 
-    def needs(self, change: Change) -> list[Need]:
-        return self._needs(self._asked.negated, change.closes[:-1])
+    def targets(self, closes: np.ndarray) -> np.ndarray:
+        found = np.full((len(closes), len(self._types)), LONG_AGO)
+        for scope, kind in enumerate(self._asked.negated):
+            column = self._types.index(kind)
+            found[:, column] = np.maximum(found[:, column], closes[:, scope])
+        return found

@@ -6,8 +6,7 @@ at it. Whatever a barrier does happens at such a place, so it is independent of 
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,17 +18,17 @@ BEFORE = -1
 ALL = ""
 """Stands for every type: the progress of an order, which is a promise for all of them."""
 
-Place = tuple[int, int]
-"""(arrival-clock instant, moment)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """How a clock grows: from ``(at[i], moment[i])`` on it is ``value[i]``; values ascend."""
+    """How a clock grows: from ``(at[i], moment[i])`` on it is ``value[i]``; values ascend.
 
-    value: list[int]
-    at: list[int]
-    moment: list[int]
+    The first value is what held before the batch.
+    """
+
+    value: np.ndarray
+    at: np.ndarray
+    moment: np.ndarray
 
     @classmethod
     def of(cls, value: np.ndarray, at: np.ndarray, moment: np.ndarray, before: int) -> Steps:
@@ -37,15 +36,10 @@ class Steps:
         highest = np.maximum.accumulate(np.concatenate(([before], value)))
         moves = np.flatnonzero(highest[1:] > highest[:-1])
         return cls(
-            [before, *highest[1:][moves].tolist()],
-            [LONG_AGO, *at[moves].tolist()],
-            [BEFORE, *moment[moves].tolist()],
+            np.concatenate(([before], highest[1:][moves])),
+            np.concatenate(([LONG_AGO], at[moves])),
+            np.concatenate(([BEFORE], moment[moves])),
         )
-
-    def reached(self, target: int) -> Place | None:
-        """Where the clock came to ``target``; None if it has not yet."""
-        place = bisect_left(self.value, target)
-        return None if place == len(self.value) else (self.at[place], self.moment[place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +48,8 @@ class Timeline:
 
     ``now``: the arrival clock after it; what was due before it is due. ``clock``: the event clock
     (largest ref yet). ``promised``: by type, or under ``ALL``, the least ref of later records that
-    is promised. ``ref``, ``moment`` and ``type``: of the rows that a step of the query can use.
+    is promised. ``ref``, ``moment`` and ``type``: of the rows that a step of the query can use; a
+    type is a place in ``types``.
     """
 
     now: int
@@ -62,13 +57,14 @@ class Timeline:
     promised: dict[str, Steps]
     ref: np.ndarray
     moment: np.ndarray
-    type: list[str] = field(default_factory=list)
+    type: np.ndarray
+    types: list[str]
 
     def below(self, steps: Steps, less: int, rows: np.ndarray) -> int:
         """How many of ``rows`` lie below what ``steps``, less ``less``, said before them."""
-        place = np.searchsorted(np.array(steps.moment), self.moment[rows]) - 1
-        # Subtracted from the ref, which is far from the ends of int64.
-        return int((self.ref[rows] + less < np.array(steps.value)[place]).sum())
+        place = np.searchsorted(steps.moment, self.moment[rows]) - 1
+        # Added to the ref, which is far from the ends of int64.
+        return int((self.ref[rows] + less < steps.value[place]).sum())
 
 
 def progress_steps(

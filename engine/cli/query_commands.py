@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -348,12 +348,16 @@ def _tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
             sys.stderr.write(f"no event of stream {stream}; there are {', '.join(seen)}\n")
 
 
+_OF_SIZE: Final = ("buffered", "buffered_max", "stack_moves", "looked_at")
+"""Counters that tell of work and memory, not of anything that went wrong."""
+
+
 def _refusals(counters: dict[str, Any]) -> Counter[str]:
     """What the queries' operators could not use, over all sites."""
     found: Counter[str] = Counter()
     for site in counters["sites"].values():
         for query_name, counts in site["queries"].items():
             for what, value in counts.items():
-                if value and what != "buffered":
+                if value and what not in _OF_SIZE:
                     found[f"{query_name}: {what.replace('_', ' ')}"] += value
     return found

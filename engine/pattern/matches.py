@@ -1,60 +1,19 @@
-"""Matches as the barriers see them, made from rows of the store in an order no cut can change."""
+"""What rows do to matches, in columns, in an order that no cut of the stream can change."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from engine.columns import VALID_PREFIX
-from engine.frame import ATTR_PREFIX
-from engine.pattern.certainty import Clock, Rule, order, shares_clock, within
-from engine.pattern.doubt import doubted_probability
-from engine.pattern.probability import pair_probability, sampled_probability
-from engine.pattern.scope import Scope
-from engine.pattern.standing import Doubts
+from engine.pattern import construction as c
+from engine.pattern import scopes
+from engine.pattern.certainty import Clock, Doubts, Rule, chances
 from engine.pattern.store import ORDER, Store
-from engine.query.fields import own_attribute
-from engine.query.plan import SeqPlan
+from engine.pattern.tables import NONE, NOT_LONG_AFTER, UPPER, Layout
 from engine.released import Strings
 
-Event = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A combination of events that satisfies the query, or may do so.
-
-    ``key``: the numbers of its events in the released stream, which name it. ``completed_at``:
-    release of the event that was released last; ``known_at``: arrival of the event that arrived
-    last (arrival-clock instants, ns). ``last_ns``: ref of the last event. ``events``: by step.
-    """
-
-    key: tuple[int, ...]
-    completed_at: int
-    known_at: int
-    last_ns: int
-    confirmed: bool
-    probability: float
-    events: list[Event]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What one released row does to one match.
-
-    ``row``: its number in the released stream; ``at``: its release. ``before``: the match as it
-    stood, None when the row completes it. ``after``: None when the row invalidates it. ``closes``,
-    of a new match: per negated step the least promise that closes its scope (no later event below
-    it), and last the one after which no event comes below the match's last.
-    """
-
-    row: int
-    at: int
-    before: Match | None
-    after: Match | None
-    closes: tuple[int, ...] = ()
+_LONG_AGO = -(2**63)
 
 
 @dataclass(slots=True)
@@ -70,213 +29,210 @@ class Verdicts:
 
 
 @dataclass(slots=True)
-class Found:
-    """What rows of a batch do to matches: equally long columns.
+class Changes:
+    """What rows of a batch do to matches: equally long columns, in order.
 
-    ``rows``: (n, positive steps) places in the store; ``completing`` and ``cause``: the row that
-    completed the match, and the one that changes it now (the same for a new match). ``closes``: (n,
-    scopes + 1), of new matches, as in ``Change``.
+    ``rows``: (n, steps of all branches) places in the store, -1 for steps the match does not have.
+    ``branch``: of the OR. ``completing`` and ``cause``: the row that completed the match, and the
+    one that changes it now (the same for a new match). ``before``: as it stood, which a new match
+    did not. ``after``: it does not stand when the row invalidates it. ``closes``: (n, scopes + 1),
+    of new matches: per scope the least promise that closes it (no later event below it), and last
+    the one after which no event comes below the match's last.
     """
 
     rows: np.ndarray
+    branch: np.ndarray
     completing: np.ndarray
     cause: np.ndarray
     before: Verdicts
     after: Verdicts
     closes: np.ndarray
+    known_at: np.ndarray
+    last_ns: np.ndarray
 
-    def take(self, which: np.ndarray) -> Found:
+    def __len__(self) -> int:
+        return len(self.cause)
+
+    def take(self, which: np.ndarray) -> Changes:
         """Those of ``which``, in its order."""
-        return Found(
-            self.rows[which], self.completing[which], self.cause[which], self.before.take(which),
-            self.after.take(which), self.closes[which],
+        return Changes(
+            self.rows[which], self.branch[which], self.completing[which], self.cause[which],
+            self.before.take(which), self.after.take(which), self.closes[which],
+            self.known_at[which], self.last_ns[which],
         )  # fmt: skip
 
 
-def in_order(
-    store: Store, cause: np.ndarray, is_new: np.ndarray, rows: np.ndarray, strings: Strings
-) -> np.ndarray:
-    """Places of the changes by row that causes them, older matches before new ones, then by
-    (ref, source name, seq) step by step.
+@dataclass(slots=True)
+class Judge:
+    """Makes changes of what the kernel has found.
 
-    Args:
-        store: the events.
-        cause: per change, the row that causes it.
-        is_new: per change, whether it completes a match.
-        rows: (matches, steps).
-        strings: names of the sources.
+    ``widest``: per row of the batch the largest uncertainty up to it; ``first_new``: its first row
+    in the store.
     """
-    columns = store.columns
-    codes, which = np.unique(columns["source"][rows], return_inverse=True)
-    names = [strings.text(int(code)) or "" for code in codes]
-    rank = np.argsort(np.argsort(np.array(names)))[which.reshape(rows.shape)]
-    keys = [columns[ORDER][cause], is_new]
-    for step in range(rows.shape[1]):
-        mine = rows[:, step]
-        keys += [columns["ref"][mine], rank[:, step], columns["seq"][mine], columns[ORDER][mine]]
-    return np.lexsort(keys[::-1])
 
+    layout: Layout
+    rule: Rule
+    store: Store
+    strings: Strings
+    widest: np.ndarray
+    first_new: int
 
-def certain(plan: SeqPlan, rule: Rule, t_a: int | np.ndarray, clocks: list[Clock]) -> np.ndarray:
-    """Per match, whether every required order and WITHIN is certain (SPEC 4.3)."""
-    sure = np.ones(len(clocks[0].ref), np.bool_)
-    for second in range(1, len(clocks)):
-        for first in range(second):
-            sure &= order(rule, t_a, clocks[first], clocks[second])[1]
-    if plan.within_ns is not None and len(clocks) > 1:
-        sure &= within(rule, t_a, clocks[0], clocks[-1], plan.within_ns)[1]
-    return sure
+    def changes(self, facts: np.ndarray, doubts: np.ndarray) -> Changes | None:
+        """Of what is in ``found`` and ``doubts``; None if nothing changes."""
+        n = len(facts)
+        if not n:
+            return None
+        rows = facts[:, c.FACTS :].copy()
+        is_new, stands = facts[:, c.NEW] == 1, facts[:, c.STANDS] == 1
+        after = self._verdicts(rows, facts, stands, c.SURE, c.T_A_NOW, doubts)
+        old = doubts[doubts[:, scopes.BY_ROW] != facts[doubts[:, scopes.OF_MATCH], c.CAUSE]]
+        before = self._verdicts(rows, facts, ~is_new, c.SURE_BEFORE, c.T_A_BEFORE, old)
+        same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
+        seen = np.flatnonzero(~(before.stands & after.stands & same))
+        branch, cause = facts[:, c.BRANCH].copy(), facts[:, c.CAUSE].copy()
+        found = Changes(
+            rows, branch, facts[:, c.COMPLETING].copy(), cause, before, after,
+            self._closes(rows, facts, is_new), self._known_at(rows), self._last(rows, branch),
+        )  # fmt: skip
+        found = found.take(seen) if len(seen) < n else found
+        return found.take(self._in_order(found))
 
+    def _known_at(self, rows: np.ndarray) -> np.ndarray:
+        arrival = self.store.columns["arrival"][rows]
+        return np.asarray(np.where(rows >= 0, arrival, _LONG_AGO).max(axis=1))
 
-def verdicts(
-    plan: SeqPlan, rule: Rule, t_a: np.ndarray, store: Store, rows: np.ndarray,
-    killed: np.ndarray, scopes: list[Scope], doubts: Doubts,
-) -> Verdicts:  # fmt: skip
-    """How matches stand.
+    def _last(self, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
+        found, ref = np.empty(len(rows), np.int64), self.store.columns["ref"]
+        for number in range(len(self.layout.branches)):
+            mine = branch == number
+            found[mine] = np.maximum.reduce([ref[rows[mine, s]] for s in self._lasts(number)])
+        return found
 
-    Args:
-        plan: the positive steps.
-        rule: how uncertain a pair is.
-        t_a: in force, per match.
-        store: the events.
-        rows: (matches, positive steps).
-        killed: where a negated step's event is certain.
-        scopes: of the negated steps, with places of positive steps.
-        doubts: the events of negated steps that may lie in a scope of one of these matches.
-    """
-    clocks = [store.clock(rows[:, step]) for step in range(rows.shape[1])]
-    sure = certain(plan, rule, t_a, clocks)
-    chance = np.ones(len(rows))
-    doubted = np.zeros(len(rows), np.bool_)
-    doubted[doubts.match] = True
-    for which, some in ((~sure & ~doubted, None), (doubted, doubts)):
-        places = np.flatnonzero(which & ~killed)
-        if not len(places):
-            continue
-        mine = [clock.take(places) for clock in clocks]
-        if some is None:
-            chance[places] = probability(plan, rule, t_a[places], mine)
-        else:
-            half_width, leader = _errors_of(rule, t_a[places], mine)
-            chance[places] = doubted_probability(
-                mine, half_width, leader, plan.within_ns, scopes, some.of(places), store,
-                t_a[places] / 2 if rule is Rule.MAX_DELAY else None,
-            )  # fmt: skip
-    return Verdicts(~killed, sure & ~doubted, chance)
+    def _lasts(self, branch: int) -> list[int]:
+        """Steps that no other one must follow."""
+        return [self.layout.places[branch][step] for step in self.layout.shapes[branch].lasts]
 
+    def _verdicts(
+        self, rows: np.ndarray, facts: np.ndarray, stands: np.ndarray, sure: int, t_a: int,
+        doubts: np.ndarray,
+    ) -> Verdicts:  # fmt: skip
+        doubted = np.zeros(len(rows), np.bool_)
+        doubted[doubts[:, scopes.OF_MATCH]] = True
+        confirmed = (facts[:, sure] == 1) & ~doubted
+        chance = np.ones(len(rows))
+        unsure = stands & ~confirmed
+        if unsure.any():
+            for which in (unsure & doubted, unsure & ~doubted):
+                for branch in np.unique(facts[which, c.BRANCH]).tolist():
+                    places = np.flatnonzero(which & (facts[:, c.BRANCH] == branch))
+                    chance[places] = self._chances(
+                        branch, rows[places], facts[places, t_a], self._about(places, doubts)
+                    )
+        return Verdicts(stands, confirmed, chance)
 
-def _errors_of(rule: Rule, t_a: np.ndarray, clocks: list[Clock]) -> tuple[np.ndarray, np.ndarray]:
-    """(matches, steps): half-widths of the errors, and the first step with the same error."""
-    matches = len(clocks[0].ref)
-    unc = [t_a / 2 if rule is Rule.MAX_DELAY else clock.unc for clock in clocks]
-    leader = np.tile(np.arange(len(clocks)), (matches, 1))
-    for second in range(1, len(clocks)):
-        for first in range(second - 1, -1, -1):
-            shared = shares_clock(clocks[first], clocks[second])
-            leader[shared, second] = first
-    return np.column_stack(unc).astype(np.float64), leader
+    def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
+        """The doubts about ``matches``, which get the numbers 0, 1, ..."""
+        number = np.full(int(doubts[:, scopes.OF_MATCH].max(initial=-1)) + 1, NONE)
+        known = matches < len(number)
+        number[matches[known]] = np.flatnonzero(known)
+        doubts = doubts[number[doubts[:, scopes.OF_MATCH]] >= 0]
+        match, event = number[doubts[:, scopes.OF_MATCH]], doubts[:, scopes.BY_ROW]
+        order = self.store.columns[ORDER][event]
+        places = np.lexsort((doubts[:, scopes.IN_SCOPE], order, match))
+        return Doubts(
+            match[places], self.store.clock(event[places]), order[places],
+            doubts[places, scopes.IN_SCOPE].copy(),
+        )  # fmt: skip
 
+    def _chances(
+        self, branch: int, rows: np.ndarray, t_a: np.ndarray, doubts: Doubts
+    ) -> np.ndarray:
+        clocks: Clock = self.store.clock(rows[:, self._members(branch)])
+        return chances(self.layout, branch, self.rule, t_a, clocks, doubts)
 
-def probability(plan: SeqPlan, rule: Rule, t_a: np.ndarray, clocks: list[Clock]) -> np.ndarray:
-    """Per uncertain match, the probability that it is true.
+    def _members(self, branch: int) -> np.ndarray:
+        tables = self.layout.tables
+        return tables.members[tables.branches[branch, 4] : tables.branches[branch, 5]]
 
-    Under ``max-delay`` every event's error is taken as uniform within T_a/2.
-    """
-    half_width, leader = _errors_of(rule, t_a, clocks)
-    if len(clocks) == 2:
-        diff = clocks[1].ref - clocks[0].ref
-        return pair_probability(diff, half_width[:, 0], half_width[:, 1], plan.within_ns)
-    ref = np.column_stack([clock.ref for clock in clocks])
-    return sampled_probability(ref, half_width, leader, plan.within_ns)
+    def _closes(self, rows: np.ndarray, facts: np.ndarray, is_new: np.ndarray) -> np.ndarray:
+        """The least promises after which nothing can change.
 
+        An end x that is open is closed by a promise of x, a closed one by x + 1. Where clocks
+        err, so much later that no event as uncertain as the worst one yet may lie before it.
+        """
+        tables, columns = self.layout.tables, self.store.columns
+        found = np.full((len(rows), len(tables.scopes) + 1), _LONG_AGO)
+        for branch, plan in enumerate(self.layout.branches):
+            mine = np.flatnonzero(is_new & (facts[:, c.BRANCH] == branch))
+            if not len(mine):
+                continue
+            completing = facts[mine, c.COMPLETING]
+            widest = self.widest[completing - self.first_new]
 
-def describe(
-    plan: SeqPlan, store: Store, found: Found, strings: Strings, site: str
-) -> list[Change]:
-    """The changes ``found``, in order; those that change nothing are left out.
+            def promise(
+                step: int, longer: int | None, mine: np.ndarray = mine,
+                widest: np.ndarray = widest, completing: np.ndarray = completing,
+            ) -> np.ndarray:  # fmt: skip
+                row = rows[mine, step]
+                error = columns["unc"][row] + widest
+                if self.rule is Rule.MAX_DELAY:
+                    error = columns["t_a"][completing]
+                # An error makes an open end as good as closed: what lies at it may lie before it.
+                beyond = np.where(error > 0, 1, 0) if longer is None else longer + 1
+                return np.asarray(columns["ref"][row] + error + beyond)
 
-    Args:
-        plan: the positive steps.
-        store: the events.
-        found: what the rows of a batch do.
-        strings: the site's table.
-        site: named in events.
-    """
-    was, now = found.before, found.after
-    same = (was.confirmed == now.confirmed) & (was.chance == now.chance)
-    seen = (was.stands | now.stands) & ~(was.stands & now.stands & same)
-    found = found.take(np.flatnonzero(seen))
-    places = in_order(store, found.cause, ~found.before.stands, found.rows, strings)
-    found = found.take(places)
-    rows, columns = found.rows, store.columns
-    events = [_events(plan, store, rows[:, k], k, strings, site) for k in range(rows.shape[1])]
-    facts = zip(
-        map(tuple, columns[ORDER][rows].tolist()),
-        columns["release"][found.completing].tolist(),
-        columns["arrival"][rows].max(axis=1).tolist(),
-        columns["ref"][rows[:, -1]].tolist(),
-        found.after.confirmed.tolist(),
-        found.after.chance.tolist(),
-        zip(*events, strict=True),
-        strict=True,
-    )
-    matches = [
-        Match(key, at, known_at, last_ns, sure, chance, list(event))
-        for key, at, known_at, last_ns, sure, chance, event in facts
-    ]
-    before = zip(*(c.tolist() for c in (
-        found.before.stands, found.before.confirmed, found.before.chance
-    )), strict=True)  # fmt: skip
-    stands = found.after.stands.tolist()
-    order_of, at = columns[ORDER][found.cause].tolist(), columns["release"][found.cause].tolist()
-    closes = found.closes.tolist()
-    return [
-        Change(
-            order_of[c], at[c],
-            replace(match, confirmed=sure, probability=chance, events=_copied(match.events))
-            if stood else None,
-            match if stands[c] else None,
-            () if stood else tuple(closes[c]),
-        )
-        for c, (match, (stood, sure, chance)) in enumerate(zip(matches, before, strict=True))
-    ]  # fmt: skip
+            first, last = tables.branches[branch, :2].tolist()
+            for scope in range(first, last):
+                start, stop = tables.scopes[scope, 5:7].tolist()
+                ends = tables.relations[start:stop, :2].tolist()
+                # All that bound it above must be passed by: then the least of them is.
+                uppers = [
+                    promise(step, plan.within_ns if bits == NOT_LONG_AFTER else None)
+                    for step, bits in ends
+                    if bits in UPPER
+                ]
+                found[mine, scope] = np.minimum.reduce(uppers)
+            found[mine, -1] = np.maximum.reduce(
+                [promise(step, None) for step in self._lasts(branch)]
+            )
+        return found
 
+    def _in_order(self, found: Changes) -> np.ndarray:
+        """Places of the changes by row that causes them, older matches before new ones, by
+        branch, then by (ref, source name, seq) step by step. The kernel gives them by row.
+        """
+        places = np.arange(len(found))
+        if len(found) < 2:
+            return places
+        first, ref = found.cause, self.store.columns["ref"]
+        together = first[1:] == first[:-1]
+        lead = found.rows[:, 0]
+        ahead = (ref[lead[1:]] > ref[lead[:-1]]) & (lead[1:] >= 0) & (lead[:-1] >= 0)
+        ahead &= found.before.stands[1:] == found.before.stands[:-1]
+        ahead &= found.branch[1:] == found.branch[:-1]
+        wrong = together & ~ahead
+        if not wrong.any():
+            return places
+        group = np.concatenate(([0], np.cumsum(~together)))
+        some = np.flatnonzero(np.isin(group, group[1:][wrong]))
+        places[some] = some[self._sorted(found.take(some))]
+        return places
 
-def _copied(events: list[Event]) -> list[Event]:
-    return [event | {"attrs": dict(event["attrs"])} for event in events]
-
-
-def _events(
-    plan: SeqPlan, store: Store, rows: np.ndarray, step: int, strings: Strings, site: str
-) -> list[Event]:
-    """Each match's event of one step; every match gets copies of its own."""
-    distinct, which = np.unique(rows, return_inverse=True)
-    made: list[Event] = [{"site": site} for _ in distinct]
-    for name in ("stream", "source", "seq", "type", "ts", "te", "ref"):
-        values: list[Any] = store.columns[name][distinct].tolist()
-        if name in {"stream", "source", "type"}:
-            values = [strings.text(code) for code in values]
-        for event, value in zip(made, values, strict=True):
-            event[name] = None if name == "seq" and value < 0 else value
-    attrs = _attributes(plan, store, distinct, step, strings)
-    return [made[place] | {"attrs": dict(attrs[place])} for place in which.tolist()]
-
-
-def _attributes(
-    plan: SeqPlan, store: Store, rows: np.ndarray, step: int, strings: Strings
-) -> list[dict[str, Any]]:
-    """What RETURN selects of this step, or everything; what an event lacks is left out."""
-    alias = plan.steps[step].alias
-    wanted = [own_attribute(a.name) for a in plan.returns if a.alias == alias]
-    names = list(store.attr_types) if not plan.returns else [name for name in wanted if name]
-    found: list[dict[str, Any]] = [{} for _ in rows]
-    for name in sorted(names):
-        if name not in store.attr_types:
-            continue
-        values = store.columns[ATTR_PREFIX + name][rows].tolist()
-        valid = store.columns[VALID_PREFIX + name][rows].tolist()
-        for attrs, value, known in zip(found, values, valid, strict=True):
-            if known:
-                is_text = store.attr_types[name] == "str"
-                attrs[name] = strings.text(value) if is_text else value
-    return found
+    def _sorted(self, found: Changes) -> np.ndarray:
+        columns, rows = self.store.columns, found.rows
+        codes, which = np.unique(columns["source"][rows], return_inverse=True)
+        names = [self.strings.text(int(code)) or "" for code in codes]
+        rank = np.argsort(np.argsort(np.array(names)))[which.reshape(rows.shape)]
+        keys = [columns[ORDER][found.cause], ~found.before.stands, found.branch]
+        for step in range(rows.shape[1]):
+            mine, present = rows[:, step], rows[:, step] >= 0
+            keys += [
+                np.where(present, key, _LONG_AGO)
+                for key in (
+                    columns["ref"][mine],
+                    rank[:, step],
+                    columns["seq"][mine],
+                    columns[ORDER][mine],
+                )
+            ]
+        return np.lexsort(keys[::-1])

@@ -2,7 +2,7 @@
 
 The matcher knows nothing of strategies: it says what each released row does to matches, completing
 new ones and, if it is of a negated step, invalidating older ones or putting them in doubt; a
-barrier makes results of that. No table of matches is kept: both are found by joins over the events.
+barrier makes results of that. No table of matches is kept: the kernel finds both among the events.
 
 An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress; then no row that is
 less than ``keep_late_ns`` late can need it (one of a negated step at the front is kept for another
@@ -12,6 +12,7 @@ Without WITHIN nothing can be dropped; how much is held is counted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,17 +23,16 @@ from engine.barrier.base import Asked
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.errors import UserError
 from engine.operator import Result
-from engine.pattern.candidates import Index, has_values, hash_of
 from engine.pattern.certainty import Rule
-from engine.pattern.finder import Finder
-from engine.pattern.join import IndexName, Join, tours
-from engine.pattern.matches import Change, describe
-from engine.pattern.scope import scopes_of
+from engine.pattern.given import Given, Matches
+from engine.pattern.kernel import Kernel
+from engine.pattern.matches import Changes, Judge
+from engine.pattern.membership import joined_attributes, kept_attributes, members
 from engine.pattern.store import EXPIRES, FIELDS, FRONTIER, MEMBER, ORDER, T_A, Store
 from engine.pattern.stream_clocks import Moved, StreamClocks
-from engine.query.expression import View, mask
-from engine.query.fields import attributes_in, attributes_of, own_attribute, released_columns
-from engine.query.plan import Attribute, SeqPlan, Step
+from engine.pattern.tables import layout_of
+from engine.query.fields import attributes_of, released_columns
+from engine.query.plan import OrPlan, SeqPlan
 from engine.released import Released, Strings
 
 _INT_MAX: Final = 2**63 - 1
@@ -52,7 +52,7 @@ class PatternSettings:
 
 
 class SeqMatcher:
-    """Operator of a ``SeqPlan``.
+    """Operator of a ``SeqPlan`` or an ``OrPlan``.
 
     Args:
         plan: the query.
@@ -66,7 +66,7 @@ class SeqMatcher:
 
     def __init__(
         self,
-        plan: SeqPlan,
+        plan: SeqPlan | OrPlan,
         settings: PatternSettings | None = None,
         site: str = DEFAULT_SITE,
         barrier: BarrierSettings | None = None,
@@ -75,24 +75,26 @@ class SeqMatcher:
         self.settings = settings or PatternSettings()
         self.site = site
         self._rule = _rule(self.settings)
-        self._scopes = scopes_of(plan)
+        self._layout = layout_of(plan)
+        for branch in self._layout.branches:
+            _check(branch)
+        steps = self._layout.steps
         asked = Asked(
-            plan.name,
-            site,
-            tuple(step.type for step in plan.steps if step.negated),
-            tuple(dict.fromkeys(step.type for step in plan.steps if not step.negated)),
+            tuple(steps[step].type for step in self._layout.tables.scopes[:, 1].tolist()),
+            tuple(dict.fromkeys(step.type for step in steps if not step.negated)),
+            len(steps),
         )
         self._barrier = build_barrier(barrier_in_force(barrier, plan.realtime), asked)
-        self._clocks = StreamClocks(frozenset(step.type for step in plan.steps))
-        self._keep_ns = _keep_ns(plan, self.settings)
-        self._tours = tours(plan)
-        self._index_attributes = {hop.index: list(hop.own) for tour in self._tours for hop in tour}
-        self._index_attributes |= {scope.index: list(scope.own) for scope in self._scopes}
-        self._indexes: dict[IndexName, Index] = {name: Index() for name in self._index_attributes}
-        self._joined = [_joined(plan, step) for step in plan.steps]
-        self._attributes = _kept_attributes(plan)
-        self._store = Store()
+        self._clocks = StreamClocks(frozenset(step.type for step in steps))
+        self._within_ns = self._layout.branches[0].within_ns
+        self._keep_ns = _keep_ns(self._within_ns, self.settings)
+        self._joined = joined_attributes(self._layout)
+        self._attributes = kept_attributes(self._layout)
+        self._store = Store(self._layout.attributes)
+        self._kernel = Kernel(self._layout, self._rule, self._within_ns, self._keep_ns)
+        self._strings = Strings()
         self._too_late = 0
+        self._most = 0
 
     def required_columns(self) -> set[str]:
         """Without RETURN a match shows every attribute, which no list can name.
@@ -102,121 +104,116 @@ class SeqMatcher:
         return {*FIELDS, "status"} | released_columns(attributes_of(self.plan))
 
     def counters(self) -> dict[str, int]:
-        """``too_late`` rows took no part; ``buffered`` events are held now."""
+        """``too_late`` rows took no part; ``buffered`` events are held now, ``buffered_max`` were.
+
+        ``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested.
+        """
         over = max(0, self._store.n - self.settings.buffer_warn)
-        counts = {"too_late": self._too_late, "buffered": self._store.n, "beyond_limit": over}
+        counts = {"too_late": self._too_late, "buffered": self._held(), "beyond_limit": over}
+        counts |= {"buffered_max": self._most} | self._kernel.counters()
         return counts | self._barrier.counters()
 
-    def process(self, released: Released) -> list[Result]:
+    def _held(self) -> int:
+        n = self._store.n
+        if not n:
+            return 0
+        return int((self._store.columns[EXPIRES][:n] >= self._clocks.frontier).sum())
+
+    def process(self, released: Released) -> Sequence[Result]:
+        self._strings = released.strings
         moved = self._clocks.advance(released)
-        if not released.n:
-            return self._barrier.process([], moved.timeline)
-        changes = self._changes(released, moved)
+        changes = self._changes(released, moved) if released.n else None
+        results = self._shown(self._barrier.process(changes, moved.timeline, self._store))
         self._purge()
-        return self._barrier.process(changes, moved.timeline)
+        return results
 
-    def advance(self, now: int) -> list[Result]:
-        return self._barrier.advance(now)
+    def advance(self, now: int) -> Sequence[Result]:
+        return self._shown(self._barrier.advance(now))
 
-    def _changes(self, released: Released, moved: Moved) -> list[Change]:
-        member = self._membership(released)
+    def finish(self, at: int) -> Sequence[Result]:
+        return self._shown(self._barrier.finish(at))
+
+    def _shown(self, given: Given) -> Sequence[Result]:
+        if not len(given):
+            return []
+        return Matches(given, self._store, self._layout, self._strings, self.plan.name, self.site)
+
+    def _changes(self, released: Released, moved: Moved) -> Changes | None:
+        member = members(self._layout, self._joined, released)
         expires = self._expiry(released, member)
         late = (member != 0) & (expires < moved.frontier)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
-        frontier = moved.frontier[rows]
+        if not len(rows):
+            return None
         first_new = self._store.n
-        more = {ORDER: moved.first + rows, EXPIRES: expires[rows], MEMBER: member[rows]}
-        if self._scopes:
-            more |= {FRONTIER: frontier, T_A: np.full(len(rows), released.t_a)}
+        more = {
+            ORDER: moved.first + rows,
+            EXPIRES: expires[rows],
+            MEMBER: member[rows],
+            FRONTIER: moved.frontier[rows],
+            T_A: np.full(len(rows), released.t_a),
+        }
         self._store.append(released, rows, self._attributes, more)
-        new = np.arange(first_new, self._store.n)
-        for name, index in self._indexes.items():
-            self._fill(name, index, new, released.strings)
-        join = Join(
-            self.plan, self._rule, self._store, self._indexes, released.strings, released.t_a,
-            first_new, frontier, moved.newest[rows],
-        )  # fmt: skip
-        finder = Finder(join, self._tours, self._scopes, self._keep_ns, moved.widest[rows])
-        found = finder.changes(new)
-        if found is None:
-            return []
-        return describe(finder.positive, self._store, found, released.strings, self.site)
-
-    def finish(self, at: int) -> list[Result]:
-        return self._barrier.finish(at)
+        self._most = max(self._most, self._store.n)
+        found = self._kernel.construct(self._store, first_new, released.strings)
+        judge = Judge(
+            self._layout, self._rule, self._store, released.strings, moved.widest[rows], first_new
+        )
+        return judge.changes(*found)
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
         if self._keep_ns is None:
             return np.full(released.n, _INT_MAX)
         ref, unc = released.columns["ref"], released.columns["unc"]
         expires = ref + unc + self._keep_ns
-        for scope in self._scopes:
+        for step, leading in self._layout.negated():
             # No match that it may have changed is changed by another one once it is gone.
-            longer = 0 if scope.left is not None else self.plan.within_ns or 0
+            longer = (self._within_ns or 0) if leading else 0
             negative = ref + np.maximum(unc, released.t_a) + self._keep_ns + longer
-            mine = member >> scope.step & 1 == 1
+            mine = member >> step & 1 == 1
             expires = np.where(mine, np.maximum(expires, negative), expires)
         return np.asarray(expires)
 
-    def _membership(self, released: Released) -> np.ndarray:
-        """Bit k per row: it satisfies what step k says of it alone."""
-        member = np.zeros(released.n, np.int64)
-        for place, step in enumerate(self.plan.steps):
-            rows = np.flatnonzero(released.columns["type"] == released.strings.find(step.type))
-            member[_chosen(step, self._joined[place], released, rows)] |= 1 << place
-        return member
-
-    def _fill(self, name: IndexName, index: Index, rows: np.ndarray, strings: Strings) -> None:
-        """Enter the events ``rows`` of the store that can be the index's step."""
-        rows = rows[self._store.columns[MEMBER][rows] >> name[0] & 1 == 1]
-        attributes = self._index_attributes[name]
-        views = [self._store.view(rows, released_columns([a]), strings) for a in attributes]
-        key = hash_of(attributes, views, len(rows))
-        index.add(key, self._store.columns["ref"][rows], rows)
-
     def _purge(self) -> None:
         """Drop expired events once they are half of what is held."""
-        if self._keep_ns is None or not self._store.n:
+        n = self._store.n
+        if self._keep_ns is None or not n:
             return
-        alive = self._store.columns[EXPIRES] >= self._clocks.frontier
-        if 2 * int(alive.sum()) <= self._store.n:
-            number = np.where(alive, np.cumsum(alive) - 1, -1)
-            self._store.keep(alive)
-            for index in self._indexes.values():
-                index.renumber(number)
+        alive = self._store.columns[EXPIRES][:n] >= self._clocks.frontier
+        if 2 * int(alive.sum()) <= n:
+            alive[self._barrier.held_rows()] = True
+            number = self._store.keep(alive)
+            self._kernel.renumber(number)
+            self._barrier.renumber(number)
 
     def snapshot(self) -> dict[str, Any]:
         return {
             "store": self._store.snapshot(),
             "clocks": self._clocks.snapshot(),
             "too_late": self._too_late,
-            "indexes": {
-                name: (index.key.copy(), index.ref.copy(), index.row.copy())
-                for name, index in self._indexes.items()
-            },
+            "most": self._most,
+            "kernel": self._kernel.snapshot(),
             "barrier": self._barrier.snapshot(),
+            "strings": list(self._strings.texts),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._store.restore(state["store"])
         self._clocks.restore(state["clocks"])
-        self._too_late = state["too_late"]
-        self._indexes = {
-            name: Index(*(column.copy() for column in columns))
-            for name, columns in state["indexes"].items()
-        }
+        self._too_late, self._most = state["too_late"], state["most"]
+        self._kernel.restore(state["kernel"])
         self._barrier.restore(state["barrier"])
+        self._strings = Strings(state["strings"])
 
 
-def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
-    """What a step is joined by with positive steps: without a value it can be joined to none.
-
-    A positive step that only negated ones are joined to matches all the same.
-    """
-    positive = {other.alias for other in plan.steps if not other.negated and other is not step}
-    groups = [group for group in plan.equalities if any(a.alias in positive for a in group)]
-    return [a for group in groups for a in group if a.alias == step.alias]
+def _check(plan: SeqPlan) -> None:
+    """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
+    if all(step.negated for step in plan.steps):
+        raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
+    for end in (plan.steps[0], plan.steps[-1]):
+        if end.negated and plan.within_ns is None:
+            raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")
 
 
 def _rule(settings: PatternSettings) -> Rule:
@@ -226,35 +223,10 @@ def _rule(settings: PatternSettings) -> Rule:
     return Rule(settings.certainty)
 
 
-def _keep_ns(plan: SeqPlan, settings: PatternSettings) -> int | None:
-    if plan.within_ns is None:
+def _keep_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
+    if within_ns is None:
         return None
     keep_late = settings.keep_late_ns
     if keep_late is None:
-        keep_late = max(_DEFAULT_KEEP_LATE_NS, plan.within_ns)
-    return plan.within_ns + keep_late
-
-
-def _kept_attributes(plan: SeqPlan) -> set[str] | None:
-    """Own attributes that matches need after the steps' own conditions; None = all."""
-    if not plan.returns:
-        return None
-    used = [*plan.returns, *(a for group in plan.equalities for a in group)]
-    used += [a for predicate in plan.others for a in attributes_in(predicate)]
-    names = (own_attribute(attribute.name) for attribute in used)
-    return {name for name in names if name is not None}
-
-
-def _chosen(
-    step: Step, joined: list[Attribute], released: Released, rows: np.ndarray
-) -> np.ndarray:
-    """Those of ``rows`` that satisfy the step's WHERE and have what it is joined by."""
-    if not len(rows):
-        return rows
-    names = released_columns([*attributes_in(step.where), *joined, Attribute("ref")])
-    columns = {name: released.columns[name][rows] for name in names if name in released.columns}
-    view = View.of(columns, released.attr_types, released.strings)
-    fine = has_values(joined, view, len(rows))
-    if step.where is not None:
-        fine &= mask(step.where, columns, view.valid_of, released.attr_types, released.strings)
-    return np.asarray(rows[fine])
+        keep_late = max(_DEFAULT_KEEP_LATE_NS, within_ns)
+    return within_ns + keep_late

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from engine.columns import VALID_PREFIX
+from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX
+from engine.pattern import search
 from engine.pattern.certainty import Clock
-from engine.query.expression import View
+from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT
+from engine.query.expression import View, column
+from engine.query.fields import released_columns
+from engine.query.plan import Attribute
+from engine.query.values import Value
 from engine.released import Released, Strings
 
 FIELDS: Final = (
@@ -22,18 +28,74 @@ EXPIRES: Final = "expires"
 MEMBER: Final = "member"
 """Bit k: the event satisfies step k's own conditions."""
 FRONTIER: Final = "frontier"
-"""Progress at the event; held for plans with negated steps only, like ``T_A``."""
+"""Progress at the event."""
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 
+_IN_MATRIX: Final = {
+    "ref": search.REF, "unc": search.UNC, "epoch": search.EPOCH, "source": search.SOURCE,
+    ORDER: search.ORDER, EXPIRES: search.EXPIRES, MEMBER: search.MEMBER,
+    FRONTIER: search.FRONTIER, T_A: search.T_A,
+}  # fmt: skip
+"""What the kernel reads lies together, event by event; these columns are views of it."""
+_LEAST: Final = 1 << 10
+_WHOLE: Final = 1
+_BROKEN: Final = 2
+_TEXT: Final = 3
+"""Tags of values that may be equal: whole numbers, other numbers, texts; 0 = null."""
+_KINDS: Final = {"int": INT, "float": FLOAT, "str": TEXT, "null": ABSENT}
+
+
+class Registers(NamedTuple):
+    """(registers, events); see ``engine.pattern.search.Search``."""
+
+    raw: np.ndarray
+    ok: np.ndarray
+    same: np.ndarray
+    tag: np.ndarray
+
 
 class Store:
-    """``columns``: ``FIELDS``, those of the constants above, attributes, each with a mask."""
+    """``columns``: ``FIELDS``, those of the constants above, attributes, each with a mask; filled
+    up to ``n``, with room behind. ``events``: int64 (room, columns), what the kernel reads.
 
-    def __init__(self) -> None:
-        self.columns: dict[str, np.ndarray] = {}
+    Args:
+        registers: attributes (the plan's names) whose values the kernel reads.
+    """
+
+    def __init__(self, registers: list[str]) -> None:
         self.attr_types: dict[str, str] = {}
         self.n = 0
+        self._names = registers
+        self.kinds = np.full(len(registers), ABSENT, np.int8)
+        """What the registers hold now; a kind may widen from int to float."""
+        self._make(0, {})
+
+    def _make(self, room: int, like: dict[str, np.ndarray]) -> None:
+        """Empty arrays; columns of the types of ``like``."""
+        self._room = room
+        self.events = np.zeros((room, search.EVENT_COLUMNS), np.int64)
+        self.columns = {
+            name: np.zeros(room, known.dtype) for name, known in like.items()
+            if name not in _IN_MATRIX
+        }  # fmt: skip
+        self.columns |= {name: self.events[:, place] for name, place in _IN_MATRIX.items()}
+        shape = (len(self._names), room)
+        self.registers = Registers(
+            np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64),
+            np.zeros(shape, np.int8),
+        )  # fmt: skip
+
+    def _take_over(self, room: int, rows: np.ndarray | slice, kept: int) -> None:
+        """The events ``rows``, which are ``kept``, in new arrays."""
+        old, events, registers = self.columns, self.events, self.registers
+        self._make(room, old)
+        self.events[:kept] = events[rows]
+        for name, known in old.items():
+            if name not in _IN_MATRIX:
+                self.columns[name][:kept] = known[rows]
+        for was, new in zip(registers, self.registers, strict=True):
+            new[:, :kept] = was[:, rows]
 
     def append(
         self, released: Released, rows: np.ndarray, attributes: set[str] | None,
@@ -45,7 +107,7 @@ class Store:
             released: the batch.
             rows: which of its rows.
             attributes: own attributes to keep; None = all.
-            more: ``order expires member`` (and ``frontier t_a``) of those rows.
+            more: the columns of the constants above, of those rows.
         """
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
         for attr, kind in released.attr_types.items():
@@ -58,14 +120,77 @@ class Store:
                 np.ones(len(rows), np.bool_) if valid is None else valid[rows]
             )
             self.attr_types[attr] = kind
-        for name in fresh.keys() | self.columns.keys():
-            self.columns[name] = _joined(self.columns.get(name), self.n, fresh.get(name), len(rows))
-        self.n += len(rows)
+        start, self.n = self.n, self.n + len(rows)
+        if self.n > self._room:
+            self._take_over(max(2 * self.n, _LEAST), slice(start), start)
+        for name, column_of in fresh.items():
+            self._column(name, column_of.dtype, start)[start : self.n] = column_of
+        for name in self.columns.keys() - fresh.keys():
+            self.columns[name][start : self.n] = 0
+        self._fill(np.arange(start, self.n), released.strings)
 
-    def keep(self, wanted: np.ndarray) -> None:
-        """Drop every event but those marked in ``wanted``."""
-        self.columns = {name: column[wanted] for name, column in self.columns.items()}
-        self.n = int(wanted.sum())
+    def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
+        """The column, made or widened if need be."""
+        known = self.columns.get(name)
+        if name in _IN_MATRIX:
+            return self.columns[name]
+        if known is None:
+            self.columns[name] = np.zeros(self._room, dtype)
+        elif known.dtype != dtype and np.promote_types(known.dtype, dtype) != known.dtype:
+            wider = np.zeros(self._room, np.promote_types(known.dtype, dtype))
+            wider[:held] = known[:held]
+            self.columns[name] = wider
+        return self.columns[name]
+
+    def _fill(self, rows: np.ndarray, strings: Strings) -> None:
+        """The registers of new rows."""
+        for number, name in enumerate(self._names):
+            view = self.view(rows, released_columns([Attribute(name)]), strings)
+            value = column(name, view)
+            kind = _KINDS[value.kind]
+            known = int(self.kinds[number])
+            if kind == ABSENT:
+                continue
+            if known not in (ABSENT, kind):
+                if {known, kind} != {INT, FLOAT}:
+                    raise ContractViolation(f"attribute {name!r} is text and a number")
+                if known == INT:
+                    past = self.registers.raw[number, : rows[0]] if len(rows) else None
+                    if past is not None:
+                        past[:] = past.astype(np.float64).view(np.int64)
+                kind = FLOAT
+            self.kinds[number] = kind
+            self._write(number, rows, value, kind)
+
+    def _write(self, number: int, rows: np.ndarray, value: Value, kind: int) -> None:
+        data, r = value.data, self.registers
+        ok = np.ones(len(rows), np.bool_) if value.valid is None else value.valid
+        same: np.ndarray = data.astype(np.int64)
+        tag: np.ndarray | int = _WHOLE
+        if value.kind == "str":
+            tag = _TEXT
+        elif value.kind == "float":
+            whole = (data == np.floor(data)) & (np.abs(data) < 2.0**63)
+            as_int = np.where(whole, data, 0.0).astype(np.int64)
+            same = np.where(whole, as_int, data.view(np.int64))
+            tag = np.where(np.isnan(data), 0, np.where(whole, _WHOLE, _BROKEN))
+        raw = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
+        start, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        r.raw[number, start:stop], r.ok[number, start:stop] = raw, ok
+        r.same[number, start:stop], r.tag[number, start:stop] = same, np.where(ok, tag, 0)
+
+    def keep(self, wanted: np.ndarray) -> np.ndarray:
+        """Drop every event but those marked in ``wanted``.
+
+        Returns:
+            per event, its new place, or -1.
+        """
+        rows = np.flatnonzero(wanted)
+        number = np.full(self.n, -1)
+        number[rows] = np.arange(len(rows))
+        self.n = len(rows)
+        self._take_over(max(2 * self.n, _LEAST), rows, self.n)
+        return number
 
     def clock(self, rows: np.ndarray) -> Clock:
         """What is known of the times of ``rows``."""
@@ -79,21 +204,23 @@ class Store:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        columns = {name: column.copy() for name, column in self.columns.items()}
-        return {"columns": columns, "attr_types": dict(self.attr_types), "n": self.n}
+        columns = {name: known[: self.n].copy() for name, known in self.columns.items()}
+        return {
+            "columns": {name: known for name, known in columns.items() if name not in _IN_MATRIX},
+            "events": self.events[: self.n].copy(),
+            "attr_types": dict(self.attr_types),
+            "n": self.n,
+            "kinds": self.kinds.copy(),
+            "registers": [matrix[:, : self.n].copy() for matrix in self.registers],
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.columns = {name: column.copy() for name, column in state["columns"].items()}
         self.attr_types, self.n = dict(state["attr_types"]), state["n"]
-
-
-def _joined(old: np.ndarray | None, old_n: int, new: np.ndarray | None, new_n: int) -> np.ndarray:
-    """An attribute that one side lacks is zero there; its mask, also lacking, says null."""
-    known = old if new is None else new
-    assert known is not None
-    parts = (
-        np.zeros(old_n, known.dtype) if old is None else old,
-        np.zeros(new_n, known.dtype) if new is None else new,
-    )
-    return np.concatenate(parts)
+        self.kinds = state["kinds"].copy()
+        self._make(self.n, state["columns"])
+        self.events[:] = state["events"]
+        for name, known in state["columns"].items():
+            self.columns[name][:] = known
+        for matrix, saved in zip(self.registers, state["registers"], strict=True):
+            matrix[:] = saved

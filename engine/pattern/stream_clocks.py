@@ -61,12 +61,15 @@ class StreamClocks:
         else:
             promised = self._book.steps(released, released.promises, first)
             at = released.promises.at
-        code = {released.strings.find(kind): kind for kind in self._types}
-        kinds = released.columns.get("type", empty)
-        mine = np.flatnonzero(np.isin(kinds, list(code)))
+        types = sorted(self._types)
+        place = np.full(len(released.strings) + 3, -1)
+        place[[released.strings.find(kind) for kind in types]] = np.arange(len(types))
+        place[-2:] = -1
+        kinds = place[released.columns.get("type", empty)]
+        mine = np.flatnonzero(kinds >= 0)
         timeline = Timeline(
             max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()]), clock, promised,
-            ref[mine], number[mine], [code[kind] for kind in kinds[mine].tolist()],
+            ref[mine], number[mine], kinds[mine], types,
         )  # fmt: skip
         self.frontier = max(
             [self.frontier, *frontier[-1:].tolist(), *steps.frontier[~inside].tolist()]

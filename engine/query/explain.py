@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
-from engine.query.fields import shows_everything
+from engine.query.fields import attributes_in, shows_everything
 from engine.query.place import listed
-from engine.query.plan import Drift, Group, OrPlan, Part, Plan, SeqPlan, TumblingPlan
+from engine.query.plan import Drift, Group, OrPlan, Part, Plan, Predicate, SeqPlan, TumblingPlan
 from engine.query.render import (
     render,
     render_duration,
@@ -91,7 +91,8 @@ def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
         found.append(("negated", [*_negated(plan, shape, barrier)]))
     nothing = "nothing: all events of a site are joined with one another"
     found.append(("partition", keyed or ([nothing] if len(plan.steps) > 1 else [])))
-    found.append(("join", [render_predicate(other) for other in plan.others]))
+    negated = {step.alias for step in plan.steps if step.negated}
+    found.append(("join", [render_predicate(o) for o in plan.others if not _names(o) & negated]))
     returned = [render_expression(attribute) for attribute in plan.returns]
     computed = [f"{one.label} = {render_expression(one.expression)}" for one in plan.computed]
     everything = ["the events with all their attributes"] if shows_everything(plan) else []
@@ -128,10 +129,17 @@ def _aliases(plan: SeqPlan, places: tuple[int, ...]) -> str:
     return listed(plan.steps[place].alias for place in places)
 
 
+def _names(predicate: Predicate) -> set[str | None]:
+    return {attribute.alias for attribute in attributes_in(predicate)}
+
+
 def _negated(plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> Iterator[str]:
     for between in shape.between:
         step = plan.steps[between.step]
         yield f"!{step.alias}: no such {step.type} {_scope(between, plan, shape)};"
+        asked = [render_predicate(o) for o in plan.others if step.alias in _names(o)]
+        if asked:
+            yield f"  it counts only if {listed(asked)};"
         yield f"  {_closed(between, plan, shape, barrier)}"
 
 

@@ -19,6 +19,8 @@ import pyarrow as pa
 
 from engine.chain import Chain, ChainOutput
 from engine.log.whole_file import whole_file
+from engine.pattern.given import Matches
+from engine.results.match_table import columns_table
 from engine.results.ordered import ORDERED, OrderedSink, released_table
 from engine.results.side_output import LATE, QUARANTINED, aside_table
 from engine.results.writer import MATCHES, WINDOWS, ResultSink
@@ -39,11 +41,13 @@ class Part:
 
 
 def parts_of(site: str, output: ChainOutput) -> list[Part]:
-    """One call's output as bytes: results as JSON, ordered events as Arrow."""
+    """One call's output as bytes: matches and ordered events as Arrow, other results as JSON."""
     parts = []
-    results = [result for of_query in output.results for result in of_query]
+    pieces = [piece for of_query in output.results for piece in of_query.pieces]
+    results = [result for piece in pieces if not isinstance(piece, Matches) for result in piece]
     if results:
         parts.append(Part(site, RESULTS, json.dumps(results).encode()))
+    parts += [_part(site, MATCHES, columns_table(p)) for p in pieces if isinstance(p, Matches)]
     parts += [_part(site, ORDERED, released_table(site, each)) for each in output.ordered]
     parts += [_part(site, LATE, aside_table(site, each)) for each in output.late]
     parts += [_part(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
@@ -81,7 +85,7 @@ class RunWriter:
     def write(self, batch_id: int, parts: Sequence[Part]) -> None:
         """Make ``parts`` the whole of batch ``batch_id``: each site's in order of emission."""
         results: list[dict[str, Any]] = []
-        tables: dict[str, list[pa.Table]] = {name: [] for name in self._events}
+        tables: dict[str, list[pa.Table]] = {name: [] for name in (*self._events, MATCHES)}
         for part in parts:
             if part.kind == RESULTS:
                 results.extend(json.loads(part.payload))
@@ -93,7 +97,7 @@ class RunWriter:
                 name = sha256(part.site.encode()).hexdigest() + ".json"  # any site is a file name
                 with whole_file(folder / name) as sink:
                     sink.write(json.dumps([part.site, json.loads(part.payload)]).encode())
-        self._results.write(batch_id, results)
+        self._results.write(batch_id, results, tables[MATCHES])
         for name, events in self._events.items():
             # Side output is rare, but a batch written again must replace what there was.
             if name == ORDERED or tables[name] or (self.directory / name).exists():

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from engine.operator import Result
 from engine.results.batch_files import replace_batch
-from engine.results.schema import is_window, match_table, window_table
+from engine.results.schema import (
+    MATCH_SCHEMA,
+    POSITION,
+    is_window,
+    match_table,
+    window_table,
+)
 
 MATCHES: Final = "matches"
 WINDOWS: Final = "windows"
@@ -26,12 +33,16 @@ class ResultSink:
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
 
-    def write(self, batch_id: int, results: Sequence[Result]) -> None:
-        """Makes ``results`` the whole of batch ``batch_id``.
+    def write(
+        self, batch_id: int, results: Sequence[Result], matches: Sequence[pa.Table] = ()
+    ) -> None:
+        """Makes ``results`` and ``matches`` the whole of batch ``batch_id``.
 
         Args:
             batch_id: micro-batch, from 0; later ones hold later results.
             results: each site's in the order of emission; sites may be mixed.
+            matches: more of them, as tables of ``MATCH_SCHEMA`` with one site each; of queries that
+                ``results`` are not of.
 
         Raises:
             UserError: the directory cannot be written.
@@ -43,7 +54,22 @@ class ResultSink:
             (WINDOWS, True, window_table),
         ):
             chosen = [place for place, each in enumerate(windows) if each is wanted]
-            replace_batch(self.directory / folder, batch_id, [_by_site(chosen, results, table)])
+            tables = _by_site(chosen, results, table)
+            if folder == MATCHES:
+                tables = sorted([*tables, *_numbered(matches, len(results))], key=_site_of)
+            replace_batch(self.directory / folder, batch_id, [tables])
+
+
+def _site_of(table: pa.Table) -> str:
+    return str(table.column("site")[0])
+
+
+def _numbered(tables: Sequence[pa.Table], start: int) -> Iterator[pa.Table]:
+    """``tables`` with positions that go on from ``start``."""
+    for table in tables:
+        positions = pa.array(np.arange(start, start + table.num_rows))
+        yield table.set_column(0, MATCH_SCHEMA.field(POSITION), positions)
+        start += table.num_rows
 
 
 def _by_site(

@@ -114,7 +114,7 @@ def run(
         results += operator.process(released)
         assert all(released.columns[name].tobytes() == before[name] for name in before)
         results += operator.advance(int(released.columns["release"][-1]) if released.n else -1)
-    return results + operator.finish(end)
+    return [*results, *operator.finish(end)]
 
 
 # ---- matches by definition ------------------------------------------------------------------

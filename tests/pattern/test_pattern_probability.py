@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from engine.pattern.probability import POINTS, pair_probability, sampled_probability
 from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.tables import BEFORE, NOT_LONG_BEFORE
 from engine.query.plan import SeqPlan, Step
 
 
@@ -66,9 +67,19 @@ def test_far_apart_uncertainties_keep_their_precision() -> None:
     assert pair(hour // 2, 1, hour) == pytest.approx(0.75, abs=1e-12)
 
 
+def in_a_row(steps: int) -> np.ndarray:
+    """SEQ: each before each later one, and the last not long after the first."""
+    pairs = [(x, y, BEFORE) for y in range(steps) for x in range(y)]
+    return np.array([*pairs, (0, steps - 1, NOT_LONG_BEFORE)], np.int64)
+
+
 def sampled(refs: list[int], unc: list[int], clock: list[int], within: int | None = None) -> float:
     found = sampled_probability(
-        np.array([refs]), np.array([unc], np.float64), np.array([clock]), within
+        np.array([refs]),
+        np.array([unc], np.float64),
+        np.array([clock]),
+        in_a_row(len(refs)),
+        within,
     )
     return float(found[0])
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.operators import build_operator
 from engine.query import needed_attributes, query, shape, to_text
 from engine.query.fields import named_attributes
 from engine.query.plan import (
@@ -160,15 +159,6 @@ def test_only_computed_values_show_no_attributes() -> None:
     assert plan.computed[0].label == "b.v - a.v"
     assert plan.returns == ()
     assert needed_attributes(plan) == {"k", "v"}
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["AND(A a, B b)", "OR(A a, B b)", "SEQ(A a, B b) RETURN b.v - a.v"],
-)
-def test_what_no_operator_answers_yet_is_told(text: str) -> None:
-    with pytest.raises(UserError, match="query q1: AND, OR and expressions in RETURN are not"):
-        build_operator(query(f"EVENT {text}"), None, "pairwise", "main")
 
 
 # ---- shape ------------------------------------------------------------------------------------

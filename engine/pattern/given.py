@@ -1,0 +1,196 @@
+"""Matches as results: columns that read like the list of DESIGN's results, and as an Arrow table.
+
+A result is a dict only where somebody looks at it one by one; sinks take the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+import numpy as np
+
+from engine.columns import VALID_PREFIX
+from engine.frame import ATTR_PREFIX
+from engine.operator import Result
+from engine.pattern.store import Store
+from engine.pattern.tables import Layout
+from engine.query.computed import computed_values, python_values
+from engine.query.expression import View
+from engine.query.fields import attributes_in, own_attribute, released_columns
+from engine.released import Strings
+
+_CODED = ("stream", "source", "type")
+EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
+
+
+@dataclass(slots=True)
+class Given:
+    """What a barrier lets go, in order: equally long columns.
+
+    ``rows``: (n, steps) places in the store. ``plus``: given, or else taken back.
+    """
+
+    rows: np.ndarray
+    branch: np.ndarray
+    plus: np.ndarray
+    at: np.ndarray
+    known_at: np.ndarray
+    confirmed: np.ndarray
+    chance: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+def nothing_given(steps: int) -> Given:
+    """No result."""
+    none = np.empty(0, np.int64)
+    return Given(
+        np.empty((0, steps), np.int64), none, np.empty(0, np.bool_), none, none,
+        np.empty(0, np.bool_), np.empty(0, np.float64),
+    )  # fmt: skip
+
+
+def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
+    """Per step the own attributes that RETURN selects; None = all that the event has."""
+    if not any(plan.returns or plan.computed for plan in layout.branches):
+        return [None] * len(layout.steps)
+    chosen = {a for plan in layout.branches for a in plan.returns}
+    return [
+        tuple(sorted({n for a in chosen if a.alias == step.alias and (n := own_attribute(a.name))}))
+        for step in layout.steps
+    ]
+
+
+def _computed_columns(layout: Layout) -> set[str]:
+    """Columns that RETURN's expressions read, besides own attributes."""
+    used = [a for plan in layout.branches for one in plan.computed
+            for a in attributes_in(one.expression) if own_attribute(a.name) is None]  # fmt: skip
+    return released_columns(used)
+
+
+def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows (of ``n``) that occur, ascending, and which of them each one is; -1 stays."""
+    if rows.size * 16 < n:
+        distinct, which = np.unique(np.append(rows, -1), return_inverse=True)
+        return distinct[1:], which.reshape(-1)[:-1].reshape(rows.shape) - 1
+    occurs = np.zeros(n + 1, np.bool_)
+    occurs[rows] = True
+    occurs[n] = False
+    place = np.cumsum(occurs) - 1
+    place[n] = -1
+    return np.flatnonzero(occurs), place[rows]
+
+
+class Matches(Sequence[Result]):
+    """Results of one query and site; events are copied from the store, each once.
+
+    Args:
+        given: what to show.
+        store: where its rows are.
+        layout: of the query.
+        strings: the site's table.
+        query: its name.
+        site: named in results.
+    """
+
+    def __init__(
+        self, given: Given, store: Store, layout: Layout, strings: Strings, query: str, site: str
+    ) -> None:  # fmt: skip
+        self.given, self.layout, self.strings = given, layout, strings
+        self.query, self.site = query, site
+        distinct, self.which = _distinct(given.rows, store.n)
+        """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
+        self.attr_types = dict(store.attr_types)
+        names = [*EVENT_COLUMNS, *_computed_columns(layout) - {*EVENT_COLUMNS}]
+        for attr in self.attr_types:
+            names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
+        self.columns = {n: store.columns[n][distinct] for n in names if n in store.columns}
+        self.shown = shown_attributes(layout)
+
+    def __len__(self) -> int:
+        return len(self.given)
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Result]: ...
+    def __getitem__(self, place: int | slice) -> Result | list[Result]:
+        return list(self)[place]
+
+    def __iter__(self) -> Iterator[Result]:
+        if not len(self):
+            return
+        given, bare = self.given, self._bare_events()
+        attrs = {shown: self._attrs(shown) for shown in set(self.shown)}
+        steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
+        facts = zip(
+            given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
+            given.confirmed.tolist(), given.chance.tolist(), self.which.tolist(), self.values(),
+            strict=True,
+        )  # fmt: skip
+        for plus, at, known_at, sure, chance, events, value in facts:
+            result = {
+                "op": "+" if plus else "-",
+                "query": self.query,
+                "site": self.site,
+                "at": at,
+                "known_at": known_at,
+                "certainty": "confirmed" if sure else "uncertain",
+                "probability": chance,
+                "events": [
+                    bare[events[step]] | {"attrs": dict(shown[events[step]])}
+                    for step, shown in steps
+                    if events[step] >= 0
+                ],
+            }
+            yield result if value is None else result | {"value": value}
+
+    def values(self) -> list[dict[str, Any] | None]:
+        """Per result what RETURN computes; None where it computes nothing."""
+        found: list[dict[str, Any] | None] = [None] * len(self)
+        for branch, plan in enumerate(self.layout.branches):
+            mine = np.flatnonzero(self.given.branch == branch)
+            if not plan.computed or not len(mine):
+                continue
+            views = {}
+            for own, step in zip(plan.steps, self.layout.places[branch], strict=True):
+                if not own.negated:
+                    rows = self.which[mine, step]
+                    columns = {name: column[rows] for name, column in self.columns.items()}
+                    views[own.alias] = View.of(columns, self.attr_types, self.strings)
+            values = {
+                label: python_values(value, len(mine), self.strings)
+                for label, value in computed_values(plan, views, len(mine)).items()
+            }
+            for place, *of_one in zip(mine.tolist(), *values.values(), strict=True):
+                found[place] = dict(zip(values, of_one, strict=True))
+        return found
+
+    def _bare_events(self) -> list[dict[str, Any]]:
+        columns: dict[str, list[Any]] = {}
+        for name in EVENT_COLUMNS:
+            values: list[Any] = self.columns[name].tolist()
+            if name in _CODED:
+                values = [self.strings.text(code) for code in values]
+            columns[name] = [None if name == "seq" and v < 0 else v for v in values]
+        return [
+            {"site": self.site, **dict(zip(columns, values, strict=True))}
+            for values in zip(*columns.values(), strict=True)
+        ]
+
+    def _attrs(self, shown: tuple[str, ...] | None) -> list[dict[str, Any]]:
+        """Of each event; what it lacks is left out."""
+        found: list[dict[str, Any]] = [{} for _ in self.columns["ref"]]
+        for name in sorted(self.attr_types) if shown is None else shown:
+            if name not in self.attr_types:
+                continue
+            values = self.columns[ATTR_PREFIX + name].tolist()
+            valid = self.columns[VALID_PREFIX + name].tolist()
+            for attrs, value, known in zip(found, values, valid, strict=True):
+                if known:
+                    is_text = self.attr_types[name] == "str"
+                    attrs[name] = self.strings.text(value) if is_text else value
+        return found

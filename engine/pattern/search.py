@@ -1,0 +1,249 @@
+"""What the kernel searches with, and how one event is related to the events found already.
+
+Many small compiled functions would each be handed all arrays there are, so they take only those
+that they read; and arrays are few, with columns by name.
+
+Clock errors widen the ranges by what may be wrong; what is found is then tested pair by pair, and
+is *possible* or *certain* (R19 3.2.3.2; ``engine.pattern.certainty``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.jit import inline, kernel
+from engine.pattern.program_machine import Programs, holds
+from engine.pattern.stacks import Stacks, mixed
+from engine.pattern.tables import (
+    AFTER,
+    BEFORE,
+    BRANCHES,
+    CONDITIONS,
+    KEYS,
+    MEMBERS,
+    NOT_LONG_AFTER,
+    NOT_LONG_BEFORE,
+    PAIRS,
+    RELATIONS,
+)  # fmt: skip
+from engine.released import NO_EPOCH
+
+_FAR: Final = 2**62
+IMPOSSIBLE: Final = 0
+POSSIBLE: Final = 1
+CERTAIN: Final = 2
+
+# Columns of ``Search.events``.
+REF: Final = 0
+UNC: Final = 1
+EPOCH: Final = 2
+SOURCE: Final = 3
+ORDER: Final = 4
+EXPIRES: Final = 5
+MEMBER: Final = 6
+FRONTIER: Final = 7
+T_A: Final = 8
+EVENT_COLUMNS: Final = 9
+
+# Places in ``Search.scalars``.
+MAX_DELAY: Final = 0
+"""1: R19's rule, else pairwise."""
+WITHIN: Final = 1
+"""[ns]; -1: none."""
+KEEP: Final = 2
+"""How long an event is kept beyond its time [ns]; -1: for ever."""
+WIDEST: Final = 3
+"""The largest uncertainty of an event yet."""
+WIDEST_T_A: Final = 4
+TOURS_N: Final = 5
+INDEXES_N: Final = 6
+FOUND_N: Final = 7
+"""Rows of ``Search.found`` in use."""
+DOUBTS_N: Final = 8
+SCALARS: Final = 9
+
+
+class Search(NamedTuple):
+    """All that the kernel reads and writes; int64 if nothing else is said.
+
+    ``t``: the query's tables. ``events``: (events, columns). ``raw``, ``ok``: (registers, events),
+    for conditions (``engine.pattern.program_machine``). ``same``, ``tag``: (registers, events):
+    two values are equal when both are; tag (int8) 0 stands for null. ``partial``: by step, the
+    event found, or -1. ``depths``: (steps, 2): the range of candidates left. ``found`` and
+    ``doubts``: what is written (``engine.pattern.construction``).
+    """
+
+    t: np.ndarray
+    scalars: np.ndarray
+    events: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    same: np.ndarray
+    tag: np.ndarray
+    programs: Programs
+    ranks: np.ndarray
+    stacks: Stacks
+    partial: np.ndarray
+    depths: np.ndarray
+    found: np.ndarray
+    doubts: np.ndarray
+
+
+@kernel
+def related(n: np.ndarray, e: np.ndarray, bits: int, mine: int, other: int, t_a: int) -> int:
+    """Whether all relations ``bits`` are impossible, possible or certain."""
+    bound = t_a if n[MAX_DELAY] else e[mine, UNC] + e[other, UNC]
+    shared = e[mine, EPOCH] == e[other, EPOCH] and e[mine, SOURCE] == e[other, SOURCE]
+    if shared and e[mine, EPOCH] != NO_EPOCH:
+        bound = 0
+    later, found = e[mine, REF] - e[other, REF], CERTAIN
+    if bits & BEFORE:
+        found = min(found, _positive(-later, bound))
+    if bits & AFTER:
+        found = min(found, _positive(later, bound))
+    if bits & NOT_LONG_BEFORE:
+        found = min(found, _at_most(-later, n[WITHIN], bound))
+    if bits & NOT_LONG_AFTER:
+        found = min(found, _at_most(later, n[WITHIN], bound))
+    return found
+
+
+@inline
+def _positive(ahead: int, bound: int) -> int:
+    if ahead > bound:
+        return CERTAIN
+    return POSSIBLE if bound and ahead >= -bound else IMPOSSIBLE
+
+
+@inline
+def _at_most(apart: int, longest: int, bound: int) -> int:
+    if apart <= longest - bound:
+        return CERTAIN
+    return POSSIBLE if apart <= longest + bound else IMPOSSIBLE
+
+
+@inline
+def slack_of(n: np.ndarray, e: np.ndarray, row: int) -> int:
+    """How far the difference of an event's time to any other may be off [ns]."""
+    return int(n[WIDEST_T_A] if n[MAX_DELAY] else e[row, UNC] + n[WIDEST])
+
+
+@inline
+def spread_of(n: np.ndarray) -> int:
+    """How far the difference of any two times may be off [ns]."""
+    return int(n[WIDEST_T_A] if n[MAX_DELAY] else 2 * n[WIDEST])
+
+
+@kernel
+def relations_hold(
+    t: np.ndarray, n: np.ndarray, e: np.ndarray, partial: np.ndarray, from_: int, to: int,
+    mine: int, t_a: int,
+) -> int:  # fmt: skip
+    """``related`` for a range of relations to events of ``partial``."""
+    found = CERTAIN
+    for r in range(from_, to):
+        if found != IMPOSSIBLE:
+            other = partial[t[RELATIONS, r, 0]]
+            found = min(found, related(n, e, t[RELATIONS, r, 1], mine, other, t_a))
+    return found
+
+
+@kernel
+def lowest(
+    t: np.ndarray, n: np.ndarray, e: np.ndarray, partial: np.ndarray, from_: int, to: int
+) -> int:
+    """The least time that a range of relations leaves possible."""
+    low = -_FAR
+    for r in range(from_, to):
+        other, bits = partial[t[RELATIONS, r, 0]], t[RELATIONS, r, 1]
+        ref, slack = e[other, REF], slack_of(n, e, other)
+        if bits & AFTER:
+            low = max(low, ref - slack if slack else ref + 1)
+        if n[WITHIN] >= 0:
+            # Between two steps there may lie three uncertain comparisons: e, first, last, f.
+            more = slack if bits & NOT_LONG_BEFORE else 3 * spread_of(n)
+            low = max(low, ref - n[WITHIN] - more)
+    return low
+
+
+@kernel
+def highest(
+    t: np.ndarray, n: np.ndarray, e: np.ndarray, partial: np.ndarray, from_: int, to: int
+) -> int:
+    """The largest time that a range of relations leaves possible."""
+    high = _FAR
+    for r in range(from_, to):
+        other, bits = partial[t[RELATIONS, r, 0]], t[RELATIONS, r, 1]
+        ref, slack = e[other, REF], slack_of(n, e, other)
+        if bits & BEFORE:
+            high = min(high, ref + slack if slack else ref - 1)
+        if n[WITHIN] >= 0:
+            more = slack if bits & NOT_LONG_AFTER else 3 * spread_of(n)
+            high = min(high, ref + n[WITHIN] + more)
+    return high
+
+
+@kernel
+def surely(
+    t: np.ndarray, n: np.ndarray, e: np.ndarray, partial: np.ndarray, branch: int, t_a: int
+) -> int:
+    """Whether the positive events are a match: impossible, possible or certain."""
+    found = CERTAIN
+    for p in range(t[BRANCHES, branch, 2], t[BRANCHES, branch, 3]):
+        mine, other = partial[t[PAIRS, p, 0]], partial[t[PAIRS, p, 1]]
+        found = min(found, related(n, e, t[PAIRS, p, 2], mine, other, t_a))
+    return found
+
+
+@kernel
+def among(t: np.ndarray, partial: np.ndarray, branch: int, row: int) -> bool:
+    """Whether ``row`` is one of the match's positive events."""
+    for m in range(t[BRANCHES, branch, 4], t[BRANCHES, branch, 5]):
+        if partial[t[MEMBERS, m, 0]] == row:
+            return True
+    return False
+
+
+@kernel
+def key_of(t: np.ndarray, same: np.ndarray, partial: np.ndarray, from_: int, to: int) -> int:
+    """The key that a range of keys asks of a partner."""
+    found = 0
+    for k in range(from_, to):
+        found = mixed(found, same[t[KEYS, k, 2], partial[t[KEYS, k, 1]]])
+    return found
+
+
+@kernel
+def keys_equal(
+    t: np.ndarray, same: np.ndarray, tag: np.ndarray, partial: np.ndarray, from_: int, to: int,
+    mine: int,
+) -> bool:  # fmt: skip
+    """Whether ``mine`` equals the events found in all of a range of keys; nulls equal nothing."""
+    for k in range(from_, to):
+        other, own, its = partial[t[KEYS, k, 1]], t[KEYS, k, 0], t[KEYS, k, 2]
+        if tag[own, mine] == 0 or tag[own, mine] != tag[its, other]:
+            return False
+        if same[own, mine] != same[its, other]:
+            return False
+    return True
+
+
+@inline
+def conditions_hold(s: Search, from_: int, to: int) -> bool:
+    """Of the events in ``partial``."""
+    for c in range(from_, to):
+        which = s.t[CONDITIONS, c, 0]
+        if not _holds(s.programs, s.ranks, which, s.partial, s.raw, s.ok):
+            return False
+    return True
+
+
+@kernel
+def _holds(
+    programs: Programs, ranks: np.ndarray, which: int, rows: np.ndarray, raw: np.ndarray,
+    ok: np.ndarray,
+) -> bool:  # fmt: skip
+    """Once in the machine code, not wherever it is asked."""
+    return holds(programs, ranks, which, rows, raw, ok)

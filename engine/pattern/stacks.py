@@ -1,0 +1,188 @@
+"""Active instance stacks: per step and key, the events held, sorted by event time.
+
+Source: SASE's AIS (L10 4.2) with insertion in event time order (L10 Algorithm 6). A stack is a
+range of a pool with room to grow; it is found by its key in a hash table. A newcomer with the
+largest time is appended, any other one moves those above it up. What has expired is taken off at
+the low end when a stack is looked at (lazily), and everywhere when the stacks are rebuilt.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.jit import inline, kernel
+
+# Places in ``Stacks.used``.
+STACKS: Final = 0
+POOL: Final = 1
+MOVED: Final = 2
+"""Entries shifted by insertions, so far."""
+LOOKED: Final = 3
+"""Candidates looked at, so far."""
+_USED: Final = 4
+
+# Columns of ``Stacks.stack``.
+INDEX: Final = 0
+KEY: Final = 1
+START: Final = 2
+SIZE: Final = 3
+ROOM: Final = 4
+# Columns of ``Stacks.entry``.
+TIME: Final = 0
+ROW: Final = 1
+
+_EMPTY: Final = -1
+_LEAST_ROOM: Final = 4
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Stacks(NamedTuple):
+    """Arrays of all stacks, int64.
+
+    ``table``: open addressing, a power of two long; numbers of stacks or -1. ``stack``: (stacks,
+    5), its range in the pool among them; ``entry``: (pool, 2). ``used``: how much of these.
+    """
+
+    table: np.ndarray
+    stack: np.ndarray
+    entry: np.ndarray
+    used: np.ndarray
+
+
+def empty_stacks(stacks: int = 64, pool: int = 1024) -> Stacks:
+    """With room for ``stacks`` stacks and ``pool`` entries."""
+    length = 1 << max(stacks * 2, 2).bit_length()
+    return Stacks(
+        np.full(length, _EMPTY, np.int64), np.zeros((stacks, 5), np.int64),
+        np.zeros((pool, 2), np.int64), np.zeros(_USED, np.int64),
+    )  # fmt: skip
+
+
+@inline
+def mixed(key: int, value: int) -> int:
+    """``key`` with one more value mixed in."""
+    bits = (np.uint64(key) ^ np.uint64(value)) * _MULTIPLIER
+    return int(np.int64(bits ^ (bits >> np.uint64(32))))
+
+
+@kernel
+def _place(table: np.ndarray, stack: np.ndarray, index: int, key: int) -> int:
+    """Where the stack stands in the table, or would stand."""
+    mask = len(table) - 1
+    place = mixed(key, index + 1) & mask
+    while True:
+        found = table[place]
+        if found == _EMPTY or (stack[found, KEY] == key and stack[found, INDEX] == index):
+            return place
+        place = (place + 1) & mask
+
+
+@inline
+def find(stacks: Stacks, index: int, key: int) -> int:
+    """The stack, or -1."""
+    return int(stacks.table[_place(stacks.table, stacks.stack, index, key)])
+
+
+@kernel
+def first_not_below(entry: np.ndarray, start: int, size: int, ref: int) -> int:
+    """The lowest of ``size`` entries from ``start`` on that has at least the time ``ref``."""
+    low, high = start, start + size
+    while low < high:
+        middle = (low + high) >> 1
+        if entry[middle, TIME] < ref:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline
+def needed(stacks: Stacks, index: int, key: int) -> int:
+    """How much of the pool one more entry takes."""
+    found = find(stacks, index, key)
+    if found == _EMPTY:
+        return _LEAST_ROOM
+    size, room = stacks.stack[found, SIZE], stacks.stack[found, ROOM]
+    return 2 * size + _LEAST_ROOM if size == room else 0
+
+
+@kernel
+def insert(stacks: Stacks, index: int, key: int, ref: int, row: int) -> None:
+    """Put an entry in, above those of equal time; there is room (``needed``)."""
+    place = _place(stacks.table, stacks.stack, index, key)
+    stack, entry = stacks.stack, stacks.entry
+    found = stacks.table[place]
+    if found == _EMPTY:
+        found = stacks.used[STACKS]
+        stacks.used[STACKS] += 1
+        stacks.table[place] = found
+        stack[found, INDEX], stack[found, KEY] = index, key
+        stack[found, START] = stack[found, SIZE] = stack[found, ROOM] = 0
+    size = stack[found, SIZE]
+    if size == stack[found, ROOM]:
+        _move(stacks, found)
+    low = stack[found, START]
+    at = low + size
+    while at > low and entry[at - 1, TIME] > ref:
+        entry[at, TIME], entry[at, ROW] = entry[at - 1, TIME], entry[at - 1, ROW]
+        at -= 1
+        stacks.used[MOVED] += 1
+    entry[at, TIME], entry[at, ROW] = ref, row
+    stack[found, SIZE] = size + 1
+
+
+@inline
+def _move(stacks: Stacks, found: int) -> None:
+    """To the end of the pool, with twice the room."""
+    stack, entry = stacks.stack, stacks.entry
+    start, size, end = stack[found, START], stack[found, SIZE], stacks.used[POOL]
+    for i in range(size):
+        entry[end + i, TIME], entry[end + i, ROW] = entry[start + i, TIME], entry[start + i, ROW]
+    stack[found, START] = end
+    stack[found, ROOM] = 2 * size if size else _LEAST_ROOM
+    stacks.used[POOL] = end + stack[found, ROOM]
+
+
+@kernel
+def _fill(old: Stacks, number: np.ndarray, new: Stacks) -> None:
+    """Into the empty ``new`` the entries of ``old`` whose row stays."""
+    for found in range(old.used[STACKS]):
+        start = old.stack[found, START]
+        kept, stop = 0, start + old.stack[found, SIZE]
+        for at in range(start, stop):
+            if number[old.entry[at, ROW]] >= 0:
+                kept += 1
+        if not kept:
+            continue
+        made, at_new = new.used[STACKS], new.used[POOL]
+        index, key = old.stack[found, INDEX], old.stack[found, KEY]
+        new.table[_place(new.table, new.stack, index, key)] = made
+        new.stack[made, INDEX], new.stack[made, KEY] = index, key
+        new.stack[made, START], new.stack[made, SIZE] = at_new, kept
+        new.stack[made, ROOM] = kept + (kept >> 1) + 1
+        new.used[STACKS] += 1
+        new.used[POOL] += new.stack[made, ROOM]
+        for at in range(start, stop):
+            row = number[old.entry[at, ROW]]
+            if row >= 0:
+                new.entry[at_new, TIME], new.entry[at_new, ROW] = old.entry[at, TIME], row
+                at_new += 1
+
+
+def rebuilt(old: Stacks, number: np.ndarray, stacks: int, pool: int) -> Stacks:
+    """``old`` with rows renamed, in arrays with room for more.
+
+    Args:
+        old: stacks.
+        number: what row i is called from now on, -1 if it goes.
+        stacks: room for as many new stacks.
+        pool: room for as many new entries.
+    """
+    known = int(old.used[STACKS])
+    held = int(old.stack[:known, SIZE].sum())
+    new = empty_stacks(known + stacks, held + held // 2 + known + pool)
+    _fill(old, number, new)
+    new.used[MOVED:] = old.used[MOVED:]
+    return new

@@ -1,0 +1,365 @@
+"""A query as tables of integers, which the kernel walks (``engine.pattern.construction``).
+
+A *tour* says in which order the other positive steps are found once an event of one step is there:
+backwards from it and then forwards; from an event of a negated step, the later ones first, as in a
+stream that is nearly in order there are none yet and the search ends at once. A *hop* of a tour
+finds one step: in which index, by which key, how it is related to the steps already found, which
+conditions can be tested from here on, and which scopes of negated steps bound it.
+
+The branches of an OR share steps (by alias), events and indexes; each has its own tours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from engine.query.fields import attributes_in
+from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
+from engine.query.shape import Between, Shape, shape_of
+
+# Bits of a relation between an event ("mine") and another one.
+BEFORE: Final = 1
+"""Mine is strictly before the other."""
+AFTER: Final = 2
+NOT_LONG_BEFORE: Final = 4
+"""The other is at most WITHIN after mine."""
+NOT_LONG_AFTER: Final = 8
+
+# Tables of ``Tables.t``, and their names.
+TOURS: Final = 0
+HOPS: Final = 1
+KEYS: Final = 2
+RELATIONS: Final = 3
+CONDITIONS: Final = 4
+PRUNES: Final = 5
+SCOPES: Final = 6
+BRANCHES: Final = 7
+PAIRS: Final = 8
+MEMBERS: Final = 9
+INDEXES: Final = 10
+REGISTERS: Final = 11
+
+UPPER: Final = (BEFORE, NOT_LONG_AFTER)
+"""Relations that bound a scope above."""
+LOW: Final = 0
+"""A hop finds the step at the low end of a scope, of which the high end is known."""
+HIGH: Final = 1
+NONE: Final = -1
+_MIRRORED: Final = {
+    BEFORE: AFTER, AFTER: BEFORE, NOT_LONG_BEFORE: NOT_LONG_AFTER, NOT_LONG_AFTER: NOT_LONG_BEFORE,
+}  # fmt: skip
+_SIDES: Final = ((AFTER, NOT_LONG_BEFORE), (BEFORE, NOT_LONG_AFTER))
+
+
+_NAMES: Final = (
+    "tours", "hops", "keys", "relations", "conditions", "prunes", "scopes", "branches", "pairs",
+    "members", "indexes", "registers",
+)  # fmt: skip
+_WIDTH: Final = 10
+
+
+class Tables:
+    """``t``: int64 (tables, rows, columns), all that the kernel knows of a query; and its tables.
+
+    A ``to`` is the first row of another table that is no longer meant.
+    ``tours``: branch, step, scope (of a negated step, else -1), hops from, to.
+    ``hops``: step, index, keys from, to, relations from, to, conditions from, to, prunes from, to.
+    ``keys``: register of mine, other step, register of the other. ``relations``: other step,
+    bits. ``conditions``: numbers of predicates. ``prunes``: scope, side, whether its own event is
+    what is known (and not its other end), keys from, to.
+    ``scopes``: branch, step, index, keys from, to, relations from, to, conditions from, to.
+    ``branches``: scopes from, to, pairs from, to, members from, to. ``pairs``: step, other step,
+    bits. ``members``: positive steps, in order. ``indexes``: step, registers from, to.
+    ``registers``: numbers of registers.
+
+    Args:
+        rows: by name.
+    """
+
+    def __init__(self, rows: dict[str, list[tuple[int, ...]]]) -> None:
+        longest = max(map(len, rows.values()))
+        self.t = np.full((len(_NAMES), max(longest, 1), _WIDTH), NONE, np.int64)
+        for number, name in enumerate(_NAMES):
+            for place, row in enumerate(rows[name]):
+                self.t[number, place, : len(row)] = row
+        self._lengths = {name: len(rows[name]) for name in _NAMES}
+
+    def _table(self, number: int) -> np.ndarray:
+        return np.asarray(self.t[number, : self._lengths[_NAMES[number]]])
+
+    @property
+    def tours(self) -> np.ndarray:
+        return self._table(TOURS)
+
+    @property
+    def relations(self) -> np.ndarray:
+        return self._table(RELATIONS)
+
+    @property
+    def scopes(self) -> np.ndarray:
+        return self._table(SCOPES)
+
+    @property
+    def branches(self) -> np.ndarray:
+        return self._table(BRANCHES)
+
+    @property
+    def pairs(self) -> np.ndarray:
+        return self._table(PAIRS)
+
+    @property
+    def members(self) -> np.ndarray:
+        return self._table(MEMBERS)[:, 0]
+
+    @property
+    def indexes(self) -> np.ndarray:
+        return self._table(INDEXES)
+
+
+@dataclass(slots=True)
+class Layout:
+    """Tables, and what their numbers mean.
+
+    ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
+    say which of ``steps`` its own are. ``attributes``: names by register. ``predicates``: by
+    number.
+    """
+
+    tables: Tables
+    steps: tuple[Step, ...]
+    branches: tuple[SeqPlan, ...]
+    shapes: list[Shape]
+    places: list[tuple[int, ...]]
+    attributes: list[str]
+    predicates: list[Predicate]
+
+    def negated(self) -> list[tuple[int, bool]]:
+        """Steps of the scopes, and whether they stand at the front."""
+        scopes, relations = self.tables.scopes, self.tables.relations
+        return [(int(row[1]), NOT_LONG_BEFORE in relations[row[5] : row[6], 1]) for row in scopes]
+
+    @property
+    def place(self) -> dict[str, int]:
+        """Step by alias."""
+        return {step.alias: number for number, step in enumerate(self.steps)}
+
+    @property
+    def register(self) -> dict[str, int]:
+        """Register by attribute name."""
+        return {name: number for number, name in enumerate(self.attributes)}
+
+
+@dataclass(slots=True)
+class _Builder:
+    """The tables while they grow."""
+
+    steps: dict[str, Step]
+    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in _NAMES})
+    attributes: dict[str, int] = field(default_factory=dict)
+    predicates: list[Predicate] = field(default_factory=list)
+    indexes: dict[tuple[int, tuple[str, ...]], int] = field(default_factory=dict)
+
+    def add(self, table: str, more: Iterable[tuple[int, ...]]) -> tuple[int, int]:
+        """Appends rows; gives their range."""
+        rows = self.rows[table]
+        start = len(rows)
+        rows += more
+        return start, len(rows)
+
+    def place(self, alias: str | None) -> int:
+        return list(self.steps).index(str(alias))
+
+    def register(self, name: str) -> int:
+        return self.attributes.setdefault(name, len(self.attributes))
+
+    def condition(self, predicate: Predicate) -> tuple[int]:
+        for attribute in attributes_in(predicate):
+            self.register(attribute.name)
+        if predicate not in self.predicates:
+            self.predicates.append(predicate)
+        return (self.predicates.index(predicate),)
+
+    def index(self, step: int, own: Sequence[Attribute]) -> int:
+        """The number of the index of ``step`` by its attributes ``own``."""
+        name = (step, tuple(attribute.name for attribute in own))
+        if name not in self.indexes:
+            self.indexes[name] = len(self.indexes)
+            registers = self.add("registers", [(self.register(a.name),) for a in own])
+            self.add("indexes", [(step, *registers)])
+        return self.indexes[name]
+
+
+def layout_of(plan: SeqPlan | OrPlan) -> Layout:
+    """The tables of a plan."""
+    branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
+    steps = {step.alias: step for step in plan.steps}
+    builder = _Builder(steps)
+    made = [_Branch(builder, number, plan) for number, plan in enumerate(branches)]
+    for branch in made:
+        branch.build()
+    return Layout(
+        Tables(builder.rows), tuple(steps.values()), tuple(branches), [b.shape for b in made],
+        [b.places for b in made], list(builder.attributes), builder.predicates,
+    )  # fmt: skip
+
+
+class _Branch:
+    """Adds one plan; from here on steps have the numbers of all branches' steps."""
+
+    def __init__(self, builder: _Builder, number: int, plan: SeqPlan) -> None:
+        self.builder, self.number, self.plan = builder, number, plan
+        self.shape = shape_of(plan)
+        self.places = tuple(builder.place(step.alias) for step in plan.steps)
+        self.positive = tuple(self.places[step] for step in self.shape.positive)
+        self.before = {(self.places[x], self.places[y]) for x, y in self.shape.before}
+        self.within = set[tuple[int, int]]()
+        if plan.within_ns is not None:
+            self.within = {(self.places[x], self.places[y]) for x, y in self.shape.within}
+        self.groups = [
+            {builder.place(a.alias): a for a in group if a.alias is not None}
+            for group in plan.equalities
+        ]
+        self.scopes: dict[int, _Scope] = {}
+        self.indexes: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def build(self) -> None:
+        add = self.builder.add
+        first_scope = len(self.builder.rows["scopes"])
+        for between in self.shape.between:
+            self._scope(between)
+        pairs = add("pairs", [
+            (x, y, self._bits(x, y)) for x in self.positive for y in self.positive
+            if self._bits(x, y) & (BEFORE | NOT_LONG_BEFORE)
+        ])  # fmt: skip
+        members = add("members", [(step,) for step in self.positive])
+        scopes = (first_scope, len(self.builder.rows["scopes"]))
+        add("branches", [(*scopes, *pairs, *members)])
+        for place, step in zip(self.places, self.plan.steps, strict=True):
+            self._tour(place, negated=step.negated)
+
+    def _bits(self, mine: int, other: int) -> int:
+        """How a positive step is related to another one."""
+        bits = BEFORE if (mine, other) in self.before else 0
+        bits |= AFTER if (other, mine) in self.before else 0
+        bits |= NOT_LONG_BEFORE if (mine, other) in self.within else 0
+        return bits | (NOT_LONG_AFTER if (other, mine) in self.within else 0)
+
+    def _scope(self, between: Between) -> None:
+        step = self.places[between.step]
+        joined = [
+            number for number, group in enumerate(self.groups)
+            if step in group and any(p in group for p in self.positive)
+        ]  # fmt: skip
+        others = [p for p in self.plan.others if step in self._steps_of(p)]
+        ends = self._ends(between)
+        scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, bool(others))
+        self.scopes[step] = scope
+        self.builder.add("scopes", [(
+            self.number, step, self._index(step, joined), *self._keys(step, joined, self.positive),
+            *self.builder.add("relations", ends),
+            *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
+        )])  # fmt: skip
+
+    def _ends(self, between: Between) -> list[tuple[int, int]]:
+        """Relations of an event that lies in the scope."""
+        at = self.places
+        found = [(at[step], AFTER) for step in between.left]
+        if not between.left:
+            found += [(at[step], NOT_LONG_BEFORE) for step in self.shape.lasts]
+        found += [(at[step], BEFORE) for step in between.right]
+        if not between.right:
+            found += [(at[step], NOT_LONG_AFTER) for step in self.shape.firsts]
+        return found
+
+    def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
+        """Per group the register of ``step``, and a known step with its register."""
+        register, rows = self.builder.register, []
+        for number in groups:
+            group = self.groups[number]
+            other = next(k for k in known if k in group)
+            rows.append((register(group[step].name), other, register(group[other].name)))
+        return self.builder.add("keys", rows)
+
+    def _index(self, step: int, groups: list[int]) -> int:
+        number = self.builder.index(step, [self.groups[group][step] for group in groups])
+        self.indexes[step, tuple(groups)] = number
+        return number
+
+    def _steps_of(self, predicate: Predicate) -> set[int]:
+        return {self.builder.place(a.alias) for a in attributes_in(predicate)}
+
+    def _tour(self, start: int, *, negated: bool) -> None:
+        earlier = [step for step in reversed(self.positive) if step < start]
+        later = [step for step in self.positive if step > start]
+        bound, pending, hops = [start], list(self.plan.others), []
+        for step in later + earlier if negated else earlier + later:
+            ready = [p for p in pending if self._steps_of(p) <= {*bound, step}]
+            pending = [p for p in pending if p not in ready]
+            hops.append(self._hop(step, bound, ready, self.scopes[start] if negated else None))
+            bound.append(step)
+        scope = self.scopes[start].number if negated else NONE
+        self.builder.add("tours", [(self.number, start, scope, *self.builder.add("hops", hops))])
+
+    def _hop(
+        self, step: int, bound: list[int], ready: list[Predicate], pivot: _Scope | None
+    ) -> tuple[int, ...]:
+        groups = [
+            number for number, group in enumerate(self.groups)
+            if step in group and any(b in group for b in bound)
+        ]  # fmt: skip
+        relations = [
+            (other, self._bits(step, other)) for other in bound if not pivot or other != pivot.step
+        ]
+        if pivot is not None:
+            relations += [
+                (pivot.step, _MIRRORED[bits]) for other, bits in pivot.ends if other == step
+            ]
+        return (
+            step, self._index(step, groups), *self._keys(step, groups, bound),
+            *self.builder.add("relations", relations),
+            *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
+            *self.builder.add("prunes", self._prunes(step, bound, pivot)),
+        )  # fmt: skip
+
+    def _prunes(self, step: int, bound: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
+        """Scopes of which ``step`` is one end while the other end, or their event, is known."""
+        found: list[tuple[int, ...]] = []
+        for scope in self.scopes.values():
+            known = all(any(b in self.groups[g] for b in bound) for g in scope.groups)
+            if scope.low is None or scope.low == scope.high or not known:
+                continue
+            own = pivot is scope
+            for side, end, other in ((LOW, scope.low, scope.high), (HIGH, scope.high, scope.low)):
+                if end == step and (own or other in bound):
+                    keys = self._keys(scope.step, scope.groups, bound)
+                    found.append((scope.number, side, int(own), *keys))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
+
+    number: int
+    step: int
+    groups: list[int]
+    ends: list[tuple[int, int]]
+    joined: bool
+
+    @property
+    def low(self) -> int | None:
+        """The one step that bounds it below, if nothing but keys joins it with others."""
+        return self._one(AFTER, NOT_LONG_BEFORE)
+
+    @property
+    def high(self) -> int | None:
+        return self._one(BEFORE, NOT_LONG_AFTER)
+
+    def _one(self, *bits: int) -> int | None:
+        steps = [step for step, relation in self.ends if relation in bits]
+        both = [len([1 for _, b in self.ends if b in side]) for side in _SIDES]
+        return steps[0] if both == [1, 1] and not self.joined else None
