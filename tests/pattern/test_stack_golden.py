@@ -1,4 +1,4 @@
-"""The papers' examples of what may be purged, and when: by window plus K, and by promises."""
+"""The papers' examples of what stacks keep, and what a late event finds in them."""
 
 from __future__ import annotations
 
@@ -29,20 +29,34 @@ def stream(tools: Any, text: str) -> list[Any]:
 
 
 def matches(tools: Any, made: SeqPlan, text: str, slack: int) -> list[tuple[int, ...]]:
-    settings = PatternSettings(purge="slack", slack_ns=slack)
+    settings = PatternSettings(keep_late_ns=slack)
     results = tools.run(lambda: SeqMatcher(made, settings), stream(tools, text))
     assert {result["op"] for result in results} <= {"+"}
     return [tuple(event["ref"] for event in result["events"]) for result in results]
 
 
-def held(tools: Any, matcher: SeqMatcher, text: str, pogs: Any = ()) -> list[int]:
+def held(tools: Any, matcher: SeqMatcher, text: str) -> list[int]:
     """How many events the matcher holds after each event of the stream."""
     events, strings, counts = stream(tools, text), Strings(), []
     for row in range(len(events)):
-        mine = tools.batch(events, strings, row, row + 1, pogs=pogs)
+        mine = tools.batch(events, strings, row, row + 1)
         matcher.process(mine)
         counts.append(matcher.counters()["buffered"])
     return counts
+
+
+def test_l10_example_4_8_a_late_first_event_goes_straight_to_its_partners(tools: Any) -> None:
+    """The events that may follow a1 begin at b3, those that may follow b3 at d4, b7 at d8."""
+    text, strings = "b3 d4 b7 d8 a1", Strings()
+    events = stream(tools, text)
+    matcher = SeqMatcher(plan("a b d", 10), PatternSettings(keep_late_ns=10))
+    assert not len(matcher.process(tools.batch(events, strings, 0, 4)))
+    before = matcher.counters()["looked_at"]
+    results = matcher.process(tools.batch(events, strings, 4, 5))
+    found = [tuple(event["ref"] for event in result["events"]) for result in results]
+    assert found == [(1, 3, 4), (1, 3, 8), (1, 7, 8)]
+    looked_at = matcher.counters()["looked_at"] - before
+    assert looked_at == len([3, 7]) + len([4, 8]) + len([8]), "none in vain"
 
 
 # ---- window plus K (L10 4.5.3) --------------------------------------------------------------
@@ -67,53 +81,9 @@ def test_l10_example_4_5_a_late_event_needs_what_the_window_alone_has_left(
 
 def test_l10_example_4_9_what_is_purged_and_when(tools: Any) -> None:
     # a3 at c13, b6 at f16, d10 at f21; a7 and b11 go at f21 too, which the example does not say.
-    matcher = SeqMatcher(plan("a b d", 7), PatternSettings(purge="slack", slack_ns=2))
+    matcher = SeqMatcher(plan("a b d", 7), PatternSettings(keep_late_ns=2))
     counts = held(tools, matcher, FIG + " f21")
     assert dict(zip((FIG + " f21").split(), counts, strict=True)) == {
         "a3": 1, "c5": 1, "b6": 2, "a7": 3, "d10": 4, "b11": 5, "c13": 4, "d15": 5, "f16": 4,
         "f21": 1,
     }  # fmt: skip
-
-
-# ---- promises (L09 VI-B) --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
-        # No a before b1: it can be part of no match any more.
-        ("b1 c5 d17 d2", 3),
-        # The example's stream has a0; then Algorithm 1 (line 13) must keep b1, and so must we.
-        ("b1 c5 d17 a0 d2", 5),
-    ],
-)
-def test_l09_example_3_a_promise_of_one_type(tools: Any, text: str, left: int) -> None:
-    """After <A, 1>: b1 goes if no a lies before it (c5, d17 and d2 stay)."""
-    matcher = SeqMatcher(plan("a b !c d", 7), PatternSettings(purge="promises"))
-    rows = len(text.split())
-    assert held(tools, matcher, text, [(rows, "A", None, 1)])[-1] == left
-
-
-@pytest.mark.parametrize(
-    ("text", "gone"),
-    [
-        # No d in [11, 17], and none to come: a7 can be part of no match.
-        ("a7 b6 d10 b11 c13 f16 b4", True),
-        # With d15, <b6 a7 b11 d15 f16> is a match, and another f may come.
-        ("a7 b6 d10 b11 c13 d15 f16 b4", False),
-    ],
-)
-def test_l09_example_4_promises_of_two_types(tools: Any, text: str, gone: bool) -> None:
-    """After <B, 17> and <D, 17>: a7 goes if no d follows a b that follows it, within 10."""
-    made = plan("b a b2 d f", 10)
-    rows = len(text.split())
-    with_a = SeqMatcher(made, PatternSettings(purge="promises"))
-    counts = held(tools, with_a, text, [(rows, "B", None, 17), (rows, "D", None, 17)])
-    without = SeqMatcher(made, PatternSettings(purge="promises"))
-    rest = held(
-        tools,
-        without,
-        text.removeprefix("a7 "),
-        [(rows - 1, "B", None, 17), (rows - 1, "D", None, 17)],
-    )
-    assert counts[-1] - rest[-1] == (0 if gone else 1)
