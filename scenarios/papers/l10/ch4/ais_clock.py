@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from engine.paper import Finding, PaperRun
@@ -22,7 +21,10 @@ SLACK_NS: Final = 1000
 SHARES: Final = (0.9, 0.7, 0.5, 0.3, 0.1)
 """Out of order. The paper names the first and the fourth."""
 _OFF, _ON = "every event sorted in", "with AIS-CLOCK"
-_OPTIONS: Final = {_OFF: replace(StackOptions(), clock=False), _ON: StackOptions()}
+_OPTIONS: Final = {
+    _OFF: StackOptions(rip=True, clock=False),
+    _ON: StackOptions(rip=True),
+}
 _MOVES: Final = "stack_moves"
 
 Pair = Mapping[str, Cost]

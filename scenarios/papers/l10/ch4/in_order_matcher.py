@@ -7,11 +7,12 @@ differ by what handling disorder costs.
 from __future__ import annotations
 
 import numpy as np
-from engine.pattern.kernel import Kernel
 
+from engine.barrier.timeline import Steps
 from engine.errors import ContractViolation
 from engine.pattern import construction as c
 from engine.pattern import scopes
+from engine.pattern.kernel import Kernel
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.store import MEMBER, Store
 from engine.query.plan import SeqPlan
@@ -47,10 +48,10 @@ class _InOrderKernel(Kernel):
         return {}
 
     def construct(
-        self, store: Store, first: int, strings: Strings
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
     ) -> tuple[np.ndarray, np.ndarray]:
         """As ``Kernel.construct``."""
-        del strings
+        del strings, promised
         if first:
             raise ContractViolation("stacks in total order: one batch must hold the whole stream")
         ref, member = (store.columns[name][: store.n] for name in ("ref", MEMBER))

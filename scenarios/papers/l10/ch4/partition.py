@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -34,7 +34,7 @@ IN_ORDER: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the events."""
 STEPS: Final = len(TYPES)
 _OFF, _ON = "whole stacks", "with the partition"
-_OPTIONS: Final = {_OFF: replace(StackOptions(), divider=False), _ON: StackOptions()}
+_OPTIONS: Final = {_OFF: StackOptions(divider=False), _ON: StackOptions()}
 _LOOKED: Final = "looked_at"
 
 

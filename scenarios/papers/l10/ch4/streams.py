@@ -1,9 +1,9 @@
 """Event streams in the shape of L10 4.6.2: a share of the events is out of order, none beyond K.
 
 An event happens at every unit of time (1 ns), of a type drawn at random. The in-order events are
-chosen, one in each of equally long pieces of the stream; every other one arrives after a later
-in-order event, drawn from those that lie at most K later. So exactly the wanted events are out of
-order (L10 4.3.1), and none breaks the promise of K.
+chosen, one in each of equally long pieces of the stream; every other one is delayed by up to K, and
+long enough to be out of order (L10 4.3.1). So exactly the wanted share is, and none breaks the
+promise of K.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from engine.chain import Chain, ChainSettings
 from engine.frame import STRING, Frame
 from engine.order.registry import parse_order
 from engine.released import Released
+from scenarios.papers.disorder import arrivals
 
 TYPES: Final = ("A", "B", "C", "D", "E", "F")
 """Of the query of length 6 (L10 4.6.3)."""
@@ -55,15 +56,14 @@ def stream(events: int, late_share: float, slack_ns: int, seed: int) -> Stream:
     borders = np.linspace(0, events, in_order + 1).astype(np.int64)
     leaders = borders[:-1] + (draw.random(in_order) * np.diff(borders)).astype(np.int64)
     leaders[-1] = events - 1  # nothing could arrive after an event that is later than all
-    after = np.arange(events)
     late = np.ones(events, np.bool_)
     late[leaders] = False
-    first = np.searchsorted(leaders, after[late], "right")
-    beyond = np.searchsorted(leaders, after[late] + slack_ns, "right")
-    if (first == beyond).any():
+    delay = draw.integers(1, slack_ns + 1, events)
+    # In half units: between the instants of in-order events, so that no two of these tie.
+    arrival = arrivals(2 * np.arange(events), 0, late, 2 * delay + 1)
+    if (arrival // 2 - np.arange(events)).max() > slack_ns:
         raise ValueError(f"{late_share:.0%} cannot be out of order with a slack of {slack_ns}")
-    after[late] = leaders[draw.integers(first, beyond)]
-    order = np.lexsort((draw.random(events), late, after))
+    order = np.lexsort((draw.random(events), arrival))
     return Stream(order, kind[order], late[order])
 
 
