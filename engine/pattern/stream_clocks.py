@@ -78,6 +78,11 @@ class StreamClocks:
         self._rows += released.n
         return Moved(first, frontier, newest[:-1], widest[1:], timeline)
 
+    @property
+    def event_clock(self) -> int:
+        """The largest ref yet."""
+        return self._newest
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         clocks = [self.frontier, self._newest, self._widest, self._rows]
