@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.paper import Finding, PaperRun
-from engine.pattern.seq import StackOptions
+from engine.pattern.kernel import StackOptions
 from scenarios.papers.l10 import paper
 from scenarios.papers.l10.ch4 import published, runs
 from scenarios.papers.l10.ch4.in_order_stacks import in_order_matches

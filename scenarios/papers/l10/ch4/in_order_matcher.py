@@ -1,7 +1,7 @@
 """Our matcher with its stacks exchanged for those that assume total order (L10 Figure 4.9).
 
 All else is the same: which step an event is of, the store, the barrier, the results. So the two
-differ by what handling disorder costs.
+differ by their stacks: ours are ready for disorder, and serve every query besides.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from engine.paper import Finding, PaperRun
-from engine.pattern.seq import StackOptions
+from engine.pattern.kernel import StackOptions
 from engine.report.figures import COLOURS, Figure
 from engine.scenario import Claim, Table
 from scenarios.papers import drawing
@@ -27,8 +27,11 @@ from scenarios.papers.l10.ch4.runs import (
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
 from scenarios.papers.verdicts import judged, listed, times
 
-EVENTS: Final = 100_000
-"""The paper does not say; the largest data set of its other figures."""
+EVENTS: Final = 20_000
+"""The paper does not say; the smallest data set of its other figures, as whole stacks are dear."""
+COUNTED: Final = 100_000
+"""Events where sequences are only counted."""
+_TURNS: Final = 2
 SLACKS_NS: Final = (20, 40, 80)
 IN_ORDER: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the events."""
@@ -113,8 +116,7 @@ def processor(run: PaperRun) -> Finding:
     )  # fmt: skip
     figures = (
         _gain_figure("figure-4-11", "Time of the processor that the partition saves", gains,
-                     "Our matcher tests an event against the window when it looks at it, not when "
-                     "a sequence is complete as the paper's does."),
+                     "Without it our matcher goes through whole stacks, as the paper's does."),
         _gain_figure("figure-4-11-looked", "Work that the partition saves", looked,
                      "Share of the events that need not be looked at."),
     )  # fmt: skip
@@ -131,8 +133,9 @@ def _case(run: PaperRun, slack_ns: int, in_order: float) -> Case:
     events = sized(run, EVENTS)
     with run.watched(f"partition, K = {slack_ns}, {in_order:.0%} in order") as advanced:
         made = stream(events, 1 - in_order, slack_ns, run.seed)
-        cost = costs(made, slack_ns, _OPTIONS, advanced)
-    return Case({each: _built(made, slack_ns, each) for each in _OPTIONS}, cost)
+        cost = costs(made, slack_ns, _OPTIONS, advanced, _TURNS)
+    longer = stream(sized(run, COUNTED), 1 - in_order, slack_ns, run.seed)
+    return Case({each: _built(longer, slack_ns, each) for each in _OPTIONS}, cost)
 
 
 def _built(made: Stream, slack_ns: int, option: str) -> int:
@@ -141,7 +144,7 @@ def _built(made: Stream, slack_ns: int, option: str) -> int:
 
 def _ratios(run: PaperRun) -> dict[int, float]:
     """Sequences built without over those with the partition, by K, where all is in order."""
-    made = stream(sized(run, EVENTS), 0.0, SLACKS_NS[0], run.seed)
+    made = stream(sized(run, COUNTED), 0.0, SLACKS_NS[0], run.seed)
     matches = _built(made, 0, _ON)
     return {slack: _built(made, slack, _OFF) / max(matches, 1) for slack in SLACKS_NS}
 

@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from engine.paper import Advanced, PaperRun
-from engine.pattern.seq import PatternSettings, SeqMatcher, StackOptions
+from engine.pattern.kernel import StackOptions
+from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
 from engine.released import Released
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
@@ -27,7 +28,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a pass took. ``seconds``: of the processor, the least of ``TURNS`` passes."""
+    """What a pass took. ``seconds``: of the processor, the least of several passes."""
 
     seconds: float
     matches: int
@@ -46,7 +47,11 @@ def sized(run: PaperRun, events: int) -> int:
 
 
 def costs(
-    made: Stream, slack_ns: int, variants: Mapping[str, StackOptions], advanced: Advanced
+    made: Stream,
+    slack_ns: int,
+    variants: Mapping[str, StackOptions],
+    advanced: Advanced,
+    turns: int = TURNS,
 ) -> dict[str, Cost]:
     """The cost of each variant by its name. Their passes take turns."""
     batch = released(made)
@@ -58,7 +63,7 @@ def costs(
 
         return one
 
-    timed = in_turns({name: each(options) for name, options in variants.items()})
+    timed = in_turns({name: each(options) for name, options in variants.items()}, turns)
     return {name: Cost(seconds, *found) for name, (seconds, found) in timed.items()}
 
 
@@ -73,7 +78,9 @@ def settings(slack_ns: int, options: StackOptions) -> PatternSettings:
     return PatternSettings(purge="slack", slack_ns=slack_ns, stacks=options)
 
 
-def in_turns(passes: Mapping[str, Callable[[], _T]]) -> dict[str, tuple[float, _T]]:
+def in_turns(
+    passes: Mapping[str, Callable[[], _T]], turns: int = TURNS
+) -> dict[str, tuple[float, _T]]:
     """(least seconds of the processor, last answer) of each pass; they take turns.
 
     Turns, and the least, as what else the machine does only ever makes a pass slower. The first
@@ -81,7 +88,7 @@ def in_turns(passes: Mapping[str, Callable[[], _T]]) -> dict[str, tuple[float, _
     """
     seconds: dict[str, list[float]] = {name: [] for name in passes}
     answers = {}
-    for _ in range(1 + TURNS):
+    for _ in range(1 + turns):
         for name, each in passes.items():
             began = time.process_time()
             answers[name] = each()
