@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.operator import Operator
@@ -10,11 +12,12 @@ from engine.query.plan import OrPlan, Plan, SeqPlan
 from engine.window.tumbling import TumblingWindow
 
 _CERTAINTIES = ("pairwise", "max-delay")
+_AS_USUAL = PatternSettings()
 
 
 def build_operator(
     plan: Plan, barrier: BarrierSettings | None, certainty: str, site: str,
-    keep_late_ns: int | None = None,
+    pattern: PatternSettings = _AS_USUAL,
 ) -> Operator:  # fmt: skip
     """The operator of ``plan`` for ``site``; the rest as in ``engine.chain.ChainSettings``.
 
@@ -24,5 +27,5 @@ def build_operator(
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
     if isinstance(plan, SeqPlan | OrPlan):
-        return SeqMatcher(plan, PatternSettings(certainty, keep_late_ns), site, barrier)
+        return SeqMatcher(plan, replace(pattern, certainty=certainty), site, barrier)
     return TumblingWindow(plan, site=site)
