@@ -27,6 +27,7 @@ from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
 from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE
+from engine.pattern.purge_settings import PurgeSettings
 from engine.query import needed_attributes
 from engine.query.plan import Plan
 from engine.reference import SourceClocks, Sync
@@ -50,6 +51,7 @@ class ChainSettings:
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
     and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``keep_late_ns``: how late an
     event may be to find its partners in a pattern (``engine.pattern.seq.PatternSettings``).
+    ``purge``: when a pattern's events are dropped; None: by ``keep_late_ns``.
     """
 
     order: OrderSettings
@@ -61,6 +63,7 @@ class ChainSettings:
     carried: frozenset[str] = frozenset()
     aside: str = "no"
     keep_late_ns: int | None = None
+    purge: PurgeSettings | None = None
 
 
 @dataclass(slots=True)
@@ -86,7 +89,14 @@ class Chain:
         self.clocks = SourceClocks(self.strings, predict=settings.order.time == "ref")
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
-            build_operator(plan, settings.barrier, settings.certainty, site, settings.keep_late_ns)
+            build_operator(
+                plan,
+                settings.barrier,
+                settings.certainty,
+                site,
+                settings.keep_late_ns,
+                settings.purge,
+            )
             for plan in settings.plans
         ]
         self._attributes, wanted = self._projection()
