@@ -27,7 +27,7 @@ from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
 from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE
-from engine.pattern.purge_settings import PurgeSettings
+from engine.pattern.seq import PatternSettings
 from engine.query import needed_attributes
 from engine.query.plan import Plan
 from engine.reference import SourceClocks, Sync
@@ -49,9 +49,8 @@ class ChainSettings:
     each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
     ``bare`` (without attributes) | ``full``.
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
-    and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``keep_late_ns``: how late an
-    event may be to find its partners in a pattern (``engine.pattern.seq.PatternSettings``).
-    ``purge``: when a pattern's events are dropped; None: by ``keep_late_ns``.
+    and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
+    of patterns keep, and how; its certainty is the one above.
     """
 
     order: OrderSettings
@@ -62,8 +61,7 @@ class ChainSettings:
     ordered: str = "no"
     carried: frozenset[str] = frozenset()
     aside: str = "no"
-    keep_late_ns: int | None = None
-    purge: PurgeSettings | None = None
+    pattern: PatternSettings = field(default_factory=PatternSettings)
 
 
 @dataclass(slots=True)
@@ -89,14 +87,7 @@ class Chain:
         self.clocks = SourceClocks(self.strings, predict=settings.order.time == "ref")
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
-            build_operator(
-                plan,
-                settings.barrier,
-                settings.certainty,
-                site,
-                settings.keep_late_ns,
-                settings.purge,
-            )
+            build_operator(plan, settings.barrier, settings.certainty, site, settings.pattern)
             for plan in settings.plans
         ]
         self._attributes, wanted = self._projection()

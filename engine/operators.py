@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.operator import Operator
-from engine.pattern.purge_settings import PurgeSettings
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import OrPlan, Plan, SeqPlan
 from engine.window.tumbling import TumblingWindow
 
 _CERTAINTIES = ("pairwise", "max-delay")
+_AS_USUAL = PatternSettings()
 
 
 def build_operator(
     plan: Plan, barrier: BarrierSettings | None, certainty: str, site: str,
-    keep_late_ns: int | None = None, purge: PurgeSettings | None = None,
+    pattern: PatternSettings = _AS_USUAL,
 ) -> Operator:  # fmt: skip
     """The operator of ``plan`` for ``site``; the rest as in ``engine.chain.ChainSettings``.
 
@@ -25,10 +27,5 @@ def build_operator(
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
     if isinstance(plan, SeqPlan | OrPlan):
-        chosen = purge or PurgeSettings()
-        slack_ns = chosen.span_ns or 0
-        if chosen.name != "slack" and chosen.span_ns is not None:
-            keep_late_ns = chosen.span_ns
-        settings = PatternSettings(certainty, keep_late_ns, purge=chosen.name, slack_ns=slack_ns)
-        return SeqMatcher(plan, settings, site, barrier)
+        return SeqMatcher(plan, replace(pattern, certainty=certainty), site, barrier)
     return TumblingWindow(plan, site=site)

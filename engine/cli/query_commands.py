@@ -22,6 +22,7 @@ from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.purge_settings import PurgeSettings, parse_purge
+from engine.pattern.seq import PatternSettings
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analyse import read_query
@@ -137,7 +138,7 @@ def query(
             certainty,
             guards_in_force(guards, given),
             aside=_aside(late),
-            purge=purge,
+            pattern=PatternSettings(**purge.of_pattern()),
         )
         made = folder / "parts"
         host = Host(None if in_process else master)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
@@ -22,6 +22,12 @@ class PurgeSettings:
 
     name: str = "late"
     span_ns: int | None = None
+
+    def of_pattern(self) -> dict[str, Any]:
+        """The fields of ``engine.pattern.seq.PatternSettings`` that say so."""
+        if self.name == "slack":
+            return {"purge": self.name, "slack_ns": self.span_ns}
+        return {"purge": self.name, "keep_late_ns": self.span_ns}
 
 
 def parse_purge(text: str, time_unit: str = "ns") -> PurgeSettings:
