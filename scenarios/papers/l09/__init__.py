@@ -23,7 +23,9 @@ _SHARES = (
 )
 _STRATEGIES = (
     "Aggressive: no order before the query, results at once, taken back when a late C comes. "
-    "Conservative: no order, results held until promises (the paper's POGs) about C close them. "
+    "Conservative: no order, results held until promises (the paper's POGs) about C close them, "
+    "and state purged by promises alone (its Algorithms 1 and 2); the others purge by the window, "
+    "aggressive also by the longest delay. "
     "K-slack: order kslack:K with K the longest delay, then the query. A source promises up to "
     "now, or up to its oldest event on its way, so that no promise is ever broken; promises are "
     "evenly spread over the events, in rounds of all types in random order."
@@ -39,7 +41,7 @@ _LATENCY = (
 _NUMBERS = (
     "The paper's figures are curves without printed numbers, so claims are those of its text. "
     "Where it says grows or flat, the bound that we judge by stands beside the numbers. "
-    "Figure 15, the state on disk, is not made here: the engine keeps its state in memory."
+    "Figure 15, state on disk, is not made here."
 )
 _ENTRIES = {
     "fig-4": ("Latency of aggressive by positive events out of order", aggressive.positive_latency),
