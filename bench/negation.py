@@ -236,7 +236,7 @@ def endless(events: int) -> None:
         before, done = done, done + sum(frame.rows for frame in batch)
         found, cpu = found + spent.results, cpu + spent.cpu
         if done // TOLD_EVERY > before // TOLD_EVERY or done >= events:
-            counters = chain.counters()["queries"]["q"]
+            (counters,) = chain.counters()["queries"].values()
             print(
                 f"endless, {case.barrier}: {done:>10,} events, {found:,} results, "
                 f"{counters['buffered']:,} events and {counters['matches_held']:,} matches held, "

@@ -56,7 +56,9 @@ def parts_of(site: str, output: ChainOutput) -> list[Part]:
 
 def _part(site: str, kind: str, table: pa.Table) -> Part:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    # Texts that repeat take most of the bytes, and a JVM that hands them on holds several copies.
+    packed = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, table.schema, options=packed) as writer:
         writer.write_table(table)
     return Part(site, kind, bytes(sink.getvalue()))
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
@@ -46,7 +47,7 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
     ) -> Iterator[Row]:
         site = key[0]
         if self._state.exists():
-            chain = Chain.restored(self._settings, site, bytes(self._state.get()[0]))
+            chain = Chain.restored(self._settings, site, unpacked(bytes(self._state.get()[0])))
         else:
             chain = Chain(self._settings, site)
         places: dict[str, list[int]] = {}
@@ -61,11 +62,25 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
             parts += parts_of(site, chain.process(frames))
         if ended:
             parts += last_parts(chain)
-        self._state.update((chain.snapshot(),))
+        self._state.update((packed(chain.snapshot()),))
         return iter([_row(number, part) for number, part in enumerate(parts)])
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def packed(snapshot: bytes) -> bytes:
+    """A snapshot, smaller: the JVM holds several copies of it, which would fill its heap."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(snapshot)
+    return bytes(sink.getvalue())
+
+
+def unpacked(state: bytes) -> bytes:
+    """What ``packed`` was given."""
+    with pa.CompressedInputStream(pa.BufferReader(state), "zstd") as stream:
+        return bytes(stream.read())
 
 
 def use_cache(folder: str) -> None:
