@@ -21,7 +21,7 @@ from engine.frame import ATTR_PREFIX, FIXED_TYPES, Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query as parse_query
-from engine.spark.processor import packed, unpacked, use_cache
+from engine.spark.processor import use_cache
 
 _STATE: Final = StructType([StructField("snapshot", BinaryType())])
 _PAYLOAD: Final = "payload"
@@ -121,12 +121,12 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
     ) -> Iterator[Row]:
         site = key[0]
         if self._state.exists():
-            live = Chain.restored(self._settings, site, unpacked(bytes(self._state.get()[0])))
+            live = Chain.restored(self._settings, site, bytes(self._state.get()[0]))
         else:
             live = Chain(self._settings, site)
         outputs = [live.process(self._to_frames(site, list(rows)))]
         if self._streaming:
-            self._state.update((packed(live.snapshot()),))
+            self._state.update((live.snapshot(),))
         else:
             outputs.append(live.finish())
         return iter([row for output in outputs for row in _result_rows(output)])
