@@ -86,6 +86,12 @@ class Kernel:
                 found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
                                  np.int64)]) for part in (found, doubts))  # fmt: skip
 
+    def take_in(self, store: Store, first: int, strings: Strings) -> None:
+        """Put the rows of ``store`` from ``first`` on in the stacks; what they match is known."""
+        tours, self._scalars[search.TOURS_N] = self._scalars[search.TOURS_N], 0
+        self.construct(store, first, strings)
+        self._scalars[search.TOURS_N] = tours
+
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
         """The programs of the conditions, anew where kinds or texts have changed."""
         predicates = self._layout.predicates

@@ -144,9 +144,6 @@ class SeqMatcher:
         late = (member != 0) & (expires < moved.frontier)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
-        if not len(rows):
-            return None
-        first_new = self._store.n
         more = {
             ORDER: moved.first + rows,
             EXPIRES: expires[rows],
@@ -154,6 +151,12 @@ class SeqMatcher:
             FRONTIER: moved.frontier[rows],
             T_A: np.full(len(rows), released.t_a),
         }
+        now = self._at_once(released, moved, rows, more)
+        rows = rows[now]
+        if not len(rows):
+            return None
+        first_new = self._store.n
+        more = {name: column[now] for name, column in more.items()}
         self._store.append(released, rows, self._attributes, more)
         self._most = max(self._most, self._store.n)
         found = self._kernel.construct(self._store, first_new, released.strings)
@@ -161,6 +164,16 @@ class SeqMatcher:
             self._layout, self._rule, self._store, released.strings, moved.widest[rows], first_new
         )
         return judge.changes(*found)
+
+    def _at_once(
+        self,
+        released: Released,  # noqa: ARG002
+        moved: Moved,  # noqa: ARG002
+        rows: np.ndarray,  # noqa: ARG002
+        more: dict[str, np.ndarray],  # noqa: ARG002
+    ) -> np.ndarray | slice:
+        """Which of ``rows`` are matched now, and not later (``engine.pattern.spill``)."""
+        return slice(None)
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
         if self._keep_ns is None:
