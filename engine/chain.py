@@ -48,7 +48,8 @@ class ChainSettings:
     each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
     ``bare`` (without attributes) | ``full``.
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
-    and refused events, too: likewise ``no`` | ``bare`` | ``full``.
+    and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``keep_late_ns``: how late an
+    event may be to find its partners in a pattern (``engine.pattern.seq.PatternSettings``).
     """
 
     order: OrderSettings
@@ -59,6 +60,7 @@ class ChainSettings:
     ordered: str = "no"
     carried: frozenset[str] = frozenset()
     aside: str = "no"
+    keep_late_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -84,7 +86,7 @@ class Chain:
         self.clocks = SourceClocks(self.strings, predict=settings.order.time == "ref")
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
-            build_operator(plan, settings.barrier, settings.certainty, site)
+            build_operator(plan, settings.barrier, settings.certainty, site, settings.keep_late_ns)
             for plan in settings.plans
         ]
         self._attributes, wanted = self._projection()

@@ -13,9 +13,10 @@ _CERTAINTIES = ("pairwise", "max-delay")
 
 
 def build_operator(
-    plan: Plan, barrier: BarrierSettings | None, certainty: str, site: str
-) -> Operator:
-    """The operator of ``plan`` for ``site``; ``barrier`` None: as the query's REALTIME says.
+    plan: Plan, barrier: BarrierSettings | None, certainty: str, site: str,
+    keep_late_ns: int | None = None,
+) -> Operator:  # fmt: skip
+    """The operator of ``plan`` for ``site``; the rest as in ``engine.chain.ChainSettings``.
 
     Raises:
         UserError: an unknown certainty rule, naming the known ones.
@@ -23,5 +24,5 @@ def build_operator(
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
     if isinstance(plan, SeqPlan | OrPlan):
-        return SeqMatcher(plan, PatternSettings(certainty=certainty), site, barrier)
+        return SeqMatcher(plan, PatternSettings(certainty, keep_late_ns), site, barrier)
     return TumblingWindow(plan, site=site)

@@ -74,7 +74,8 @@ class Paper:
     ``setting``: what a reader needs before any number, by subject: what was rebuilt, what the paper
     leaves open, what the names in the tables mean. ``reproductions``: by name, as ``table-5.6``.
     ``summary``: a sentence on what was found, or an empty text. ``parts``: of a long paper, by
-    name, as ``ch4``; each can be made by itself (``joined`` makes a paper of parts).
+    name, as ``ch4``; each can be made by itself (``joined`` makes a paper of parts). ``sizes``:
+    whose sizes the data sets have at scale 1.
     """
 
     title: str
@@ -83,6 +84,7 @@ class Paper:
     reproductions: Mapping[str, Reproduction]
     summary: Callable[[Mapping[str, Finding]], str] = lambda _findings: ""
     parts: Mapping[str, Paper] = field(default_factory=dict)
+    sizes: str = "the published sizes"
 
 
 def joined(title: str, citation: str, parts: Mapping[str, Paper]) -> Paper:

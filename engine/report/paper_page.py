@@ -50,12 +50,12 @@ class Reproduced:
     @property
     def made(self) -> str:
         """Seed and scale, and what the scale means."""
-        said = f"Seed {self.seed}"
+        said, sizes = f"Seed {self.seed}", self.paper.sizes
         if self.scale == 1:
-            return f"{said}, data sets of the published sizes."
+            return f"{said}, data sets of {sizes}."
         return (
-            f"{said}, data sets at {self.scale:g} of the published sizes: a quick look, whose "
-            "counts are not the paper's."
+            f"{said}, data sets at {self.scale:g} of {sizes}: a quick look, whose counts are not "
+            "the paper's."
         )
 
 

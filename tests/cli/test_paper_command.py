@@ -110,6 +110,14 @@ def test_all_is_one_page_that_needs_no_network(cli: Run, here: Any) -> None:
     assert again.code == 0, "a page of ours may be made anew"
 
 
+def test_a_figure_of_l09_is_a_function_of_the_seed(cli: Run) -> None:
+    arguments = ("paper", "l09/fig-9", "--scale", "0.02", "--seed")
+    first, again, other = (cli(*arguments, seed).out for seed in ("1", "1", "2"))
+    assert first == again
+    assert first.replace("Seed 1", "") != other.replace("Seed 2", "")
+    assert "data sets at 0.02 of our own sizes (the paper prints none)" in first
+
+
 # ---- a paper of parts -----------------------------------------------------------------------
 
 

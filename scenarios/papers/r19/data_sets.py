@@ -1,9 +1,7 @@
 """Data sets 1 to 3 of R19 5.1: football events of which an exact number arrive out of order.
 
-Exact by construction. A chosen number of events is delayed; every other one arrives ``TRANSIT_NS``
-after it left, and so after everything older that was not delayed. A delayed event arrives after
-at least one later event that was not. Hence the delayed ones, and only they, are out of order:
-some event that came earlier has a larger time.
+Exact by construction (``scenarios.papers.disorder``): a chosen number of events is delayed, every
+other one arrives ``TRANSIT_NS`` after it left.
 
 The paper gives sizes, counts, and in words how late: a truncated Pareto distribution fits all
 of them. Its quantiles are spread over the delayed events by chance, so the seed decides who is
@@ -17,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from scenarios.papers.disorder import arrivals
 from scenarios.papers.r19.football import Events, football
 
 TRANSIT_NS: Final = 100_000
@@ -108,10 +107,7 @@ def disordered(profile: Profile, events: int, chance: np.random.Generator) -> Da
     chosen = chance.choice(free, count - int((delay > 0).sum()), replace=False)
     delay[chosen] = _delays(profile, len(chosen), chance)
     delayed = delay > 0
-    arrival = match.ts + TRANSIT_NS
-    overtaken_by = arrival[_next_undelayed(delayed)[delayed]]
-    arrival[delayed] = np.maximum(arrival[delayed] + delay[delayed], overtaken_by + 1)
-    return DataSet(profile, match, arrival, delayed)
+    return DataSet(profile, match, arrivals(match.ts, TRANSIT_NS, delayed, delay), delayed)
 
 
 def _delays(profile: Profile, count: int, chance: np.random.Generator) -> np.ndarray:
@@ -131,9 +127,3 @@ def _stalled(
     end = min(int(np.searchsorted(ts, until)), len(ts) - 1)
     rows = np.sort(chance.choice(np.arange(first, end), min(stall.events, end - first), False))
     return rows, stall.longest_ns - (ts[rows] - ts[first])
-
-
-def _next_undelayed(delayed: np.ndarray) -> np.ndarray:
-    """For each row the next row that is not delayed; the last one is not."""
-    rows = np.where(delayed, len(delayed), np.arange(len(delayed)))
-    return np.asarray(np.minimum.accumulate(rows[::-1])[::-1])

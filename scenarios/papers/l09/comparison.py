@@ -1,0 +1,191 @@
+"""L09 IX-E: all three strategies side by side (Figure 16)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from engine.paper import Finding, PaperRun
+from engine.report.units import number
+from engine.scenario import Claim, Table
+from scenarios.papers.l09.conservative import USUAL
+from scenarios.papers.l09.curves import SHARES, drawn, percents, tabled
+from scenarios.papers.l09.passes import (
+    AGGRESSIVE,
+    CONSERVATIVE,
+    K_SLACK,
+    Ran,
+    Setup,
+    Strategy,
+    counted,
+    late,
+    timed,
+)
+from scenarios.papers.l09.service import BUSY, busy, latency_seconds, unit_seconds
+from scenarios.papers.l09.workload import EVENTS_PER_UNIT, NEGATIVE
+from scenarios.papers.verdicts import judged, listed, times
+
+_LENGTH: Final = 5
+_STRATEGIES: Final = (AGGRESSIVE, CONSERVATIVE, K_SLACK)
+_ALIKE: Final = 0.05
+"""Up to this share of it, two latencies count as the same."""
+_NARROW: Final = 40
+"""Steps of a bisection: beyond them nothing changes in a double."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """The fastest rate up to which the aggressive strategy has the lower latency.
+
+    ``events_per_second``: 0 if it never has. ``busy``: share of the time that it computes there;
+    above 1 it cannot keep up, and latency grows without end.
+    """
+
+    events_per_second: float
+    busy: float
+
+
+def all_methods(run: PaperRun) -> Finding:
+    """Figure 16."""
+    setups = {
+        each: [Setup(each, _LENGTH, late=late(share, share), promised=_promised(each))
+               for share in SHARES]
+        for each in _STRATEGIES
+    }  # fmt: skip
+    passes = timed(run, "all strategies", [setup for row in setups.values() for setup in row])
+    found = {each: [passes[setup] for setup in row] for each, row in setups.items()}
+    unit_s = unit_seconds(passes.values())
+    curves = {
+        each.name: [latency_seconds(ran, unit_s) / unit_s for ran in found[each]]
+        for each in _STRATEGIES
+    }
+    crossings = [
+        crossing(eager, wary)
+        for eager, wary in zip(found[AGGRESSIVE], found[CONSERVATIVE], strict=True)
+    ]
+    rate = (
+        f"At {EVENTS_PER_UNIT / unit_s:,.0f} events a second, at which the slowest point computes "
+        f"{BUSY:.0%} of the time."
+    )
+    title = "Latency of all three strategies"
+    figure = drawn(
+        "fig-16", title, f"{rate} The axis of latency is logarithmic.", curves,
+        [100 * share for share in SHARES], ("events out of order [%]", "latency [time units]"),
+        log_y=True,
+    )  # fmt: skip
+    claims = (
+        _slowest(curves),
+        *_crossed(curves, crossings),
+        _negative_decides(run),
+    )
+    facts = {"crossing_busy": [each.busy for each in crossings], "latency": curves}
+    tables = (
+        tabled(f"{title} [time units]", "strategy", percents(SHARES), curves, rate),
+        _costs(found, crossings),
+    )
+    return Finding(claims, tables, (figure,), facts)
+
+
+def crossing(eager: Ran, wary: Ran) -> Crossing:
+    """Where the latencies of two passes are the same, as the stream becomes faster."""
+
+    def leads(unit_s: float) -> bool:
+        return latency_seconds(eager, unit_s) < latency_seconds(wary, unit_s)
+
+    slow_s = 1e3 * unit_seconds([eager, wary])
+    fast_s = 1e-3 * unit_seconds([eager, wary])
+    if not leads(slow_s):
+        return Crossing(0.0, 0.0)
+    if leads(fast_s):
+        slow_s = fast_s
+    for _ in range(_NARROW):
+        middle = (slow_s * fast_s) ** 0.5
+        slow_s, fast_s = (middle, fast_s) if leads(middle) else (slow_s, middle)
+    return Crossing(EVENTS_PER_UNIT / slow_s, busy(eager, slow_s))
+
+
+def _promised(strategy: Strategy) -> float:
+    return USUAL if strategy is CONSERVATIVE else 0.0
+
+
+def _slowest(curves: dict[str, list[float]]) -> Claim:
+    slack, wary, eager = (curves[each.name] for each in (K_SLACK, CONSERVATIVE, AGGRESSIVE))
+    return judged(
+        "K-slack has the largest latency, as every event waits for the longest delay.",
+        all(last > max(others) for last, *others in zip(slack, wary, eager, strict=True)),
+        f"K-slack {_units(slack)}, conservative {_units(wary)}, aggressive {_units(eager)} time "
+        f"units at {listed(percents(SHARES))} out of order",
+        "above both others at every share",
+        "a promise about the negated type comes every "
+        f"{10 / (USUAL * EVENTS_PER_UNIT):g} time units; with rarer ones the conservative "
+        "strategy waits longer than K.",
+    )
+
+
+def _crossed(curves: dict[str, list[float]], crossings: list[Crossing]) -> tuple[Claim, Claim]:
+    eager, wary = curves[AGGRESSIVE.name], curves[CONSERVATIVE.name]
+    behind = [share for share, mine, other in zip(SHARES, eager, wary, strict=True) if mine > other]
+    return (
+        judged(
+            "While few events are out of order, aggressive has a lower latency than conservative.",
+            eager[0] < wary[0],
+            f"at 10 %, {number(eager[0])} against {number(wary[0])} time units",
+            "lower below some 40 %",
+        ),
+        judged(
+            "From some share on, aggressive has the higher latency, as it computes more.",
+            bool(behind) and eager[0] < wary[0],
+            (f"from {behind[0]:.0%} on" if behind else "at no share up to 50 %")
+            + f"; at 50 % conservative's is {times(wary[-1], eager[-1])} aggressive's",
+            "from some 40 % on",
+            "aggressive waits for nothing, so only computing can make it slower, while a "
+            "conservative result waits for a promise however fast the engine is.",
+            also="Latencies are the same in a stream that is "
+            + listed(f"{each.busy:,.3g}x" for each in crossings)
+            + " as fast as aggressive can compute, at "
+            + f"{listed(percents(SHARES))} out of order. Above 1x it falls behind for good.",
+        ),
+    )
+
+
+def _negative_decides(run: PaperRun) -> Claim:
+    """What the promises about each type do to the conservative strategy's latency."""
+    whole = Setup(CONSERVATIVE, _LENGTH, late=late(0.3, 0.3), promised=USUAL)
+    others = "".join(kind for kind in "ABCDEFGHIJ" if kind != NEGATIVE)
+    setups = [whole, replace(whole, promising=NEGATIVE), replace(whole, promising=others)]
+    ran = counted(run, "conservative, promises about some types", setups)
+    both, negative, positive = (ran[setup] for setup in setups)
+    first, second = both.told.waited_units, negative.told.waited_units
+    return judged(
+        "The latency of the conservative strategy is mainly set by the promises about the negated "
+        "type.",
+        abs(second - first) <= _ALIKE * first and not positive.told.standing,
+        f"{number(second)} time units with these promises alone, {number(first)} with all; "
+        f"without them {positive.told.standing:,} results leave before the end of the input",
+        "primarily",
+    )
+
+
+def _costs(found: dict[Strategy, list[Ran]], crossings: list[Crossing]) -> Table:
+    rows: list[tuple[str | float, ...]] = []
+    for each, rans in found.items():
+        rows.append((f"{each.name}: waiting [time units]", *(r.told.waited_units for r in rans)))
+        rows.append(
+            (f"{each.name}: CPU time per event [us]", *(r.seconds_per_event * 1e6 for r in rans))
+        )
+    rows.append(
+        ("same latency at [events/s]", *(round(each.events_per_second) for each in crossings))
+    )
+    rows.append(
+        ("that is so many times what aggressive can take", *(each.busy for each in crossings))
+    )
+    return Table(
+        "What the latencies are made of",
+        ("", *percents(SHARES)),
+        tuple(rows),
+        "Waiting is on the arrival clock and the same in every run; CPU time is measured.",
+    )
+
+
+def _units(values: list[float]) -> str:
+    return listed(number(value) for value in values)

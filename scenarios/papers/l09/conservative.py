@@ -1,0 +1,150 @@
+"""L09 IX-C: the conservative strategy, and what its promises are worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from engine.paper import Finding, PaperRun
+from engine.report.units import number
+from scenarios.papers.l09.curves import (
+    GROWS,
+    SHARES,
+    ascending,
+    drawn,
+    growth,
+    of_length,
+    percents,
+    tabled,
+)
+from scenarios.papers.l09.passes import (
+    AGGRESSIVE,
+    CONSERVATIVE,
+    Setup,
+    counted,
+    late,
+    timed,
+    watched,
+)
+from scenarios.papers.verdicts import judged, listed
+
+PROMISED: Final = (0.1, 0.2, 0.3, 0.4)
+"""Promises per event (L09's POG percentage)."""
+USUAL: Final = 0.2
+"""What the paper calls a relatively small overhead."""
+_OVERHEAD: Final = 0.25
+"""What we take for relatively small."""
+_LATE: Final = late(0.3, 0.3)
+_LENGTH: Final = 7
+_SHORT: Final = 3
+_PROMISES: Final = "promises per event [%]"
+
+
+def state(run: PaperRun) -> Finding:
+    """Figure 10."""
+    setups = [Setup(CONSERVATIVE, _LENGTH, late=_LATE, promised=share) for share in PROMISED]
+    found = watched(run, "conservative, state", setups)
+    held = [found[setup].held_mean for setup in setups]
+    claim = judged(
+        "The more promises, the less state.",
+        ascending(held[::-1]) and held[0] >= GROWS * held[-1],
+        f"{listed(f'{value:,.1f}' for value in held)} events with {listed(percents(PROMISED))} "
+        f"promises: {1 - held[-1] / held[0]:.0%} less at the last than at the first",
+        f"falls with every step; taken as at least {GROWS} times from the last to the first",
+        "the matcher keeps an event for the window plus the longest delay, whatever is promised.",
+    )
+    curves = {"events held": held}
+    title = "State of conservative"
+    figure = drawn(
+        "fig-10", title, "Mean number of events in the matcher's state.", curves,
+        [100 * share for share in PROMISED], (_PROMISES, "events held"),
+    )  # fmt: skip
+    table = tabled(f"{title}: mean events held", "", percents(PROMISED), curves)
+    return Finding((claim,), (table,), (figure,), {"held": held})
+
+
+def overhead(run: PaperRun) -> Finding:
+    """Figure 11."""
+    setups = {
+        length: [
+            Setup(AGGRESSIVE, length),
+            *(Setup(CONSERVATIVE, length, promised=share) for share in PROMISED),
+        ]
+        for length in (_LENGTH, _SHORT)
+    }
+    every = [setup for row in setups.values() for setup in row]
+    found = timed(run, "events in order, with and without promises", every)
+    more = {}
+    for length, row in setups.items():
+        without, *with_promises = (found[setup].seconds_per_event for setup in row)
+        more[length] = [seconds / without - 1 for seconds in with_promises]
+    usual = PROMISED.index(USUAL)
+    claim = judged(
+        "On events in order, the overhead of promises and waiting is relatively small at 20 % "
+        "promises.",
+        more[_LENGTH][usual] <= _OVERHEAD,
+        f"{more[_LENGTH][usual]:.0%} more CPU time than without promises; "
+        f"{_percents(more[_LENGTH])} at {listed(percents(PROMISED))} promises",
+        f"relatively small; taken as at most {_OVERHEAD:.0%}",
+        also=f"That is the paper's query of length {_LENGTH}, which mostly makes results. With "
+        f"length {_SHORT} it is {_percents(more[_SHORT])}.",
+    )
+    curves = {
+        of_length(length): [100 * share for share in shares] for length, shares in more.items()
+    }
+    title = "Overhead of conservative on events in order"
+    figure = drawn(
+        "fig-11", title, "CPU time in the chain, more than without promises and waiting.", curves,
+        [100 * share for share in PROMISED], (_PROMISES, "overhead [%]"),
+    )  # fmt: skip
+    table = tabled(f"{title} [%]", "query", percents(PROMISED), curves)
+    return Finding((claim,), (table,), (figure,), {"overhead": more})
+
+
+def latency(run: PaperRun) -> Finding:
+    """Figure 12."""
+    by_late = [
+        Setup(CONSERVATIVE, _LENGTH, late=late(share, share), promised=USUAL) for share in SHARES
+    ]
+    by_promised = [replace(by_late[0], late=_LATE, promised=share) for share in PROMISED]
+    found = counted(run, "conservative, latency", [*by_late, *by_promised])
+    waited = [found[setup].told.waited_units for setup in by_late]
+    rarer = [found[setup].told.waited_units for setup in by_promised]
+    claims = (
+        judged(
+            "The average latency grows with the share of events out of order, as promises come "
+            "later.",
+            growth(waited) >= GROWS,
+            f"{_units(waited)} time units at {listed(percents(SHARES))} out of order",
+            f"grows; taken as at least {GROWS} times from 10 to 50 %",
+        ),
+        judged(
+            "Fewer promises mean more latency.",
+            ascending(rarer[::-1]),
+            f"{_units(rarer)} time units with {listed(percents(PROMISED))} promises",
+            "grows as they become fewer",
+        ),
+    )
+    curves = {"20 % promises": waited}
+    title = "Latency of conservative"
+    caption = "Mean waiting of a result on the arrival clock, from its last event's arrival."
+    figure = drawn(
+        "fig-12", title, caption, curves, [100 * share for share in SHARES],
+        ("events out of order [%]", "latency [time units]"),
+    )  # fmt: skip
+    tables = (
+        tabled(f"{title} by share out of order [time units]", "", percents(SHARES), curves),
+        tabled(
+            f"{title} by promises, 30 % out of order [time units]", "", percents(PROMISED),
+            {"latency": rarer},
+        ),
+    )  # fmt: skip
+    return Finding(claims, tables, (figure,), {"waited": waited, "by_promised": rarer})
+
+
+def _units(values: list[float]) -> str:
+    return listed(number(value) for value in values)
+
+
+def _percents(shares: list[float]) -> str:
+    return listed(f"{share:.0%}" for share in shares)

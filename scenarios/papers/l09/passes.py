@@ -1,0 +1,248 @@
+"""Passes of the engine over a workload: what came out, when, and how long each call took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.barrier.registry import parse_barrier
+from engine.chain import Chain, ChainSettings
+from engine.operator import Results
+from engine.order.registry import parse_order
+from engine.paper import Advanced, PaperRun
+from engine.pattern.given import Matches
+from engine.query import query
+from scenarios.papers.l09.workload import (
+    EVENTS_PER_UNIT,
+    MAX_DELAY,
+    NEGATIVE,
+    SITE,
+    TYPES,
+    UNIT_NS,
+    Arriving,
+    arriving,
+    make_events,
+)
+
+EVENTS: Final = {3: 40_000, 4: 30_000, 5: 10_000, 6: 3_000, 7: 3_000}
+"""By the query's length, its positive steps: 3 is SEQ(A, B, !C, D), and 7 SEQ(A, B, !C, D, E, F, G,
+H) (L09 IX-B). Shorter queries get more events, as they have fewer results per event."""
+LENGTHS: Final = tuple(EVENTS)
+_EVENTS_MIN: Final = 200
+_CALLS: Final = 20
+"""Of a pass that is timed: so few that what a call costs by itself does not matter."""
+_ROWS_WATCHED: Final = 20
+"""Records per call where the state is read after each."""
+_REPEATS: Final = 3
+_QUERY: Final = "l09"
+_NO_TIMES: Final = np.empty(0, np.int64)
+_NO_FLAGS: Final = np.empty(0, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One of L09's ways: the order before the query and the barrier after it.
+
+    ``keep_late``: how late an event may be that the query still needs partners for [time units].
+    """
+
+    name: str
+    order: str
+    barrier: str
+    keep_late: int
+
+
+AGGRESSIVE: Final = Strategy("aggressive", "none", "immediate", MAX_DELAY)
+CONSERVATIVE: Final = Strategy("conservative", "none", "punctuation", MAX_DELAY)
+K_SLACK: Final = Strategy("K-slack", f"kslack:{MAX_DELAY}s", "immediate", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A point of a figure: a strategy, its query and its workload.
+
+    ``late``: share of the events out of order, of each type in ``TYPES``. ``promised``: promises
+    per event; ``promising``: the types that they are about. ``per_unit``: events
+    per time unit.
+    """
+
+    strategy: Strategy
+    length: int
+    window: int = 20
+    late: tuple[float, ...] = (0.0,) * len(TYPES)
+    promised: float = 0.0
+    promising: str = TYPES
+    per_unit: int = EVENTS_PER_UNIT
+
+    @property
+    def query(self) -> str:
+        """L09's query of this length."""
+        steps = ", ".join(
+            f"{'!' if kind == NEGATIVE else ''}{kind} {kind.lower()}"
+            for kind in TYPES[: self.length + 1]
+        )
+        return f"EVENT SEQ({steps}) WITHIN {self.window} s"
+
+
+def late(positive: float = 0.0, negative: float = 0.0) -> tuple[float, ...]:
+    """Shares out of order of the negated type, and of every other one."""
+    return tuple(negative if kind == NEGATIVE else positive for kind in TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Tuples that left, as equally long columns: when [ns], when the event that made them leave
+    arrived (L09's ``ats``) [ns], and whether they are results (else compensation).
+    """
+
+    at: np.ndarray
+    caused: np.ndarray
+    inserted: np.ndarray
+
+    @classmethod
+    def of(cls, results: Results) -> Told:
+        """Of what the matcher gave in one call, without making a dict of each result."""
+        given = [piece.given for piece in results.pieces if isinstance(piece, Matches)]
+        at = np.concatenate([_NO_TIMES, *(each.at for each in given)])
+        known = np.concatenate([_NO_TIMES, *(each.known_at for each in given)])
+        inserted = np.concatenate([_NO_FLAGS, *(each.plus for each in given)])
+        return cls(at, np.where(inserted, known, at), inserted)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Told]) -> Told:
+        """One after another."""
+        return cls(
+            np.concatenate([part.at for part in parts]),
+            np.concatenate([part.caused for part in parts]),
+            np.concatenate([part.inserted for part in parts]),
+        )
+
+    @property
+    def standing(self) -> int:
+        """Results less those taken back (L09's NumResult)."""
+        return int(2 * self.inserted.sum()) - len(self.inserted)
+
+    @property
+    def taken_back(self) -> int:
+        """Compensation tuples."""
+        return int((~self.inserted).sum())
+
+    @property
+    def waited_units(self) -> float:
+        """Mean waiting on the arrival clock [time units] per result that stands."""
+        return float((self.at - self.caused).sum()) / UNIT_NS / max(self.standing, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a pass gave.
+
+    ``told``: what left before the end of the input, which lets ``at_end`` results go. ``arrival``:
+    of every record [ns]. ``rows``, ``seconds``: records and CPU time of each call. ``held``: events
+    in the matcher's state after each call; ``buffered``: mean number of events in the order's.
+    """
+
+    events: int
+    told: Told
+    at_end: int
+    arrival: np.ndarray
+    rows: np.ndarray
+    seconds: np.ndarray
+    held: np.ndarray
+    buffered: float
+
+    @property
+    def seconds_per_event(self) -> float:
+        """L09's average execution time."""
+        return float(self.seconds.sum()) / self.events
+
+    @property
+    def held_mean(self) -> float:
+        """Events held, on the average over the second half, when the state has filled."""
+        return float(self.held[len(self.held) // 2 :].mean())
+
+
+def timed(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
+    """Every setup, several times in turn; of each call the least time counts."""
+    return run.once(("timed", name), lambda: _timed(run, name, setups))
+
+
+def counted(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
+    """Every setup once, for what does not depend on the machine."""
+
+    def make() -> dict[Setup, Ran]:
+        with run.watched(name) as advanced:
+            return {each: _passed(each, workload(run, each), advanced) for each in setups}
+
+    return run.once(("counted", name), make)
+
+
+def watched(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
+    """Every setup once, in small calls, after each of which the state is read."""
+
+    def make() -> dict[Setup, Ran]:
+        with run.watched(name) as advanced:
+            return {
+                each: _passed(each, workload(run, each), advanced, _ROWS_WATCHED) for each in setups
+            }
+
+    return run.once(("watched", name), make)
+
+
+def workload(run: PaperRun, setup: Setup) -> Arriving:
+    """The records of a setup."""
+    count = max(round(EVENTS[setup.length] * run.scale), _EVENTS_MIN)
+    events = run.once(
+        ("events", count, setup.per_unit), lambda: make_events(count, run.seed, setup.per_unit)
+    )
+    shares = dict(zip(TYPES, setup.late, strict=True))
+    return arriving(events, shares, setup.promised, run.seed, setup.promising)
+
+
+def _timed(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
+    found: dict[Setup, Ran] = {}
+    with run.watched(f"{name}: {len(setups)} setups, {_REPEATS} passes each") as advanced:
+        for _ in range(_REPEATS):
+            for setup in setups:
+                records = workload(run, setup)
+                again = _passed(setup, records, advanced)
+                if setup in found:
+                    np.minimum(found[setup].seconds, again.seconds, out=found[setup].seconds)
+                else:
+                    found[setup] = again
+    return found
+
+
+def _passed(setup: Setup, records: Arriving, advanced: Advanced, rows: int | None = None) -> Ran:
+    """One pass. With ``rows``: in calls of so many records, and what the order holds is seen."""
+    settings = ChainSettings(
+        parse_order(setup.strategy.order),
+        plans=(query(setup.query, name=_QUERY),),
+        barrier=parse_barrier(setup.strategy.barrier),
+        ordered="no" if rows is None else "bare",
+        keep_late_ns=setup.strategy.keep_late * UNIT_NS,
+    )
+    chain = Chain(settings, SITE)
+    told, taken, seconds, held = [], [], [], []
+    waited_ns = 0
+    for frame in records.frames(rows or max(records.events // _CALLS, 1)):
+        started = time.process_time()
+        output = chain.process([frame])
+        seconds.append(time.process_time() - started)
+        told.append(Told.of(output.results[0]))
+        taken.append(frame.rows)
+        held.append(chain.counters()["queries"][_QUERY]["buffered"])
+        for batch in output.ordered:
+            waited_ns += int((batch.columns["release"] - batch.columns[r.ARRIVAL]).sum())
+        advanced(frame.rows)
+    last = Told.of(chain.finish().results[0])
+    arrival = records.columns[r.ARRIVAL]
+    return Ran(
+        records.events, Told.joined(told), last.standing, arrival, np.array(taken),
+        np.array(seconds), np.array(held), waited_ns / int(arrival[-1] - arrival[0]),
+    )  # fmt: skip

@@ -1,0 +1,74 @@
+"""When results leave if computing takes time: one server, first come, first served.
+
+On the arrival clock an aggressive result leaves the instant its last event arrives, so what is left
+of its latency is computing. L09 measures that on two machines; here each record takes its share of
+the CPU time of its call, and a result leaves when the record that lets it go is done. In a slow
+stream that is all; in a fast one records also wait for those before them (Lindley's recursion).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+
+from scenarios.papers.l09.passes import Ran
+from scenarios.papers.l09.workload import UNIT_NS
+
+BUSY: Final = 0.8
+"""Share of the time that a figure's slowest setup computes: the rate follows from it."""
+
+
+def unit_seconds(rans: Iterable[Ran]) -> float:
+    """How long a time unit lasts if the slowest of ``rans`` computes ``BUSY`` of the time."""
+    return max(float(ran.seconds.sum()) / _units(ran) for ran in rans) / BUSY
+
+
+def busy(ran: Ran, unit_s: float) -> float:
+    """Share of the time that the chain computes; above 1 it cannot keep up."""
+    return float(ran.seconds.sum()) / (_units(ran) * unit_s)
+
+
+def computing_seconds(ran: Ran) -> float:
+    """What computing adds to L09's average application latency in a slow stream."""
+    of_tuples = _service(ran)[_record(ran)]
+    return float(of_tuples.sum()) / max(ran.told.standing, 1)
+
+
+def latency_seconds(ran: Ran, unit_s: float) -> float:
+    """L09's average application latency: of all tuples that leave, per result that stands.
+
+    Args:
+        ran: a pass.
+        unit_s: how long a time unit lasts [s].
+    """
+    start = ran.arrival[0]
+    arrival_s = (ran.arrival - start) / UNIT_NS * unit_s
+    done_s = _done(arrival_s, _service(ran))
+    caused_s = (ran.told.caused - start) / UNIT_NS * unit_s
+    return float((done_s[_record(ran)] - caused_s).sum()) / max(ran.told.standing, 1)
+
+
+def _service(ran: Ran) -> np.ndarray:
+    """CPU time of each record."""
+    return np.repeat(ran.seconds / ran.rows, ran.rows)
+
+
+def _record(ran: Ran) -> np.ndarray:
+    """For each tuple, the record that lets it go: the last one of its instant."""
+    return np.searchsorted(ran.arrival, ran.told.at, side="right") - 1
+
+
+def _done(arrival_s: np.ndarray, service_s: np.ndarray) -> np.ndarray:
+    """When each record is done.
+
+    >>> _done(np.array([0.0, 1.0, 5.0]), np.array([2.0, 2.0, 2.0])).tolist()
+    [2.0, 4.0, 7.0]
+    """
+    worked = np.cumsum(service_s)
+    return np.asarray(np.maximum.accumulate(arrival_s - (worked - service_s)) + worked)
+
+
+def _units(ran: Ran) -> float:
+    return float(ran.arrival[-1] - ran.arrival[0]) / UNIT_NS

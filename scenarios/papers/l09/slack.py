@@ -1,0 +1,130 @@
+"""L09 IX-D: K-slack before a query that then needs no care for disorder."""
+
+from __future__ import annotations
+
+from engine.paper import Finding, PaperRun
+from engine.report.units import number
+from engine.scenario import Claim, Table
+from scenarios.papers.l09.curves import (
+    BY_LENGTH,
+    FLAT,
+    GROWS,
+    SHARES,
+    Curves,
+    ascending,
+    drawn,
+    growth,
+    percents,
+    tabled,
+)
+from scenarios.papers.l09.passes import (
+    AGGRESSIVE,
+    K_SLACK,
+    LENGTHS,
+    Ran,
+    Setup,
+    late,
+    timed,
+    watched,
+)
+from scenarios.papers.l09.service import computing_seconds
+from scenarios.papers.verdicts import judged, listed
+
+_LATE = 0.3
+_AXIS = "events out of order [%]"
+
+
+def latency(run: PaperRun) -> Finding:
+    """Figure 13."""
+    grid = _grid(run)
+    curves: Curves = {name: [ran.told.waited_units for ran in rans] for name, rans in grid.items()}
+    computing = {
+        name: [computing_seconds(ran) * 1e6 for ran in rans] for name, rans in grid.items()
+    }
+    claim = judged(
+        "The average latency grows with the share of events out of order.",
+        all(ascending(values) for values in curves.values()),
+        "from 10 to 50 % out of order waiting goes, by length, "
+        + listed(f"from {number(v[0])} to {number(v[-1])}" for v in curves.values())
+        + " time units, and computing, with sorting, "
+        + listed(f"from {number(v[0])} to {number(v[-1])}" for v in computing.values())
+        + " us",
+        "grows, by the cost of sorting",
+        "latency counts from the arrival of a result's last event, and K-slack holds an event for "
+        "K less its own delay: the later events come, the less they wait. What sorting costs does "
+        "not show beside that.",
+    )
+    memory, held = _memory(run)
+    title = "Latency of K-slack"
+    caption = "From the arrival of a result's last event; the slack is the longest delay."
+    return Finding(
+        (claim, memory),
+        (
+            tabled(f"{title} [time units]", "query", percents(SHARES), curves),
+            tabled("Computing, with sorting, in a slow stream [us]", "query", percents(SHARES),
+                   computing),
+            held,
+        ),
+        (drawn("fig-13", title, caption, curves, [100 * share for share in SHARES],
+               (_AXIS, "latency [time units]")),),
+        {"waited": curves},
+    )  # fmt: skip
+
+
+def _memory(run: PaperRun) -> tuple[Claim, Table]:
+    """Events held by K-slack and by aggressive, with the longest query."""
+    slack, eager = (
+        Setup(each, LENGTHS[-1], late=late(_LATE, _LATE)) for each in (K_SLACK, AGGRESSIVE)
+    )
+    found = watched(run, "K-slack and aggressive, state", (slack, eager))
+    rows = {
+        each.strategy.name: (found[each].buffered, found[each].held_mean) for each in (slack, eager)
+    }
+    mine, other = (sum(values) for values in rows.values())
+    claim = judged(
+        "The memory of K-slack is close to that of aggressive.",
+        max(mine, other) <= FLAT * min(mine, other),
+        f"{mine:,.1f} events, {rows[K_SLACK.name][0]:,.1f} of them before the query, against "
+        f"{other:,.1f}: {mine / other:.2f} times as many",
+        f"close; taken as up to {FLAT} times",
+    )
+    return claim, tabled(
+        f"Mean events held, query of length {LENGTHS[-1]}, {_LATE:.0%} out of order", "strategy",
+        ("before the query", "in the matcher"), rows,
+    )  # fmt: skip
+
+
+def execution(run: PaperRun) -> Finding:
+    """Figure 14."""
+    curves: Curves = {
+        name: [ran.seconds_per_event * 1e6 for ran in rans] for name, rans in _grid(run).items()
+    }
+    claim = judged(
+        "The average execution time grows with the share of events out of order.",
+        all(growth(values) >= GROWS for values in curves.values()),
+        "from 10 to 50 % it grows to so many times, by length: "
+        + listed(f"{growth(values):.2f}" for values in curves.values()),
+        f"grows; taken as at least {GROWS} times",
+        "the buffer's work depends on how many events it holds, which is set by K, and hardly on "
+        "how they came; the matcher behind it sees them in order.",
+    )
+    title = "Execution time of K-slack"
+    caption = (
+        "CPU time in the chain, the least of three passes; only ratios mean anything. "
+        "The axis upwards is logarithmic."
+    )
+    return Finding(
+        (claim,),
+        (tabled(f"{title}: CPU time per event [us]", "query", percents(SHARES), curves),),
+        (drawn("fig-14", title, caption, curves, [100 * share for share in SHARES],
+               (_AXIS, "CPU time per event [us]"), log_y=True),),
+    )  # fmt: skip
+
+
+def _grid(run: PaperRun) -> dict[str, list[Ran]]:
+    setups = {
+        label: [Setup(K_SLACK, length, late=late(share, share)) for share in SHARES]
+        for label, length in zip(BY_LENGTH, LENGTHS, strict=True)
+    }
+    found = timed(run, "K-slack", [setup for row in setups.values() for setup in row])
+    return {label: [found[setup] for setup in row] for label, row in setups.items()}

@@ -1,0 +1,57 @@
+"""L09 Figure 9: what the aggressive strategy holds, by the query's window."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.paper import Finding, PaperRun
+from scenarios.papers.l09.curves import drawn, tabled
+from scenarios.papers.l09.passes import AGGRESSIVE, Setup, late, watched
+from scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, TYPES
+from scenarios.papers.verdicts import judged, listed
+
+WINDOWS: Final = (20, 30, 40, 50, 60)
+_LATE: Final = late(0.3, 0.3)
+_LENGTH: Final = 3
+"""The paper names no query here; results of longer ones explode with the window, their state does
+not."""
+_LINEAR: Final = 0.99
+"""Share of variance that a line must explain."""
+
+
+def state(run: PaperRun) -> Finding:
+    """Figure 9."""
+    setups = [Setup(AGGRESSIVE, _LENGTH, window=window, late=_LATE) for window in WINDOWS]
+    found = watched(run, "aggressive, state", setups)
+    held = [found[setup].held_mean for setup in setups]
+    slope, start = np.polyfit(WINDOWS, held, 1).tolist()
+    explained = _explained(held, slope * np.array(WINDOWS) + start)
+    per_unit = EVENTS_PER_UNIT * (_LENGTH + 1) / len(TYPES)
+    claim = judged(
+        "The state grows linearly with the window.",
+        explained >= _LINEAR and slope > 0,
+        f"{listed(f'{value:,.1f}' for value in held)} events at {listed(map(str, WINDOWS))} time "
+        f"units; a line of {slope:.2f} events per time unit explains {explained:.2%} of the "
+        "variance",
+        "linear",
+        also=f"The query's types send {per_unit:g} events per time unit, and an event is needed "
+        f"for the window plus the longest delay of {MAX_DELAY} time units.",
+    )
+    needed = [per_unit * (window + MAX_DELAY) for window in WINDOWS]
+    curves = {"events held": held, "window plus delay, times rate": needed}
+    title = "State of aggressive"
+    figure = drawn(
+        "fig-9", title, "Mean number of events in the matcher's state.", curves, WINDOWS,
+        ("window [time units]", "events held"),
+    )  # fmt: skip
+    table = tabled(f"{title}: mean events held", "", [str(each) for each in WINDOWS], curves)
+    return Finding((claim,), (table,), (figure,), {"held": held, "slope": slope, "start": start})
+
+
+def _explained(values: list[float], line: np.ndarray) -> float:
+    """Share of the variance that a line explains; 0 where there is none."""
+    mine = np.array(values)
+    left, all_of_it = ((mine - line) ** 2).sum(), ((mine - mine.mean()) ** 2).sum()
+    return float(1 - left / all_of_it) if all_of_it else 0.0
