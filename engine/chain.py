@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,6 +27,8 @@ from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
 from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE
+from engine.pattern.chunk_store import ChunkStore
+from engine.pattern.spill_settings import SpillSettings
 from engine.query import needed_attributes
 from engine.query.plan import Plan
 from engine.reference import SourceClocks, Sync
@@ -38,6 +40,8 @@ _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE
 _QUARANTINE_SHOWN: Final = 100
 _VERSION: Final = 2
 """Of snapshots."""
+ChunksOf = Callable[[str], ChunkStore]
+"""Of a query, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class ChainSettings:
     carried: frozenset[str] = frozenset()
     aside: str = "no"
     keep_late_ns: int | None = None
+    spill: SpillSettings | None = None
 
 
 @dataclass(slots=True)
@@ -77,16 +82,30 @@ class ChainOutput:
 
 
 class Chain:
-    """One site's chain. Feed it frames in arrival order, then ``finish`` it once."""
+    """One site's chain. Feed it frames in arrival order, then ``finish`` it once.
 
-    def __init__(self, settings: ChainSettings, site: str) -> None:
+    Args:
+        settings: what it does.
+        site: its name.
+        chunks: where a query's spilled chunks are; None: as ``settings.spill`` says.
+    """
+
+    def __init__(self, settings: ChainSettings, site: str, chunks: ChunksOf | None = None) -> None:
         self.settings = settings
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
         self.clocks = SourceClocks(self.strings, predict=settings.order.time == "ref")
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
-            build_operator(plan, settings.barrier, settings.certainty, site, settings.keep_late_ns)
+            build_operator(
+                plan,
+                settings.barrier,
+                settings.certainty,
+                site,
+                settings.keep_late_ns,
+                settings.spill,
+                chunks and chunks(plan.name),
+            )
             for plan in settings.plans
         ]
         self._attributes, wanted = self._projection()
@@ -332,7 +351,9 @@ class Chain:
         )
 
     @classmethod
-    def restored(cls, settings: ChainSettings, site: str, snapshot: bytes) -> Chain:
+    def restored(
+        cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
+    ) -> Chain:
         """The chain as it was at ``snapshot``, taken with equal settings."""
         # Snapshots come from our own checkpoint, never from a peer.
         state = pickle.loads(snapshot)  # noqa: S301
@@ -341,7 +362,7 @@ class Chain:
                 f"checkpoint of version {state['version']}; this program writes {_VERSION}: "
                 "start again with a new checkpoint directory"
             )
-        chain = cls(settings, site)
+        chain = cls(settings, site, chunks)
         for text in state["strings"]:
             chain.strings.code(text)
         chain._types.update(state["types"])

@@ -5,7 +5,10 @@ from __future__ import annotations
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.operator import Operator
+from engine.pattern.chunk_store import ChunkStore
 from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.spill import SpillingMatcher
+from engine.pattern.spill_settings import SpillSettings
 from engine.query.plan import OrPlan, Plan, SeqPlan
 from engine.window.tumbling import TumblingWindow
 
@@ -14,9 +17,12 @@ _CERTAINTIES = ("pairwise", "max-delay")
 
 def build_operator(
     plan: Plan, barrier: BarrierSettings | None, certainty: str, site: str,
-    keep_late_ns: int | None = None,
+    keep_late_ns: int | None = None, spill: SpillSettings | None = None,
+    chunks: ChunkStore | None = None,
 ) -> Operator:  # fmt: skip
     """The operator of ``plan`` for ``site``; the rest as in ``engine.chain.ChainSettings``.
+
+    ``chunks``: where spilled ones are; None: as ``spill`` says.
 
     Raises:
         UserError: an unknown certainty rule, naming the known ones.
@@ -24,5 +30,8 @@ def build_operator(
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
     if isinstance(plan, SeqPlan | OrPlan):
-        return SeqMatcher(plan, PatternSettings(certainty, keep_late_ns), site, barrier)
+        settings = PatternSettings(certainty, keep_late_ns)
+        if spill is not None:
+            return SpillingMatcher(plan, spill, settings, site, barrier, chunks)
+        return SeqMatcher(plan, settings, site, barrier)
     return TumblingWindow(plan, site=site)

@@ -16,6 +16,7 @@ from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
 from engine.cli.promise_warning import warn_unpromised
+from engine.cli.spill_option import Spill, read_spill
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.log.lines import STDIN
@@ -64,6 +65,12 @@ Late = Annotated[
         "--late", help="File .jsonl or .parquet for late and quarantined events, with the reason."
     ),
 ]
+KeepLate = Annotated[
+    str | None,
+    typer.Option(
+        help="How late an event of a pattern may be to find its partners; default: WITHIN or 60s."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
 
@@ -99,6 +106,8 @@ def query(
     columns: Map = None,
     work: Work = None,
     late: Late = None,
+    keep_late: KeepLate = None,
+    spill: Spill = None,
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
@@ -112,6 +121,8 @@ def query(
     _check_out(out, source)
     _check_late(late, out, source)
     _check_columns(out, plans)
+    spilled = read_spill(spill, time_unit, plans, on_spark=not in_process)
+    keep_late_ns = None if keep_late is None else _duration("--keep-late", keep_late, time_unit)
     order = parse_order(order_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
@@ -121,8 +132,9 @@ def query(
         warn_unpromised(given.log, plans, order, barrier)
         _tell_types(given.log, plans, quiet=quiet)
         settings = ChainSettings(
-            order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late)
-        )
+            order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late),
+            keep_late_ns=keep_late_ns, spill=spilled,
+        )  # fmt: skip
         made = folder / "parts"
         host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
@@ -179,6 +191,13 @@ def order(
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
         _summary(counters)
+
+
+def _duration(option: str, text: str, time_unit: str) -> int:
+    try:
+        return parse_duration(text, time_unit)
+    except UserError as error:
+        raise UserError(f"{option} {text[:40]}: {error}") from error
 
 
 def _explain(plans: tuple[Plan, ...], barrier: BarrierSettings | None, out: Path | None) -> None:
@@ -348,7 +367,10 @@ def _tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
             sys.stderr.write(f"no event of stream {stream}; there are {', '.join(seen)}\n")
 
 
-_OF_SIZE: Final = ("buffered", "buffered_max", "stack_moves", "looked_at")
+_OF_SIZE: Final = (
+    "buffered", "buffered_max", "stack_moves", "looked_at", "spilled", "chunks", "chunk_loads",
+    "put_off", "turns",
+)  # fmt: skip
 """Counters that tell of work and memory, not of anything that went wrong."""
 
 

@@ -74,6 +74,8 @@ class Cold:
 
     def close(self) -> None:
         """End of the input."""
+        for number in self._held:
+            self._store.delete(number)
         self._held.clear()
         self._store.close()
 

@@ -39,7 +39,7 @@ from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.spill_settings import SpillSettings
 from engine.pattern.store import EXPIRES, FRONTIER, MEMBER, ORDER, Store
 from engine.pattern.stream_clocks import Moved
-from engine.pattern.tables import NOT_LONG_AFTER, NOT_LONG_BEFORE, Layout
+from engine.pattern.tables import NOT_LONG_AFTER, NOT_LONG_BEFORE, Layout, layout_of
 from engine.pattern.waiting import Turn, Waiting, cut
 from engine.query.plan import OrPlan, SeqPlan
 from engine.released import Promises, Released
@@ -75,17 +75,10 @@ class SpillingMatcher(SeqMatcher):
         chunks: ChunkStore | None = None,
     ) -> None:
         super().__init__(plan, settings, site, barrier)
-        if self._within_ns is None or self._keep_ns is None:
-            raise UserError(f"query {plan.name!r}: spill needs WITHIN, which bounds what is loaded")
+        self._hot_ns = hot_span(plan, spill)
         self._windows = _windows(self._layout)
-        looks_back = self._windows * self._within_ns
-        self._hot_ns = 2 * looks_back if spill.hot_ns is None else spill.hot_ns
-        if self._hot_ns < looks_back:
-            raise UserError(
-                f"query {plan.name!r}: spill: hot={self._hot_ns}ns is too short, as a new event "
-                f"looks back {looks_back} ns; write hot={looks_back}ns or more"
-            )
-        self._chunk_ns = max(self._within_ns, 1) if spill.chunk_ns is None else spill.chunk_ns
+        within = self._within_ns or 0
+        self._chunk_ns = max(within // 4, 1) if spill.chunk_ns is None else spill.chunk_ns
         if chunks is None:
             folder = spill.folder
             chunks = MemoryChunks()
@@ -304,6 +297,26 @@ class SpillingMatcher(SeqMatcher):
         (
             self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
         ) = state["spill"]  # fmt: skip
+
+
+def hot_span(plan: SeqPlan | OrPlan, spill: SpillSettings) -> int:
+    """How long events stay in memory [ns].
+
+    Raises:
+        UserError: the query has no WITHIN, or looks back further than that.
+    """
+    within_ns = (plan.branches[0] if isinstance(plan, OrPlan) else plan).within_ns
+    if within_ns is None:
+        raise UserError(f"query {plan.name!r}: spill needs WITHIN, which says what is loaded again")
+    looks_back = _windows(layout_of(plan)) * within_ns
+    if spill.hot_ns is None:
+        return looks_back + looks_back // 4
+    if spill.hot_ns < looks_back:
+        raise UserError(
+            f"query {plan.name!r}: spill: hot is too short, as a new event looks back "
+            f"{looks_back} ns; write hot={looks_back}ns or more, or leave it out"
+        )
+    return spill.hot_ns
 
 
 def _windows(layout: Layout) -> int:

@@ -1,4 +1,6 @@
-"""Settings of spilling, and their short form ``FOLDER[,hot=..,chunk=..,pending=..,wait=..]``."""
+"""Settings of spilling, and their short form ``FOLDER[,hot=..,chunk=..,pending=..,wait=..]``;
+``state`` instead of a folder means the state store of Spark.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,17 @@ from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
 
 _EXAMPLE: Final = "as in --spill /var/tmp/chunks,hot=10min,chunk=1min,pending=64,wait=10s"
+STATE: Final = "state"
 _DURATIONS: Final = {"hot": "hot_ns", "chunk": "chunk_ns", "wait": "wait_ns"}
 
 
 @dataclass(frozen=True, slots=True)
 class SpillSettings:
-    """``folder``: of the chunks; None = they stay in memory. ``hot_ns``: events are kept in memory
-    this long behind progress; None = twice as long as a new event looks back. ``chunk_ns``: span
-    of a chunk; None = WITHIN. ``pending`` late events of one chunk, or the oldest having waited
-    ``wait_ns`` on the arrival clock, have the chunks loaded (L09 VIII's activation thresholds).
+    """``folder``: of the chunks; None = the host's own place, or memory. ``hot_ns``: events are
+    kept in memory this long behind progress; None = 5/4 of what a new event looks back.
+    ``chunk_ns``: span of a chunk; None = a quarter of WITHIN. ``pending`` late events of one
+    chunk, or the oldest having waited ``wait_ns`` on the arrival clock, have the chunks loaded
+    (L09 VIII's activation thresholds).
     """
 
     folder: Path | None = None
@@ -53,7 +57,7 @@ def parse_spill(text: str, time_unit: str = "ns") -> SpillSettings:
         if field in found:
             raise UserError(f"spill: {name} is given twice")
         found[field] = _value(name, value, time_unit)
-    return SpillSettings(Path(folder), **found)
+    return SpillSettings(None if folder == STATE else Path(folder), **found)
 
 
 def _value(name: str, value: str, time_unit: str) -> int:
