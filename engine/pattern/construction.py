@@ -16,9 +16,12 @@ import numpy as np
 
 from engine.jit import inline, kernel
 from engine.pattern.nearest import narrowed
+from engine.pattern.purge import purge_until
 from engine.pattern.scopes import BY_ROW, FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
 from engine.pattern.search import (
+    AIS_CLOCK,
     CERTAIN,
+    CLOCK,
     DOUBTS_N,
     EXPIRES,
     FOUND_N,
@@ -26,14 +29,18 @@ from engine.pattern.search import (
     IMPOSSIBLE,
     INDEXES_N,
     KEEP,
+    LAZY,
     MAX_DELAY,
     MEMBER,
     ORDER,
     POSSIBLE,
     REF,
+    RIN,
+    RIP,
     T_A,
     TOURS_N,
     UNC,
+    UNPURGED,
     WIDEST,
     WIDEST_T_A,
     Search,
@@ -48,20 +55,35 @@ from engine.pattern.search import (
     surely,
 )  # fmt: skip
 from engine.pattern.stacks import (
+    GONE,
     LOOKED,
     POOL,
+    RIN_PLACE,
+    RIP_PLACE,
     ROOM,
     ROW,
     SIZE,
     STACKS,
     START,
+    TIME,
+    Beside,
     find,
     first_not_below,
     insert,
     mixed,
     needed,
 )  # fmt: skip
-from engine.pattern.tables import BRANCHES, HOPS, INDEXES, MEMBERS, REGISTERS, SCOPES, TOURS
+from engine.pattern.tables import (
+    BRANCHES,
+    FROM_RIN,
+    FROM_RIP,
+    HOPS,
+    INDEXES,
+    MEMBERS,
+    REGISTERS,
+    SCOPES,
+    TOURS,
+)
 
 # Why ``construct`` stopped.
 DONE: Final = 0
@@ -102,15 +124,40 @@ def _open(s: Search, hop: int, depth: int, row: int) -> None:
         return
     entry, frontier = s.stacks.entry, s.events[row, FRONTIER]
     start, size = s.stacks.stack[stack, START], s.stacks.stack[stack, SIZE]
-    taken = 0
-    while taken < size and s.events[entry[start + taken, ROW], EXPIRES] < frontier:
+    taken, most = 0, size if s.scalars[LAZY] else 0
+    while taken < most and s.events[entry[start + taken, ROW], EXPIRES] < frontier:
         taken += 1
     if taken:
         start, size = start + taken, size - taken
         s.stacks.stack[stack, START], s.stacks.stack[stack, SIZE] = start, size
         s.stacks.stack[stack, ROOM] -= taken
-    s.depths[depth, 0] = first_not_below(entry, start, size, low)
-    s.depths[depth, 1] = first_not_below(entry, start, size, high + 1)
+        s.stacks.stack[stack, GONE] += taken
+    kept = _kept_place(s, hop, depth, low, high)
+    at = start + max(0, kept - s.stacks.stack[stack, GONE])
+    from_rip = s.t[HOPS, hop, 10] == FROM_RIP
+    first, stop = at, at
+    if kept < 0 or from_rip:
+        first = first_not_below(entry, start, size, low)
+    if kept < 0 or not from_rip:
+        stop = first_not_below(entry, start, size, high + 1)
+    s.depths[depth, 0], s.depths[depth, 1] = first, max(first, stop)
+
+
+@inline
+def _kept_place(s: Search, hop: int, depth: int, low: int, high: int) -> int:
+    """What the event found by the hop before keeps of the place where this range ends or begins,
+    as a number of entries; -1 if nothing or if the range is bounded otherwise.
+    """
+    side = s.t[HOPS, hop, 10]
+    if depth == 0 or side == 0 or spread_of(s.scalars):
+        return -1
+    at = s.depths[depth - 1, 0] - 1
+    ref = s.stacks.entry[at, TIME]
+    if side == FROM_RIP and s.scalars[RIP] and high == ref - 1:
+        return int(s.stacks.entry[at, RIP_PLACE])
+    if side == FROM_RIN and s.scalars[RIN] and low == ref + 1:
+        return int(s.stacks.entry[at, RIN_PLACE])
+    return -1
 
 
 @inline
@@ -286,6 +333,7 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
     """
     n = s.scalars
     for row in range(first, stop):
+        purge_until(s, 2 * s.events[row, ORDER], row)
         n[WIDEST] = max(n[WIDEST], s.events[row, UNC])
         n[WIDEST_T_A] = max(n[WIDEST_T_A], s.events[row, T_A])
         member = s.events[row, MEMBER]
@@ -298,8 +346,21 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
                 return row, FOUND_FULL
         for i in range(n[INDEXES_N]):
             if (member >> s.t[INDEXES, i, 0]) & 1:
-                insert(s.stacks, i, _own_key(s.t, s.same, i, row), s.events[row, REF], row)
+                key = _own_key(s.t, s.same, i, row)
+                insert(s.stacks, key, s.events[row, REF], row, _beside(s, i, row))
+        n[CLOCK] = max(n[CLOCK], s.events[row, REF])
+        n[UNPURGED] += 1
+    purge_until(s, FOR_EVER, stop)
     return stop, DONE
+
+
+@inline
+def _beside(s: Search, index: int, row: int) -> Beside:
+    newest = s.scalars[AIS_CLOCK] * (s.events[row, REF] > s.scalars[CLOCK])
+    return Beside(
+        index, s.t[INDEXES, index, 3], s.t[INDEXES, index, 4], s.scalars[RIP], s.scalars[RIN],
+        newest,
+    )  # fmt: skip
 
 
 @inline

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
+from engine.barrier.timeline import ALL, Steps
 from engine.pattern import construction as c
 from engine.pattern import scopes, search, stacks
 from engine.pattern.certainty import Rule
@@ -22,6 +24,25 @@ from engine.pattern.tables import Layout
 from engine.released import Strings
 
 _LEAST: Final = 1 << 10
+_LONG_AGO: Final = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """How stacks are kept and searched (L10 4.5): other costs, the same results.
+
+    ``rip``, ``rin``: every event keeps the place of its most recent predecessor (first successor)
+    in the neighbouring stack, which late events shift; else places are found by binary search.
+    ``clock``: an event newer than all is appended without a look at its neighbours (AIS-CLOCK).
+    ``divider``: what lies before the window is left out by binary search, else by a test of each.
+    ``lazy_purge``: stacks lose what has expired when they are looked at, else only when rebuilt.
+    """
+
+    rip: bool = False
+    rin: bool = False
+    clock: bool = True
+    divider: bool = True
+    lazy_purge: bool = True
 
 
 class Kernel:
@@ -32,11 +53,13 @@ class Kernel:
         rule: how uncertain the order of two events is.
         within_ns: WITHIN, or None.
         keep_ns: how long beyond its ref an event is kept, or None.
+        options: of the stacks.
     """
 
     def __init__(
-        self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None
-    ) -> None:
+        self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
+        options: StackOptions,
+    ) -> None:  # fmt: skip
         self._layout = layout
         n = self._scalars = np.zeros(search.SCALARS, np.int64)
         n[search.MAX_DELAY] = rule is Rule.MAX_DELAY
@@ -44,6 +67,14 @@ class Kernel:
         n[search.KEEP] = -1 if keep_ns is None else keep_ns
         n[search.TOURS_N] = len(layout.tables.tours)
         n[search.INDEXES_N] = len(layout.tables.indexes)
+        n[search.CLOCK] = _LONG_AGO
+        n[search.RIP], n[search.RIN] = options.rip, options.rin
+        n[search.AIS_CLOCK], n[search.DIVIDER] = options.clock, options.divider
+        n[search.LAZY] = options.lazy_purge
+        self._beside = None
+        if options.rip or options.rin:
+            self._beside = np.ascontiguousarray(layout.tables.indexes[:, 3:5])
+        self._covered = np.full(len(layout.steps), _LONG_AGO)
         self._stacks = stacks.empty_stacks()
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)
@@ -57,12 +88,20 @@ class Kernel:
         return {"stack_moves": int(used[stacks.MOVED]), "looked_at": int(used[stacks.LOOKED])}
 
     def construct(
-        self, store: Store, first: int, strings: Strings
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``doubts``."""
+        """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``doubts``.
+
+        Args:
+            store: the events.
+            first: its first new row.
+            strings: the site's table.
+            promised: by type or for all of them, what the purge may count on; none: no such purge.
+        """
         programs = self._compiled(store.kinds, strings)
         steps, n = len(self._layout.steps), self._scalars
-        n[search.FOUND_N] = n[search.DOUBTS_N] = 0
+        n[search.FOUND_N] = n[search.DOUBTS_N] = n[search.MOVES_N] = 0
+        moves, clock_of = self._moves(promised)
         room = _LEAST + (store.n - first) // 2
         found = np.empty((room, c.FACTS + steps), np.int64)
         doubts = np.empty((room, scopes.DOUBT), np.int64)
@@ -71,7 +110,7 @@ class Kernel:
                 search.Search(
                     self._layout.tables.t, n, store.events, *store.registers, programs,
                     self._ranks, self._stacks, np.full(steps, -1), np.zeros((steps, 2), np.int64),
-                    found, doubts,
+                    moves, self._covered, clock_of, found, doubts,
                 ),
                 first, store.n,
             )  # fmt: skip
@@ -81,7 +120,9 @@ class Kernel:
                 rows = store.n - first
                 entries = (rows // 2 + 64) * int(n[search.INDEXES_N])
                 same = np.arange(store.n)
-                self._stacks = stacks.rebuilt(self._stacks, same, rows // 4 + 16, entries)
+                self._stacks = stacks.rebuilt(
+                    self._stacks, same, rows // 4 + 16, entries, self._beside
+                )
             else:
                 found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
                                  np.int64)]) for part in (found, doubts))  # fmt: skip
@@ -89,8 +130,23 @@ class Kernel:
     def take_in(self, store: Store, first: int, strings: Strings) -> None:
         """Put the rows of ``store`` from ``first`` on in the stacks; what they match is known."""
         tours, self._scalars[search.TOURS_N] = self._scalars[search.TOURS_N], 0
-        self.construct(store, first, strings)
+        self.construct(store, first, strings, {})
         self._scalars[search.TOURS_N] = tours
+
+    def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:
+        """(moment, clock, value) of each promise that moves, and the clock of each step."""
+        names = list(promised)
+        everywhere = names.index(ALL) if ALL in promised else -1
+        clock_of = [
+            names.index(step.type) if step.type in promised else everywhere
+            for step in self._layout.steps
+        ]
+        parts = [
+            np.column_stack([s.moment[1:], np.full(len(s.value) - 1, clock), s.value[1:]])
+            for clock, s in enumerate(promised.values())
+        ]
+        moves = np.concatenate([np.empty((0, 3), np.int64), *parts])
+        return moves[np.lexsort((moves[:, 1], moves[:, 0]))], np.array(clock_of, np.int64)
 
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
         """The programs of the conditions, anew where kinds or texts have changed."""
@@ -111,13 +167,17 @@ class Kernel:
 
     def renumber(self, number: np.ndarray) -> None:
         """Row i of the store is now called ``number[i]``; -1: it is gone."""
-        self._stacks = stacks.rebuilt(self._stacks, number, 16, 64)
+        self._stacks = stacks.rebuilt(self._stacks, number, 16, 64, self._beside)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        return {"stacks": [part.copy() for part in self._stacks], "scalars": self._scalars.copy()}
+        return {
+            "stacks": [part.copy() for part in self._stacks],
+            "scalars": self._scalars.copy(),
+            "covered": self._covered.copy(),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self._stacks = stacks.Stacks(*(part.copy() for part in state["stacks"]))
-        self._scalars = state["scalars"].copy()
+        self._scalars, self._covered = state["scalars"].copy(), state["covered"].copy()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.pattern.certainty import Rule
-from engine.pattern.kernel import Kernel
+from engine.pattern.kernel import Kernel, StackOptions
 from engine.pattern.matches import Changes, Judge, Verdicts
 from engine.pattern.store import MEMBER, Store
 from engine.pattern.tables import Layout
@@ -61,8 +61,8 @@ class Replay:
 
     def _net(self) -> Changes | None:
         """The matches that stand in the end, as if new."""
-        kernel = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns)
-        changes = self._judge().changes(*kernel.construct(self.store, 0, self.strings))
+        kernel = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns, StackOptions())
+        changes = self._judge().changes(*kernel.construct(self.store, 0, self.strings, {}))
         if changes is None:
             return None
         which = _which(changes.rows, changes.branch)

@@ -62,7 +62,25 @@ INDEXES_N: Final = 6
 FOUND_N: Final = 7
 """Rows of ``Search.found`` in use."""
 DOUBTS_N: Final = 8
-SCALARS: Final = 9
+MOVES_N: Final = 9
+"""Rows of ``Search.moves`` taken in."""
+UNPURGED: Final = 10
+"""Events put in since the last purge by promises."""
+PURGE_FROM: Final = 11
+"""So many must have been put in before the next."""
+DIVIDER: Final = 12
+"""1: what lies before the window is left out by search, else by a test (L10 Opt. 4.3)."""
+LAZY: Final = 13
+"""1: stacks lose what has expired when they are looked at, too."""
+RIP: Final = 14
+"""1: each event keeps the place of its most recent predecessor in the stack before (L10 4.2)."""
+RIN: Final = 15
+"""1: ... of its first successor in the stack after (L10 Opt. 4.2)."""
+AIS_CLOCK: Final = 16
+"""1: what is newer than all is appended; 0: everything is treated as late (L10 Opt. 4.1)."""
+CLOCK: Final = 17
+"""The largest time in any stack."""
+SCALARS: Final = 18
 
 
 class Search(NamedTuple):
@@ -71,8 +89,9 @@ class Search(NamedTuple):
     ``t``: the query's tables. ``events``: (events, columns). ``raw``, ``ok``: (registers, events),
     for conditions (``engine.pattern.program_machine``). ``same``, ``tag``: (registers, events):
     two values are equal when both are; tag (int8) 0 stands for null. ``partial``: by step, the
-    event found, or -1. ``depths``: (steps, 2): the range of candidates left. ``found`` and
-    ``doubts``: what is written (``engine.pattern.construction``).
+    event found, or -1. ``depths``: (steps, 2): the range of candidates left. ``moves``: (n, 3) of
+    promises, in stream order, ``covered`` and ``clock_of`` by step (``engine.pattern.purge``).
+    ``found`` and ``doubts``: what is written (``engine.pattern.construction``).
     """
 
     t: np.ndarray
@@ -87,6 +106,9 @@ class Search(NamedTuple):
     stacks: Stacks
     partial: np.ndarray
     depths: np.ndarray
+    moves: np.ndarray
+    covered: np.ndarray
+    clock_of: np.ndarray
     found: np.ndarray
     doubts: np.ndarray
 
@@ -161,7 +183,7 @@ def lowest(
         ref, slack = e[other, REF], slack_of(n, e, other)
         if bits & AFTER:
             low = max(low, ref - slack if slack else ref + 1)
-        if n[WITHIN] >= 0:
+        if n[WITHIN] >= 0 and n[DIVIDER]:
             # Between two steps there may lie three uncertain comparisons: e, first, last, f.
             more = slack if bits & NOT_LONG_BEFORE else 3 * spread_of(n)
             low = max(low, ref - n[WITHIN] - more)

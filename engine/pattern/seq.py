@@ -13,7 +13,7 @@ Without WITHIN nothing can be dropped; how much is held is counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from engine.errors import UserError
 from engine.operator import Result
 from engine.pattern.certainty import Rule
 from engine.pattern.given import Given, Matches
-from engine.pattern.kernel import Kernel
+from engine.pattern.kernel import Kernel, StackOptions
 from engine.pattern.matches import Changes, Judge
 from engine.pattern.membership import joined_attributes, kept_attributes, members
 from engine.pattern.store import EXPIRES, FIELDS, FRONTIER, MEMBER, ORDER, T_A, Store
@@ -36,6 +36,9 @@ from engine.query.plan import OrPlan, SeqPlan
 from engine.released import Released, Strings
 
 _INT_MAX: Final = 2**63 - 1
+_NOTHING: Final = -(2**63) + 1
+"""Progress while there is none; what was purged has expired even against that."""
+_PURGES: Final = ("late", "slack", "promises")
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
 
 
@@ -44,11 +47,17 @@ class PatternSettings:
     """``certainty``: ``pairwise`` or ``max-delay`` (R19). ``keep_late_ns``: how late a row may be
     to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
+    ``purge``: ``late``; ``slack``: an event is dropped when ref + W + ``slack_ns`` < event clock
+    (L10 4.5, Alg. 9); ``promises``: as ``late``, and what promises make useless
+    (``engine.pattern.purge``). Rows that break the promise meant find what is left.
     """
 
     certainty: str = "pairwise"
     keep_late_ns: int | None = None
     buffer_warn: int = 1_000_000
+    purge: str = "late"
+    slack_ns: int = 0
+    stacks: StackOptions = field(default_factory=StackOptions)
 
 
 class SeqMatcher:
@@ -75,6 +84,8 @@ class SeqMatcher:
         self.settings = settings or PatternSettings()
         self.site = site
         self._rule = _rule(self.settings)
+        if self.settings.purge not in _PURGES:
+            raise UserError(f"purge {self.settings.purge!r}: use {', '.join(_PURGES)}")
         self._layout = layout_of(plan)
         for branch in self._layout.branches:
             _check(branch)
@@ -91,7 +102,9 @@ class SeqMatcher:
         self._joined = joined_attributes(self._layout)
         self._attributes = kept_attributes(self._layout)
         self._store = Store(self._layout.attributes)
-        self._kernel = Kernel(self._layout, self._rule, self._within_ns, self._keep_ns)
+        self._kernel = Kernel(
+            self._layout, self._rule, self._within_ns, self._keep_ns, self.settings.stacks
+        )
         self._strings = Strings()
         self._too_late = 0
         self._most = 0
@@ -117,12 +130,17 @@ class SeqMatcher:
         n = self._store.n
         if not n:
             return 0
-        return int((self._store.columns[EXPIRES][:n] >= self._clocks.frontier).sum())
+        return int((self._store.columns[EXPIRES][:n] >= self._frontier()).sum())
+
+    def _frontier(self) -> int:
+        """What events have expired against."""
+        by_slack = self.settings.purge == "slack"
+        return max(_NOTHING, self._clocks.event_clock if by_slack else self._clocks.frontier)
 
     def process(self, released: Released) -> Sequence[Result]:
         self._strings = released.strings
         moved = self._clocks.advance(released)
-        changes = self._changes(released, moved) if released.n else None
+        changes = self._changes(released, moved)
         results = self._shown(self._barrier.process(changes, moved.timeline, self._store))
         self._purge()
         return results
@@ -139,31 +157,43 @@ class SeqMatcher:
         return Matches(given, self._store, self._layout, self._strings, self.plan.name, self.site)
 
     def _changes(self, released: Released, moved: Moved) -> Changes | None:
+        promised = moved.timeline.promised if self.settings.purge == "promises" else {}
+        first_new, rows = self._store.n, self._taken_in(released, moved)
+        if not (len(rows) or (promised and first_new)):
+            return None
+        self._most = max(self._most, self._store.n)
+        found = self._kernel.construct(self._store, first_new, released.strings, promised)
+        judge = Judge(
+            self._layout, self._rule, self._store, released.strings, moved.widest[rows], first_new
+        )
+        return judge.changes(*found)
+
+    def _taken_in(self, released: Released, moved: Moved) -> np.ndarray:
+        """The rows of the batch that can be steps, now at the end of the store."""
+        if not released.n:
+            return np.empty(0, np.int64)
         member = members(self._layout, self._joined, released)
         expires = self._expiry(released, member)
-        late = (member != 0) & (expires < moved.frontier)
+        frontier = moved.frontier
+        if self.settings.purge == "slack":
+            frontier = np.maximum(moved.newest, released.columns["ref"])
+        frontier = np.maximum(frontier, _NOTHING)
+        late = (member != 0) & (expires < frontier)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
         more = {
             ORDER: moved.first + rows,
             EXPIRES: expires[rows],
             MEMBER: member[rows],
-            FRONTIER: moved.frontier[rows],
+            FRONTIER: frontier[rows],
             T_A: np.full(len(rows), released.t_a),
         }
         now = self._at_once(released, moved, rows, more)
         rows = rows[now]
-        if not len(rows):
-            return None
-        first_new = self._store.n
-        more = {name: column[now] for name, column in more.items()}
-        self._store.append(released, rows, self._attributes, more)
-        self._most = max(self._most, self._store.n)
-        found = self._kernel.construct(self._store, first_new, released.strings)
-        judge = Judge(
-            self._layout, self._rule, self._store, released.strings, moved.widest[rows], first_new
-        )
-        return judge.changes(*found)
+        if len(rows):
+            more = {name: column[now] for name, column in more.items()}
+            self._store.append(released, rows, self._attributes, more)
+        return rows
 
     def _at_once(
         self,
@@ -191,9 +221,9 @@ class SeqMatcher:
     def _purge(self) -> None:
         """Drop expired events once they are half of what is held."""
         n = self._store.n
-        if self._keep_ns is None or not n:
+        if not n:
             return
-        alive = self._store.columns[EXPIRES][:n] >= self._clocks.frontier
+        alive = self._store.columns[EXPIRES][:n] >= self._frontier()
         if 2 * int(alive.sum()) <= n:
             alive[self._barrier.held_rows()] = True
             number = self._store.keep(alive)
@@ -239,6 +269,8 @@ def _rule(settings: PatternSettings) -> Rule:
 def _keep_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
     if within_ns is None:
         return None
+    if settings.purge == "slack":
+        return within_ns + settings.slack_ns
     keep_late = settings.keep_late_ns
     if keep_late is None:
         keep_late = max(_DEFAULT_KEEP_LATE_NS, within_ns)

@@ -62,7 +62,7 @@ class SpillingMatcher(SeqMatcher):
         chunks: where the chunks are; None = in files below ``spill.folder``.
 
     Raises:
-        UserError: no WITHIN, or a new event looks back further than ``hot_ns``.
+        UserError: no WITHIN, a new event looks back further than ``hot_ns``, or another purge.
     """
 
     def __init__(
@@ -75,6 +75,8 @@ class SpillingMatcher(SeqMatcher):
         chunks: ChunkStore | None = None,
     ) -> None:
         super().__init__(plan, settings, site, barrier)
+        if self.settings.purge != "late":
+            raise UserError(f"query {plan.name!r}: spill goes with purge 'late' alone")
         self._hot_ns = hot_span(plan, spill)
         self._windows = _windows(self._layout)
         within = self._within_ns or 0

@@ -85,6 +85,11 @@ class StreamClocks:
         self.rows += released.n
         return Moved(first, frontier, newest[:-1], widest, timeline)
 
+    @property
+    def event_clock(self) -> int:
+        """The largest ref yet."""
+        return self._newest
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         clocks = [self.frontier, self._newest, self.widest, self.rows]

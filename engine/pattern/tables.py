@@ -48,6 +48,9 @@ UPPER: Final = (BEFORE, NOT_LONG_AFTER)
 LOW: Final = 0
 """A hop finds the step at the low end of a scope, of which the high end is known."""
 HIGH: Final = 1
+FROM_RIP: Final = 1
+"""A hop's stack is that of the step before the one found last, with the same key."""
+FROM_RIN: Final = 2
 NONE: Final = -1
 _MIRRORED: Final = {
     BEFORE: AFTER, AFTER: BEFORE, NOT_LONG_BEFORE: NOT_LONG_AFTER, NOT_LONG_AFTER: NOT_LONG_BEFORE,
@@ -59,7 +62,7 @@ _NAMES: Final = (
     "tours", "hops", "keys", "relations", "conditions", "prunes", "scopes", "branches", "pairs",
     "members", "indexes", "registers",
 )  # fmt: skip
-_WIDTH: Final = 10
+_WIDTH: Final = 11
 
 
 class Tables:
@@ -67,13 +70,15 @@ class Tables:
 
     A ``to`` is the first row of another table that is no longer meant.
     ``tours``: branch, step, scope (of a negated step, else -1), hops from, to.
-    ``hops``: step, index, keys from, to, relations from, to, conditions from, to, prunes from, to.
+    ``hops``: step, index, keys from, to, relations from, to, conditions from, to, prunes from, to,
+    and, if its stack lies beside that of the hop before, FROM_RIP or FROM_RIN, else 0.
     ``keys``: register of mine, other step, register of the other. ``relations``: other step,
     bits. ``conditions``: numbers of predicates. ``prunes``: scope, side, whether its own event is
     what is known (and not its other end), keys from, to.
     ``scopes``: branch, step, index, keys from, to, relations from, to, conditions from, to.
     ``branches``: scopes from, to, pairs from, to, members from, to. ``pairs``: step, other step,
-    bits. ``members``: positive steps, in order. ``indexes``: step, registers from, to.
+    bits. ``members``: positive steps, in order. ``indexes``: step, registers from, to,
+    the index of the step before with the same key, and that of the step after (or -1).
     ``registers``: numbers of registers.
 
     Args:
@@ -189,7 +194,7 @@ class _Builder:
         if name not in self.indexes:
             self.indexes[name] = len(self.indexes)
             registers = self.add("registers", [(self.register(a.name),) for a in own])
-            self.add("indexes", [(step, *registers)])
+            self.add("indexes", [(step, *registers, NONE, NONE)])
         return self.indexes[name]
 
 
@@ -295,11 +300,14 @@ class _Branch:
     def _tour(self, start: int, *, negated: bool) -> None:
         earlier = [step for step in reversed(self.positive) if step < start]
         later = [step for step in self.positive if step > start]
-        bound, pending, hops = [start], list(self.plan.others), []
+        bound, pending = [start], list(self.plan.others)
+        hops: list[tuple[int, ...]] = []
         for step in later + earlier if negated else earlier + later:
             ready = [p for p in pending if self._steps_of(p) <= {*bound, step}]
             pending = [p for p in pending if p not in ready]
-            hops.append(self._hop(step, bound, ready, self.scopes[start] if negated else None))
+            pivot = self.scopes[start] if negated else None
+            hop = self._hop(step, bound, ready, pivot)
+            hops.append((*hop, self._beside(hop, hops[-1] if hops else None)))
             bound.append(step)
         scope = self.scopes[start].number if negated else NONE
         self.builder.add("tours", [(self.number, start, scope, *self.builder.add("hops", hops))])
@@ -324,6 +332,20 @@ class _Branch:
             *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
             *self.builder.add("prunes", self._prunes(step, bound, pivot)),
         )  # fmt: skip
+
+    def _beside(self, hop: tuple[int, ...], last: tuple[int, ...] | None) -> int:
+        """Whether the stacks of two hops lie side by side; then their indexes are told so."""
+        if last is None or self.plan.pattern is not None:
+            return 0
+        groups = {number: of for (_, of), number in self.indexes.items()}
+        mine, its = self.positive.index(hop[0]), self.positive.index(last[0])
+        if groups[hop[1]] != groups[last[1]] or abs(mine - its) != 1:
+            return 0
+        first, second = (hop[1], last[1]) if mine < its else (last[1], hop[1])
+        indexes = self.builder.rows["indexes"]
+        indexes[second] = (*indexes[second][:3], first, indexes[second][4])
+        indexes[first] = (*indexes[first][:4], second)
+        return FROM_RIP if mine < its else FROM_RIN
 
     def _prunes(self, step: int, bound: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
         """Scopes of which ``step`` is one end while the other end, or their event, is known."""
