@@ -1,7 +1,7 @@
-"""Where chunks of spilled events are: in memory, or one file each.
+"""Where pieces of chunks of spilled events are: in memory, or one file each.
 
-A store keeps bytes by chunk number. Its snapshot goes into the operator's; restored, it gives the
-chunks as they were then, whatever was written since.
+A store keeps bytes by number; what was put is never changed. Its snapshot goes into the operator's;
+restored, it gives what was there then, whatever was put or deleted since.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _SUFFIX: Final = ".arrow"
 
 
 class ChunkStore(Protocol):
-    """Bytes by chunk number."""
+    """Bytes by number."""
 
     def put(self, number: int, content: bytes) -> None:
-        """Keep ``content``, instead of what was there."""
+        """Keep ``content`` under a number that was never used."""
 
     def get(self, number: int) -> bytes:
-        """What was put last."""
+        """What was put."""
 
     def delete(self, number: int) -> None:
-        """The chunk is not asked for again."""
+        """It is not asked for again."""
 
     def close(self) -> None:
         """End of the input: nothing is asked for again."""
@@ -69,10 +69,10 @@ class MemoryChunks:
 
 
 class FileChunks:
-    """One file per chunk, which appears whole or not at all.
+    """One file per number, which appears whole or not at all.
 
-    A chunk that is written again gets a new file. Files of the two last snapshots stay (the last
-    one may not have been made safe yet), so that restoring finds the chunks of that time.
+    Files of the two last snapshots stay (the last one may not have been made safe yet), so that
+    restoring finds what was there then.
 
     Args:
         folder: of this store alone; made if need be.
@@ -87,54 +87,44 @@ class FileChunks:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"{folder}: cannot be a folder for chunks: {error.strerror}") from error
-        self._version: dict[int, int] = {}
-        self._written = 0
-        self._kept: list[dict[int, int]] = []
-        """Versions of the last snapshots."""
+        self._there: set[int] = set()
+        self._kept: list[set[int]] = []
+        """What the last snapshots have."""
 
     def put(self, number: int, content: bytes) -> None:
-        self._written += 1
-        before = self._version.get(number)
-        with whole_file(self._path(number, self._written)) as sink:
+        with whole_file(self._path(number)) as sink:
             sink.write(content)
-        self._version[number] = self._written
-        if before is not None:
-            self._remove_unless_kept(number, before)
+        self._there.add(number)
 
     def get(self, number: int) -> bytes:
-        return self._path(number, self._version[number]).read_bytes()
+        return self._path(number).read_bytes()
 
     def delete(self, number: int) -> None:
-        self._remove_unless_kept(number, self._version.pop(number))
+        self._there.discard(number)
+        self._remove_unneeded({number})
 
     def close(self) -> None:
         shutil.rmtree(self._folder)
-        self._version.clear()
+        self._there.clear()
         self._kept.clear()
 
-    def snapshot(self) -> dict[str, Any]:
-        gone = self._kept[:-1]
-        self._kept = [*self._kept[-1:], dict(self._version)]
-        for old in gone:
-            for number, version in old.items():
-                if self._version.get(number) != version:
-                    self._remove_unless_kept(number, version)
-        return {"version": dict(self._version), "written": self._written}
+    def snapshot(self) -> list[int]:
+        before = set().union(*self._kept)
+        self._kept = [*self._kept[-1:], set(self._there)]
+        self._remove_unneeded(before)
+        return sorted(self._there)
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self._version, self._written = dict(state["version"]), state["written"]
-        self._kept = [dict(self._version)]
-        known = {self._path(number, version) for number, version in self._version.items()}
-        for path in self._folder.glob(f"*{_SUFFIX}"):
-            if path not in known:
-                path.unlink()
+    def restore(self, state: list[int]) -> None:
+        self._there = set(state)
+        self._kept = [set(state)]
+        self._remove_unneeded({int(path.stem) for path in self._folder.glob(f"*{_SUFFIX}")})
 
-    def _path(self, number: int, version: int) -> Path:
-        return self._folder / f"{number}.{version}{_SUFFIX}"
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}{_SUFFIX}"
 
-    def _remove_unless_kept(self, number: int, version: int) -> None:
-        if all(kept.get(number) != version for kept in self._kept):
-            self._path(number, version).unlink(missing_ok=True)
+    def _remove_unneeded(self, numbers: set[int]) -> None:
+        for number in numbers - self._there.union(*self._kept):
+            self._path(number).unlink(missing_ok=True)
 
 
 def folder_of(root: Path, site: str, query: str) -> Path:

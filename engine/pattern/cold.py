@@ -5,16 +5,19 @@ L09 VIII: states "stored as frames indexed by time"; here one store serves all s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from engine.pattern.chunk_store import ChunkStore, Columns, joined, packed, unpacked
 from engine.pattern.store import EXPIRES
 
+_PIECES: Final = 16
+
 
 class Cold:
-    """Chunk k holds the events with ref in [k * chunk_ns, (k + 1) * chunk_ns).
+    """Chunk k holds the events with ref in [k * chunk_ns, (k + 1) * chunk_ns), in pieces: late ones
+    are put beside what is there, and a chunk of many pieces is made one again.
 
     Args:
         store: where the chunks are.
@@ -24,8 +27,9 @@ class Cold:
     def __init__(self, store: ChunkStore, chunk_ns: int) -> None:
         self._store = store
         self._chunk_ns = chunk_ns
-        self._held: dict[int, tuple[int, int]] = {}
-        """By chunk: its events, and when the last of them expires."""
+        self._held: dict[int, list[tuple[int, int]]] = {}
+        """By chunk: its pieces, and when the last event of each expires."""
+        self._pieces = 0
         self._spilled = 0
         self._loads = 0
 
@@ -46,10 +50,13 @@ class Cold:
         for number in np.unique(numbers).tolist():
             mine = numbers == number
             more = {name: column[mine] for name, column in columns.items()}
-            old = self._load(number) if number in self._held else {}
-            whole = joined([old, more])
-            self._held[number] = (len(whole[EXPIRES]), int(whole[EXPIRES].max()))
-            self._store.put(number, packed(whole))
+            pieces = self._held.setdefault(number, [])
+            if len(pieces) >= _PIECES:
+                more = joined([self._load(number), more])
+                self._delete(number)
+            self._store.put(self._pieces, packed(more))
+            pieces.append((self._pieces, int(more[EXPIRES].max())))
+            self._pieces += 1
 
     def between(self, low: int, high: int) -> Columns:
         """All events with ref from ``low`` to ``high``; no column if there are none."""
@@ -63,32 +70,37 @@ class Cold:
 
     def _load(self, number: int) -> Columns:
         self._loads += 1
-        return unpacked(self._store.get(number))
+        return joined([unpacked(self._store.get(piece)) for piece, _ in self._held[number]])
+
+    def _delete(self, number: int) -> None:
+        for piece, _ in self._held[number]:
+            self._store.delete(piece)
+        self._held[number].clear()
 
     def purge(self, frontier: int) -> None:
         """Delete chunks whose events have all expired before ``frontier``."""
-        for number, (_, expires) in list(self._held.items()):
-            if expires < frontier:
-                self._store.delete(number)
+        for number, pieces in list(self._held.items()):
+            if max(expires for _, expires in pieces) < frontier:
+                self._delete(number)
                 del self._held[number]
 
     def close(self) -> None:
         """End of the input."""
         for number in self._held:
-            self._store.delete(number)
+            self._delete(number)
         self._held.clear()
         self._store.close()
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "held": dict(self._held),
-            "counts": [self._spilled, self._loads],
+            "held": {number: list(pieces) for number, pieces in self._held.items()},
+            "counts": [self._spilled, self._loads, self._pieces],
             "store": self._store.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self._held = dict(state["held"])
-        self._spilled, self._loads = state["counts"]
+        self._held = {number: list(pieces) for number, pieces in state["held"].items()}
+        self._spilled, self._loads, self._pieces = state["counts"]
         self._store.restore(state["store"])

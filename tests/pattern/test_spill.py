@@ -224,7 +224,7 @@ def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path:
         found += operator.process(tools.batch(events, strings, start, start + 20))
         found += operator.advance(start + 19)
     there = list(tmp_path.rglob("*.arrow"))
-    assert len(there) == operator.counters()["chunks"] > 3
+    assert len(there) >= operator.counters()["chunks"] > 3
     found += operator.finish(10**9)
     strip = [{k: v for k, v in r.items() if k not in ("site", "events")} for r in found]
     assert strip == [{k: v for k, v in r.items() if k not in ("site", "events")}
@@ -266,17 +266,19 @@ def test_restored_it_goes_on_with_the_chunks_of_that_time(tools: Any, tmp_path: 
 def test_files_of_the_two_last_snapshots_stay(tmp_path: Path) -> None:
     chunks = FileChunks(tmp_path / "q")
     saved = []
-    for round_ in range(4):
-        chunks.put(7, f"{round_}".encode())
-        chunks.put(7, f"{round_}!".encode())
+    for number in range(5):
+        chunks.put(number, f"{number}!".encode())
+        if number:
+            chunks.delete(number - 1)
         saved.append(chunks.snapshot())
-    assert sorted(path.name for path in (tmp_path / "q").iterdir()) == ["7.6.arrow", "7.8.arrow"]
+    assert sorted(path.name for path in (tmp_path / "q").iterdir()) == ["3.arrow", "4.arrow"]
     chunks.put(8, b"new")
-    chunks.delete(7)
+    chunks.delete(8)
+    chunks.put(9, b"newer")
     again = FileChunks(tmp_path / "q")
     again.restore(saved[-2])
-    assert again.get(7) == b"2!"
-    assert [path.name for path in (tmp_path / "q").iterdir()] == ["7.6.arrow"]
+    assert again.get(3) == b"3!"
+    assert [path.name for path in (tmp_path / "q").iterdir()] == ["3.arrow"]
 
 
 def test_memory_chunks_are_in_the_snapshot() -> None:
