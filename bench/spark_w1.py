@@ -113,9 +113,9 @@ def _tree_memory(root: int) -> int:
     return total
 
 
-def _measured(side: str, folder: Path, events: int) -> dict[str, float]:
-    """Run one side in a process of its own; adds the peak memory of its tree."""
-    command = [sys.executable, "-m", "bench.spark_w1", side, str(folder), str(events)]
+def measured(module: str, side: str, folder: Path, events: int) -> dict[str, float]:
+    """Run one side of a benchmark in a process of its own; adds the peak memory of its tree."""
+    command = [sys.executable, "-m", f"bench.{module}", side, str(folder), str(events)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peak = [0]
 
@@ -126,12 +126,12 @@ def _measured(side: str, folder: Path, events: int) -> dict[str, float]:
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    said, _ = process.communicate()
+    output, _ = process.communicate()
     watcher.join()
     if process.returncode:
         raise SystemExit(f"{side} failed with exit code {process.returncode}")
-    measured: dict[str, float] = json.loads(said.strip().splitlines()[-1])
-    return {**measured, "memory": peak[0]}
+    found: dict[str, float] = json.loads(output.strip().splitlines()[-1])
+    return {**found, "memory": peak[0]}
 
 
 def main() -> None:
@@ -148,16 +148,17 @@ def main() -> None:
         write_rows(made, folder / "peers", PEERS_FILE_ROWS)
         del made
         for _ in range(ROUNDS):
-            mine = _measured("ours", folder, events)
-            print(f"spark local[2], {events:,} events: ours {_said(mine)}")
+            mine = measured("spark_w1", "ours", folder, events)
+            print(f"spark local[2], {events:,} events: ours {said(mine)}")
             for side, way in (("peers", "200 k rows a batch"), ("plain", "2 M rows a batch")):
-                theirs = _measured(side, folder, events)
+                theirs = measured("spark_w1", side, folder, events)
                 ratio = mine["rate"] / theirs["rate"]
-                print(f"  plain Spark, {way}: {_said(theirs)}; ours is {ratio:.2f} x")
+                print(f"  plain Spark, {way}: {said(theirs)}; ours is {ratio:.2f} x")
 
 
-def _said(measured: dict[str, float]) -> str:
-    return f"{measured['rate'] / 1e6:.2f} M events/s, {measured['memory'] / 2**30:.2f} GB"
+def said(found: dict[str, float]) -> str:
+    """Speed and memory of a side."""
+    return f"{found['rate'] / 1e6:.2f} M events/s, {found['memory'] / 2**30:.2f} GB"
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
 from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE
 from engine.pattern.chunk_store import ChunkStore
+from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import needed_attributes
 from engine.query.plan import Plan
@@ -52,8 +53,9 @@ class ChainSettings:
     each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
     ``bare`` (without attributes) | ``full``.
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
-    and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``keep_late_ns``: how late an
-    event may be to find its partners in a pattern (``engine.pattern.seq.PatternSettings``).
+    and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
+    of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
+    memory; None: nothing.
     """
 
     order: OrderSettings
@@ -64,7 +66,7 @@ class ChainSettings:
     ordered: str = "no"
     carried: frozenset[str] = frozenset()
     aside: str = "no"
-    keep_late_ns: int | None = None
+    pattern: PatternSettings = field(default_factory=PatternSettings)
     spill: SpillSettings | None = None
 
 
@@ -102,7 +104,7 @@ class Chain:
                 settings.barrier,
                 settings.certainty,
                 site,
-                settings.keep_late_ns,
+                settings.pattern,
                 settings.spill,
                 chunks and chunks(plan.name),
             )

@@ -11,30 +11,33 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from numba import config
 
+from engine.cache_home import cache_home
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def cache_directory() -> Path:
     """Where compiled kernels of exactly these sources are kept."""
+    return cache_home() / "slackwater" / "numba" / _digest()
+
+
+@cache
+def _digest() -> str:
+    """Of the sources and of Numba; read once, as every kernel asks when it is imported."""
     digest = hashlib.sha256(f"{numba.__version__}".encode())
     root = Path(__file__).parent
     folders = ("barrier", "order", "pattern", "window")
     kernels = [path for folder in folders for path in root.glob(f"{folder}/*.py")]
     for path in sorted([*kernels, Path(__file__)]):
         digest.update(path.read_bytes())
-    return cache_home() / "slackwater" / "numba" / digest.hexdigest()[:16]
-
-
-def cache_home() -> Path:
-    """The user's cache directory, or ``SLACKWATER_CACHE``."""
-    home = os.environ.get("SLACKWATER_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return Path(home).resolve() if home else Path.home() / ".cache"
+    return digest.hexdigest()[:16]
 
 
 def njit(function: _F) -> _F:

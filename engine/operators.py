@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.operator import Operator
@@ -13,11 +15,12 @@ from engine.query.plan import OrPlan, Plan, SeqPlan
 from engine.window.tumbling import TumblingWindow
 
 _CERTAINTIES = ("pairwise", "max-delay")
+_AS_USUAL = PatternSettings()
 
 
 def build_operator(
     plan: Plan, barrier: BarrierSettings | None, certainty: str, site: str,
-    keep_late_ns: int | None = None, spill: SpillSettings | None = None,
+    pattern: PatternSettings = _AS_USUAL, spill: SpillSettings | None = None,
     chunks: ChunkStore | None = None,
 ) -> Operator:  # fmt: skip
     """The operator of ``plan`` for ``site``; the rest as in ``engine.chain.ChainSettings``.
@@ -30,8 +33,8 @@ def build_operator(
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
     if isinstance(plan, SeqPlan | OrPlan):
-        settings = PatternSettings(certainty, keep_late_ns)
+        pattern = replace(pattern, certainty=certainty)
         if spill is not None:
-            return SpillingMatcher(plan, spill, settings, site, barrier, chunks)
-        return SeqMatcher(plan, settings, site, barrier)
+            return SpillingMatcher(plan, spill, pattern, site, barrier, chunks)
+        return SeqMatcher(plan, pattern, site, barrier)
     return TumblingWindow(plan, site=site)

@@ -8,6 +8,7 @@ import sys
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 the user's input is at fault."""
     try:
+        _without_pandas()
         from engine.cli.app import run  # noqa: PLC0415 - a device has no typer
     except ModuleNotFoundError as error:
         sys.stderr.write(
@@ -15,3 +16,25 @@ def main() -> None:
         )
         sys.exit(1)
     sys.exit(run(sys.argv[1:]))
+
+
+class _NoPandas:
+    """Finds modules; says of pandas that there is none."""
+
+    @staticmethod
+    def find_spec(name: str, _path: object = None, _target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("not looked for", name=name)
+
+
+def _without_pandas() -> None:
+    """Arrow looks for pandas when it is first given an array, in case that is pandas'; no command
+    has such data, and importing pandas takes longer than many a query. Others may still import it.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - a device has no Arrow
+
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(_NoPandas)

@@ -6,46 +6,91 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any, Final
 
 import typer
 from typer.exceptions import TyperException
 
-from engine.cli.compare_command import compare_orders
-from engine.cli.doctor import checks, report
-from engine.cli.log_commands import log_app
-from engine.cli.paper_command import reproduce
-from engine.cli.query_commands import order, query
-from engine.cli.run_commands import run_scenario, simulate
 from engine.errors import SlackwaterError, UserError
 
-app = typer.Typer(
-    name="slackwater",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=True,
-    help="Event streams that arrive late, out of order and with disagreeing clocks: put in order, "
-    "asked questions, and answered with certainty and completeness.",
-)
-app.command("run")(run_scenario)
-app.command("simulate")(simulate)
-app.command("query")(query)
-app.command("order")(order)
-app.command("compare")(compare_orders)
-app.command("paper")(reproduce)
-app.add_typer(log_app, name="log")
+_NAMES: Final = ("run", "simulate", "query", "order", "compare", "paper", "log", "doctor")
+"""Of the commands, in the order of the help."""
 
 
-@app.command("doctor")
+def _command(name: str) -> Any:
+    """One command: a function, or an application with commands of its own."""
+    # ruff: noqa: PLC0415 - importing the others would take longer than many a query
+    match name:
+        case "run":
+            from engine.cli.run_commands import run_scenario
+
+            return run_scenario
+        case "simulate":
+            from engine.cli.run_commands import simulate
+
+            return simulate
+        case "query":
+            from engine.cli.query_commands import query
+
+            return query
+        case "order":
+            from engine.cli.query_commands import order
+
+            return order
+        case "compare":
+            from engine.cli.compare_command import compare_orders
+
+            return compare_orders
+        case "paper":
+            from engine.cli.paper_command import reproduce
+
+            return reproduce
+        case "log":
+            from engine.cli.log_commands import log_app
+
+            return log_app
+        case _:
+            return doctor
+
+
+def _application(names: Sequence[str]) -> typer.Typer:
+    """The application with these commands."""
+    app = typer.Typer(
+        name="slackwater",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=True,
+        help="Event streams that arrive late, out of order and with disagreeing clocks: put in "
+        "order, asked questions, and answered with certainty and completeness.",
+    )
+    app.callback()(_nothing)  # with one command alone, its name is still to be given
+    for name in names:
+        found = _command(name)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name)
+        else:
+            app.command(name)(found)
+    return app
+
+
+def _nothing() -> None:
+    """What the application itself does: only its commands do something."""
+
+
 def doctor(
     as_json: bool = typer.Option(False, "--json", help="The same as JSON, on standard output."),
 ) -> None:
     """Says whether this machine can run slackwater, and what to do if not."""
+    from engine.cli.doctor import checks, report
+
     raise typer.Exit(report(checks(), sys.stdout, as_json=as_json))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
+    first = arguments[0] if arguments else ""
     try:
+        app = _application([first] if first in _NAMES else _NAMES)
         code = app(list(arguments), standalone_mode=False)
     except typer.Abort:
         return 130

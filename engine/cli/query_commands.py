@@ -22,6 +22,8 @@ from engine.errors import UserError
 from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.pattern.purge_settings import PurgeSettings, parse_purge
+from engine.pattern.seq import PatternSettings
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analyse import read_query
@@ -65,10 +67,16 @@ Late = Annotated[
         "--late", help="File .jsonl or .parquet for late and quarantined events, with the reason."
     ),
 ]
-KeepLate = Annotated[
+BarrierText = Annotated[
     str | None,
     typer.Option(
-        help="How late an event of a pattern may be to find its partners; default: WITHIN or 60s."
+        "--barrier", help="When matches are let go: immediate, bounded:1s,ordered and so on."
+    ),
+]
+PurgeText = Annotated[
+    str,
+    typer.Option(
+        "--purge", help="When a pattern's events are dropped: late:10s, slack:1s, promises."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
@@ -89,13 +97,9 @@ def query(
         ),
     ] = None,
     order_text: OrderText = "sequence",
-    barrier_text: Annotated[
-        str | None,
-        typer.Option(
-            "--barrier", help="When matches are let go: immediate, bounded:1s,ordered and so on."
-        ),
-    ] = None,
+    barrier_text: BarrierText = None,
     certainty: Annotated[str, typer.Option(help="pairwise or max-delay (R19's T_a).")] = "pairwise",
+    purge_text: PurgeText = "late",
     out: Out = None,
     in_process: InProcess = False,
     master: Master = "local[*]",
@@ -106,23 +110,22 @@ def query(
     columns: Map = None,
     work: Work = None,
     late: Late = None,
-    keep_late: KeepLate = None,
     spill: Spill = None,
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
     plans, explained = _plans(texts, time_unit)
     barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
+    purge = parse_purge(purge_text, time_unit)
     if explained:
-        _explain(plans, barrier, out)
+        _explain(plans, barrier, purge, out)
         return
     if source is None:
         raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
     _check_out(out, source)
     _check_late(late, out, source)
     _check_columns(out, plans)
-    spilled = read_spill(spill, time_unit, plans, on_spark=not in_process)
-    keep_late_ns = None if keep_late is None else _duration("--keep-late", keep_late, time_unit)
+    spilled = read_spill(spill, time_unit, plans, purge, on_spark=not in_process)
     order = parse_order(order_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
@@ -133,7 +136,7 @@ def query(
         _tell_types(given.log, plans, quiet=quiet)
         settings = ChainSettings(
             order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late),
-            keep_late_ns=keep_late_ns, spill=spilled,
+            pattern=PatternSettings(**purge.of_pattern()), spill=spilled,
         )  # fmt: skip
         made = folder / "parts"
         host = Host(None if in_process else master)
@@ -193,17 +196,13 @@ def order(
         _summary(counters)
 
 
-def _duration(option: str, text: str, time_unit: str) -> int:
-    try:
-        return parse_duration(text, time_unit)
-    except UserError as error:
-        raise UserError(f"{option} {text[:40]}: {error}") from error
-
-
-def _explain(plans: tuple[Plan, ...], barrier: BarrierSettings | None, out: Path | None) -> None:
+def _explain(
+    plans: tuple[Plan, ...], barrier: BarrierSettings | None, purge: PurgeSettings,
+    out: Path | None,
+) -> None:  # fmt: skip
     if out is not None:
         raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
-    sys.stdout.write("\n".join(explain(plan, barrier) for plan in plans))
+    sys.stdout.write("\n".join(explain(plan, barrier, purge) for plan in plans))
 
 
 def _export(made: Path, out: Path | None, time_unit: str, plans: tuple[Plan, ...]) -> None:

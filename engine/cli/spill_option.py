@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from engine.errors import UserError
+from engine.pattern.purge_settings import PurgeSettings
 from engine.pattern.spill import hot_span
 from engine.pattern.spill_settings import SpillSettings, parse_spill
 from engine.query.plan import Plan, TumblingPlan
@@ -22,7 +23,7 @@ Spill = Annotated[
 
 
 def read_spill(
-    text: str | None, time_unit: str, plans: Iterable[Plan], *, on_spark: bool
+    text: str | None, time_unit: str, plans: Iterable[Plan], purge: PurgeSettings, *, on_spark: bool
 ) -> SpillSettings | None:
     """The settings of ``--spill``, if it is given.
 
@@ -33,6 +34,8 @@ def read_spill(
     if text is None:
         return None
     spill = parse_spill(text, time_unit)
+    if purge.name != "late":
+        raise UserError("--spill goes with --purge late[:D] alone; leave out the other")
     if on_spark and spill.folder is not None:
         raise UserError(
             f"{spill.folder}: on Spark the chunks are in its state store; write --spill state, "

@@ -148,6 +148,11 @@ class Matches(Sequence[Result]):
             }
             yield result if value is None else result | {"value": value}
 
+    @property
+    def computes(self) -> bool:
+        """Whether RETURN computes anything, for any result."""
+        return any(plan.computed for plan in self.layout.branches)
+
     def values(self) -> list[dict[str, Any] | None]:
         """Per result what RETURN computes; None where it computes nothing."""
         found: list[dict[str, Any] | None] = [None] * len(self)

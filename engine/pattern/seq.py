@@ -28,6 +28,7 @@ from engine.pattern.given import Given, Matches
 from engine.pattern.kernel import Kernel, StackOptions
 from engine.pattern.matches import Changes, Judge
 from engine.pattern.membership import joined_attributes, kept_attributes, members
+from engine.pattern.purge_settings import PURGES
 from engine.pattern.store import EXPIRES, FIELDS, FRONTIER, MEMBER, ORDER, T_A, Store
 from engine.pattern.stream_clocks import Moved, StreamClocks
 from engine.pattern.tables import layout_of
@@ -38,7 +39,6 @@ from engine.released import Released, Strings
 _INT_MAX: Final = 2**63 - 1
 _NOTHING: Final = -(2**63) + 1
 """Progress while there is none; what was purged has expired even against that."""
-_PURGES: Final = ("late", "slack", "promises")
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
 
 
@@ -47,9 +47,8 @@ class PatternSettings:
     """``certainty``: ``pairwise`` or ``max-delay`` (R19). ``keep_late_ns``: how late a row may be
     to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
-    ``purge``: ``late``; ``slack``: an event is dropped when ref + W + ``slack_ns`` < event clock
-    (L10 4.5, Alg. 9); ``promises``: as ``late``, and what promises make useless
-    (``engine.pattern.purge``). Rows that break the promise meant find what is left.
+    ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.pattern.purge_settings``. Rows that
+    break the promise meant find what is left.
     """
 
     certainty: str = "pairwise"
@@ -84,8 +83,8 @@ class SeqMatcher:
         self.settings = settings or PatternSettings()
         self.site = site
         self._rule = _rule(self.settings)
-        if self.settings.purge not in _PURGES:
-            raise UserError(f"purge {self.settings.purge!r}: use {', '.join(_PURGES)}")
+        if self.settings.purge not in PURGES:
+            raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
         self._layout = layout_of(plan)
         for branch in self._layout.branches:
             _check(branch)

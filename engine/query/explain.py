@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
+from engine.pattern.purge_settings import PurgeSettings
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.place import listed
 from engine.query.plan import Drift, Group, OrPlan, Part, Plan, Predicate, SeqPlan, TumblingPlan
@@ -29,12 +30,15 @@ Section = tuple[str, list[str]]
 """What is told, and a line or more of it."""
 
 
-def explain(plan: Plan, barrier: BarrierSettings | None = None) -> str:
+def explain(
+    plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None
+) -> str:
     """What ``plan`` does, as text of at most 100 columns that ends with a line feed.
 
     Args:
         plan: of a query.
         barrier: in force; None: as the query's REALTIME says. A SELECT has none.
+        purge: of events; None: the default.
     """
     sections: list[Section] = [("query", [render(plan)])]
     if isinstance(plan, TumblingPlan):
@@ -45,7 +49,7 @@ def explain(plan: Plan, barrier: BarrierSettings | None = None) -> str:
     whole: list[Section] = [
         ("within", [_within(branches[0])]),
         ("barrier", _barrier(plan, branches, force, given=barrier is not None)),
-        ("purge", [_purge(branches)]),
+        ("purge", [_purge(branches, purge or PurgeSettings())]),
     ]
     if isinstance(plan, SeqPlan):
         return _text(plan, [*sections, *_pattern(plan, force), *whole])
@@ -222,10 +226,14 @@ def _any_negated(branches: tuple[SeqPlan, ...]) -> bool:
     return any(step.negated for branch in branches for step in branch.steps)
 
 
-def _purge(branches: tuple[SeqPlan, ...]) -> str:
+def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
     within_ns = branches[0].within_ns
+    by_promises = (
+        "; before that, once promises leave it without a partner or a change that may still come"
+    )
     if within_ns is None:
-        return "never: without WITHIN any event may match a later one, so all are kept"
+        never = "never: without WITHIN any event may match a later one, so all are kept"
+        return never + (by_promises if purge.name == "promises" else "")
     width = render_duration(within_ns)
     leading = sorted({
         branch.steps[between.step].alias
@@ -236,10 +244,18 @@ def _purge(branches: tuple[SeqPlan, ...]) -> str:
     longer = (
         f"; of {listed(f'!{alias}' for alias in leading)} for another {width}" if leading else ""
     )
-    return (
-        f"an event is kept until its time + its uncertainty + {width} (WITHIN) + keep-late "
-        f"(WITHIN, but 1 min at least) lies behind progress{longer}"
-    )
+    if purge.name == "slack":
+        slack = render_duration(purge.span_ns or 0)
+        kept = f"{width} (WITHIN) + {slack} (K) lies behind the event clock{longer}"
+    elif purge.span_ns is not None:
+        kept = f"{width} (WITHIN) + {render_duration(purge.span_ns)} lies behind progress{longer}"
+    else:
+        kept = (
+            f"{width} (WITHIN) + keep-late (WITHIN, but 1 min at least) lies behind "
+            f"progress{longer}"
+        )
+    kept = f"an event is kept until its time + its uncertainty + {kept}"
+    return kept + (by_promises if purge.name == "promises" else "")
 
 
 # ---- windows ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any, Final
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
+from engine.cache_home import cache_home
 from engine.errors import UserError
 from engine.query import syntax as s
 from engine.query.mistakes import syntax_error
@@ -54,6 +55,13 @@ def parse(text: str) -> s.Query:
 
 @cache
 def _parser() -> Lark:
+    """The parser; its tables, which take longer to make than many a query to answer, are kept."""
+    kept = cache_home() / "slackwater" / "grammar.tables"
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        where: str | bool = str(kept)
+    except OSError:
+        where = False  # nowhere to keep them: they are made each time
     return Lark.open(
         "grammar.lark",
         rel_to=__file__,
@@ -61,6 +69,7 @@ def _parser() -> Lark:
         lexer="contextual",
         maybe_placeholders=False,
         transformer=_Build(),
+        cache=where,
     )
 
 

@@ -17,6 +17,10 @@ from engine.results.schema import EVENT_FIELDS, MATCH_SCHEMA, MORE, as_json
 
 _CODED: Final = ("stream", "source", "type")
 _TIMES: Final = ("ts", "te", "ref")
+_ALIKE: Final = (1e-4, 1e10)
+"""Between these Arrow writes a fraction as Python does: without an exponent."""
+_EXACT: Final = 1e15
+"""Below it Python writes whole numbers without an exponent."""
 
 
 def columns_table(matches: Matches) -> pa.Table:
@@ -26,10 +30,11 @@ def columns_table(matches: Matches) -> pa.Table:
         ContractViolation: an attribute is a NaN or an infinity, which JSON does not have.
     """
     n, given = len(matches), matches.given
-    values = matches.values()
     more = pa.nulls(n, pa.string())
-    if any(value is not None for value in values):
-        more = pa.array([None if v is None else as_json({"value": v}) for v in values])
+    if matches.computes:
+        values = matches.values()
+        texts = [None if value is None else as_json({"value": value}) for value in values]
+        more = pa.array(texts, pa.string())
     columns = [
         pa.array(np.arange(n)),
         _either(given.plus, "+", "-"),
@@ -123,7 +128,25 @@ def _values(matches: Matches, name: str) -> pa.Array:
     elif values.dtype.kind == "f":
         if not np.isfinite(values[valid]).all():
             raise ContractViolation(f"a result holds a NaN or an infinity as {name!r}")
-        text = pa.array([repr(value) for value in values.tolist()], pa.string())
+        text = _floats(values)
     else:
         text = pc.cast(pa.array(values), pa.string())
     return pc.if_else(pa.array(valid), text, pa.scalar(None, pa.string()))
+
+
+def _floats(values: np.ndarray) -> pa.Array:
+    """As Python, and so JSON, writes them; Arrow says 97 for 97.0 and has other exponents."""
+    size = np.abs(values)
+    whole = values == np.floor(values)
+    fraction = ~whole & (size >= _ALIKE[0]) & (size < _ALIKE[1])
+    whole &= (size < _EXACT) & ~np.signbit(values)
+    text = pc.cast(pa.array(values), pa.string())
+    if whole.any():
+        numbers = pc.cast(pa.array(values[whole].astype(np.int64)), pa.string())
+        told = pc.binary_join_element_wise(numbers, ".0", "")
+        text = pc.replace_with_mask(text, pa.array(whole), told)
+    other = ~(whole | fraction)
+    if other.any():
+        told = pa.array([repr(value) for value in values[other].tolist()], pa.string())
+        text = pc.replace_with_mask(text, pa.array(other), told)
+    return text

@@ -14,10 +14,10 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructField, Str
 
 from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
+from engine.cache_home import cache_home
 from engine.chain import Chain, ChainOutput, ChainSettings
 from engine.errors import UserError
 from engine.frame import ATTR_PREFIX, FIXED_TYPES, Frame
-from engine.jit import cache_home
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query as parse_query

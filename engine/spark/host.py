@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+from engine.cache_home import cache_home
 from engine.chain import ChainSettings
 from engine.cli.java import java_home
 from engine.errors import SlackwaterError, UserError
-from engine.jit import cache_home
 from engine.log.arrival_log import LOG_SCHEMA, LogReader
 from engine.log.replay import log_facts, order_by_time
 from engine.log.whole_file import whole_file

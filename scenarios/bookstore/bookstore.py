@@ -43,6 +43,7 @@ SHOPPERS_MAX: Final = 100_000
 COMPRESSION_MAX: Final = 3_600
 IMMEDIATE: Final = "immediate"
 PUNCTUATION: Final = "punctuation"
+ADAPTIVE: Final = "adaptive"
 
 
 class Bookstore:
@@ -91,7 +92,11 @@ class Bookstore:
             for text in filter(None, map(str.strip, chosen[option].split(","))):
                 duration_ns({option: text}, option)
                 barriers.append(f"{name}:{text.replace(' ', '')}")
-        return [Pass(each.replace(":", "-"), "none", barrier=each) for each in barriers]
+        barriers += [ADAPTIVE, f"{PUNCTUATION},ordered"]
+        labels = [each.replace(":", "-").replace(",", "-") for each in barriers]
+        return [
+            Pass(label, "none", barrier=each) for label, each in zip(labels, barriers, strict=True)
+        ]
 
     def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         shop = _shop(read_options(options, DEFAULTS))

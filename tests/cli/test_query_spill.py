@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.k = b.k WITHIN 4"
-OPTIONS = ("--order", "none", "--in-process", "--quiet", "--keep-late", "1000")
+OPTIONS = ("--order", "none", "--in-process", "--quiet", "--purge", "late:1000")
 
 
 def events(n: int = 200) -> list[dict[str, Any]]:
@@ -72,12 +72,8 @@ def test_a_folder_on_spark_is_refused_before_spark_starts(cli: Any, trace: Any) 
     assert "write --spill state, or add --in-process" in ran.err
 
 
-def test_how_late_an_event_may_be_is_asked_for(cli: Any, trace: Any) -> None:
-    given = trace({"type": "A", "ts": 1}, {"type": "X", "ts": 200}, {"type": "A", "ts": 180},
-                  {"type": "B", "ts": 3})  # fmt: skip
-    asked = ("query", QUERY.replace(" WHERE a.k = b.k", ""), "--input", given, *OPTIONS[:4])
-    assert len(cli(*asked, "--keep-late", "300").lines) == 1
-    assert cli(*asked, "--keep-late", "0").lines == []
-    ran = cli(*asked, "--keep-late", "long")
+def test_it_goes_with_purge_late_alone(cli: Any, trace: Any) -> None:
+    asked = ("query", QUERY, "--input", trace(*events(4)), "--in-process", "--spill", "old")
+    ran = cli(*asked, "--purge", "promises")
     assert ran.code == 2
-    assert "--keep-late long: 'long' is not a duration" in ran.err
+    assert "--spill goes with --purge late[:D] alone" in ran.err

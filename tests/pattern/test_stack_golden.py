@@ -1,4 +1,4 @@
-"""The papers' examples of what stacks keep, and what a late event finds in them."""
+"""The papers' examples of what stacks keep and drop, and what a late event finds in them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def matches(tools: Any, made: SeqPlan, text: str, slack: int) -> list[tuple[int,
     return [tuple(event["ref"] for event in result["events"]) for result in results]
 
 
-def held(tools: Any, matcher: SeqMatcher, text: str) -> list[int]:
+def held(tools: Any, matcher: SeqMatcher, text: str, pogs: Any = None) -> list[int]:
     """How many events the matcher holds after each event of the stream."""
     events, strings, counts = stream(tools, text), Strings(), []
     for row in range(len(events)):
-        mine = tools.batch(events, strings, row, row + 1)
+        mine = tools.batch(events, strings, row, row + 1, pogs=pogs)
         matcher.process(mine)
         counts.append(matcher.counters()["buffered"])
     return counts
@@ -87,3 +87,47 @@ def test_l10_example_4_9_what_is_purged_and_when(tools: Any) -> None:
         "a3": 1, "c5": 1, "b6": 2, "a7": 3, "d10": 4, "b11": 5, "c13": 4, "d15": 5, "f16": 4,
         "f21": 1,
     }  # fmt: skip
+
+
+# ---- promises (L09 VI-B); the paper's <A, 1> is "none at 1 or before", so our <A, 2> ---
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        # No a before b1: it can be part of no match any more, and so not d2 either.
+        ("b1 c5 d17 d2", 2),
+        # The example's stream has a0; then Algorithm 1 (line 13) must keep b1, and so must we.
+        ("b1 c5 d17 a0 d2", 5),
+    ],
+)
+def test_l09_example_3_a_promise_of_one_type(tools: Any, text: str, left: int) -> None:
+    """After <A, 1>: b1 goes if no a lies before it (c5 and d17 stay)."""
+    matcher = SeqMatcher(plan("a b !c d", 7), PatternSettings(purge="promises"))
+    rows = len(text.split())
+    assert held(tools, matcher, text, [(rows, "A", None, 2)])[-1] == left
+
+
+@pytest.mark.parametrize(
+    ("text", "gone"),
+    [
+        # No d in [11, 17], and none to come: a7 can be part of no match.
+        ("a7 b6 d10 b11 c13 f16 b4", True),
+        # With d15, <b6 a7 b11 d15 f16> is a match, and another f may come.
+        ("a7 b6 d10 b11 c13 d15 f16 b4", False),
+    ],
+)
+def test_l09_example_4_promises_of_two_types(tools: Any, text: str, gone: bool) -> None:
+    """After <B, 17> and <D, 17>: a7 goes if no d follows a b that follows it, within 10."""
+    made = plan("b a b2 d f", 10)
+    rows = len(text.split())
+    with_a = SeqMatcher(made, PatternSettings(purge="promises"))
+    counts = held(tools, with_a, text, [(rows, "B", None, 18), (rows, "D", None, 18)])
+    without = SeqMatcher(made, PatternSettings(purge="promises"))
+    rest = held(
+        tools,
+        without,
+        text.removeprefix("a7 "),
+        [(rows - 1, "B", None, 18), (rows - 1, "D", None, 18)],
+    )
+    assert counts[-1] - rest[-1] == (0 if gone else 1)

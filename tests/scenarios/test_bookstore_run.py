@@ -42,7 +42,10 @@ def test_every_claim_holds(done: tuple[Path, Score]) -> None:
 
 def test_barriers_trade_delay_for_false_alarms(done: tuple[Path, Score]) -> None:
     barriers = done[1].facts["barriers"]
-    assert set(barriers) == {"punctuation", "immediate", "bounded:50ms", "bounded:9s", "hold:50ms"}
+    assert set(barriers) == {
+        "punctuation", "immediate", "bounded:50ms", "bounded:9s", "hold:50ms", "adaptive",
+        "punctuation,ordered",
+    }  # fmt: skip
     eager, sure = barriers["immediate"], barriers["punctuation"]
     assert eager["false_raised"] > 0 == eager["false_standing"]
     assert eager["matches_taken_back"] > 0
@@ -77,7 +80,7 @@ def test_the_report_tells_what_was_run(tmp_path: Path) -> None:
     assert report["conservation"]["balanced"]
     assert [each["barrier"] for each in report["run"]["passes"]][:2] == ["punctuation", "immediate"]
     (chart,) = report["charts"]
-    assert sum(len(series["x"]) for series in chart["series"]) == 5
+    assert sum(len(series["x"]) for series in chart["series"]) == 7
 
 
 def brute_force(truth: ShopTruth) -> set[tuple[ReadKey, ReadKey]]:

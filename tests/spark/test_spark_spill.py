@@ -16,6 +16,7 @@ from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import query
 from engine.results.export import export_jsonl
@@ -61,7 +62,7 @@ def test_the_state_store_keeps_chunks_between_batches(log: Path, tmp_path: Path)
     spill = SpillSettings(None, 40, 25, pending=5, wait_ns=200)
     settings = ChainSettings(
         parse_order("none"), plans, parse_barrier("bounded:10ns"), guards=Guards(None),
-        keep_late_ns=1000, spill=spill,
+        pattern=PatternSettings(keep_late_ns=1000), spill=spill,
     )  # fmt: skip
     files = replace(settings, spill=replace(spill, folder=tmp_path / "chunks"))
     run_in_process(log, files, tmp_path / "here")

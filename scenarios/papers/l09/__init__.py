@@ -13,7 +13,8 @@ _DATA = (
     "share is as late at a larger one, so that curves differ by disorder alone. The paper does not "
     "say how many events there are, nor how many per time unit. Ours are 3,000 (queries of length "
     "6 and 7) to 40,000 (3) at 8 per time unit, about the least at which each longer query has "
-    "more results and more compensation tuples than the shorter one, as its text says of its own."
+    "more results and more compensation tuples than the shorter one, as its text says of its own. "
+    "Figure 12 has 30,000 at 4 per time unit."
 )
 _SHARES = (
     "Positive events out of order: share of the positive types' events. The paper divides by all "
@@ -22,7 +23,9 @@ _SHARES = (
 )
 _STRATEGIES = (
     "Aggressive: no order before the query, results at once, taken back when a late C comes. "
-    "Conservative: no order, results held until promises (the paper's POGs) about C close them. "
+    "Conservative: no order, results held until promises (the paper's POGs) about C close them, "
+    "and state purged by promises alone (its Algorithms 1 and 2); the others purge by the window, "
+    "aggressive also by the longest delay. "
     "K-slack: order kslack:K with K the longest delay, then the query. A source promises up to "
     "now, or up to its oldest event on its way, so that no promise is ever broken; promises are "
     "evenly spread over the events, in rounds of all types in random order."
@@ -38,7 +41,7 @@ _LATENCY = (
 _NUMBERS = (
     "The paper's figures are curves without printed numbers, so claims are those of its text. "
     "Where it says grows or flat, the bound that we judge by stands beside the numbers. "
-    "Figure 15, the state on disk, is not made here: the engine keeps its state in memory."
+    "Figure 15, state on disk, is not made here."
 )
 _ENTRIES = {
     "fig-4": ("Latency of aggressive by positive events out of order", aggressive.positive_latency),

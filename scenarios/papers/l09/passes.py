@@ -16,6 +16,7 @@ from engine.operator import Results
 from engine.order.registry import parse_order
 from engine.paper import Advanced, PaperRun
 from engine.pattern.given import Matches
+from engine.pattern.seq import PatternSettings
 from engine.query import query
 from scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,
@@ -39,6 +40,8 @@ _CALLS: Final = 20
 _ROWS_WATCHED: Final = 20
 """Records per call where the state is read after each."""
 _REPEATS: Final = 3
+_NO_BOUND: Final = 60
+"""Time units, far above any delay: promises alone purge, and nobody tells the longest delay."""
 _QUERY: Final = "l09"
 _NO_TIMES: Final = np.empty(0, np.int64)
 _NO_FLAGS: Final = np.empty(0, np.bool_)
@@ -49,16 +52,18 @@ class Strategy:
     """One of L09's ways: the order before the query and the barrier after it.
 
     ``keep_late``: how late an event may be that the query still needs partners for [time units].
+    ``purge``: what else drops events from its state (``engine.pattern.seq``).
     """
 
     name: str
     order: str
     barrier: str
     keep_late: int
+    purge: str = "late"
 
 
 AGGRESSIVE: Final = Strategy("aggressive", "none", "immediate", MAX_DELAY)
-CONSERVATIVE: Final = Strategy("conservative", "none", "punctuation", MAX_DELAY)
+CONSERVATIVE: Final = Strategy("conservative", "none", "punctuation", _NO_BOUND, "promises")
 K_SLACK: Final = Strategy("K-slack", f"kslack:{MAX_DELAY}s", "immediate", 0)
 
 
@@ -68,7 +73,7 @@ class Setup:
 
     ``late``: share of the events out of order, of each type in ``TYPES``. ``promised``: promises
     per event; ``promising``: the types that they are about. ``per_unit``: events
-    per time unit.
+    per time unit. ``events``: how many; 0 as ``EVENTS`` says.
     """
 
     strategy: Strategy
@@ -78,6 +83,7 @@ class Setup:
     promised: float = 0.0
     promising: str = TYPES
     per_unit: int = EVENTS_PER_UNIT
+    events: int = 0
 
     @property
     def query(self) -> str:
@@ -196,7 +202,7 @@ def watched(run: PaperRun, name: str, setups: Sequence[Setup]) -> dict[Setup, Ra
 
 def workload(run: PaperRun, setup: Setup) -> Arriving:
     """The records of a setup."""
-    count = max(round(EVENTS[setup.length] * run.scale), _EVENTS_MIN)
+    count = max(round((setup.events or EVENTS[setup.length]) * run.scale), _EVENTS_MIN)
     events = run.once(
         ("events", count, setup.per_unit), lambda: make_events(count, run.seed, setup.per_unit)
     )
@@ -225,7 +231,9 @@ def _passed(setup: Setup, records: Arriving, advanced: Advanced, rows: int | Non
         plans=(query(setup.query, name=_QUERY),),
         barrier=parse_barrier(setup.strategy.barrier),
         ordered="no" if rows is None else "bare",
-        keep_late_ns=setup.strategy.keep_late * UNIT_NS,
+        pattern=PatternSettings(
+            keep_late_ns=setup.strategy.keep_late * UNIT_NS, purge=setup.strategy.purge
+        ),
     )
     chain = Chain(settings, SITE)
     told, taken, seconds, held = [], [], [], []

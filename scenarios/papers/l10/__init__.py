@@ -1,0 +1,16 @@
+"""L10: Li 2010, robust detection of event patterns; one folder per chapter that is made anew."""
+
+from engine.paper import Paper, joined
+from scenarios.papers.l10 import ch4
+
+__all__ = ["paper"]
+
+
+def paper() -> Paper:
+    """The evaluation of L10, chapter by chapter."""
+    return joined(
+        "L10: robust detection of event patterns",
+        "M. Li, Robust Complex Event Pattern Detection over Streams, dissertation, Worcester "
+        "Polytechnic Institute 2010",
+        {"ch4": ch4.chapter()},
+    )

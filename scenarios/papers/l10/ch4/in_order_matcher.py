@@ -1,0 +1,65 @@
+"""Our matcher with its stacks exchanged for those that assume total order (L10 Figure 4.9).
+
+All else is the same: which step an event is of, the store, the barrier, the results. So the two
+differ by their stacks: ours are ready for disorder, and serve every query besides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.barrier.timeline import Steps
+from engine.errors import ContractViolation
+from engine.pattern import construction as c
+from engine.pattern import scopes
+from engine.pattern.kernel import Kernel
+from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.store import MEMBER, Store
+from engine.query.plan import SeqPlan
+from engine.released import Strings
+from scenarios.papers.l10.ch4.in_order_stacks import in_order_matches
+
+
+class InOrderMatcher(SeqMatcher):
+    """For one batch that holds the whole stream, in total order, by clocks that do not err.
+
+    Args:
+        plan: positive steps of different types, without predicates, with WITHIN.
+        settings: as the other matcher's.
+    """
+
+    def __init__(self, plan: SeqPlan, settings: PatternSettings) -> None:
+        super().__init__(plan, settings)
+        self._kernel = _InOrderKernel(plan)
+
+
+class _InOrderKernel(Kernel):
+    """Keeps nothing from batch to batch, so there is nothing to rename or to count either."""
+
+    def __init__(self, plan: SeqPlan) -> None:
+        self._steps = len(plan.steps)
+        self._within_ns = plan.within_ns or 0
+
+    def renumber(self, number: np.ndarray) -> None:
+        """See the class."""
+
+    def counters(self) -> dict[str, int]:
+        """See the class."""
+        return {}
+
+    def construct(
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """As ``Kernel.construct``."""
+        del strings, promised
+        if first:
+            raise ContractViolation("stacks in total order: one batch must hold the whole stream")
+        ref, member = (store.columns[name][: store.n] for name in ("ref", MEMBER))
+        step = np.frexp(member.astype(np.float64))[1].astype(np.int64) - 1
+        rows = in_order_matches(ref, step, self._steps, self._within_ns)
+        found = np.zeros((len(rows), c.FACTS + self._steps), np.int64)
+        found[:, c.FACTS :] = rows
+        found[:, c.CAUSE] = found[:, c.COMPLETING] = rows[:, -1]
+        for fact in (c.NEW, c.STANDS, c.SURE):
+            found[:, fact] = 1
+        return found, np.empty((0, scopes.DOUBT), np.int64)

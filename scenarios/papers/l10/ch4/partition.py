@@ -1,0 +1,232 @@
+"""L10 Figures 4.10 and 4.11: what the partition of the stacks (the divider) saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.paper import Finding, PaperRun
+from engine.pattern.kernel import StackOptions
+from engine.report.figures import COLOURS, Figure
+from engine.scenario import Claim, Table
+from scenarios.papers import drawing
+from scenarios.papers.drawing import Series
+from scenarios.papers.l10.ch4.built import built
+from scenarios.papers.l10.ch4.runs import (
+    WITHIN_NS,
+    Cost,
+    costs,
+    gain_percent,
+    milliseconds,
+    rises,
+    sized,
+)
+from scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
+from scenarios.papers.verdicts import judged, listed, times
+
+EVENTS: Final = 20_000
+"""The paper does not say; the smallest data set of its other figures, as whole stacks are dear."""
+COUNTED: Final = 100_000
+"""Events where sequences are only counted."""
+_TURNS: Final = 2
+SLACKS_NS: Final = (20, 40, 80)
+IN_ORDER: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Shares of the events."""
+STEPS: Final = len(TYPES)
+_OFF, _ON = "whole stacks", "with the partition"
+_OPTIONS: Final = {_OFF: StackOptions(divider=False), _ON: StackOptions()}
+_LOOKED: Final = "looked_at"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One stream: sequences that the paper's operator builds, and what our matcher did."""
+
+    sequences: Mapping[str, int]
+    cost: Mapping[str, Cost]
+
+    @property
+    def memory_gain(self) -> float:
+        return gain_percent(self.sequences[_OFF], self.sequences[_ON])
+
+    @property
+    def cpu_gain(self) -> float:
+        return gain_percent(self.cost[_OFF].seconds, self.cost[_ON].seconds)
+
+    @property
+    def looked_gain(self) -> float:
+        return gain_percent(*(self.cost[each].counters[_LOOKED] for each in (_OFF, _ON)))
+
+
+Cases = Mapping[tuple[int, float], Case]
+
+
+def memory(run: PaperRun) -> Finding:
+    """Figure 4.10."""
+    cases = _cases(run)
+    ratios = run.once("ratios", lambda: _ratios(run))
+    gains = {at: case.memory_gain for at, case in cases.items()}
+    power = _power(ratios)
+    claims = (
+        *_rising(gains, "memory"),
+        judged(
+            "Without the partition SSC's intermediate buffer grows in proportion to ((K+W)/W)^S.",
+            round(power) == STEPS,
+            f"a multiple of ((K+W)/W)^{power:.2f} fits best (S = {STEPS}, all events in order): "
+            + listed(times(ratio, 1) for ratio in ratios.values())
+            + f" with K = {listed(map(str, ratios))} and W = {WITHIN_NS}",
+            f"directly proportional to ((K+W)/W)^{STEPS}",
+            f"the event that completes a sequence is given, so that only S-1 = {STEPS - 1} stacks "
+            "are so much longer. (At most one event per unit of time: the longer a stack, the less "
+            "it matters that two of a sequence cannot share one.)",
+        ),
+    )
+    table = _table(
+        "Sequences that SSC builds", cases, lambda case, option: case.sequences[option],
+        lambda case: case.memory_gain,
+        "As Algorithm 7 builds them before the window filter: counted, not built. An event out of "
+        "order is always put together with whole stacks.",
+    )  # fmt: skip
+    figures = (
+        _gain_figure("figure-4-10", "Memory that the partition saves", gains,
+                     "Share of the sequences that SSC need not hold for its window filter."),
+        _ratio_figure(ratios),
+    )  # fmt: skip
+    return Finding(claims, (table,), figures)
+
+
+def processor(run: PaperRun) -> Finding:
+    """Figure 4.11."""
+    cases = _cases(run)
+    gains = {at: case.cpu_gain for at, case in cases.items()}
+    looked = {at: case.looked_gain for at, case in cases.items()}
+    table = _table(
+        "Time of the processor [ms]", cases,
+        lambda case, option: milliseconds(case.cost[option].seconds),
+        lambda case: case.cpu_gain,
+        "The whole pass of our matcher, the least of several that took turns.",
+    )  # fmt: skip
+    work = _table(
+        "Events looked at", cases, lambda case, option: case.cost[option].counters[_LOOKED],
+        lambda case: case.looked_gain,
+        "Candidates for a step of a match that our matcher tests.",
+    )  # fmt: skip
+    figures = (
+        _gain_figure("figure-4-11", "Time of the processor that the partition saves", gains,
+                     "Without it our matcher goes through whole stacks, as the paper's does."),
+        _gain_figure("figure-4-11-looked", "Work that the partition saves", looked,
+                     "Share of the events that need not be looked at."),
+    )  # fmt: skip
+    return Finding(tuple(_rising(gains, "CPU", looked)), (table, work), figures)
+
+
+def _cases(run: PaperRun) -> Cases:
+    return run.once("partition", lambda: {
+        (slack, share): _case(run, slack, share) for slack in SLACKS_NS for share in IN_ORDER
+    })  # fmt: skip
+
+
+def _case(run: PaperRun, slack_ns: int, in_order: float) -> Case:
+    events = sized(run, EVENTS)
+    with run.watched(f"partition, K = {slack_ns}, {in_order:.0%} in order") as advanced:
+        made = stream(events, 1 - in_order, slack_ns, run.seed)
+        cost = costs(made, slack_ns, _OPTIONS, advanced, _TURNS)
+    longer = stream(sized(run, COUNTED), 1 - in_order, slack_ns, run.seed)
+    return Case({each: _built(longer, slack_ns, each) for each in _OPTIONS}, cost)
+
+
+def _built(made: Stream, slack_ns: int, option: str) -> int:
+    return sum(built(made.ts, made.kind, STEPS, WITHIN_NS, slack_ns, option == _ON))
+
+
+def _ratios(run: PaperRun) -> dict[int, float]:
+    """Sequences built without over those with the partition, by K, where all is in order."""
+    made = stream(sized(run, COUNTED), 0.0, SLACKS_NS[0], run.seed)
+    matches = _built(made, 0, _ON)
+    return {slack: _built(made, slack, _OFF) / max(matches, 1) for slack in SLACKS_NS}
+
+
+def _longer(slack_ns: int) -> float:
+    return (slack_ns + WITHIN_NS) / WITHIN_NS
+
+
+def _power(ratios: Mapping[int, float]) -> float:
+    """The p for which a multiple of ((K+W)/W)^p fits the ratios best, in logarithms."""
+    x = np.log([_longer(slack) for slack in ratios])
+    y = np.log(np.maximum(list(ratios.values()), 1.0))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def _rising(
+    gains: Mapping[tuple[int, float], float], what: str,
+    looked: Mapping[tuple[int, float], float] | None = None,
+) -> list[Claim]:  # fmt: skip
+    """The two claims on how a gain grows."""
+    by_share = [[gains[slack, share] for share in IN_ORDER] for slack in SLACKS_NS]
+    by_slack = [[gains[slack, share] for slack in SLACKS_NS] for share in IN_ORDER]
+    claims = []
+    for text, lines, names in (
+        (f"The larger the share of events in order, the larger the {what} gain, for every K.",
+         by_share, [f"K = {slack}" for slack in SLACKS_NS]),
+        (f"The larger K, the larger the {what} gain, for every share of events in order.",
+         by_slack, [f"{share:.0%} in order" for share in IN_ORDER]),
+    ):  # fmt: skip
+        said = "; ".join(
+            f"{name}: {listed(f'{gain:.1f} %' for gain in line)}"
+            for name, line in zip(names, lines, strict=True)
+        )
+        holds = all(rises(line) for line in lines)
+        claims.append(judged(text, holds, said, "its curves rise", also=_also(looked)))
+    return claims
+
+
+def _also(looked: Mapping[tuple[int, float], float] | None) -> str:
+    if looked is None:
+        return ""
+    least, most = min(looked.values()), max(looked.values())
+    return f"Events not looked at thanks to the partition: {least:.1f} to {most:.1f} %."
+
+
+def _table(
+    title: str, cases: Cases, of: Callable[[Case, str], float], gain: Callable[[Case], float],
+    note: str,
+) -> Table:  # fmt: skip
+    rows = [
+        (f"K = {slack}, {share:.0%} in order", of(case, _OFF), of(case, _ON), round(gain(case), 1))
+        for (slack, share), case in cases.items()
+    ]
+    return Table(title, ("", _OFF, _ON, "gain [%]"), tuple(rows), note)
+
+
+def _gain_figure(
+    name: str, title: str, gains: Mapping[tuple[int, float], float], caption: str
+) -> Figure:
+    return drawing.lines(
+        name, title, caption,
+        [
+            Series(f"K = {slack}", [100 * share for share in IN_ORDER],
+                   [gains[slack, share] for share in IN_ORDER], colour)
+            for slack, colour in zip(SLACKS_NS, COLOURS, strict=False)
+        ],
+        ("events in order [%]", "gain [%]"),
+    )  # fmt: skip
+
+
+def _ratio_figure(ratios: Mapping[int, float]) -> Figure:
+    longer = [_longer(slack) for slack in ratios]
+    return drawing.lines(
+        "figure-4-10-ratio",
+        "How much larger SSC's buffer is without the partition",
+        f"All events in order, W = {WITHIN_NS}, K = {listed(map(str, ratios))}. The axis of the "
+        "ratio is logarithmic.",
+        [
+            Series("ours", longer, list(ratios.values()), COLOURS[0]),
+            Series(f"((K+W)/W)^{STEPS}, the paper", longer, [x**STEPS for x in longer],
+                   COLOURS[1], published=True),
+        ],
+        ("(K+W)/W", "times as many sequences"),
+        log_y=True,
+    )  # fmt: skip

@@ -1,0 +1,119 @@
+"""Passes of the matcher over a stream, with its stacks' options on and off."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeVar
+
+from engine.paper import Advanced, PaperRun
+from engine.pattern.kernel import StackOptions
+from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.query.plan import SeqPlan, Step
+from engine.released import Released
+from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
+
+WITHIN_NS: Final = 20
+"""L10 4.6.4: the window of its query."""
+TURNS: Final = 9
+FLAT: Final = 1.0
+"""Percentage points by which a gain that rises may fall from one point to the next."""
+_FEWEST: Final = 200
+"""Events at any scale: fewer hold no match."""
+Passed = tuple[int, dict[str, int]]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a pass took. ``seconds``: of the processor, the least of several passes."""
+
+    seconds: float
+    matches: int
+    counters: Mapping[str, int]
+
+
+def plan() -> SeqPlan:
+    """SEQ(A, B, C, D, E, F) within 20 units of time (L10 4.6.3)."""
+    steps = tuple(Step(name.lower(), name) for name in TYPES)
+    return SeqPlan("l10", "", steps, within_ns=WITHIN_NS)
+
+
+def sized(run: PaperRun, events: int) -> int:
+    """``events`` at the run's scale."""
+    return max(round(events * run.scale), _FEWEST)
+
+
+def costs(
+    made: Stream,
+    slack_ns: int,
+    variants: Mapping[str, StackOptions],
+    advanced: Advanced,
+    turns: int = TURNS,
+) -> dict[str, Cost]:
+    """The cost of each variant by its name. Their passes take turns."""
+    batch = released(made)
+
+    def each(options: StackOptions) -> Callable[[], Passed]:
+        def one() -> Passed:
+            advanced(len(made))
+            return one_pass(batch, slack_ns, options)
+
+        return one
+
+    timed = in_turns({name: each(options) for name, options in variants.items()}, turns)
+    return {name: Cost(seconds, *found) for name, (seconds, found) in timed.items()}
+
+
+def one_pass(batch: Released, slack_ns: int, options: StackOptions) -> Passed:
+    """Number of matches, and the counters, of a new matcher that takes the whole stream."""
+    matcher = SeqMatcher(plan(), settings(slack_ns, options))
+    return len(matcher.process(batch)), matcher.counters()
+
+
+def settings(slack_ns: int, options: StackOptions) -> PatternSettings:
+    """Stacks with ``options``, purged by the window plus K (Algorithm 9)."""
+    return PatternSettings(purge="slack", slack_ns=slack_ns, stacks=options)
+
+
+def in_turns(
+    passes: Mapping[str, Callable[[], _T]], turns: int = TURNS
+) -> dict[str, tuple[float, _T]]:
+    """(least seconds of the processor, last answer) of each pass; they take turns.
+
+    Turns, and the least, as what else the machine does only ever makes a pass slower. The first
+    turn may compile and is not counted.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in passes}
+    answers = {}
+    for _ in range(1 + turns):
+        for name, each in passes.items():
+            began = time.process_time()
+            answers[name] = each()
+            seconds[name].append(time.process_time() - began)
+    return {name: (min(seconds[name][1:]), answer) for name, answer in answers.items()}
+
+
+def gain_percent(without: float, with_it: float) -> float:
+    """By how much ``with_it`` lies below ``without``.
+
+    >>> gain_percent(200, 150)
+    25.0
+    """
+    return 100 * (1 - with_it / without) if without else 0.0
+
+
+def rises(gains: Sequence[float]) -> bool:
+    """Whether the last gain [%] lies above the first, and none ``FLAT`` below the one before it.
+
+    >>> rises([1, 3, 2.5]), rises([1, 3, 0]), rises([1, 1])
+    (True, False, False)
+    """
+    return gains[-1] > gains[0] and all(b > a - FLAT for a, b in pairwise(gains))
+
+
+def milliseconds(seconds: float) -> float:
+    """For a table."""
+    return round(1000 * seconds, 2)

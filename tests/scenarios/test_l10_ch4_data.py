@@ -1,0 +1,133 @@
+"""L10 chapter 4's streams and counting: by their definitions, and by brute force."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.released import IN_ORDER
+from scenarios.papers.l10.ch4.built import built
+from scenarios.papers.l10.ch4.in_order_stacks import in_order_matches
+from scenarios.papers.l10.ch4.streams import TYPES, Stream, released, stream
+
+SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
+
+
+@pytest.mark.parametrize("late_share", SHARES)
+@pytest.mark.parametrize("slack", [20, 60])
+def test_exactly_the_wanted_share_is_out_of_order_and_none_beyond_the_slack(
+    late_share: float, slack: int
+) -> None:
+    made = stream(2000, late_share, slack, seed=3)
+    newest, out_of_order, longest = -1, [], 0
+    for ts in made.ts.tolist():
+        out_of_order.append(ts < newest)
+        newest = max(newest, ts)
+        longest = max(longest, newest - ts)
+    assert out_of_order == made.late.tolist()
+    assert sum(out_of_order) == round(2000 * late_share)
+    assert longest <= slack
+    assert longest > slack / 2 or not late_share
+    assert sorted(made.ts.tolist()) == list(range(2000))
+    assert set(made.kind.tolist()) == set(range(len(TYPES)))
+
+
+def test_the_same_seed_gives_the_same_stream_and_another_another() -> None:
+    first, again, other = stream(500, 0.5, 20, 1), stream(500, 0.5, 20, 1), stream(500, 0.5, 20, 2)
+    assert np.array_equal(first.ts, again.ts)
+    assert np.array_equal(first.kind, again.kind)
+    assert not np.array_equal(first.ts, other.ts)
+
+
+def test_a_slack_too_small_for_the_share_is_an_error() -> None:
+    with pytest.raises(ValueError, match="90% cannot be out of order with a slack of 5"):
+        stream(1000, 0.9, 5, 1)
+
+
+def test_the_matcher_is_given_the_stream_as_it_arrives() -> None:
+    made = stream(300, 0.3, 20, 1)
+    batch = released(made)
+    assert batch.columns["ref"].tolist() == made.ts.tolist()
+    assert [batch.strings.text(code) for code in batch.columns["type"].tolist()] == [
+        TYPES[kind] for kind in made.kind.tolist()
+    ]
+    assert batch.columns["release"].tolist() == list(range(300))
+    assert set(batch.columns["status"].tolist()) == {IN_ORDER}
+    assert not batch.columns["unc"].any()
+
+
+def by_definition(ts: list[int], kind: list[int], steps: int, within: int) -> set[tuple[int, ...]]:
+    by_step = [[row for row, of in enumerate(kind) if of == step] for step in range(steps)]
+    return {
+        rows
+        for rows in itertools.product(*by_step)
+        if all(ts[a] < ts[b] for a, b in itertools.pairwise(rows))
+        and ts[rows[-1]] - ts[rows[0]] <= within
+    }
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(2, 4),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=14),
+    st.integers(0, 12),
+)
+def test_in_order_stacks_find_every_match(
+    steps: int, gaps: list[tuple[int, int]], within: int
+) -> None:
+    """Streams with ties, and with events of no step."""
+    ts = list(itertools.accumulate(gap for gap, _ in gaps))
+    kind = [of if of < steps else -1 for _, of in gaps]
+    found = in_order_matches(np.array(ts, np.int64), np.array(kind, np.int64), steps, within)
+    rows = [tuple(row) for row in found.tolist()]
+    assert len(set(rows)) == len(rows)
+    assert set(rows) == by_definition(ts, kind, steps, within)
+    assert [row[-1] for row in rows] == sorted(row[-1] for row in rows)
+
+
+def built_one_by_one(
+    made: Stream, steps: int, within: int, slack: int, *, partition: bool
+) -> tuple[int, int]:
+    """Every sequence that Algorithm 7 builds, made."""
+    counts = [0, 0]
+    stacks: list[list[int]] = [[] for _ in range(steps)]
+    clock = -1
+    for now, step in zip(made.ts.tolist(), made.kind.tolist(), strict=True):
+        is_newest = now > clock
+        clock = max(clock, now)
+        stacks = [[ts for ts in stack if ts + within + slack >= clock] for stack in stacks]
+        stacks[step].append(now)
+        if is_newest and step < steps - 1:
+            continue
+        seen = [
+            [ts for ts in stack if not (is_newest and partition) or ts + within >= clock]
+            for stack in stacks
+        ]
+        seen[step] = [now]
+        counts[not is_newest] += sum(
+            all(a < b for a, b in itertools.pairwise(one)) for one in itertools.product(*seen)
+        )
+    return counts[0], counts[1]
+
+
+@pytest.mark.parametrize("partition", [False, True])
+@pytest.mark.parametrize(("late_share", "slack"), [(0.0, 6), (0.4, 6), (0.7, 20)])
+def test_sequences_built_are_counted_as_if_built(
+    partition: bool, late_share: float, slack: int
+) -> None:
+    for seed in range(5):
+        made = stream(60, late_share, slack, seed)
+        three = Stream(made.ts, made.kind % 3, made.late)
+        counted = built(three.ts, three.kind, 3, 7, slack, partition)
+        assert counted == built_one_by_one(three, 3, 7, slack, partition=partition)
+
+
+def test_with_the_partition_an_ordered_stream_builds_matches_only() -> None:
+    made = stream(3000, 0.0, 20, 1)
+    matches = in_order_matches(made.ts, made.kind, len(TYPES), 20)
+    assert built(made.ts, made.kind, len(TYPES), 20, 40, True) == (len(matches), 0)
+    assert built(made.ts, made.kind, len(TYPES), 20, 40, False)[0] > 100 * len(matches)
