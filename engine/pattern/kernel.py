@@ -165,8 +165,11 @@ class Kernel:
                 self._ranks = text_ranks(strings, text_constants(predicates))
         return self._programs
 
-    def renumber(self, number: np.ndarray) -> None:
-        """Row i of the store is now called ``number[i]``; -1: it is gone."""
+    def renumber(self, number: np.ndarray, store: Store) -> None:
+        """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
+        kept = store.events[: store.n]
+        self._scalars[search.WIDEST] = kept[:, search.UNC].max(initial=0)
+        self._scalars[search.WIDEST_T_A] = kept[:, search.T_A].max(initial=0)
         self._stacks = stacks.rebuilt(self._stacks, number, 16, 64, self._beside)
 
     def snapshot(self) -> dict[str, Any]:

@@ -226,7 +226,7 @@ class SeqMatcher:
         if 2 * int(alive.sum()) <= n:
             alive[self._barrier.held_rows()] = True
             number = self._store.keep(alive)
-            self._kernel.renumber(number)
+            self._kernel.renumber(number, self._store)
             self._barrier.renumber(number)
 
     def snapshot(self) -> dict[str, Any]:

@@ -26,7 +26,9 @@ def lines(
     name: str, title: str, caption: str, series: Sequence[Series], axes: tuple[str, str], *,
     log_y: bool = False, marks: bool = True,
 ) -> Figure:  # fmt: skip
-    """A line per series; ``axes``: titles of x and y."""
+    """A line per series; ``axes``: titles of x and y. A logarithmic axis has no place for 0."""
+    if log_y and any(y <= 0 for each in series for y in each.y):
+        caption += " Zeros are not drawn."
     return Figure(
         name,
         title,
@@ -35,7 +37,7 @@ def lines(
             {
                 "name": each.name,
                 "x": list(each.x),
-                "y": digits(each.y),
+                "y": [None if log_y and y <= 0 else y for y in digits(each.y)],
                 "mode": "lines+markers" if marks else "lines",
                 "line": {
                     "color": each.colour,

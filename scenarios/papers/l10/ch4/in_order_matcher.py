@@ -40,7 +40,7 @@ class _InOrderKernel(Kernel):
         self._steps = len(plan.steps)
         self._within_ns = plan.within_ns or 0
 
-    def renumber(self, number: np.ndarray) -> None:
+    def renumber(self, number: np.ndarray, store: Store) -> None:
         """See the class."""
 
     def counters(self) -> dict[str, int]:
