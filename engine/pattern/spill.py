@@ -277,7 +277,7 @@ class SpillingMatcher(SeqMatcher):
             return
         alive[self._barrier.held_rows()] = True
         number = self._store.keep(alive)
-        self._kernel.renumber(number)
+        self._kernel.renumber(number, self._store)
         self._barrier.renumber(number)
 
     def snapshot(self) -> dict[str, Any]:
