@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,7 +27,9 @@ from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
 from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE
+from engine.pattern.chunk_store import ChunkStore
 from engine.pattern.seq import PatternSettings
+from engine.pattern.spill_settings import SpillSettings
 from engine.query import needed_attributes
 from engine.query.plan import Plan
 from engine.reference import SourceClocks, Sync
@@ -39,6 +41,8 @@ _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE
 _QUARANTINE_SHOWN: Final = 100
 _VERSION: Final = 3
 """Of snapshots."""
+ChunksOf = Callable[[str], ChunkStore]
+"""Of a query, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class ChainSettings:
     ``bare`` (without attributes) | ``full``.
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
     and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
-    of patterns keep, and how; its certainty is the one above.
+    of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
+    memory; None: nothing.
     """
 
     order: OrderSettings
@@ -62,6 +67,7 @@ class ChainSettings:
     carried: frozenset[str] = frozenset()
     aside: str = "no"
     pattern: PatternSettings = field(default_factory=PatternSettings)
+    spill: SpillSettings | None = None
 
 
 @dataclass(slots=True)
@@ -78,16 +84,30 @@ class ChainOutput:
 
 
 class Chain:
-    """One site's chain. Feed it frames in arrival order, then ``finish`` it once."""
+    """One site's chain. Feed it frames in arrival order, then ``finish`` it once.
 
-    def __init__(self, settings: ChainSettings, site: str) -> None:
+    Args:
+        settings: what it does.
+        site: its name.
+        chunks: where a query's spilled chunks are; None: as ``settings.spill`` says.
+    """
+
+    def __init__(self, settings: ChainSettings, site: str, chunks: ChunksOf | None = None) -> None:
         self.settings = settings
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
         self.clocks = SourceClocks(self.strings, predict=settings.order.time == "ref")
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
-            build_operator(plan, settings.barrier, settings.certainty, site, settings.pattern)
+            build_operator(
+                plan,
+                settings.barrier,
+                settings.certainty,
+                site,
+                settings.pattern,
+                settings.spill,
+                chunks and chunks(plan.name),
+            )
             for plan in settings.plans
         ]
         self._attributes, wanted = self._projection()
@@ -333,7 +353,9 @@ class Chain:
         )
 
     @classmethod
-    def restored(cls, settings: ChainSettings, site: str, snapshot: bytes) -> Chain:
+    def restored(
+        cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
+    ) -> Chain:
         """The chain as it was at ``snapshot``, taken with equal settings."""
         # Snapshots come from our own checkpoint, never from a peer.
         state = pickle.loads(snapshot)  # noqa: S301
@@ -342,7 +364,7 @@ class Chain:
                 f"checkpoint of version {state['version']}; this program writes {_VERSION}: "
                 "start again with a new checkpoint directory"
             )
-        chain = cls(settings, site)
+        chain = cls(settings, site, chunks)
         for text in state["strings"]:
             chain.strings.code(text)
         chain._types.update(state["types"])

@@ -26,7 +26,9 @@ class Results(Sequence[Result]):
 
     def extend(self, piece: Sequence[Result]) -> None:
         """Put ``piece`` behind what there is."""
-        if len(piece):
+        if isinstance(piece, Results):
+            self.pieces += piece.pieces
+        elif len(piece):
             self.pieces.append(piece)
 
     def __len__(self) -> int:

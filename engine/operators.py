@@ -7,7 +7,10 @@ from dataclasses import replace
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.operator import Operator
+from engine.pattern.chunk_store import ChunkStore
 from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.spill import SpillingMatcher
+from engine.pattern.spill_settings import SpillSettings
 from engine.query.plan import OrPlan, Plan, SeqPlan
 from engine.window.tumbling import TumblingWindow
 
@@ -17,9 +20,12 @@ _AS_USUAL = PatternSettings()
 
 def build_operator(
     plan: Plan, barrier: BarrierSettings | None, certainty: str, site: str,
-    pattern: PatternSettings = _AS_USUAL,
+    pattern: PatternSettings = _AS_USUAL, spill: SpillSettings | None = None,
+    chunks: ChunkStore | None = None,
 ) -> Operator:  # fmt: skip
     """The operator of ``plan`` for ``site``; the rest as in ``engine.chain.ChainSettings``.
+
+    ``chunks``: where spilled ones are; None: as ``spill`` says.
 
     Raises:
         UserError: an unknown certainty rule, naming the known ones.
@@ -27,5 +33,8 @@ def build_operator(
     if certainty not in _CERTAINTIES:
         raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
     if isinstance(plan, SeqPlan | OrPlan):
-        return SeqMatcher(plan, replace(pattern, certainty=certainty), site, barrier)
+        pattern = replace(pattern, certainty=certainty)
+        if spill is not None:
+            return SpillingMatcher(plan, spill, pattern, site, barrier, chunks)
+        return SeqMatcher(plan, pattern, site, barrier)
     return TumblingWindow(plan, site=site)

@@ -16,6 +16,7 @@ from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
 from engine.cli.promise_warning import warn_unpromised
+from engine.cli.spill_option import Spill, read_spill
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.log.lines import STDIN
@@ -109,6 +110,7 @@ def query(
     columns: Map = None,
     work: Work = None,
     late: Late = None,
+    spill: Spill = None,
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
@@ -123,6 +125,7 @@ def query(
     _check_out(out, source)
     _check_late(late, out, source)
     _check_columns(out, plans)
+    spilled = read_spill(spill, time_unit, plans, purge, on_spark=not in_process)
     order = parse_order(order_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
@@ -132,14 +135,9 @@ def query(
         warn_unpromised(given.log, plans, order, barrier)
         _tell_types(given.log, plans, quiet=quiet)
         settings = ChainSettings(
-            order,
-            plans,
-            barrier,
-            certainty,
-            guards_in_force(guards, given),
-            aside=_aside(late),
-            pattern=PatternSettings(**purge.of_pattern()),
-        )
+            order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late),
+            pattern=PatternSettings(**purge.of_pattern()), spill=spilled,
+        )  # fmt: skip
         made = folder / "parts"
         host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
@@ -368,7 +366,10 @@ def _tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
             sys.stderr.write(f"no event of stream {stream}; there are {', '.join(seen)}\n")
 
 
-_OF_SIZE: Final = ("buffered", "buffered_max", "stack_moves", "looked_at")
+_OF_SIZE: Final = (
+    "buffered", "buffered_max", "stack_moves", "looked_at", "spilled", "chunks", "chunk_loads",
+    "put_off", "turns",
+)  # fmt: skip
 """Counters that tell of work and memory, not of anything that went wrong."""
 
 

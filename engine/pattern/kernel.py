@@ -127,6 +127,12 @@ class Kernel:
                 found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
                                  np.int64)]) for part in (found, doubts))  # fmt: skip
 
+    def take_in(self, store: Store, first: int, strings: Strings) -> None:
+        """Put the rows of ``store`` from ``first`` on in the stacks; what they match is known."""
+        tours, self._scalars[search.TOURS_N] = self._scalars[search.TOURS_N], 0
+        self.construct(store, first, strings, {})
+        self._scalars[search.TOURS_N] = tours
+
     def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:
         """(moment, clock, value) of each promise that moves, and the clock of each step."""
         names = list(promised)

@@ -95,7 +95,7 @@ class Judge:
             self._closes(rows, facts, is_new), self._known_at(rows), self._last(rows, branch),
         )  # fmt: skip
         found = found.take(seen) if len(seen) < n else found
-        return found.take(self._in_order(found))
+        return found.take(self.in_order(found))
 
     def _known_at(self, rows: np.ndarray) -> np.ndarray:
         arrival = self.store.columns["arrival"][rows]
@@ -197,7 +197,7 @@ class Judge:
             )
         return found
 
-    def _in_order(self, found: Changes) -> np.ndarray:
+    def in_order(self, found: Changes) -> np.ndarray:
         """Places of the changes by row that causes them, older matches before new ones, by
         branch, then by (ref, source name, seq) step by step. The kernel gives them by row.
         """

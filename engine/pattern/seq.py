@@ -180,16 +180,29 @@ class SeqMatcher:
         late = (member != 0) & (expires < frontier)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
+        more = {
+            ORDER: moved.first + rows,
+            EXPIRES: expires[rows],
+            MEMBER: member[rows],
+            FRONTIER: frontier[rows],
+            T_A: np.full(len(rows), released.t_a),
+        }
+        now = self._at_once(released, moved, rows, more)
+        rows = rows[now]
         if len(rows):
-            more = {
-                ORDER: moved.first + rows,
-                EXPIRES: expires[rows],
-                MEMBER: member[rows],
-                FRONTIER: frontier[rows],
-                T_A: np.full(len(rows), released.t_a),
-            }
+            more = {name: column[now] for name, column in more.items()}
             self._store.append(released, rows, self._attributes, more)
         return rows
+
+    def _at_once(
+        self,
+        released: Released,  # noqa: ARG002
+        moved: Moved,  # noqa: ARG002
+        rows: np.ndarray,  # noqa: ARG002
+        more: dict[str, np.ndarray],  # noqa: ARG002
+    ) -> np.ndarray | slice:
+        """Which of ``rows`` are matched now, and not later (``engine.pattern.spill``)."""
+        return slice(None)
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
         if self._keep_ns is None:

@@ -110,7 +110,7 @@ class Store:
             more: the columns of the constants above, of those rows.
         """
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
-        for attr, kind in released.attr_types.items():
+        for attr in released.attr_types:
             name = ATTR_PREFIX + attr
             if name not in released.columns or (attributes is not None and attr not in attributes):
                 continue
@@ -119,15 +119,28 @@ class Store:
             fresh[VALID_PREFIX + attr] = (
                 np.ones(len(rows), np.bool_) if valid is None else valid[rows]
             )
-            self.attr_types[attr] = kind
-        start, self.n = self.n, self.n + len(rows)
+        self.add(fresh, released.attr_types, released.strings)
+
+    def add(self, fresh: dict[str, np.ndarray], types: dict[str, str], strings: Strings) -> None:
+        """Add events as equally long columns; ``types`` of their attributes and maybe others."""
+        for attr, kind in types.items():
+            name = ATTR_PREFIX + attr
+            if name in fresh:
+                self.attr_types[attr] = kind
+                if kind == "float":
+                    fresh[name] = fresh[name].astype(np.float64, copy=False)
+        start, self.n = self.n, self.n + len(fresh[ORDER])
         if self.n > self._room:
             self._take_over(max(2 * self.n, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
             self._column(name, column_of.dtype, start)[start : self.n] = column_of
         for name in self.columns.keys() - fresh.keys():
             self.columns[name][start : self.n] = 0
-        self._fill(np.arange(start, self.n), released.strings)
+        self._fill(np.arange(start, self.n), strings)
+
+    def taken(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Copies of the columns of ``rows``, as ``add`` takes them."""
+        return {name: known[: self.n][rows] for name, known in self.columns.items()}
 
     def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
         """The column, made or widened if need be."""

@@ -37,22 +37,29 @@ class StreamClocks:
         self._book = PromiseBook(types)
         self.frontier = LONG_AGO
         self._newest = LONG_AGO
-        self._widest = 0
-        self._rows = 0
+        self.widest = 0
+        self.rows = 0
 
-    def advance(self, released: Released) -> Moved:
-        """The moves of a batch."""
-        empty = np.empty(0, np.int64)
-        ref, status, release, unc = (
-            released.columns.get(name, empty) for name in ("ref", "status", "release", "unc")
-        )
-        steps, first = released.progress, self._rows
+    def ahead(self, released: Released) -> tuple[np.ndarray, np.ndarray]:
+        """Per row of a batch that is to come: progress at it, and the widest uncertainty."""
+        empty, steps = np.empty(0, np.int64), released.progress
+        ref, status, unc = (released.columns.get(name, empty) for name in ("ref", "status", "unc"))
         moves = np.where(status == IN_ORDER, ref, LONG_AGO)
         inside = steps.row < released.n
         np.maximum.at(moves, steps.row[inside], steps.frontier[inside])
         frontier = np.maximum.accumulate(np.concatenate(([self.frontier], moves)))[1:]
+        return frontier, np.maximum.accumulate(np.concatenate(([self.widest], unc)))[1:]
+
+    def advance(self, released: Released) -> Moved:
+        """The moves of a batch."""
+        empty = np.empty(0, np.int64)
+        ref, status, release = (
+            released.columns.get(name, empty) for name in ("ref", "status", "release")
+        )
+        steps, first = released.progress, self.rows
+        inside = steps.row < released.n
+        frontier, widest = self.ahead(released)
         newest = np.maximum.accumulate(np.concatenate(([self._newest], ref)))
-        widest = np.maximum.accumulate(np.concatenate(([self._widest], unc)))
         number = 2 * (first + np.arange(released.n)) + 1
         clock = Steps.of(ref, release, number, self._newest)
         if released.promises is None:
@@ -74,9 +81,9 @@ class StreamClocks:
         self.frontier = max(
             [self.frontier, *frontier[-1:].tolist(), *steps.frontier[~inside].tolist()]
         )
-        self._newest, self._widest = int(newest[-1]), int(widest[-1])
-        self._rows += released.n
-        return Moved(first, frontier, newest[:-1], widest[1:], timeline)
+        self._newest, self.widest = int(newest[-1]), int(widest.max(initial=self.widest))
+        self.rows += released.n
+        return Moved(first, frontier, newest[:-1], widest, timeline)
 
     @property
     def event_clock(self) -> int:
@@ -85,10 +92,10 @@ class StreamClocks:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        clocks = [self.frontier, self._newest, self._widest, self._rows]
+        clocks = [self.frontier, self._newest, self.widest, self.rows]
         return {"clocks": clocks, "promises": self._book.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.frontier, self._newest, self._widest, self._rows = state["clocks"]
+        self.frontier, self._newest, self.widest, self.rows = state["clocks"]
         self._book.restore(state["promises"])

@@ -22,6 +22,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import frames_at
 from engine.results.run_writer import Part, last_parts, parts_of
+from engine.spark.state_chunks import state_chunks
 
 OUTPUT: Final = "site string, number long, kind string, payload binary"
 _STATE: Final = StructType([StructField("snapshot", BinaryType())])
@@ -38,6 +39,7 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
     def init(self, handle: StatefulProcessorHandle) -> None:
         use_cache(self._cache)
         self._state = handle.getValueState("chain", _STATE)
+        self._chunks = state_chunks(handle) if self._settings.spill is not None else None
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -47,9 +49,10 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
     ) -> Iterator[Row]:
         site = key[0]
         if self._state.exists():
-            chain = Chain.restored(self._settings, site, unpacked(bytes(self._state.get()[0])))
+            snapshot = unpacked(bytes(self._state.get()[0]))
+            chain = Chain.restored(self._settings, site, snapshot, self._chunks)
         else:
-            chain = Chain(self._settings, site)
+            chain = Chain(self._settings, site, self._chunks)
         places: dict[str, list[int]] = {}
         ended = False
         for row in rows:

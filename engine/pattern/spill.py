@@ -1,0 +1,331 @@
+"""SEQ over windows larger than memory: old events lie in chunks by time (L09 VIII).
+
+*Hot* events, up to ``hot_ns`` behind progress, stay in memory; older ones go to chunks. A late
+event that may match some of those is put off. When ``pending`` events of one chunk are, or the
+oldest of them has waited ``wait_ns`` on the arrival clock, the chunks in their reach are loaded,
+all that they change is found at once (``engine.pattern.replay_pending``) and handed to the same
+barrier, as of that instant. So results may come later, and the net result is the same.
+
+When they are due is decided at rows, wherever batches are cut; what is in memory and what in
+chunks besides is not seen in results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent.records import DEFAULT_SITE
+from engine.barrier.registry import BarrierSettings
+from engine.errors import UserError
+from engine.operator import Result, Results
+from engine.pattern.certainty import Rule
+from engine.pattern.chunk_store import (
+    ChunkStore,
+    Columns,
+    FileChunks,
+    MemoryChunks,
+    folder_of,
+    joined,
+)
+from engine.pattern.cold import Cold
+from engine.pattern.matches import Changes
+from engine.pattern.membership import members
+from engine.pattern.replay_pending import Replay
+from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.spill_settings import SpillSettings
+from engine.pattern.store import EXPIRES, FRONTIER, MEMBER, ORDER, Store
+from engine.pattern.stream_clocks import Moved
+from engine.pattern.tables import NOT_LONG_AFTER, NOT_LONG_BEFORE, Layout, layout_of
+from engine.pattern.waiting import Turn, Waiting, cut
+from engine.query.plan import OrPlan, SeqPlan
+from engine.released import Promises, Released
+
+_LEAST: Final = -(2**61)
+"""Progress below it is none."""
+_UNCERTAIN: Final = 8
+"""So many comparisons, each wrong by the widest error, may lie between two events of a match."""
+
+
+class SpillingMatcher(SeqMatcher):
+    """``SeqMatcher`` with bounded memory.
+
+    Args:
+        plan: the query; it needs WITHIN.
+        spill: what stays in memory, and when late events are looked at.
+        settings: certainty and bounds.
+        site: named in results.
+        barrier: as in ``SeqMatcher``.
+        chunks: where the chunks are; None = in files below ``spill.folder``.
+
+    Raises:
+        UserError: no WITHIN, a new event looks back further than ``hot_ns``, or another purge.
+    """
+
+    def __init__(
+        self,
+        plan: SeqPlan | OrPlan,
+        spill: SpillSettings,
+        settings: PatternSettings | None = None,
+        site: str = DEFAULT_SITE,
+        barrier: BarrierSettings | None = None,
+        chunks: ChunkStore | None = None,
+    ) -> None:
+        super().__init__(plan, settings, site, barrier)
+        if self.settings.purge != "late":
+            raise UserError(f"query {plan.name!r}: spill goes with purge 'late' alone")
+        self._hot_ns = hot_span(plan, spill)
+        self._windows = _windows(self._layout)
+        within = self._within_ns or 0
+        self._chunk_ns = max(within // 4, 1) if spill.chunk_ns is None else spill.chunk_ns
+        if chunks is None:
+            folder = spill.folder
+            chunks = MemoryChunks()
+            if folder is not None:
+                chunks = FileChunks(folder_of(folder, site, plan.name))
+        self._cold = Cold(chunks, self._chunk_ns)
+        self._cold_until = _LEAST
+        """Events below it are in chunks; copies of them may be here for matches that are held."""
+        self._pending = Store(self._layout.attributes)
+        self._waiting = Waiting(spill.pending, spill.wait_ns)
+        self._types: dict[str, str] = {}
+        self._widest_t_a = 0
+        self._promises = False
+        self._put_off = 0
+        self._turns = 0
+
+    def counters(self) -> dict[str, int]:
+        """Besides: ``put_off`` late events, ``pending`` now, looked at in ``turns``."""
+        found = super().counters() | self._cold.counters()
+        more = {"put_off": self._put_off, "pending": self._pending.n, "turns": self._turns}
+        return found | more
+
+    def process(self, released: Released) -> Sequence[Result]:
+        self._strings = released.strings
+        self._types |= released.attr_types
+        self._promises = released.promises is not None
+        results, start = Results(), 0
+        for turn in self._due(released):
+            before, released = cut(released, turn, start)
+            start = turn.row
+            results.extend(super().process(before))
+            results.extend(self._take_turn(turn))
+        results.extend(super().process(released))
+        return results
+
+    def advance(self, now: int) -> Sequence[Result]:
+        results = Results()
+        for turn in self._waiting.until(now, 0):
+            results.extend(self._take_turn(turn))
+        results.extend(super().advance(now))
+        return results
+
+    def finish(self, at: int) -> Sequence[Result]:
+        results = Results()
+        for turn in (*self._waiting.until(at, 0), *self._waiting.rest(at)):
+            results.extend(self._take_turn(turn))
+        results.extend(super().finish(at))
+        self._cold.close()
+        return results
+
+    # ---- who waits, and how long ----------------------------------------------------------------
+
+    def _due(self, released: Released) -> list[Turn]:
+        """The turns that come within the batch."""
+        times = [released.progress.at] + ([released.promises.at] if released.promises else [])
+        ends = [int(at.max()) for at in times if len(at)]
+        if not released.n:
+            return self._waiting.until(max(ends, default=_LEAST), 0)
+        release, ref = released.columns["release"], released.columns["ref"]
+        frontier, widest = self._clocks.ahead(released)
+        member = members(self._layout, self._joined, released)
+        mine = np.flatnonzero((member != 0) & (self._expiry(released, member) >= frontier))
+        rows = mine[self._reaches_cold(ref[mine], frontier[mine], widest[mine], released.t_a)]
+        turns = self._waiting.add(rows, self._cold.numbers(ref[rows]), release)
+        return turns + self._waiting.until(max([int(release[-1]), *ends]), released.n, release)
+
+    def _reaches_cold(
+        self, ref: np.ndarray, frontier: np.ndarray, widest: np.ndarray | int, t_a: int
+    ) -> np.ndarray:
+        low = ref - self._reach_ns(widest, max(t_a, self._widest_t_a))
+        return np.asarray(low < self._border(frontier))
+
+    def _reach_ns(self, widest: np.ndarray | int, t_a: int) -> np.ndarray | int:
+        """How far from an event may be what it does something to, or what bears on that."""
+        error = t_a if self._rule is Rule.MAX_DELAY else 2 * widest
+        return self._windows * ((self._within_ns or 0) + _UNCERTAIN * error)
+
+    def _border(self, frontier: np.ndarray) -> np.ndarray:
+        """Events below it count as cold."""
+        hot = np.maximum(frontier, _LEAST) - self._hot_ns
+        return np.asarray(hot // self._chunk_ns * self._chunk_ns)
+
+    def _at_once(
+        self, released: Released, moved: Moved, rows: np.ndarray, more: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        ref, frontier = released.columns["ref"][rows], moved.frontier[rows]
+        waits = self._reaches_cold(ref, frontier, moved.widest[rows], released.t_a)
+        self._widest_t_a = max(self._widest_t_a, released.t_a)
+        if waits.any():
+            late = {name: column[waits] for name, column in more.items()}
+            self._pending.append(released, rows[waits], self._attributes, late)
+            self._put_off += int(waits.sum())
+        return ~waits
+
+    # ---- a turn ---------------------------------------------------------------------------------
+
+    def _take_turn(self, turn: Turn) -> Sequence[Result]:
+        """What the events of one chunk that waited do, as of the turn's instant."""
+        self._turns += 1
+        nothing = Released(
+            0, {}, {}, self._strings, self._widest_t_a,
+            promises=Promises() if self._promises else None,
+        )  # fmt: skip
+        timeline = replace(self._clocks.advance(nothing).timeline, now=turn.at)
+        changes = self._deferred(turn)
+        shown = self._shown(self._barrier.process(changes, timeline, self._store))
+        self._purge()
+        return shown
+
+    def _deferred(self, turn: Turn) -> Changes | None:
+        pending = self._pending
+        mine = self._cold.numbers(pending.columns["ref"][: pending.n]) == turn.chunk
+        late = pending.taken(np.flatnonzero(mine))
+        pending.keep(~mine)
+        reach = self._reach_ns(self._clocks.widest, self._widest_t_a)
+        low, high = int(late["ref"].min() - reach), int(late["ref"].max() + reach)
+        room = self._in_reach(late, low, high)
+        self._most = max(self._most, self._store.n + pending.n + room.n)
+        is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
+        changes = Replay(
+            self._layout, self._rule, self._within_ns or 0, self._keep_ns or 0, room,
+            self._strings, self._clocks.widest,
+        ).changes(is_late)  # fmt: skip
+        self._keep(late)
+        return None if changes is None else self._moved_here(changes, room, turn)
+
+    def _in_reach(self, late: Columns, low: int, high: int) -> Store:
+        """Chunks, hot events and late ones, in release order."""
+        ref = self._store.columns["ref"][: self._store.n]
+        hot = self._store.taken(np.flatnonzero(self._is_hot() & (ref >= low) & (ref <= high)))
+        columns = joined([self._cold.between(low, high), hot, late])
+        order = np.argsort(columns[ORDER])
+        room = Store(self._layout.attributes)
+        columns = {name: column[order] for name, column in columns.items()}
+        room.add(columns, self._types, self._strings)
+        return room
+
+    def _is_hot(self) -> np.ndarray:
+        """Rows of the store that are in no chunk, and stand for no turn."""
+        columns, n = self._store.columns, self._store.n
+        return np.asarray((columns["ref"][:n] >= self._cold_until) & (columns[MEMBER][:n] != 0))
+
+    def _keep(self, late: Columns) -> None:
+        """Where later events find them."""
+        hot = late["ref"] >= self._cold_until
+        if hot.any():
+            first = self._store.n
+            mine = {name: column[hot] for name, column in late.items()}
+            self._store.add(mine, self._types, self._strings)
+            self._kernel.take_in(self._store, first, self._strings)
+        if not hot.all():
+            self._cold.spill({name: column[~hot] for name, column in late.items()})
+
+    def _moved_here(self, changes: Changes, room: Store, turn: Turn) -> Changes:
+        """``changes`` with rows of the operator's store, where the barrier finds them; their cause
+        is a row that stands for the turn.
+        """
+        used = np.unique(changes.rows[changes.rows >= 0])
+        orders = room.columns[ORDER][used]
+        n = self._store.n
+        own = np.where(self._store.columns[MEMBER][:n] != 0, self._store.columns[ORDER][:n], -1)
+        missing = ~np.isin(orders, own)
+        self._store.add(room.taken(used[missing]), self._types, self._strings)
+        own = np.concatenate([own, orders[missing]])
+        by_order = np.argsort(own)
+        number = np.full(room.n + 1, -1)
+        number[used] = by_order[np.searchsorted(own, orders, sorter=by_order)]
+        stands_for = room.taken(used[:1])
+        for name, value in ((ORDER, self._clocks.rows - 1), ("release", turn.at), (MEMBER, 0)):
+            stands_for[name][:] = value
+        self._store.add(stands_for, self._types, self._strings)
+        changes.rows = number[changes.rows]
+        changes.cause[:] = changes.completing[:] = self._store.n - 1
+        return changes
+
+    # ---- what goes, and what goes where ---------------------------------------------------------
+
+    def _purge(self) -> None:
+        """Spill what has become cold and drop what has expired, if either is a good part."""
+        frontier, n = self._clocks.frontier, self._store.n
+        # What waits meets the events that were held when it came.
+        met = self._pending.columns[FRONTIER][: self._pending.n]
+        frontier = min(frontier, int(met.min(initial=frontier)))
+        self._cold.purge(frontier)
+        columns = self._store.columns
+        alive = self._is_hot() & (columns[EXPIRES][:n] >= frontier)
+        border = int(self._border(np.array(self._clocks.frontier)))
+        cold = alive & (columns["ref"][:n] < border)
+        if border > self._cold_until and 4 * int(cold.sum()) >= n:
+            self._cold.spill(self._store.taken(np.flatnonzero(cold)))
+            self._cold_until = border
+            alive &= ~cold
+        elif 2 * int(alive.sum()) > n:
+            return
+        alive[self._barrier.held_rows()] = True
+        number = self._store.keep(alive)
+        self._kernel.renumber(number, self._store)
+        self._barrier.renumber(number)
+
+    def snapshot(self) -> dict[str, Any]:
+        counts = [self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns]
+        return super().snapshot() | {
+            "cold": self._cold.snapshot(),
+            "pending": self._pending.snapshot(),
+            "waiting": self._waiting.snapshot(),
+            "types": dict(self._types),
+            "spill": counts,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._cold.restore(state["cold"])
+        self._pending.restore(state["pending"])
+        self._waiting.restore(state["waiting"])
+        self._types = dict(state["types"])
+        (
+            self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
+        ) = state["spill"]  # fmt: skip
+
+
+def hot_span(plan: SeqPlan | OrPlan, spill: SpillSettings) -> int:
+    """How long events stay in memory [ns].
+
+    Raises:
+        UserError: the query has no WITHIN, or looks back further than that.
+    """
+    within_ns = (plan.branches[0] if isinstance(plan, OrPlan) else plan).within_ns
+    if within_ns is None:
+        raise UserError(f"query {plan.name!r}: spill needs WITHIN, which says what is loaded again")
+    looks_back = _windows(layout_of(plan)) * within_ns
+    if spill.hot_ns is None:
+        return looks_back + looks_back // 4
+    if spill.hot_ns < looks_back:
+        raise UserError(
+            f"query {plan.name!r}: spill: hot is too short, as a new event looks back "
+            f"{looks_back} ns; write hot={looks_back}ns or more, or leave it out"
+        )
+    return spill.hot_ns
+
+
+def _windows(layout: Layout) -> int:
+    """How many times WITHIN lies between an event and the farthest one that bears on a match of
+    its: two where steps are negated at both ends.
+    """
+    scopes, relations = layout.tables.scopes, layout.tables.relations
+    bits = [relations[row[5] : row[6], 1] for row in scopes]
+    front = any(NOT_LONG_BEFORE in of for of in bits)
+    return 2 if front and any(NOT_LONG_AFTER in of for of in bits) else 1

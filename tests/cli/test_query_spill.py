@@ -1,0 +1,79 @@
+"""``slackwater query --spill``: the same answers from less memory, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.k = b.k WITHIN 4"
+OPTIONS = ("--order", "none", "--in-process", "--quiet", "--purge", "late:1000")
+
+
+def events(n: int = 200) -> list[dict[str, Any]]:
+    """Every third one is up to 90 late."""
+    return [
+        {"type": "ABAC"[i % 4] if i % 3 else "B", "ts": i - 37 * (i % 3 == 0) - 90 * (i % 5 == 0),
+         "attrs": {"k": i % 2}}
+        for i in range(100, 100 + n)
+    ]  # fmt: skip
+
+
+def net(ran: Any) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for line in ran.lines:
+        found[json.dumps([[e["ts"] for e in line["events"]], line["certainty"]])] += (
+            1 if line["op"] == "+" else -1
+        )
+    return +found
+
+
+def test_the_answers_are_the_same_and_the_files_are_gone(cli: Any, trace: Any, here: Path) -> None:
+    given = trace(*events())
+    plain = cli("query", QUERY, "--input", given, *OPTIONS)
+    spill = "old,hot=10,chunk=5,pending=3,wait=20"
+    ran = cli("query", QUERY, "--input", given, *OPTIONS, "--spill", spill)
+    assert (ran.code, ran.err) == (0, "")
+    assert net(ran) == net(plain) != Counter()
+    assert ran.lines != plain.lines  # some came later
+    assert (here / "old").is_dir()
+    assert not [path for path in (here / "old").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "said"),
+    [
+        ("old,hot=3", QUERY, "looks back 4 ns; write hot=4ns or more"),
+        ("old", "EVENT SEQ(A a, B b)", "spill needs WITHIN"),
+        ("old", "SELECT count(*) WINDOW TUMBLING 5", "--spill is for patterns"),
+        ("old,cold=3", QUERY, "spill setting 'cold=3' is unknown"),
+        ("state", QUERY, "with --in-process name a folder"),
+        ("full", QUERY, "full: has files in it"),
+        ("full/x.txt", QUERY, "is a file; give --spill a folder"),
+    ],
+)
+def test_what_cannot_be_is_told(
+    text: str, query: str, said: str, cli: Any, trace: Any, here: Path
+) -> None:
+    (here / "full").mkdir()
+    (here / "full" / "x.txt").write_text("mine", encoding="utf-8")
+    ran = cli("query", query, "--input", trace(*events(4)), *OPTIONS, "--spill", text)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert (here / "full" / "x.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_folder_on_spark_is_refused_before_spark_starts(cli: Any, trace: Any) -> None:
+    ran = cli("query", QUERY, "--input", trace(*events(4)), "--quiet", "--spill", "old")
+    assert ran.code == 2
+    assert "write --spill state, or add --in-process" in ran.err
+
+
+def test_it_goes_with_purge_late_alone(cli: Any, trace: Any) -> None:
+    asked = ("query", QUERY, "--input", trace(*events(4)), "--in-process", "--spill", "old")
+    ran = cli(*asked, "--purge", "promises")
+    assert ran.code == 2
+    assert "--spill goes with --purge late[:D] alone" in ran.err

@@ -1,0 +1,327 @@
+"""Spilling: late events are looked at later, and in the end the answer is the same."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.barrier.registry import parse_barrier
+from engine.errors import UserError
+from engine.pattern.chunk_store import FileChunks, MemoryChunks
+from engine.pattern.chunk_store import joined as one_below_other
+from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.spill import SpillingMatcher
+from engine.pattern.spill_settings import SpillSettings, parse_spill
+from engine.query import query
+from engine.query.plan import Attribute, Comparison, SeqPlan, Step
+from engine.released import IN_ORDER, LATE, Strings
+
+END = 10**6
+
+
+def plan(text: str, within: int | None = None, **more: Any) -> SeqPlan:
+    """``a !c b``: steps named so, types in upper case."""
+    steps = tuple(
+        Step(word.strip("!"), word.strip("!").upper()[0], word[0] == "!") for word in text.split()
+    )
+    return SeqPlan("q", "", steps, within_ns=within, **more)
+
+
+def net(results: list[dict[str, Any]]) -> Counter[Any]:
+    """``+`` minus ``-``, with all that a result says but for when it came."""
+    found: Counter[Any] = Counter()
+    for r in results:
+        key = (tuple(e["seq"] for e in r["events"]), r["certainty"], r["probability"],
+               r["known_at"], str([e["attrs"] for e in r["events"]]))  # fmt: skip
+        found[key] += 1 if r["op"] == "+" else -1
+    assert set(found.values()) <= {0, 1}
+    return +found
+
+
+EVENT = {
+    "type": st.sampled_from("AABBNM"), "ref": st.integers(0, 60),
+    "unc": st.sampled_from([0, 0, 1, 4]), "source": st.sampled_from(["s0", "s1"]),
+    "epoch": st.sampled_from([-1, 0]), "status": st.sampled_from([IN_ORDER] * 2 + [LATE]),
+    "attrs": st.fixed_dictionaries({}, optional={
+        "k": st.sampled_from([1, 2]), "v": st.integers(0, 3), "f": st.sampled_from([1, 0.5, 2.0]),
+        "t": st.sampled_from("xy"),
+    }),
+}  # fmt: skip
+SHAPES = ["a b", "a !n b", "!n a b", "a b !n", "!n a !m", "a !n b !m", "!m a !n b !n2", "a !n"]
+BARRIERS = [
+    f"{name}{ordered}"
+    for name in ("immediate", "punctuation", "bounded:0", "bounded:4", "hold:3", "adaptive")
+    for ordered in ("", ",ordered")
+]
+POG = st.tuples(
+    st.integers(0, 30), st.sampled_from([None, "A", "B", "N", "M"]),
+    st.sampled_from([None, None, "s0", "s1"]), st.integers(0, 70),
+)  # fmt: skip
+
+
+def joined(text: str, within: int, join: str) -> SeqPlan:
+    bare = plan(text, within)
+    names = [step.alias for step in bare.steps]
+    positive = [step.alias for step in bare.steps if not step.negated]
+    if join == "keys":
+        return plan(text, within, equalities=(tuple(Attribute("k", name) for name in names),))
+    if join == "values" and len(names) > 1:
+        other = next(name for name in names if name != positive[0])
+        asked = Comparison("<=", Attribute("v", other), Attribute("f", positive[0]))
+        return plan(text, within, others=(asked,))
+    return bare
+
+
+@given(
+    data=st.data(), text=st.sampled_from(SHAPES), within=st.sampled_from([0, 3, 8]),
+    join=st.sampled_from(["none", "keys", "values"]), barrier=st.sampled_from(BARRIERS),
+    rule=st.sampled_from(["pairwise", "max-delay"]), keep=st.sampled_from([0, 10, 1000]),
+    t_a=st.sampled_from([0, 5]), hot=st.integers(0, 20), chunk=st.integers(1, 20),
+    pending=st.integers(1, 5), wait=st.integers(0, 20), told=st.booleans(),
+)  # fmt: skip
+@settings(max_examples=120, deadline=None)
+def test_the_net_result_is_that_without_spill(
+    tools: Any, data: st.DataObject, text: str, within: int, join: str, barrier: str, rule: str,
+    keep: int, t_a: int, hot: int, chunk: int, pending: int, wait: int, told: bool,
+) -> None:  # fmt: skip
+    made = joined(text, within, join)
+    events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=30))
+    pogs, steps = None, []
+    if told:
+        pogs = sorted(
+            ((min(row, len(events)), *more) for row, *more in data.draw(st.lists(POG, max_size=4))),
+            key=lambda pog: pog[0],
+        )
+    else:
+        step = st.tuples(st.integers(0, len(events)), st.integers(0, 80), st.just(0))
+        steps = sorted(data.draw(st.lists(step, max_size=2)))
+    bounds = PatternSettings(rule, keep_late_ns=keep)
+    spill = SpillSettings(None, 2 * within + hot, chunk, pending, wait)
+
+    def spilling() -> SpillingMatcher:
+        return SpillingMatcher(made, spill, bounds, barrier=parse_barrier(barrier))
+
+    more = {"t_a": t_a, "steps": steps, "pogs": pogs, "end": END}
+    plain = tools.run(
+        lambda: SeqMatcher(made, bounds, barrier=parse_barrier(barrier)), events, **more
+    )
+    whole = tools.run(spilling, events, **more)
+    assert net(whole) == net(plain)
+    assert [r["at"] for r in whole] == sorted(r["at"] for r in whole)
+    cuts = data.draw(st.lists(st.integers(0, len(events)), max_size=4))
+    assert tools.run(spilling, events, cuts, **more) == whole
+
+
+def late_stream(tools: Any, n: int, types: str = "AABBNM") -> list[Any]:
+    """A third of the events up to 60 late."""
+    chance, now, events = random.Random(n), 0, []
+    for _ in range(n):
+        now += chance.randint(0, 3)
+        late = chance.random() < 0.3
+        events.append(
+            tools.Event(
+                chance.choice(types),
+                now - chance.randint(1, 60) if late else now,
+                unc=chance.choice([0, 0, 1]),
+                source=chance.choice(["x", "y"]),
+                status=LATE if late else IN_ORDER,
+                attrs={"k": chance.randint(1, 2)},
+            )
+        )
+    return events
+
+
+SMALL = SpillSettings(None, 16, 4, pending=3, wait_ns=25)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EVENT SEQ(A a, OR(B b, SEQ(M m, B c)), A d) WHERE a.k = d.k WITHIN 8",
+        "EVENT SEQ(A a, AND(B b, M m)) WITHIN 8",
+        "EVENT SEQ(A a, !OR(N n, M m), B b) WHERE a.k = b.k WITHIN 8",
+        "EVENT SEQ(A a, !N n, B b) WITHIN 8 RETURN a.k + b.k AS sum",
+    ],
+)
+def test_or_and_groups_and_return(tools: Any, text: str) -> None:
+    made, bounds = query(text), PatternSettings(keep_late_ns=1000)
+    events = late_stream(tools, 80)
+    operator = SpillingMatcher(made, SMALL, bounds)
+    found = tools.run(lambda: operator, events)
+    assert net(found) == net(tools.run(lambda: SeqMatcher(made, bounds), events)) != Counter()
+    counts = operator.counters()
+    assert counts["spilled"] > 10
+    assert counts["put_off"] > 10
+    assert (counts["chunks"], counts["pending"]) == (0, 0)
+
+
+def test_memory_is_bounded_by_what_is_hot(tools: Any) -> None:
+    events = late_stream(tools, 600)
+    bounds = PatternSettings(keep_late_ns=10**6)
+    held = {}
+    for name, make in (
+        ("plain", lambda: SeqMatcher(plan("a b", 8), bounds)),
+        ("spill", lambda: SpillingMatcher(plan("a b", 8), SMALL, bounds)),
+    ):
+        operators: list[SeqMatcher] = []
+
+        def made(make: Any = make, operators: list[SeqMatcher] = operators) -> SeqMatcher:
+            operators.append(make())
+            return operators[-1]
+
+        tools.run(made, events, range(0, 600, 10))
+        held[name] = max(operator.counters()["buffered_max"] for operator in operators)
+    assert held["plain"] >= 400
+    assert held["spill"] <= 120
+
+
+def test_a_batch_that_is_full_goes_at_once_one_that_is_not_when_its_time_is_over(
+    tools: Any,
+) -> None:
+    event = tools.Event
+    past = [event("A", 1), event("F", 30), event("F", 31)]
+    spill = SpillSettings(None, 10, 5, pending=2, wait_ns=10)
+
+    def at(events: list[Any]) -> list[tuple[int, int]]:
+        found = tools.run(
+            lambda: SpillingMatcher(plan("a b", 4), spill, PatternSettings(keep_late_ns=100)),
+            events, end=END,
+        )  # fmt: skip
+        return [(r["at"], r["events"][1]["ref"]) for r in found]
+
+    late = [event("B", 2, status=LATE), event("B", 3, status=LATE)]
+    assert at([*past, late[0], event("F", 32), late[1]]) == [(5, 2), (5, 3)]
+    # B came at 3, and at 13 others go first.
+    after = [event("F", 32, release=13), event("B", 3, status=LATE, release=20)]
+    assert at([*past, late[0], *after]) == [(13, 2), (30, 3)]
+    assert at([*past, late[0]]) == [(13, 2)]
+
+
+def test_what_is_late_and_near_what_is_hot_does_not_wait(tools: Any) -> None:
+    spill = SpillSettings(None, 10, 5, pending=9, wait_ns=1000)
+    events = [tools.Event("A", 28), tools.Event("F", 34), tools.Event("B", 30, status=LATE)]
+    operator = SpillingMatcher(plan("a b", 4), spill)
+    (result,) = operator.process(tools.batch(events, Strings(), 0, 3))
+    assert (result["at"], operator.counters()["put_off"]) == (2, 0)
+
+
+def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path: Path) -> None:
+    made, bounds = plan("a !n b", 8), PatternSettings(keep_late_ns=1000)
+    events = late_stream(tools, 120)
+    files = SpillSettings(tmp_path, 16, 4, pending=3, wait_ns=25)
+    in_memory = tools.run(lambda: SpillingMatcher(made, SMALL, bounds), events)
+    operator = SpillingMatcher(made, files, bounds, site="a/../b")
+    strings, found = Strings(), []
+    for start in range(0, 120, 20):
+        found += operator.process(tools.batch(events, strings, start, start + 20))
+        found += operator.advance(start + 19)
+    there = list(tmp_path.rglob("*.arrow"))
+    assert len(there) >= operator.counters()["chunks"] > 3
+    found += operator.finish(10**9)
+    strip = [{k: v for k, v in r.items() if k not in ("site", "events")} for r in found]
+    assert strip == [{k: v for k, v in r.items() if k not in ("site", "events")}
+                     for r in in_memory]  # fmt: skip
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_what_has_expired_is_deleted(tools: Any, tmp_path: Path) -> None:
+    files = SpillSettings(tmp_path, 16, 4)
+    operator = SpillingMatcher(plan("a b", 8), files, PatternSettings(keep_late_ns=50))
+    strings = Strings()
+    events = [tools.Event("A", ref) for ref in range(600)]
+    for start in range(0, 600, 20):
+        operator.process(tools.batch(events, strings, start, start + 20))
+        assert len(list(tmp_path.rglob("*.arrow"))) <= 20
+    assert operator.counters()["spilled"] > 500
+
+
+def test_restored_it_goes_on_with_the_chunks_of_that_time(tools: Any, tmp_path: Path) -> None:
+    made, bounds = plan("a !n b", 8), PatternSettings(keep_late_ns=1000)
+    events, files = late_stream(tools, 200), SpillSettings(tmp_path, 16, 4, 3, 25)
+    strings = Strings()
+    batches = [tools.batch(events, strings, start, start + 20) for start in range(0, 200, 20)]
+    operator = SpillingMatcher(made, files, bounds)
+    whole, told = [], []
+    for released in batches[:5]:
+        operator.process(released)
+    saved = pickle.dumps(operator.snapshot())
+    for released in batches[5:]:
+        whole += operator.process(released)
+    again = SpillingMatcher(made, files, bounds)
+    again.restore(pickle.loads(saved))
+    for released in batches[5:]:
+        told += again.process(released)
+    assert told == whole != []
+    again.finish(10**9)
+
+
+def test_files_of_the_two_last_snapshots_stay(tmp_path: Path) -> None:
+    chunks = FileChunks(tmp_path / "q")
+    saved = []
+    for number in range(5):
+        chunks.put(number, f"{number}!".encode())
+        if number:
+            chunks.delete(number - 1)
+        saved.append(chunks.snapshot())
+    assert sorted(path.name for path in (tmp_path / "q").iterdir()) == ["3.arrow", "4.arrow"]
+    chunks.put(8, b"new")
+    chunks.delete(8)
+    chunks.put(9, b"newer")
+    again = FileChunks(tmp_path / "q")
+    again.restore(saved[-2])
+    assert again.get(3) == b"3!"
+    assert [path.name for path in (tmp_path / "q").iterdir()] == ["3.arrow"]
+
+
+def test_memory_chunks_are_in_the_snapshot() -> None:
+    chunks, again = MemoryChunks(), MemoryChunks()
+    chunks.put(1, b"x")
+    saved = chunks.snapshot()
+    chunks.delete(1)
+    again.restore(saved)
+    assert again.get(1) == b"x"
+
+
+def test_what_a_part_lacks_is_zero() -> None:
+    both = one_below_other(
+        [{"a": np.array([1])}, {}, {"a": np.array([0.5, 2]), "b": np.array([True, True])}]
+    )
+    assert both["a"].tolist() == [1.0, 0.5, 2.0]
+    assert both["b"].tolist() == [False, True, True]
+
+
+def test_settings_are_read() -> None:
+    assert parse_spill("x/y, hot=10, chunk=2s ,pending=5,wait=0", "ms") == SpillSettings(
+        Path("x/y"), 10 * 10**6, 2 * 10**9, 5, 0
+    )
+    assert parse_spill("state").folder is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "name the folder"), ("hot=1s", "name the folder"), ("x,hots=1s", "is unknown"),
+        ("x,hot", "is unknown"), ("x,hot=1s,hot=2s", "twice"), ("x,hot=fast", "hot=fast"),
+        ("x,chunk=0", "longer than 0"), ("x,pending=0", "from 1 on"),
+        ("x,pending=1.5", "from 1 on"), ("x,hot=290 years", "hot=290 years"),
+    ],
+)  # fmt: skip
+def test_bad_settings_are_named(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        parse_spill(text)
+
+
+def test_queries_that_cannot_spill() -> None:
+    with pytest.raises(UserError, match="needs WITHIN"):
+        SpillingMatcher(plan("a b"), SMALL)
+    with pytest.raises(UserError, match="looks back 20 ns; write hot=20ns"):
+        SpillingMatcher(plan("!n a !m", 10), SMALL)
+    SpillingMatcher(plan("a !m", 10), SMALL)

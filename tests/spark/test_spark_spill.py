@@ -1,0 +1,78 @@
+"""Spilled chunks in Spark's state store: the same answers as in process with files."""
+
+from __future__ import annotations
+
+import io
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.barrier.registry import parse_barrier
+from engine.chain import ChainSettings
+from engine.inprocess import run_in_process
+from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.trace import read_trace
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.pattern.seq import PatternSettings
+from engine.pattern.spill_settings import SpillSettings
+from engine.query import query
+from engine.results.export import export_jsonl
+from engine.spark.host import run_on_spark
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
+
+QUERIES = {
+    "middle": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
+    "front": "EVENT SEQ(!C c, A a, B b) WHERE a.id = b.id WITHIN 20 ns",
+}
+
+
+@pytest.fixture(scope="module", name="log")
+def _log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two sites; a tenth of the events up to 400 ns late."""
+    folder = tmp_path_factory.mktemp("spill")
+    chance, lines = random.Random(5), []
+    for number in range(3000):
+        ts = number - (chance.randint(1, 400) if chance.random() < 0.1 else 0)
+        lines.append(
+            f'{{"site": "{chance.choice(["north", "south"])}", "source": "s{number % 3}", '
+            f'"type": "{chance.choice("AABBC")}", "ts": {ts}, "arrival": {number}, '
+            f'"attrs": {{"id": {chance.randrange(3)}}}}}\n'
+        )
+    (folder / "t.jsonl").write_text("".join(lines), encoding="utf-8")
+    with LogWriter(folder / "log", rows_per_file=800) as writer:
+        for frame in read_trace(folder / "t.jsonl"):
+            for start in range(0, frame.rows, 200):
+                writer.append(frame.slice(start, min(200, frame.rows - start)))
+    assert len(LogReader(folder / "log").files) >= 3
+    return folder / "log"
+
+
+def answers(parts: Path) -> str:
+    out = io.StringIO()
+    export_jsonl(parts, out, queries=tuple(QUERIES))
+    return out.getvalue()
+
+
+def test_the_state_store_keeps_chunks_between_batches(log: Path, tmp_path: Path) -> None:
+    plans = tuple(query(text, name=name) for name, text in QUERIES.items())
+    spill = SpillSettings(None, 40, 25, pending=5, wait_ns=200)
+    settings = ChainSettings(
+        parse_order("none"), plans, parse_barrier("bounded:10ns"), guards=Guards(None),
+        pattern=PatternSettings(keep_late_ns=1000), spill=spill,
+    )  # fmt: skip
+    files = replace(settings, spill=replace(spill, folder=tmp_path / "chunks"))
+    run_in_process(log, files, tmp_path / "here")
+    there = run_on_spark(log, settings, tmp_path / "there", "local[2]", files_per_batch=1)
+    assert len(there["batches"]) >= 3
+    expected = answers(tmp_path / "here")
+    assert expected.count('"op": "+"') > 200
+    assert answers(tmp_path / "there") == expected
+    for site in there["sites"].values():
+        for counts in site["queries"].values():
+            assert counts["spilled"] > 500
+            assert counts["chunk_loads"] > 10
+            assert (counts["chunks"], counts["pending"]) == (0, 0)
