@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from engine.chain import Chain, ChainSettings
+from engine.errors import ContractViolation
 from engine.log.arrival_log import frames_at
 from engine.results.run_writer import Part, last_parts, parts_of
 from engine.spark.state_chunks import state_chunks
@@ -72,6 +73,10 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
         """Nothing to release."""
 
 
+_ZSTD: Final = bytes.fromhex("28b52ffd")
+"""How every zstd frame begins (RFC 8878)."""
+
+
 def packed(snapshot: bytes) -> bytes:
     """A snapshot, smaller: the JVM holds several copies of it, which would fill its heap."""
     sink = pa.BufferOutputStream()
@@ -81,7 +86,15 @@ def packed(snapshot: bytes) -> bytes:
 
 
 def unpacked(state: bytes) -> bytes:
-    """What ``packed`` was given."""
+    """What ``packed`` was given.
+
+    Raises:
+        ContractViolation: it was not: a checkpoint of a version that did not pack.
+    """
+    if not state.startswith(_ZSTD):
+        raise ContractViolation(
+            "checkpoint of an earlier version: start again with a new checkpoint directory"
+        )
     with pa.CompressedInputStream(pa.BufferReader(state), "zstd") as stream:
         return bytes(stream.read())
 
