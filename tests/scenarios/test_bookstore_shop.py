@@ -255,4 +255,6 @@ def test_passes_name_their_barriers() -> None:
         ("punctuation", "none", "punctuation"),
         ("immediate", "none", "immediate"),
         ("bounded-1500ms", "none", "bounded:1500ms"),
+        ("adaptive", "none", "adaptive"),
+        ("punctuation-ordered", "none", "punctuation,ordered"),
     ]
