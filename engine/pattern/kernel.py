@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.barrier.timeline import ALL, Steps
+from engine.barrier.timeline import ALL, LONG_AGO, Steps
 from engine.pattern import construction as c
 from engine.pattern import scopes, search, stacks
 from engine.pattern.certainty import Rule
@@ -24,7 +24,6 @@ from engine.pattern.tables import Layout
 from engine.released import Strings
 
 _LEAST: Final = 1 << 10
-_LONG_AGO: Final = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +66,14 @@ class Kernel:
         n[search.KEEP] = -1 if keep_ns is None else keep_ns
         n[search.TOURS_N] = len(layout.tables.tours)
         n[search.INDEXES_N] = len(layout.tables.indexes)
-        n[search.CLOCK] = _LONG_AGO
+        n[search.CLOCK] = LONG_AGO
         n[search.RIP], n[search.RIN] = options.rip, options.rin
         n[search.AIS_CLOCK], n[search.DIVIDER] = options.clock, options.divider
         n[search.LAZY] = options.lazy_purge
         self._beside = None
         if options.rip or options.rin:
             self._beside = np.ascontiguousarray(layout.tables.indexes[:, 3:5])
-        self._covered = np.full(len(layout.steps), _LONG_AGO)
+        self._covered = np.full(len(layout.steps), LONG_AGO)
         self._stacks = stacks.empty_stacks()
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.barrier.timeline import LONG_AGO
 from engine.pattern import construction as c
 from engine.pattern import scopes
 from engine.pattern.certainty import Clock, Doubts, Rule, chances
 from engine.pattern.store import ORDER, Store
 from engine.pattern.tables import NONE, NOT_LONG_AFTER, UPPER, Layout
 from engine.released import Strings
-
-_LONG_AGO = -(2**63)
 
 
 @dataclass(slots=True)
@@ -99,7 +98,7 @@ class Judge:
 
     def _known_at(self, rows: np.ndarray) -> np.ndarray:
         arrival = self.store.columns["arrival"][rows]
-        return np.asarray(np.where(rows >= 0, arrival, _LONG_AGO).max(axis=1))
+        return np.asarray(np.where(rows >= 0, arrival, LONG_AGO).max(axis=1))
 
     def _last(self, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
         found, ref = np.empty(len(rows), np.int64), self.store.columns["ref"]
@@ -161,7 +160,7 @@ class Judge:
         err, so much later that no event as uncertain as the worst one yet may lie before it.
         """
         tables, columns = self.layout.tables, self.store.columns
-        found = np.full((len(rows), len(tables.scopes) + 1), _LONG_AGO)
+        found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)
         for branch, plan in enumerate(self.layout.branches):
             mine = np.flatnonzero(is_new & (facts[:, c.BRANCH] == branch))
             if not len(mine):
@@ -227,7 +226,7 @@ class Judge:
         for step in range(rows.shape[1]):
             mine, present = rows[:, step], rows[:, step] >= 0
             keys += [
-                np.where(present, key, _LONG_AGO)
+                np.where(present, key, LONG_AGO)
                 for key in (
                     columns["ref"][mine],
                     rank[:, step],

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.barrier.timeline import LONG_AGO
 from engine.jit import inline, kernel
 from engine.pattern.search import (
     EXPIRES,
@@ -44,7 +45,6 @@ from engine.pattern.tables import (
     TOURS,
 )
 
-LONG_AGO: Final = -(2**63)
 _FAR: Final = 2**61
 _FEW: Final = 1024
 """Up to so many events each promise that moves is followed by a purge."""
