@@ -9,15 +9,15 @@ import typer
 
 from engine.errors import UserError
 from engine.pattern.purge_settings import PurgeSettings
-from engine.pattern.spill import hot_span
+from engine.pattern.spill_bounds import spill_bounds
 from engine.pattern.spill_settings import SpillSettings, parse_spill
 from engine.query.plan import Plan, TumblingPlan
 
 Spill = Annotated[
     str | None,
     typer.Option(
-        help="Old events of patterns go to files: FOLDER[,hot=..,chunk=..,pending=..,wait=..]; "
-        "on Spark state[,..]."
+        help="Old events of patterns go to files: "
+        "FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]; on Spark state[,..]."
     ),
 ]
 
@@ -50,5 +50,5 @@ def read_spill(
     for plan in plans:
         if isinstance(plan, TumblingPlan):
             raise UserError(f"query {plan.name!r}: --spill is for patterns; windows keep no events")
-        hot_span(plan, spill)
+        spill_bounds(plan, spill)
     return spill
