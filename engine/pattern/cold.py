@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.pattern.chunk_store import ChunkStore, Columns, joined, packed, places_by, unpacked
-from engine.pattern.partition import PART
+from engine.pattern.partition import KEY, Wanted
 from engine.pattern.store import EXPIRES
 
 _PIECES: Final = 16
@@ -51,7 +51,7 @@ class Cold:
         """Put events into chunks, whether there are any yet or not."""
         places = self.numbers(columns["ref"]) * self._parts
         if self._parts > 1 and len(places):
-            places = places + columns[PART]
+            places = places + columns[KEY] % self._parts
         self._spilled += len(places)
         for place, mine in places_by(places).items():
             more = {name: column[mine] for name, column in columns.items()}
@@ -63,16 +63,20 @@ class Cold:
             pieces.append((self._pieces, int(more[EXPIRES].max())))
             self._pieces += 1
 
-    def between(self, low: int, high: int, part: int) -> Columns:
-        """The events of a part with ref from ``low`` to ``high``; no column if there are none."""
+    def between(self, low: int, high: int, part: int, wanted: Wanted) -> Columns:
+        """The events of a part with a ref from ``low`` to ``high`` and a key that is ``wanted``; no
+        column if there are none.
+        """
         first, last = low // self._chunk_ns, high // self._chunk_ns
         found = []
         for place in sorted(self._held):
             number, of = divmod(place, self._parts)
             if of == part and first <= number <= last:
                 columns = self._load(place)
-                mine = (columns["ref"] >= low) & (columns["ref"] <= high)
-                found.append({name: column[mine] for name, column in columns.items()})
+                ref = columns["ref"]
+                mine = (ref >= low) & (ref <= high) & wanted.among(columns, len(ref))
+                some = np.flatnonzero(mine)
+                found.append({name: column[some] for name, column in columns.items()})
         return joined(found)
 
     def _load(self, place: int) -> Columns:

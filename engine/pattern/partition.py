@@ -1,7 +1,7 @@
-"""Queries whose matches have one key each, and the parts that events fall into by it.
+"""Queries whose matches have one key each, and the keys of events as hashes.
 
 Where equalities join all steps of every branch, events of different keys never meet, not even a
-negated one and a match. So the events of a key can be looked at alone (Grace hash join).
+negated one and a match. So the events of some keys can be looked at alone (Grace hash join).
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from engine.query.fields import released_columns
 from engine.query.plan import Attribute, SeqPlan
 from engine.released import Released, Strings
 
-PART: Final = "part"
-"""The column of a store that says which part an event falls into."""
+KEY: Final = "key"
+"""The column of a store with the hashes of its events' keys, from 0 on."""
 _KEYS: Final = 8
 """Keys are looked for no longer once there are so many."""
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
+_POSITIVE: Final = np.uint64(2**63 - 1)
+_TABLE: Final = 1 << 20
 
 
 def keys_of(layout: Layout) -> list[dict[str, str]]:
@@ -60,22 +62,20 @@ def _keys_of_branch(plan: SeqPlan) -> list[dict[str, str]]:
     return found
 
 
-class Partition:
-    """Tells the part of an event.
+class Keys:
+    """Tells the keys of events.
 
     Args:
-        layout: of the query; ``keys_of`` finds one.
-        parts: how many there are.
+        layout: of a query for which ``keys_of`` finds some.
     """
 
-    def __init__(self, layout: Layout, parts: int) -> None:
+    def __init__(self, layout: Layout) -> None:
         self._keys = keys_of(layout)
-        self._parts = np.uint64(parts)
         self._hashes = np.empty(0, np.int64)
         """By code: of the text, as codes depend on what else was read."""
 
     def of(self, released: Released, rows: np.ndarray) -> np.ndarray:
-        """int16 per one of ``rows``; equal keys fall into one part."""
+        """int64 per one of ``rows``, the same for equal keys, and seldom for others."""
         strings, types = released.strings, released.columns["type"][rows]
         self._learn(strings)
         found = np.zeros(len(rows), np.uint64)
@@ -86,7 +86,7 @@ class Partition:
                     value = self._value(released, rows[mine], name).view(np.uint64)
                     mixed = (found[mine] ^ value) * _MULTIPLIER
                     found[mine] = mixed ^ (mixed >> _HALF)
-        return (found % self._parts).astype(np.int16)
+        return (found & _POSITIVE).view(np.int64)
 
     def _value(self, released: Released, rows: np.ndarray, name: str) -> np.ndarray:
         """int64, equal for equal values; 0 for null."""
@@ -106,3 +106,28 @@ class Partition:
         if known < len(strings):
             new = [zlib.crc32(text.encode()) for text in strings.texts[known:]]
             self._hashes = np.append(self._hashes, np.array(new, np.int64))
+
+
+class Wanted:
+    """Some keys; it takes others for them now and then, but never misses one.
+
+    Args:
+        keys: hashes; None = all keys there are.
+    """
+
+    def __init__(self, keys: np.ndarray | None) -> None:
+        self._table: np.ndarray | None = None
+        if keys is not None:
+            self._table = np.zeros(_TABLE, np.bool_)
+            self._table[_place(keys)] = True
+
+    def among(self, columns: dict[str, np.ndarray], n: int) -> np.ndarray:
+        """Which of the first ``n`` events have one of the keys."""
+        if self._table is None or not n:
+            return np.ones(n, np.bool_)
+        return np.asarray(self._table[_place(columns[KEY][:n])])
+
+
+def _place(keys: np.ndarray) -> np.ndarray:
+    """Not by the bits that tell the part."""
+    return (keys >> 32) % _TABLE

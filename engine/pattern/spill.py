@@ -38,7 +38,7 @@ from engine.pattern.chunk_store import (
 from engine.pattern.cold import Cold
 from engine.pattern.matches import Changes, Judge
 from engine.pattern.membership import members
-from engine.pattern.partition import PART, Partition
+from engine.pattern.partition import KEY, Keys, Wanted, keys_of
 from engine.pattern.replay_pending import Replay, all_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.spill_bounds import spill_bounds
@@ -89,7 +89,7 @@ class SpillingMatcher(SeqMatcher):
                 root = bounds.folder
                 chunks = FileChunks(folder_of(root, site, plan.name), root)
         self._cold = Cold(chunks, bounds.chunk_ns, bounds.parts)
-        self._partition = Partition(self._layout, bounds.parts) if bounds.parts > 1 else None
+        self._keys = Keys(self._layout) if keys_of(self._layout) else None
         self._cold_until = _LEAST
         """Events below it are in chunks; copies of them may be here for matches that are held."""
         self._pending = Store(self._layout.attributes)
@@ -151,7 +151,11 @@ class SpillingMatcher(SeqMatcher):
         mine = np.flatnonzero((member != 0) & (self._expiry(released, member) >= frontier))
         rows = mine[self._reaches_cold(ref[mine], frontier[mine], widest[mine], released.t_a)]
         now = max([int(release[-1]), *ends])
-        return self._waiting.add(rows, self._cold.numbers(ref[rows]), release, now)
+        return self._waiting.add(rows, self._groups(ref[rows]), release, now)
+
+    def _groups(self, ref: np.ndarray) -> np.ndarray:
+        """Events of one group have their turn together."""
+        return ref // self._bounds.together_ns
 
     def _reaches_cold(
         self, ref: np.ndarray, frontier: np.ndarray, widest: np.ndarray | int, t_a: int
@@ -176,8 +180,8 @@ class SpillingMatcher(SeqMatcher):
         ref, frontier = released.columns["ref"][rows], moved.frontier[rows]
         waits = self._reaches_cold(ref, frontier, moved.widest[rows], released.t_a)
         self._widest_t_a = max(self._widest_t_a, released.t_a)
-        if self._partition is not None:
-            more[PART] = self._partition.of(released, rows)
+        if self._keys is not None:
+            more[KEY] = self._keys.of(released, rows)
         if waits.any():
             late = {name: column[waits] for name, column in more.items()}
             self._pending.append(released, rows[waits], self._attributes, late)
@@ -197,9 +201,11 @@ class SpillingMatcher(SeqMatcher):
         )  # fmt: skip
         timeline = replace(self._clocks.advance(nothing).timeline, now=turn.at)
         pending = self._pending
-        mine = self._cold.numbers(pending.columns["ref"][: pending.n]) == turn.chunk
+        mine = self._groups(pending.columns["ref"][: pending.n]) == turn.chunk
         rows = np.flatnonzero(mine)
-        parts = pending.columns[PART][rows] if self._partition else np.zeros(len(rows), np.int16)
+        parts = np.zeros(len(rows), np.int64)
+        if self._keys is not None:
+            parts = pending.columns[KEY][rows] % self._bounds.parts
         found = []
         for part in np.unique(parts).tolist():
             changes = self._deferred(pending.taken(rows[parts == part]), part)
@@ -240,13 +246,14 @@ class SpillingMatcher(SeqMatcher):
         return changes.take(judge.in_order(changes))
 
     def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
-        """Chunks, hot events and late ones, in release order; of one part."""
+        """Chunks, hot events and late ones, in release order; of one part, and only of the keys of
+        late ones.
+        """
         held, n = self._store.columns, self._store.n
+        wanted = Wanted(None if self._keys is None else late[KEY])
         mine = self._is_hot() & (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
-        if self._partition is not None and n:
-            mine &= held[PART][:n] == part
-        hot = self._store.taken(np.flatnonzero(mine))
-        columns = joined([self._cold.between(low, high, part), hot, late])
+        hot = self._store.taken(np.flatnonzero(mine & wanted.among(held, n)))
+        columns = joined([self._cold.between(low, high, part, wanted), hot, late])
         order = np.argsort(columns[ORDER])
         room = Store(self._layout.attributes)
         columns = {name: column[order] for name, column in columns.items()}

@@ -16,13 +16,16 @@ _PENDING: Final = 64
 _WAIT_NS: Final = 10 * 10**9
 _PENDING_ALL: Final = 1 << 16
 """Where every event waits, a turn must be worth loading all that WITHIN holds."""
-_PARTS: Final = 16
+_PARTS: Final = 4
 """At most, unless more are asked for: each chunk is so many files."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpillBounds:
-    """``SpillSettings`` with nothing left open; ``windows``: see ``windows_of``."""
+    """``SpillSettings`` with nothing left open; ``windows``: see ``windows_of``. Late events of one
+    ``together_ns`` have their turn together: of a chunk, or of WITHIN if every event waits, as then
+    a turn loads about the same whichever of them it is for.
+    """
 
     folder: Path | None
     within_ns: int
@@ -32,6 +35,7 @@ class SpillBounds:
     wait_ns: int
     parts: int
     windows: int
+    together_ns: int
 
 
 def spill_bounds(plan: SeqPlan | OrPlan, spill: SpillSettings) -> SpillBounds:
@@ -57,12 +61,13 @@ def spill_bounds(plan: SeqPlan | OrPlan, spill: SpillSettings) -> SpillBounds:
     if hot_ns < looks_back:
         chunk_ns, pending, wait_ns = min(chunk_ns, hot_ns), _PENDING_ALL, hot_ns
         parts = min(-(-looks_back // hot_ns), _PARTS) if keys else 1
+    chunk_ns = max(chunk_ns, 1) if spill.chunk_ns is None else spill.chunk_ns
     return SpillBounds(
-        spill.folder, within_ns, hot_ns,
-        max(chunk_ns, 1) if spill.chunk_ns is None else spill.chunk_ns,
+        spill.folder, within_ns, hot_ns, chunk_ns,
         pending if spill.pending is None else spill.pending,
         wait_ns if spill.wait_ns is None else spill.wait_ns,
         parts if spill.parts is None else spill.parts, windows,
+        chunk_ns if hot_ns >= looks_back else max(chunk_ns, within_ns),
     )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ _Told = TypeVar("_Told", Progress, Promises)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The late events of ``chunk``, before row ``row`` of the batch, at the instant ``at``.
+    """The late events of ``chunk``, or of what else is looked at together, before row ``row`` of
+    the batch, at the instant ``at``.
 
     ``waited``: because of how long they have; all of that instant happens before.
     """

@@ -121,8 +121,8 @@ def test_the_net_result_is_that_without_spill(
             key=lambda pog: pog[0],
         )
     else:
-        step = st.tuples(st.integers(0, len(events)), st.integers(0, 80), st.just(0))
-        steps = sorted(data.draw(st.lists(step, max_size=2)))
+        step = st.tuples(st.integers(0, len(events)), st.integers(0, 80))
+        steps = [(row, *more, row) for row, *more in sorted(data.draw(st.lists(step, max_size=2)))]
     bounds = PatternSettings(rule, keep_late_ns=keep)
     has_key = bool(keys_of(layout_of(made)))
     spill = SpillSettings(None, hot, chunk, pending, wait, parts if has_key else None)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.pattern.partition import Partition, keys_of
+from engine.pattern.partition import Keys, keys_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.spill import SpillingMatcher
 from engine.pattern.spill_bounds import spill_bounds
@@ -52,12 +52,12 @@ def test_equal_keys_fall_into_one_part(tools: Any) -> None:
         for start in (0, 2):
             strings = Strings(["something else"] * start)
             released = tools.batch(events, strings, start, len(events))
-            found = Partition(layout, 1000).of(released, np.arange(released.n))
+            found = Keys(layout).of(released, np.arange(released.n))
             assert found[::2].tolist() == found[1::2].tolist()
             assert len(set(found.tolist())) == released.n // 2
     nothing = [tools.Event("A", 1), tools.Event("B", 2, attrs={"f": float("nan")})]
     released = tools.batch(nothing, Strings(), 0, 2)
-    assert Partition(layout, 1000).of(released, np.arange(2)).tolist() == [0, 0]
+    assert Keys(layout).of(released, np.arange(2)).tolist() == [0, 0]
 
 
 def results_of(found: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
@@ -92,7 +92,7 @@ def test_windows_larger_than_memory(tools: Any) -> None:
     plain, all_of_them = most(None)
     assert all_of_them >= 1000
     assert len(plain) > 300
-    for parts, at_most in ((1, 1400), (None, 450)):
+    for parts, at_most in ((1, 450), (None, 450)):
         found, held = most(SpillSettings(None, 50, parts=parts))
         assert found == plain
         assert held <= at_most
@@ -107,11 +107,12 @@ def test_settings_that_are_left_open() -> None:
 
     key = "SEQ(A a, B b) WHERE a.k = b.k"
     assert of(key, SpillSettings()) == (100, 20, 64, 10**10, 1)
-    assert of(key, SpillSettings(None, 10)) == (10, 10, 65536, 10, 8)
-    assert of(key, SpillSettings(None, 1)) == (1, 1, 65536, 1, 16)
+    assert of(key, SpillSettings(None, 10)) == (10, 10, 65536, 10, 4)
+    assert of(key, SpillSettings(None, 1)) == (1, 1, 65536, 1, 4)
     assert of("SEQ(A a, B b)", SpillSettings(None, 10)) == (10, 10, 65536, 10, 1)
     both = "SEQ(!C c, A a, !D d) WHERE a.k = c.k AND a.k = d.k"
     assert of(both, SpillSettings()) == (200, 20, 64, 10**10, 1)
     assert of(both, SpillSettings(None, 80)) == (80, 20, 65536, 80, 2)
+    assert of(key, SpillSettings(None, 40)) == (40, 20, 65536, 40, 2)
     asked = SpillSettings(None, 10, 7, 5, 0, 3)
     assert of(key, asked) == (10, 7, 5, 0, 3)

@@ -61,7 +61,7 @@ def answers(parts: Path) -> str:
     ("spill", "front"),
     [
         (SpillSettings(None, 40, 25, pending=5, wait_ns=200), "a.id = b.id"),
-        (SpillSettings(None, 8, pending=50, parts=2), "a.id = b.id AND c.id = b.id"),
+        (SpillSettings(None, 8, 20, 300, 150, parts=2), "a.id = b.id AND c.id = b.id"),
     ],
     ids=["beyond", "within"],
 )
