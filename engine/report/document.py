@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-
 from engine.report.elements import text
 from engine.report.figures import Figure
 from engine.report.plain import as_json
