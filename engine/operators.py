@@ -9,10 +9,8 @@ from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.chunk_store import ChunkStore
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.spill import SpillingMatcher
 from engine.pattern.spill_settings import SpillSettings
 from engine.query.plan import OrPlan, Plan, SeqPlan
-from engine.window.tumbling import TumblingWindow
 
 _CERTAINTIES = ("pairwise", "max-delay")
 _AS_USUAL = PatternSettings()
@@ -35,6 +33,10 @@ def build_operator(
     if isinstance(plan, SeqPlan | OrPlan):
         pattern = replace(pattern, certainty=certainty)
         if spill is not None:
+            from engine.pattern.spill import SpillingMatcher  # noqa: PLC0415 - for few runs
+
             return SpillingMatcher(plan, spill, pattern, site, barrier, chunks)
         return SeqMatcher(plan, pattern, site, barrier)
+    from engine.window.tumbling import TumblingWindow  # noqa: PLC0415 - not for patterns
+
     return TumblingWindow(plan, site=site)

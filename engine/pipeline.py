@@ -148,7 +148,7 @@ _TYPES: Final = (
 def attribute_types(log: Path, wanted: set[str]) -> dict[str, str]:
     """Attributes of the log's frames and their types; stops once all ``wanted`` are known."""
     known: dict[str, str] = {}
-    for frame in LogReader(log):
+    for frame in LogReader(log).one_by_one():
         for field in frame.batch.schema:
             if field.name.startswith(ATTR_PREFIX):
                 name = field.name.removeprefix(ATTR_PREFIX)

@@ -36,7 +36,7 @@ def never_promised(
     awaited = {plan.name: _awaited(plan, barrier) for plan in plans}
     missing = set().union(*awaited.values())
     if missing:
-        for frame in LogReader(log):
+        for frame in LogReader(log).one_by_one():
             promised = _promised(frame.batch)
             missing = set() if None in promised else missing - promised
             if not missing:

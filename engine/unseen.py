@@ -33,7 +33,7 @@ def unseen_types(log: Path, plans: Iterable[Plan]) -> list[str]:
     missing = {kind for kinds in named.values() for kind in kinds}
     seen: set[str] = set()
     if missing:
-        for frame in LogReader(log):
+        for frame in LogReader(log).one_by_one():
             seen |= _types(frame.batch)
             if missing <= seen:
                 break

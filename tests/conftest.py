@@ -1,8 +1,16 @@
-"""Runs all tests that start Spark in one worker, one after the other: a JVM fills a machine."""
+"""For all tests: those that start Spark run in one worker, and none has a deadline.
+
+A JVM fills a machine, so one Spark after the other. And what is timed by Hypothesis may be the
+first call of a kernel, which compiles or loads it.
+"""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("slackwater", deadline=None)
+settings.load_profile("slackwater")
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook

@@ -185,6 +185,8 @@ def run(side: Side, folder: Path) -> Run:
     shutil.rmtree(side.out, ignore_errors=True)
     side.out.unlink(missing_ok=True)
     environment = os.environ | {"PEERS_DIR": str(folder)}
+    # Installed, everybody's modules are kept compiled; ours, in a checkout, from the first run on.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with (folder / "said.txt").open("wb") as said:
         started = time.perf_counter()
         process = subprocess.Popen(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 the user's input is at fault."""
+    # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         _without_pandas()
         from engine.cli.app import run  # noqa: PLC0415 - a device has no typer

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.log_commands import parse_mapping
-from engine.cli.query_commands import Guard, Input, Map, TimeUnit, read_guards, work_folder
+from engine.cli.input_options import Map, parse_mapping
+from engine.cli.query_commands import Guard, Input, TimeUnit, read_guards, work_folder
 from engine.cli.watch import tell_compiling, watched
 from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from engine.cli.input_options import BAD_SUFFIX, DeadLetter, Map, OnBad, parse_mapping
+from engine.cli.watch import watched
 from engine.errors import UserError
 from engine.frame import Frame
 from engine.log.arrival_log import LogWriter
@@ -31,15 +33,8 @@ log_app = typer.Typer(
     no_args_is_help=True, help="Between arrival logs and JSONL, CSV and row-wise Parquet."
 )
 FORMATS: Final = ("jsonl", "csv", "parquet")
-BAD_SUFFIX: Final = ".bad.jsonl"
 
 TimeUnit = Annotated[str, typer.Option(help="Unit of times in rows and lines: ns us ms s min h d.")]
-OnBad = Annotated[str, typer.Option(help="stop at a bad line, or skip, count and keep it.")]
-DeadLetter = Annotated[Path | None, typer.Option(help="JSONL file for the skipped lines.")]
-Map = Annotated[
-    list[str] | None,
-    typer.Option("--map", help="FIELD=COLUMN of CSV or Parquet, e.g. ts=Client.Time; repeatable."),
-]
 Attrs = Annotated[
     str | None, typer.Option(help="Columns that become attributes, with commas; default: the rest.")
 ]
@@ -149,23 +144,6 @@ def show_log(
         Console().print(summary_tables(source, summary, time_unit))
 
 
-def parse_mapping(pairs: Iterable[str]) -> dict[str, str]:
-    """``FIELD=COLUMN`` words as a dict.
-
-    Raises:
-        UserError: a word without ``=``, or a field given twice.
-    """
-    mapping: dict[str, str] = {}
-    for pair in pairs:
-        field, equals, column = pair.partition("=")
-        if not equals or not field or not column:
-            raise UserError(f"--map {pair}: write FIELD=COLUMN, as in --map ts=Client.Time")
-        if field in mapping:
-            raise UserError(f'--map {pair}: "{field}" is "{mapping[field]}" already')
-        mapping[field] = column
-    return mapping
-
-
 def _format(out: Path | None, wanted: str | None) -> str:
     if wanted is not None:
         if wanted not in FORMATS:
@@ -206,29 +184,14 @@ def _tell_bad(log: InputLog, dead_letter: Path | None) -> None:
         typer.echo(f"{log.path}: {log.bad_count:,} bad lines skipped{kept}", err=True)
 
 
-class _progress:  # noqa: N801 - reads as what the block shows
-    """Counts frames on a terminal's standard error; silent anywhere else."""
+@contextmanager
+def _progress(verb: str, *, quiet: bool) -> Iterator[Callable[[Iterable[Frame]], Iterator[Frame]]]:
+    """Gives what counts the frames that go through it."""
+    with watched(verb, quiet=quiet) as advanced:
 
-    def __init__(self, verb: str, *, quiet: bool) -> None:
-        console = Console(stderr=True)
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description} {task.completed:,.0f} records"),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self._bar.add_task(verb, total=None)
+        def counted(frames: Iterable[Frame]) -> Iterator[Frame]:
+            for frame in frames:
+                advanced(frame.rows)
+                yield frame
 
-    def __enter__(self) -> _progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def __call__(self, frames: Iterable[Frame]) -> Iterator[Frame]:
-        for frame in frames:
-            self._bar.advance(self._task, frame.rows)
-            yield frame
+        yield counted

@@ -14,7 +14,7 @@ import typer
 
 from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
-from engine.cli.log_commands import BAD_SUFFIX, parse_mapping
+from engine.cli.input_options import BAD_SUFFIX, DeadLetter, Map, OnBad, parse_mapping
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
 from engine.cli.watch import tell_compiling, watched
@@ -50,12 +50,6 @@ TimeUnit = Annotated[str, typer.Option(help="Unit of the input's and the output'
 Guard = Annotated[
     str,
     typer.Option(help="Quarantine events stamped this far beyond their arrival; off = never."),
-]
-OnBad = Annotated[str, typer.Option(help="stop at a bad line, or skip, count and keep it.")]
-DeadLetter = Annotated[Path | None, typer.Option(help="JSONL file for the skipped lines.")]
-Map = Annotated[
-    list[str] | None,
-    typer.Option("--map", help="FIELD=COLUMN of CSV or Parquet, e.g. ts=Client.Time; repeatable."),
 ]
 Work = Annotated[
     Path | None,

@@ -9,7 +9,6 @@ import typer
 
 from engine.errors import UserError
 from engine.pattern.purge_settings import PurgeSettings
-from engine.pattern.spill_bounds import spill_bounds
 from engine.pattern.spill_settings import SpillSettings, parse_spill
 from engine.query.plan import Plan, TumblingPlan
 
@@ -33,6 +32,8 @@ def read_spill(
     """
     if text is None:
         return None
+    from engine.pattern.spill_bounds import spill_bounds  # noqa: PLC0415 - for few runs
+
     spill = parse_spill(text, time_unit)
     if purge.name != "late":
         raise UserError("--spill goes with --purge late[:D] alone; leave out the other")

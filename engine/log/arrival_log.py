@@ -40,6 +40,7 @@ LOG_SCHEMA: Final = pa.schema(
 ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
 """A file is closed at the first frame that reaches either; this one bounds the memory."""
+_PIECE_BYTES: Final = 1 << 20
 _LOCK: Final = ".lock"
 _ARRIVAL: Final = b"slackwater.arrival"
 _LINE_NUMBERS: Final = b"line numbers"
@@ -206,6 +207,13 @@ class LogReader:
                 arrived[frame.site] = (frame.last_arrival, file)
                 yield frame
 
+    def one_by_one(self) -> Iterator[Frame]:
+        """The same frames, each read when it is its turn: for who may need but the first few."""
+        for file in self.files:
+            entries = (entry for piece in _pieces(file) for entry in piece.to_pylist())
+            for row, entry in enumerate(entries):
+                yield _frame(file, row, entry)
+
 
 def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[list[Frame]]:
     """The frames in rows ``places[name]`` of the log's file ``name``: file by file, both in order.
@@ -259,6 +267,18 @@ def is_log_file(schema: pa.Schema) -> bool:
 def _read(file: Path, columns: list[str]) -> pa.Table:
     try:
         return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(file, error) from error
+
+
+def _pieces(file: Path) -> Iterator[pa.RecordBatch]:
+    """The file's rows, about ``_PIECE_BYTES`` at a time."""
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            about = opened.metadata
+            size = sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
+            rows = max(1, _PIECE_BYTES * about.num_rows // max(1, size))
+            yield from opened.iter_batches(rows, columns=LOG_SCHEMA.names)
     except (pa.ArrowException, OSError) as error:
         raise _damaged(file, error) from error
 

@@ -43,7 +43,7 @@ def joined_attributes(layout: Layout) -> list[list[Attribute]]:
 
 
 def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
-    positive = {other.alias for other in plan.steps if not other.negated and other is not step}
+    positive = {other.alias for other in plan.steps if not other.negated and other != step}
     groups = [group for group in plan.equalities if any(a.alias in positive for a in group)]
     return [a for group in groups for a in group if a.alias == step.alias]
 

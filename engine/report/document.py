@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any, Final
 
-from plotly.offline import get_plotlyjs
-
 from engine.report.elements import text
 from engine.report.figures import Figure
 from engine.report.plain import as_json
@@ -90,6 +88,8 @@ def document(
         report: plain data; all numbers of the page.
         footer: one or two sentences as HTML, the version of slackwater first.
     """
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - slow, and --help makes no page
+
     style = (files("engine.report") / "style.css").read_text(encoding="utf-8")
     contents = "".join(
         f'<a href="#{text(anchor)}">{text(name)}</a>' for anchor, name in chapters.items()

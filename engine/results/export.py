@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.whole_file import whole_file
+from engine.log.whole_file import text_columns, whole_file
 from engine.results.batch_files import BatchFiles
 from engine.results.match_lines import match_lines
 from engine.results.schema import (
@@ -87,7 +87,9 @@ def export_parquet(directory: str | Path, out: str | Path, kind: str) -> int:
     try:
         with (
             whole_file(Path(out)) as sink,
-            pq.ParquetWriter(sink, kept, compression="zstd") as writer,
+            pq.ParquetWriter(
+                sink, kept, compression="zstd", use_dictionary=text_columns(kept)
+            ) as writer,
         ):
             for site in sorted(files.sites):
                 for batch_id in files.batches(site):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,8 @@ class ResultSink:
             tables = _by_site(chosen, results, table)
             if folder == MATCHES:
                 tables = sorted([*tables, *_numbered(matches, len(results))], key=_site_of)
-            replace_batch(self.directory / folder, batch_id, [tables])
+            together = [pa.concat_tables(of_site) for _, of_site in groupby(tables, _site_of)]
+            replace_batch(self.directory / folder, batch_id, [together])
 
 
 def _site_of(table: pa.Table) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -82,7 +83,7 @@ def chain(
         if r.SITE not in df.columns:
             df = df.withColumn(r.SITE, F.lit(r.DEFAULT_SITE))
         texts = {field.name for field in df.schema if _is_text(field.dataType)}
-        step = _Step(settings, frames, texts, df.isStreaming, str(cache_home()))
+        step = _Step(settings, frames, texts, df.isStreaming, cache_home())
         return df.groupBy(r.SITE).transformWithState(
             statefulProcessor=step,
             outputStructType=_OUTPUT,
@@ -101,7 +102,7 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
     """One chain per site, fed with whatever the group holds."""
 
     def __init__(
-        self, settings: ChainSettings, frames: bool, texts: set[str], streaming: bool, cache: str
+        self, settings: ChainSettings, frames: bool, texts: set[str], streaming: bool, cache: Path
     ) -> None:
         self._settings = settings
         self._frames = frames

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from engine.cache_home import cache_home
@@ -27,7 +27,9 @@ from engine.log.arrival_log import LOG_SCHEMA, LogReader
 from engine.log.replay import log_facts, order_by_time
 from engine.log.whole_file import whole_file
 from engine.results.run_writer import Part, RunWriter
+from engine.spark.class_archive import java_options
 from engine.spark.processor import OUTPUT, SiteChain
+from engine.spark.staged import Staged
 
 _LOG_COLUMNS: Final = (
     "site string, first_arrival long, last_arrival long, rows long, payload binary"
@@ -36,6 +38,7 @@ _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBSta
 _ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
 _END: Final = "frames-end.parquet"
 _SETTINGS: Final = "settings.txt"
+_STAGED: Final = "staged"
 FILES_PER_BATCH: Final = 4
 
 
@@ -49,12 +52,14 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
     Raises:
         UserError: no Java 17 or later; says what to install.
     """
-    os.environ["JAVA_HOME"] = str(java_home())
+    home = java_home()
+    os.environ["JAVA_HOME"] = str(home)
     builder = (
         SparkSession.builder.master(master)
         .appName("slackwater")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", os.environ.get("SLACKWATER_DRIVER_MEMORY", "1g"))
+        .config("spark.driver.extraJavaOptions", java_options(os.environ, home))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
@@ -89,10 +94,10 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
             os.close(kept)
 
 
-def chained(frames: DataFrame, settings: ChainSettings, log: Path) -> DataFrame:
+def _chained(frames: DataFrame, settings: ChainSettings, log: Path, staged: Path) -> DataFrame:
     """Every site's chain over ``frames`` of ``log`` (columns site, file, place, rows)."""
     return frames.groupBy("site").transformWithState(
-        statefulProcessor=SiteChain(settings, str(log.resolve()), str(cache_home())),
+        statefulProcessor=SiteChain(settings, log.resolve(), staged.resolve(), cache_home()),
         outputStructType=OUTPUT,
         outputMode="Append",
         timeMode="None",
@@ -147,7 +152,8 @@ def run_on_spark(
 ) -> dict[str, Any]:
     """Run the chains of every site over the log on Spark; the twin of ``run_in_process``.
 
-    Called again with the same ``out`` after a crash, it goes on from the checkpoint.
+    Called again with the same ``out`` after a crash, it goes on from the checkpoint. On a cluster,
+    workers must reach the log and ``out`` under the same paths as the driver.
 
     Raises:
         UserError: no Java, not a log, or ``out`` was begun with other settings.
@@ -164,16 +170,18 @@ def run_on_spark(
     # More tasks than sites would have nothing to do; a checkpoint keeps the number it began with.
     tasks = max(1, min(len(facts.sites), session.sparkContext.defaultParallelism))
     session.conf.set("spark.sql.shuffle.partitions", tasks)
-    writer = RunWriter(out)
+    writer, staged = RunWriter(out), Staged(out / _STAGED)
+    staged.clear()
 
     def sink(batch: DataFrame, batch_id: int) -> None:
+        staged.clear()
         # Sorted here: a sort in Spark samples its input first, and so runs the chains twice.
         rows = sorted(batch.collect(), key=lambda row: (row.site, row.number))
-        writer.write(batch_id, [Part(row.site, row.kind, bytes(row.payload)) for row in rows])
+        writer.write(batch_id, [_part(row, staged) for row in rows])
 
     frames = _frames(session, log, files_per_batch).union(_frames(session, end, 1))
     query = (
-        chained(frames, settings, log)
+        _chained(frames, settings, log, out / _STAGED)
         .writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(checkpoint))
         .start()
@@ -189,6 +197,7 @@ def run_on_spark(
         ) from error
     finally:
         query.stop()
+    staged.remove()
     return writer.finish(
         host=f"spark {master}",
         events=facts.rows,
@@ -199,6 +208,11 @@ def run_on_spark(
             if each.numInputRows
         ],
     )
+
+
+def _part(row: Row, staged: Staged) -> Part:
+    payload = staged.get(row.staged) if row.staged else bytes(row.payload)
+    return Part(row.site, row.kind, payload)
 
 
 def _first_line(error: Exception) -> str:

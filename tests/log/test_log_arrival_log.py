@@ -228,6 +228,20 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
     assert message(tmp_path / "log").startswith(f"/{file.name}: damaged file: ")
 
 
+def test_one_by_one_the_first_needs_no_other(tmp_path: Path) -> None:
+    noise = [os.urandom(1 << 20).hex() for _ in range(3)]
+    frames = [frame(at, 1, s=[text]) for at, text in enumerate(noise)]
+    (file,) = written(tmp_path / "log", *frames)
+    assert same(list(LogReader(tmp_path / "log").one_by_one()), frames)
+    data = bytearray(file.read_bytes())
+    data[len(data) * 5 // 6] ^= 1  # in the last
+    file.write_bytes(data)
+    reader = LogReader(tmp_path / "log").one_by_one()
+    assert same([next(reader), next(reader)], frames[:2])
+    with pytest.raises(UserError, match="damaged file"):
+        next(reader)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -299,3 +313,4 @@ def test_any_cut_into_files_reads_the_same(
             writer = LogWriter(log, rows_per_file)
     writer.close()
     assert same(list(LogReader(log)), frames)
+    assert same(list(LogReader(log).one_by_one()), frames)

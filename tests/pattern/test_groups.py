@@ -66,6 +66,14 @@ def test_a_match_shows_the_alternative_that_it_took(tools: Any) -> None:
     assert [e["attrs"] for e in results[0]["events"]] == [{"v": 0}, {}, {}]
 
 
+def test_what_joins_a_step_in_one_branch_is_not_asked_for_in_another(tools: Any) -> None:
+    """Beside ``a``, only a negated step is joined to ``b``, which may lack the attribute then."""
+    plan = query("EVENT SEQ(!N n, OR(A a, C c), B b) WHERE c.k = b.k AND b.k = n.k WITHIN 9")
+    events = [tools.Event("A", 1), tools.Event("C", 2, attrs={"k": 1}), tools.Event("B", 3)]
+    (result,) = tools.run(lambda: SeqMatcher(plan), events)
+    assert [event["type"] for event in result["events"]] == ["A", "B"]
+
+
 @pytest.mark.parametrize(("unc", "sure"), [(0, "confirmed"), (4, "uncertain")])
 def test_and_under_clock_errors(tools: Any, unc: int, sure: str) -> None:
     """Nobody asks which of the two came first: only WITHIN can be in doubt."""

@@ -1,0 +1,75 @@
+"""What a command loads: start-up is most of a short query's time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.log.whole_file import text_columns
+from engine.results.schema import MATCH_SCHEMA
+
+ROOT = Path(__file__).resolve().parents[2]
+NEVER = {
+    "pandas",
+    "pyspark",
+    "plotly",
+    "simpy",
+    "simulator",
+    "matplotlib",
+    "scipy",
+    "rich.progress",
+}
+READY_TO_COMPILE = "numba.np.linalg"
+"""Numba imports it, and much else, before it compiles anything."""
+QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"
+CODE = """
+import sys
+from engine.cli import main
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended.code
+print(*sys.modules, file=sys.stderr)
+"""
+
+
+def loaded(*arguments: str) -> set[str]:
+    """Modules in memory after ``slackwater ARGUMENTS`` in a fresh interpreter."""
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, *arguments],
+        check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("query", "--help"), ("order", "--help")])
+def test_help_needs_no_compiler(arguments: tuple[str, ...]) -> None:
+    assert not (NEVER | {"numba"}) & loaded(*arguments)
+
+
+def test_a_query_loads_only_what_it_uses(here: Path, trace: Any) -> None:
+    records = [{"type": kind, "ts": ts, "attrs": {"key": 1}} for ts, kind in enumerate("ABCAB", 1)]
+    arguments = (
+        "query", QUERY, "--input", trace(*records), "--in-process", "--order", "none",
+        "--barrier", "bounded:1s", "--time-unit", "ms", "--out", str(here / "out.parquet"),
+    )  # fmt: skip
+    loaded(*arguments)  # compiles, if nobody has
+    found = loaded(*arguments)
+    assert "numba" in found
+    others = {READY_TO_COMPILE, "engine.window.tumbling", "engine.pattern.spill"}
+    assert not (NEVER | others) & found
+
+
+def test_dictionaries_are_for_texts_only(here: Path) -> None:
+    del here
+    assert text_columns(MATCH_SCHEMA) == [
+        "op", "query", "site", "certainty",
+        *(f"events.list.element.{name}"
+          for name in ("site", "stream", "source", "type", "attrs", "more")),
+        "more",
+    ]  # fmt: skip

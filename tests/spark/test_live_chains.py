@@ -1,0 +1,213 @@
+"""Chains that stay in a worker between batches, payloads that go past the JVM; without Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import Row
+
+from bench.workload import FRAME_ROWS, event_frames, pattern_stream, sync_frame
+from engine.barrier.settings import parse_barrier
+from engine.chain import Chain, ChainSettings
+from engine.log.arrival_log import LogWriter
+from engine.order.registry import parse_order
+from engine.query import query
+from engine.spark import processor
+from engine.spark.live_chains import LiveChains, digest_of
+from engine.spark.processor import SiteChain
+from engine.spark.staged import Staged
+
+SETTINGS = ChainSettings(
+    parse_order("none"),
+    (query("EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s"),),
+    parse_barrier("bounded:1s"),
+)
+
+
+class Value:
+    """A ``ValueState``, as of one site; counts what is read."""
+
+    def __init__(self, content: tuple[bytes] | None, reads: Counter[str], name: str) -> None:
+        self.content, self._reads, self._name = content, reads, name
+
+    def exists(self) -> bool:
+        return self.content is not None
+
+    def get(self) -> tuple[bytes] | None:
+        self._reads[self._name] += 1
+        return self.content
+
+    def update(self, content: tuple[bytes]) -> None:
+        self.content = content
+
+
+class Store:
+    """What a state store holds for a site; a task writes to a copy that is kept if it ends well."""
+
+    def __init__(self) -> None:
+        self.reads: Counter[str] = Counter()
+        self._values: dict[str, tuple[bytes] | None] = {}
+
+    def run(self, task: SiteChain, rows: list[Row], *, kept: bool = True) -> list[Row]:
+        values: dict[str, Value] = {}
+
+        def value_state(name: str, _schema: Any) -> Value:
+            values[name] = Value(self._values.get(name), self.reads, name)
+            return values[name]
+
+        handle: Any = type("Handle", (), {"getValueState": staticmethod(value_state)})
+        task.init(handle)
+        given = list(task.handleInputRows(("main",), iter(rows), None))
+        if kept:
+            self._values = {name: value.content for name, value in values.items()}
+        return given
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Four files of one frame."""
+    with LogWriter(tmp_path / "log", rows_per_file=FRAME_ROWS) as writer:
+        for made in pattern_stream(4 * FRAME_ROWS, 5):
+            writer.append(sync_frame(5, int(made["ts"].min()) - 1, int(made["arrival"][0]), 0))
+            for frame in event_frames(made, 5):
+                writer.append(frame)
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> LiveChains:
+    fresh = LiveChains()
+    monkeypatch.setattr(processor, "LIVE", fresh)
+    return fresh
+
+
+def _batches(log: Path) -> list[list[Row]]:
+    """One file each, then the end."""
+    batches = [
+        [
+            Row(site="main", file=quote(file.name), place=place, rows=rows)
+            for place, rows in enumerate(pq.read_table(file, columns=["rows"])["rows"].to_pylist())
+        ]
+        for file in sorted(log.glob("*.parquet"))
+    ]
+    return [*batches, [Row(site="main", file="end", place=0, rows=0)]]
+
+
+def _task(log: Path, settings: ChainSettings = SETTINGS) -> SiteChain:
+    Staged(log.parent / "staged").clear()
+    return SiteChain(settings, log, log.parent / "staged", log.parent / "cache")
+
+
+def _restored_each_time(log: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
+    store, given = Store(), []
+    for rows in _batches(log):
+        monkeypatch.setattr(processor, "LIVE", LiveChains())
+        given.append(store.run(_task(log), rows))
+    assert store.reads["chain"] == len(given) - 1
+    return given
+
+
+def test_a_worker_that_goes_on_reads_no_state_and_gives_the_same(
+    log: Path, live: LiveChains, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store()
+    given = [store.run(_task(log), rows) for rows in _batches(log)]
+    assert [len(rows) for rows in given] == [1, 1, 1, 1, 2]
+    assert store.reads["chain"] == 0
+    assert live is processor.LIVE
+    assert given == _restored_each_time(log, monkeypatch)
+
+
+@pytest.mark.usefixtures("live")
+def test_a_batch_done_again_starts_from_the_state_not_from_what_failed(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, given = Store(), []
+    for rows in _batches(log):
+        failed = store.run(_task(log), rows, kept=False)
+        given.append(store.run(_task(log), rows))
+        assert failed == given[-1]
+    assert given == _restored_each_time(log, monkeypatch)
+
+
+@pytest.mark.usefixtures("live")
+def test_a_batch_that_broke_off_inside_leaves_no_chain_behind(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, *_ = _batches(log)
+    store = Store()
+    store.run(_task(log), first)
+    with monkeypatch.context() as broken:
+        broken.setattr(Chain, "snapshot", lambda _self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.run(_task(log), second, kept=False)
+    again = store.run(_task(log), second)
+    assert store.reads["chain"] == 1
+    assert again == _restored_each_time(log, monkeypatch)[1]
+
+
+@pytest.mark.usefixtures("live")
+def test_another_query_finds_no_chain_even_of_an_equal_snapshot(log: Path) -> None:
+    first, second, *_ = _batches(log)
+    store = Store()
+    store.run(_task(log), first)
+    other = ChainSettings(SETTINGS.order, SETTINGS.plans, parse_barrier("bounded:2s"))
+    store.run(_task(log, other), second)
+    assert store.reads["chain"] == 1
+
+
+def test_a_state_without_digest_is_read(log: Path, live: LiveChains) -> None:
+    first, second, *_ = _batches(log)
+    store = Store()
+    store.run(_task(log), first)
+    expected = store.run(_task(log), second, kept=False)
+    store._values["digest"] = None
+    assert store.run(_task(log), second) == expected
+    assert store.reads["chain"] == 1
+    assert live is processor.LIVE
+
+
+def test_live_chains_are_bounded_and_the_last_ones_stay() -> None:
+    chains, live = [Chain(SETTINGS, f"s{number}") for number in range(4)], LiveChains(limit=30)
+    for chain in chains:
+        live.keep("run", chain, b"now", size=10)
+    assert live.take("run", "s0", b"now") is None
+    assert live.take("run", "s3", b"now") is chains[3]
+    assert live.take("run", "s3", b"now") is None  # whoever takes it owns it
+    assert live.take("run", "s2", b"before") is None
+    assert live.take("other", "s1", b"now") is None
+    live.keep("run", chains[0], b"now", size=31)
+    assert live.take("run", "s0", b"now") is None
+    live.keep("run", chains[0], b"now", size=30)
+    assert live.take("run", "s0", b"now") is chains[0]
+
+
+def test_digests_tell_snapshots_apart() -> None:
+    assert digest_of(b"a") == digest_of(b"a") != digest_of(b"b")
+
+
+def test_large_payloads_go_through_files(
+    log: Path, live: LiveChains, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, batches = Store(), _batches(log)
+    monkeypatch.setattr(processor, "LARGE", 1 << 30)
+    inline = store.run(_task(log), batches[0], kept=False)
+    assert all(row.payload and not row.staged for row in inline)
+    monkeypatch.setattr(processor, "LARGE", 1)
+    task = _task(log)
+    tried = store.run(task, batches[0], kept=False)
+    staged = store.run(task, batches[0])
+    assert tried == staged
+    folder = Staged(log.parent / "staged")
+    assert [folder.get(row.staged) for row in staged] == [bytes(row.payload) for row in inline]
+    assert not any(row.payload for row in staged)
+    folder.clear()
+    assert list((log.parent / "staged").iterdir()) == []
+    folder.remove()
+    assert not (log.parent / "staged").exists()
+    assert live is processor.LIVE
