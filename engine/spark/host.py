@@ -27,6 +27,7 @@ from engine.log.arrival_log import LOG_SCHEMA, LogReader
 from engine.log.replay import log_facts, order_by_time
 from engine.log.whole_file import whole_file
 from engine.results.run_writer import Part, RunWriter
+from engine.spark.class_archive import java_options
 from engine.spark.processor import OUTPUT, SiteChain
 from engine.spark.staged import Staged
 
@@ -51,12 +52,14 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
     Raises:
         UserError: no Java 17 or later; says what to install.
     """
-    os.environ["JAVA_HOME"] = str(java_home())
+    home = java_home()
+    os.environ["JAVA_HOME"] = str(home)
     builder = (
         SparkSession.builder.master(master)
         .appName("slackwater")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", os.environ.get("SLACKWATER_DRIVER_MEMORY", "1g"))
+        .config("spark.driver.extraJavaOptions", java_options(os.environ, home))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.log.level", "ERROR")
