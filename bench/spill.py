@@ -3,15 +3,23 @@
 Run: ``.venv/bin/python -m bench.spill``.
 
 First an endless-looking stream in which events may be very late, with and without spill: the most
-events that were in memory. Then the same late events under different thresholds: a low one loads
-the same chunks again and again, a high one lets late events wait.
+events that were in memory. Beside it the same late events under different thresholds: a low one
+loads the same chunks again and again, a high one lets late events wait.
+
+Then WITHIN larger than memory: a stream nearly in order, all that WITHIN holds in memory, and a
+twentieth of it, in one part and by keys in 16; and that under different thresholds. Each in a
+process of its own, whose largest memory is told, less what it was when the first batches were done.
+Seconds are processor time.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import resource
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +39,21 @@ SECOND_NS = 10**9
 LATEST_NS = 400 * SECOND_NS
 LATE_SHARE = 0.002
 THRESHOLDS = (1, 3, 10, 30, 100)
+WINDOW_S = 500
+WINDOW = f"EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN {WINDOW_S} s"
+WINDOW_ROWS = 1_000_000
+WINDOW_IDS = 200_000
+HOT_NS = WINDOW_S * SECOND_NS // 20
+WINDOWS: dict[str, SpillSettings | None] = {
+    "none": None,
+    "hot=25s,parts=1": SpillSettings(None, HOT_NS, parts=1),
+    "hot=25s": SpillSettings(None, HOT_NS),
+    "hot=25s,pending=3000": SpillSettings(None, HOT_NS, pending=3000),
+    "hot=25s,chunk=100s,wait=100s": SpillSettings(
+        None, HOT_NS, 100 * SECOND_NS, wait_ns=100 * SECOND_NS
+    ),
+}
+"""25 s is a twentieth of WITHIN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +66,16 @@ class Outcome:
     waits_s: float
 
 
-def batches(rows: int = ROWS) -> list[Released]:
-    """1,000 events/s of four types and 1,000 ids; some are up to LATEST_NS late."""
+def batches(
+    rows: int = ROWS, latest_ns: int = LATEST_NS, late_share: float = LATE_SHARE, ids: int = 1000
+) -> Iterator[Released]:
+    """1,000 events/s of four types; some are up to ``latest_ns`` late."""
     generator = np.random.default_rng(1)
     strings = Strings(["events", "A", "B", "C", "OTHER", "s"])
-    made = []
     for start in range(0, rows, BATCH):
         release = np.arange(start, start + BATCH, dtype=np.int64) * STEP_NS
-        late = generator.random(BATCH) < LATE_SHARE
-        ref = release - np.where(late, generator.integers(0, LATEST_NS, BATCH), 0)
+        late = generator.random(BATCH) < late_share
+        ref = release - np.where(late, generator.integers(0, latest_ns, BATCH), 0)
         ref = np.maximum(ref, 0)
         columns: dict[str, np.ndarray] = {
             "ref": ref, "ts": ref, "te": ref, "release": release, "arrival": release,
@@ -60,33 +84,33 @@ def batches(rows: int = ROWS) -> list[Released]:
             "seq": np.arange(start, start + BATCH), "source": np.full(BATCH, 5, np.int32),
             "stream": np.zeros(BATCH, np.int32),
             "type": generator.integers(1, 5, BATCH).astype(np.int32),
-            "attrs.id": generator.integers(0, 1000, BATCH),
+            "attrs.id": generator.integers(0, ids, BATCH),
         }  # fmt: skip
-        made.append(Released(BATCH, columns, {"id": "int"}, strings, t_a=0))
-    return made
+        yield Released(BATCH, columns, {"id": "int"}, strings, t_a=0)
 
 
-def run(matcher: SeqMatcher, data: list[Released]) -> Outcome:
+def run(matcher: SeqMatcher, data: Iterable[Released]) -> Outcome:
     """One pass; matches are counted, and how much later than known they came, if they did."""
-    start, matches, waits = time.perf_counter(), 0, []
-    end = int(data[-1].columns["release"][-1])
+    start, matches, waits, end = time.process_time(), 0, [], 0
 
     def look(results: object) -> int:
-        at = known = np.empty(0, np.int64)
+        at, known, taken_back = *np.empty((2, 0), np.int64), 0
         for piece in getattr(results, "pieces", [results]):
             given = getattr(piece, "given", None)
             if given is not None:
                 at = np.append(at, given.at[given.plus])
                 known = np.append(known, given.known_at[given.plus])
-        waits.extend((at - known)[at > known].tolist())
-        return len(at)
+                taken_back += len(given) - int(given.plus.sum())
+        waits.append((at - known)[at > known])
+        return len(at) - taken_back
 
     for released in data:
         matches += look(matcher.process(released))
+        end = int(released.columns["release"][-1])
     counters = matcher.counters()
     matches += look(matcher.finish(end))
-    spent = time.perf_counter() - start
-    return Outcome(spent, matches, counters, float(np.mean(waits or [0])) / SECOND_NS)
+    spent, waited = time.process_time() - start, np.concatenate([*waits, [0]])
+    return Outcome(spent, matches, counters, waited.sum() / max(len(waited) - 1, 1) / SECOND_NS)
 
 
 def spilling(plan: SeqPlan, folder: Path, pending: int, wait_ns: int) -> SpillingMatcher:
@@ -95,10 +119,10 @@ def spilling(plan: SeqPlan, folder: Path, pending: int, wait_ns: int) -> Spillin
     return SpillingMatcher(plan, spill, bounds)
 
 
-def main() -> None:
-    plan: Plan = query(TEXT)
-    assert isinstance(plan, SeqPlan)
-    data = batches()
+def late_beyond_within() -> None:
+    """An endless-looking stream, and L09's thresholds."""
+    plan = _plan(TEXT)
+    data = list(batches())
     bounds = PatternSettings(keep_late_ns=LATEST_NS)
     run(SeqMatcher(plan, bounds), data[:1])
     print(f"{ROWS:,} events, {LATE_SHARE:.1%} of them up to 400 s late; {TEXT}")
@@ -115,6 +139,56 @@ def main() -> None:
             f"{name:<12} {counts['buffered_max']:>17,} {outcome.matches:>8,} "
             f"{outcome.seconds:>8.2f} {counts.get('chunk_loads', 0):>12,} {outcome.waits_s:>22.1f}"
         )
+
+
+def within_beyond_memory() -> None:
+    """WITHIN larger than memory."""
+    print(f"{WINDOW_ROWS:,} events, 5 % of them up to 10 s late, {WINDOW_IDS:,} ids; {WINDOW}")
+    print(
+        "spill                         most held  MiB more  matches  seconds  times  turns  "
+        "mean wait [s]"
+    )
+    first = None
+    for name in WINDOWS:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            outcome, more_mib = pool.apply(window_run, (name,))
+        first = first or outcome
+        counts = outcome.counters
+        print(
+            f"{name:<29} {counts['buffered_max']:>9,} {more_mib:>9,.0f} {outcome.matches:>8,} "
+            f"{outcome.seconds:>8.1f} {outcome.seconds / first.seconds:>6.1f} "
+            f"{counts.get('turns', 0):>6,} {outcome.waits_s:>14.1f}"
+        )
+
+
+def window_run(name: str) -> tuple[Outcome, float]:
+    """One of ``WINDOWS``: what came of it, and the memory it needed more than to start [MiB]."""
+    plan, bounds = _plan(WINDOW), PatternSettings(keep_late_ns=10 * SECOND_NS)
+    spill = WINDOWS[name]
+    with tempfile.TemporaryDirectory() as folder:
+
+        def matcher(called: str) -> SeqMatcher:
+            if spill is None:
+                return SeqMatcher(plan, bounds)
+            return SpillingMatcher(plan, replace(spill, folder=Path(folder) / called), bounds)
+
+        run(matcher("warm"), batches(2 * BATCH, 10 * SECOND_NS, 0.05, WINDOW_IDS))
+        start_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        outcome = run(matcher("done"), batches(WINDOW_ROWS, 10 * SECOND_NS, 0.05, WINDOW_IDS))
+        end_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return outcome, (end_kib - start_kib) / 1024
+
+
+def _plan(text: str) -> SeqPlan:
+    plan: Plan = query(text)
+    assert isinstance(plan, SeqPlan)
+    return plan
+
+
+def main() -> None:
+    late_beyond_within()
+    print()
+    within_beyond_memory()
 
 
 if __name__ == "__main__":

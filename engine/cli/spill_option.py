@@ -15,8 +15,8 @@ from engine.query.plan import Plan, TumblingPlan
 Spill = Annotated[
     str | None,
     typer.Option(
-        help="Old events of patterns go to files: FOLDER[,hot=..,chunk=..,pending=..,wait=..]; "
-        "on Spark state[,..]."
+        help="Old events of patterns go to files: "
+        "FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]; on Spark state[,..]."
     ),
 ]
 
@@ -32,7 +32,7 @@ def read_spill(
     """
     if text is None:
         return None
-    from engine.pattern.spill import hot_span  # noqa: PLC0415 - for few runs
+    from engine.pattern.spill_bounds import spill_bounds  # noqa: PLC0415 - for few runs
 
     spill = parse_spill(text, time_unit)
     if purge.name != "late":
@@ -51,5 +51,5 @@ def read_spill(
     for plan in plans:
         if isinstance(plan, TumblingPlan):
             raise UserError(f"query {plan.name!r}: --spill is for patterns; windows keep no events")
-        hot_span(plan, spill)
+        spill_bounds(plan, spill)
     return spill

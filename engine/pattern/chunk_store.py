@@ -76,13 +76,15 @@ class FileChunks:
 
     Args:
         folder: of this store alone; made if need be.
+        root: what lies between it and ``folder`` goes with that once it is empty; None: nothing.
 
     Raises:
         UserError: it cannot be made.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, root: Path | None = None) -> None:
         self._folder = folder
+        self._root = root
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -105,6 +107,10 @@ class FileChunks:
 
     def close(self) -> None:
         shutil.rmtree(self._folder)
+        above = self._folder.parent
+        while self._root in above.parents and not any(above.iterdir()):
+            above.rmdir()
+            above = above.parent
         self._there.clear()
         self._kept.clear()
 
@@ -168,3 +174,14 @@ def joined(parts: Iterable[Columns]) -> Columns:
             for part, length in zip(parts, lengths, strict=True)
         ])  # fmt: skip
     return found
+
+
+def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
+    """Where each value stands, ascending; by value, ascending."""
+    order = np.argsort(values, kind="stable")
+    every, firsts = np.unique(values[order], return_index=True)
+    ends = [*firsts[1:].tolist(), len(values)]
+    return {
+        value: order[first:end]
+        for value, first, end in zip(every.tolist(), firsts.tolist(), ends, strict=False)
+    }

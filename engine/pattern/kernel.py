@@ -87,8 +87,9 @@ class Kernel:
         return {"stack_moves": int(used[stacks.MOVED]), "looked_at": int(used[stacks.LOOKED])}
 
     def construct(
-        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],
+        stop: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``doubts``.
 
         Args:
@@ -96,12 +97,14 @@ class Kernel:
             first: its first new row.
             strings: the site's table.
             promised: by type or for all of them, what the purge may count on; none: no such purge.
+            stop: the first row that is left for later; None = none.
         """
+        stop = store.n if stop is None else stop
         programs = self._compiled(store.kinds, strings)
         steps, n = len(self._layout.steps), self._scalars
         n[search.FOUND_N] = n[search.DOUBTS_N] = n[search.MOVES_N] = 0
         moves, clock_of = self._moves(promised)
-        room = _LEAST + (store.n - first) // 2
+        room = _LEAST + (stop - first) // 2
         found = np.empty((room, c.FACTS + steps), np.int64)
         doubts = np.empty((room, scopes.DOUBT), np.int64)
         while True:
@@ -111,12 +114,12 @@ class Kernel:
                     self._ranks, self._stacks, np.full(steps, -1), np.zeros((steps, 2), np.int64),
                     moves, self._covered, clock_of, found, doubts,
                 ),
-                first, store.n,
+                first, stop,
             )  # fmt: skip
             if why == c.DONE:
                 return found[: n[search.FOUND_N]], doubts[: n[search.DOUBTS_N]]
             if why == c.STACKS_FULL:
-                rows = store.n - first
+                rows = stop - first
                 entries = (rows // 2 + 64) * int(n[search.INDEXES_N])
                 same = np.arange(store.n)
                 self._stacks = stacks.rebuilt(
@@ -126,10 +129,12 @@ class Kernel:
                 found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
                                  np.int64)]) for part in (found, doubts))  # fmt: skip
 
-    def take_in(self, store: Store, first: int, strings: Strings) -> None:
-        """Put the rows of ``store`` from ``first`` on in the stacks; what they match is known."""
+    def take_in(self, store: Store, first: int, strings: Strings, stop: int | None = None) -> None:
+        """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
+        match is known.
+        """
         tours, self._scalars[search.TOURS_N] = self._scalars[search.TOURS_N], 0
-        self.construct(store, first, strings, {})
+        self.construct(store, first, strings, {}, stop)
         self._scalars[search.TOURS_N] = tours
 
     def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:

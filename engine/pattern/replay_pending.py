@@ -2,13 +2,17 @@
 
 Events that were put off are not the last of the stream when their turn comes: others, released
 later, have been matched since. What they do is defined by the order of release (which events were
-still held when they met, which T_a was in force), so all events in reach go once more through an
-empty kernel in that order, with the late ones and, where these can take matches back, without.
+still held when they met, which T_a was in force), so the events in reach go once more through an
+empty kernel in that order: those before the first late one only into its stacks, and the rest with
+the late ones and, where these can take matches back, without. So the work for matches is that of
+what was released since the first late event came.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +22,8 @@ from engine.pattern.matches import Changes, Judge, Verdicts
 from engine.pattern.store import MEMBER, Store
 from engine.pattern.tables import Layout
 from engine.released import Strings
+
+_Columns = TypeVar("_Columns", Changes, Verdicts)
 
 
 @dataclass(slots=True)
@@ -39,40 +45,42 @@ class Replay:
 
         ``cause`` and ``completing`` are 0 and say nothing.
         """
-        member = self.store.columns[MEMBER]
-        negated = sum({1 << step for step, _ in self.layout.negated()})
-        takes_back = bool((member[: self.store.n][late] & negated).any())
-        after = self._net()
-        before = None
-        if takes_back:
-            mine = member[: self.store.n].copy()
-            member[: self.store.n][late] = 0
-            before = self._net()
-            member[: self.store.n] = mine
-        elif after is not None:
-            rows = after.rows
-            after = after.take(np.flatnonzero((late[rows] & (rows >= 0)).any(axis=1)))
-        found = _difference(before, after)
-        return None if found is None else found.take(self._judge().in_order(found))
-
-    def _judge(self) -> Judge:
-        widest = np.full(self.store.n, self.widest)
-        return Judge(self.layout, self.rule, self.store, self.strings, widest, 0)
-
-    def _net(self) -> Changes | None:
-        """The matches that stand in the end, as if new."""
+        store = self.store
+        first = int(np.argmax(late))
         kernel = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns, StackOptions())
-        changes = self._judge().changes(*kernel.construct(self.store, 0, self.strings, {}))
-        if changes is None:
+        kernel.take_in(store, 0, self.strings, first)
+        member = store.columns[MEMBER][: store.n]
+        negated = sum({1 << step for step, _ in self.layout.negated()})
+        if not (member[late] & negated).any():
+            after = self._since(kernel, first)
+            if after is None:
+                return None
+            mine = (late[after.rows] & (after.rows >= 0)).any(axis=1)
+            return _difference(None, after.take(np.flatnonzero(mine)))
+        there = kernel.snapshot()
+        after = self._since(kernel, first)
+        kernel.restore(there)
+        mine = member.copy()
+        member[late] = 0
+        before = self._since(kernel, first)
+        member[:] = mine
+        return _difference(before, after)
+
+    def _since(self, kernel: Kernel, first: int) -> Changes | None:
+        """What the rows from ``first`` on do to matches, one change for each."""
+        widest = np.full(self.store.n - first, self.widest)
+        judge = Judge(self.layout, self.rule, self.store, self.strings, widest, first)
+        changes = judge.changes(*kernel.construct(self.store, first, self.strings, {}))
+        if changes is None or not len(changes):
             return None
         which = _which(changes.rows, changes.branch)
-        first, last = np.empty((2, int(which.max()) + 1), np.int64)
+        begins, ends = np.empty((2, int(which.max()) + 1), np.int64)
         places = np.arange(len(which))
-        last[which] = places
-        first[which[::-1]] = places[::-1]
-        net = changes.take(first)
-        net.after = changes.after.take(last)
-        return net.take(np.flatnonzero(net.after.stands))
+        ends[which] = places
+        begins[which[::-1]] = places[::-1]
+        found = changes.take(begins)
+        found.after = changes.after.take(ends)
+        return found
 
 
 def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
@@ -82,37 +90,51 @@ def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
 
 
 def _difference(before: Changes | None, after: Changes | None) -> Changes | None:
-    """From the matches ``before`` to those ``after``; None if they are the same."""
+    """From the matches as they stand in the end after ``before`` to how they do after ``after``.
+
+    Both start alike: what one of them does not change is there as it was when the other began.
+    """
     parts = [part for part in (before, after) if part is not None and len(part)]
     if not parts:
         return None
-    old = len(before) if before is not None else 0
-    rows, branch, closes, known_at, last_ns = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("rows", "branch", "closes", "known_at", "last_ns")
-    )
-    which = _which(rows, branch)
+    both = all_of(parts)
+    which = _which(both.rows, both.branch)
     n, places = int(which.max()) + 1, np.arange(len(which))
-    one = np.empty(n, np.int64)
-    one[which] = places  # of those after, if it stands then
-    was, now = np.full(n, -1), np.full(n, -1)
+    old = len(before) if before is not None else 0
+    at_first, was, now = np.empty((3, n), np.int64)
+    at_first[which] = places
+    was[:] = now[:] = -1
     was[which[:old]] = places[:old]
-    now[which[old:]] = places[old:] - old
-    verdicts = _verdicts(was, before), _verdicts(now, after)
-    found = Changes(
-        rows[one], branch[one], np.zeros(n, np.int64), np.zeros(n, np.int64), *verdicts,
-        closes[one], known_at[one], last_ns[one],
-    )  # fmt: skip
-    was_, now_ = verdicts
-    same = (was_.stands == now_.stands) & (was_.confirmed == now_.confirmed)
-    changed = np.flatnonzero(~(same & (was_.chance == now_.chance)))
+    now[which[old:]] = places[old:]
+    # A new match has ``closes`` in the part where it is new.
+    new = np.flatnonzero(~both.before.stands)
+    at_first[which[new]] = new
+    found = both.take(at_first)
+    found.cause, found.completing = np.zeros((2, n), np.int64)
+    found.before = _either(was, both, at_first)
+    found.after = _either(now, both, at_first)
+    was_, now_ = found.before, found.after
+    same = (was_.confirmed == now_.confirmed) & (was_.chance == now_.chance)
+    same = (was_.stands == now_.stands) & (same | ~now_.stands)
+    changed = np.flatnonzero(~same)
     return found.take(changed) if len(changed) else None
 
 
-def _verdicts(place: np.ndarray, of: Changes | None) -> Verdicts:
-    """Of the matches at ``place``; -1: it does not stand."""
-    stands = place >= 0
-    if of is None or not len(of):
-        return Verdicts(stands, np.zeros(len(place), np.bool_), np.ones(len(place)))
-    confirmed = np.where(stands, of.after.confirmed[place], False)
-    return Verdicts(stands, confirmed, np.where(stands, of.after.chance[place], 1.0))
+def _either(place: np.ndarray, both: Changes, at_first: np.ndarray) -> Verdicts:
+    """Verdicts after the changes at ``place``, or (-1) before those at ``at_first``."""
+    there = place >= 0
+    columns = (
+        np.where(there, getattr(both.after, name)[place], getattr(both.before, name)[at_first])
+        for name in ("stands", "confirmed", "chance")
+    )
+    return Verdicts(*columns)
+
+
+def all_of(parts: Sequence[_Columns]) -> _Columns:
+    """One below the other."""
+    first = parts[0]
+    columns: list[Any] = []
+    for field in fields(first):
+        of = [getattr(part, field.name) for part in parts]
+        columns.append(all_of(of) if isinstance(of[0], Verdicts) else np.concatenate(of))
+    return type(first)(*columns)

@@ -1,13 +1,17 @@
 """SEQ over windows larger than memory: old events lie in chunks by time (L09 VIII).
 
-*Hot* events, up to ``hot_ns`` behind progress, stay in memory; older ones go to chunks. A late
-event that may match some of those is put off. When ``pending`` events of one chunk are, or the
-oldest of them has waited ``wait_ns`` on the arrival clock, the chunks in their reach are loaded,
-all that they change is found at once (``engine.pattern.replay_pending``) and handed to the same
-barrier, as of that instant. So results may come later, and the net result is the same.
+*Hot* events, up to ``hot_ns`` behind progress, stay in memory; older ones go to chunks. An event
+that may match some of those is put off. When ``pending`` events of one chunk are, or the oldest of
+them has waited ``wait_ns`` on the arrival clock, the chunks in their reach are loaded, all that
+they change is found at once (``engine.pattern.replay_pending``) and handed to the same barrier, as
+of that instant. So results may come later, and the net result is the same.
+
+Where ``hot_ns`` is at least what a new event looks back, events in order never wait. Where it is
+less, every event does. Then a turn needs all of WITHIN, but where events have keys
+(``engine.pattern.partition``) only one part of it at a time.
 
 When they are due is decided at rows, wherever batches are cut; what is in memory and what in
-chunks besides is not seen in results.
+chunks besides, and in how many parts, is not seen in results.
 """
 
 from __future__ import annotations
@@ -32,14 +36,15 @@ from engine.pattern.chunk_store import (
     joined,
 )
 from engine.pattern.cold import Cold
-from engine.pattern.matches import Changes
+from engine.pattern.matches import Changes, Judge
 from engine.pattern.membership import members
-from engine.pattern.replay_pending import Replay
+from engine.pattern.partition import KEY, Keys, Wanted, keys_of
+from engine.pattern.replay_pending import Replay, all_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.spill_bounds import spill_bounds
 from engine.pattern.spill_settings import SpillSettings
 from engine.pattern.store import EXPIRES, FRONTIER, MEMBER, ORDER, Store
 from engine.pattern.stream_clocks import Moved
-from engine.pattern.tables import NOT_LONG_AFTER, NOT_LONG_BEFORE, Layout, layout_of
 from engine.pattern.waiting import Turn, Waiting, cut
 from engine.query.plan import OrPlan, SeqPlan
 from engine.released import Promises, Released
@@ -62,7 +67,7 @@ class SpillingMatcher(SeqMatcher):
         chunks: where the chunks are; None = in files below ``spill.folder``.
 
     Raises:
-        UserError: no WITHIN, a new event looks back further than ``hot_ns``, or another purge.
+        UserError: no WITHIN, parts of a query whose events have no key, or another purge.
     """
 
     def __init__(
@@ -77,20 +82,18 @@ class SpillingMatcher(SeqMatcher):
         super().__init__(plan, settings, site, barrier)
         if self.settings.purge != "late":
             raise UserError(f"query {plan.name!r}: spill goes with purge 'late' alone")
-        self._hot_ns = hot_span(plan, spill)
-        self._windows = _windows(self._layout)
-        within = self._within_ns or 0
-        self._chunk_ns = max(within // 4, 1) if spill.chunk_ns is None else spill.chunk_ns
+        bounds = self._bounds = spill_bounds(plan, spill)
         if chunks is None:
-            folder = spill.folder
             chunks = MemoryChunks()
-            if folder is not None:
-                chunks = FileChunks(folder_of(folder, site, plan.name))
-        self._cold = Cold(chunks, self._chunk_ns)
+            if bounds.folder is not None:
+                root = bounds.folder
+                chunks = FileChunks(folder_of(root, site, plan.name), root)
+        self._cold = Cold(chunks, bounds.chunk_ns, bounds.parts)
+        self._keys = Keys(self._layout) if keys_of(self._layout) else None
         self._cold_until = _LEAST
         """Events below it are in chunks; copies of them may be here for matches that are held."""
         self._pending = Store(self._layout.attributes)
-        self._waiting = Waiting(spill.pending, spill.wait_ns)
+        self._waiting = Waiting(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
         self._widest_t_a = 0
         self._promises = False
@@ -98,7 +101,10 @@ class SpillingMatcher(SeqMatcher):
         self._turns = 0
 
     def counters(self) -> dict[str, int]:
-        """Besides: ``put_off`` late events, ``pending`` now, looked at in ``turns``."""
+        """Besides: ``put_off`` events, ``pending`` now, looked at in ``turns``.
+
+        ``buffered_max``: with those that wait, and with what a turn loads and moves here.
+        """
         found = super().counters() | self._cold.counters()
         more = {"put_off": self._put_off, "pending": self._pending.n, "turns": self._turns}
         return found | more
@@ -118,14 +124,14 @@ class SpillingMatcher(SeqMatcher):
 
     def advance(self, now: int) -> Sequence[Result]:
         results = Results()
-        for turn in self._waiting.until(now, 0):
+        for turn in self._waiting.until(now):
             results.extend(self._take_turn(turn))
         results.extend(super().advance(now))
         return results
 
     def finish(self, at: int) -> Sequence[Result]:
         results = Results()
-        for turn in (*self._waiting.until(at, 0), *self._waiting.rest(at)):
+        for turn in (*self._waiting.until(at), *self._waiting.rest(at)):
             results.extend(self._take_turn(turn))
         results.extend(super().finish(at))
         self._cold.close()
@@ -138,14 +144,18 @@ class SpillingMatcher(SeqMatcher):
         times = [released.progress.at] + ([released.promises.at] if released.promises else [])
         ends = [int(at.max()) for at in times if len(at)]
         if not released.n:
-            return self._waiting.until(max(ends, default=_LEAST), 0)
+            return self._waiting.until(max(ends, default=_LEAST))
         release, ref = released.columns["release"], released.columns["ref"]
         frontier, widest = self._clocks.ahead(released)
         member = members(self._layout, self._joined, released)
         mine = np.flatnonzero((member != 0) & (self._expiry(released, member) >= frontier))
         rows = mine[self._reaches_cold(ref[mine], frontier[mine], widest[mine], released.t_a)]
-        turns = self._waiting.add(rows, self._cold.numbers(ref[rows]), release)
-        return turns + self._waiting.until(max([int(release[-1]), *ends]), released.n, release)
+        now = max([int(release[-1]), *ends])
+        return self._waiting.add(rows, self._groups(ref[rows]), release, now)
+
+    def _groups(self, ref: np.ndarray) -> np.ndarray:
+        """Events of one group have their turn together."""
+        return ref // self._bounds.together_ns
 
     def _reaches_cold(
         self, ref: np.ndarray, frontier: np.ndarray, widest: np.ndarray | int, t_a: int
@@ -156,12 +166,13 @@ class SpillingMatcher(SeqMatcher):
     def _reach_ns(self, widest: np.ndarray | int, t_a: int) -> np.ndarray | int:
         """How far from an event may be what it does something to, or what bears on that."""
         error = t_a if self._rule is Rule.MAX_DELAY else 2 * widest
-        return self._windows * ((self._within_ns or 0) + _UNCERTAIN * error)
+        return self._bounds.windows * (self._bounds.within_ns + _UNCERTAIN * error)
 
     def _border(self, frontier: np.ndarray) -> np.ndarray:
         """Events below it count as cold."""
-        hot = np.maximum(frontier, _LEAST) - self._hot_ns
-        return np.asarray(hot // self._chunk_ns * self._chunk_ns)
+        hot = np.maximum(frontier, _LEAST) - self._bounds.hot_ns
+        chunk_ns = self._bounds.chunk_ns
+        return np.asarray(hot // chunk_ns * chunk_ns)
 
     def _at_once(
         self, released: Released, moved: Moved, rows: np.ndarray, more: dict[str, np.ndarray]
@@ -169,10 +180,14 @@ class SpillingMatcher(SeqMatcher):
         ref, frontier = released.columns["ref"][rows], moved.frontier[rows]
         waits = self._reaches_cold(ref, frontier, moved.widest[rows], released.t_a)
         self._widest_t_a = max(self._widest_t_a, released.t_a)
+        if self._keys is not None:
+            more[KEY] = self._keys.of(released, rows)
         if waits.any():
             late = {name: column[waits] for name, column in more.items()}
             self._pending.append(released, rows[waits], self._attributes, late)
             self._put_off += int(waits.sum())
+        now = self._store.n + int((~waits).sum())
+        self._most = max(self._most, now + self._pending.n)
         return ~waits
 
     # ---- a turn ---------------------------------------------------------------------------------
@@ -185,33 +200,60 @@ class SpillingMatcher(SeqMatcher):
             promises=Promises() if self._promises else None,
         )  # fmt: skip
         timeline = replace(self._clocks.advance(nothing).timeline, now=turn.at)
-        changes = self._deferred(turn)
+        pending = self._pending
+        mine = self._groups(pending.columns["ref"][: pending.n]) == turn.chunk
+        rows = np.flatnonzero(mine)
+        parts = np.zeros(len(rows), np.int64)
+        if self._keys is not None:
+            parts = pending.columns[KEY][rows] % self._bounds.parts
+        found = []
+        for part in np.unique(parts).tolist():
+            changes = self._deferred(pending.taken(rows[parts == part]), part)
+            if changes is not None:
+                found.append(changes)
+        pending.keep(~mine)
+        changes = self._caused(found, turn) if found else None
         shown = self._shown(self._barrier.process(changes, timeline, self._store))
         self._purge()
         return shown
 
-    def _deferred(self, turn: Turn) -> Changes | None:
-        pending = self._pending
-        mine = self._cold.numbers(pending.columns["ref"][: pending.n]) == turn.chunk
-        late = pending.taken(np.flatnonzero(mine))
-        pending.keep(~mine)
+    def _deferred(self, late: Columns, part: int) -> Changes | None:
+        """What ``late`` events do; they stay."""
         reach = self._reach_ns(self._clocks.widest, self._widest_t_a)
         low, high = int(late["ref"].min() - reach), int(late["ref"].max() + reach)
-        room = self._in_reach(late, low, high)
-        self._most = max(self._most, self._store.n + pending.n + room.n)
+        room = self._in_reach(late, low, high, part)
+        self._most = max(self._most, self._store.n + self._pending.n + room.n)
         is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
         changes = Replay(
-            self._layout, self._rule, self._within_ns or 0, self._keep_ns or 0, room,
+            self._layout, self._rule, self._bounds.within_ns, self._keep_ns or 0, room,
             self._strings, self._clocks.widest,
         ).changes(is_late)  # fmt: skip
         self._keep(late)
-        return None if changes is None else self._moved_here(changes, room, turn)
+        if changes is not None:
+            self._move_here(changes, room)
+            self._most = max(self._most, self._store.n + self._pending.n)
+        return changes
 
-    def _in_reach(self, late: Columns, low: int, high: int) -> Store:
-        """Chunks, hot events and late ones, in release order."""
-        ref = self._store.columns["ref"][: self._store.n]
-        hot = self._store.taken(np.flatnonzero(self._is_hot() & (ref >= low) & (ref <= high)))
-        columns = joined([self._cold.between(low, high), hot, late])
+    def _caused(self, found: list[Changes], turn: Turn) -> Changes:
+        """The changes of all parts in one order; a row that stands for the turn is their cause."""
+        changes, store = all_of(found), self._store
+        stands_for = store.taken(changes.rows[:1].max(axis=1))
+        for name, value in ((ORDER, self._clocks.rows - 1), ("release", turn.at), (MEMBER, 0)):
+            stands_for[name][:] = value
+        store.add(stands_for, self._types, self._strings)
+        changes.cause[:] = changes.completing[:] = store.n - 1
+        judge = Judge(self._layout, self._rule, store, self._strings, np.empty(0, np.int64), 0)
+        return changes.take(judge.in_order(changes))
+
+    def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
+        """Chunks, hot events and late ones, in release order; of one part, and only of the keys of
+        late ones.
+        """
+        held, n = self._store.columns, self._store.n
+        wanted = Wanted(None if self._keys is None else late[KEY])
+        mine = self._is_hot() & (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
+        hot = self._store.taken(np.flatnonzero(mine & wanted.among(held, n)))
+        columns = joined([self._cold.between(low, high, part, wanted), hot, late])
         order = np.argsort(columns[ORDER])
         room = Store(self._layout.attributes)
         columns = {name: column[order] for name, column in columns.items()}
@@ -234,10 +276,8 @@ class SpillingMatcher(SeqMatcher):
         if not hot.all():
             self._cold.spill({name: column[~hot] for name, column in late.items()})
 
-    def _moved_here(self, changes: Changes, room: Store, turn: Turn) -> Changes:
-        """``changes`` with rows of the operator's store, where the barrier finds them; their cause
-        is a row that stands for the turn.
-        """
+    def _move_here(self, changes: Changes, room: Store) -> None:
+        """Rows of ``room`` become rows of the operator's store, where the barrier finds them."""
         used = np.unique(changes.rows[changes.rows >= 0])
         orders = room.columns[ORDER][used]
         n = self._store.n
@@ -248,13 +288,7 @@ class SpillingMatcher(SeqMatcher):
         by_order = np.argsort(own)
         number = np.full(room.n + 1, -1)
         number[used] = by_order[np.searchsorted(own, orders, sorter=by_order)]
-        stands_for = room.taken(used[:1])
-        for name, value in ((ORDER, self._clocks.rows - 1), ("release", turn.at), (MEMBER, 0)):
-            stands_for[name][:] = value
-        self._store.add(stands_for, self._types, self._strings)
         changes.rows = number[changes.rows]
-        changes.cause[:] = changes.completing[:] = self._store.n - 1
-        return changes
 
     # ---- what goes, and what goes where ---------------------------------------------------------
 
@@ -299,33 +333,3 @@ class SpillingMatcher(SeqMatcher):
         (
             self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
         ) = state["spill"]  # fmt: skip
-
-
-def hot_span(plan: SeqPlan | OrPlan, spill: SpillSettings) -> int:
-    """How long events stay in memory [ns].
-
-    Raises:
-        UserError: the query has no WITHIN, or looks back further than that.
-    """
-    within_ns = (plan.branches[0] if isinstance(plan, OrPlan) else plan).within_ns
-    if within_ns is None:
-        raise UserError(f"query {plan.name!r}: spill needs WITHIN, which says what is loaded again")
-    looks_back = _windows(layout_of(plan)) * within_ns
-    if spill.hot_ns is None:
-        return looks_back + looks_back // 4
-    if spill.hot_ns < looks_back:
-        raise UserError(
-            f"query {plan.name!r}: spill: hot is too short, as a new event looks back "
-            f"{looks_back} ns; write hot={looks_back}ns or more, or leave it out"
-        )
-    return spill.hot_ns
-
-
-def _windows(layout: Layout) -> int:
-    """How many times WITHIN lies between an event and the farthest one that bears on a match of
-    its: two where steps are negated at both ends.
-    """
-    scopes, relations = layout.tables.scopes, layout.tables.relations
-    bits = [relations[row[5] : row[6], 1] for row in scopes]
-    front = any(NOT_LONG_BEFORE in of for of in bits)
-    return 2 if front and any(NOT_LONG_AFTER in of for of in bits) else 1

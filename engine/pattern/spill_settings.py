@@ -1,5 +1,6 @@
-"""Settings of spilling, and their short form ``FOLDER[,hot=..,chunk=..,pending=..,wait=..]``;
-``state`` instead of a folder means the state store of Spark.
+"""Settings of spilling, and their short form
+``FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]``; ``state`` instead of a folder means the
+state store of Spark.
 """
 
 from __future__ import annotations
@@ -14,22 +15,25 @@ from engine.units import DURATION_MAX_NS, parse_duration
 _EXAMPLE: Final = "as in --spill /var/tmp/chunks,hot=10min,chunk=1min,pending=64,wait=10s"
 STATE: Final = "state"
 _DURATIONS: Final = {"hot": "hot_ns", "chunk": "chunk_ns", "wait": "wait_ns"}
+_NUMBERS: Final = {"pending": ("of events", 10**9), "parts": ("of parts", 4096)}
 
 
 @dataclass(frozen=True, slots=True)
 class SpillSettings:
     """``folder``: of the chunks; None = the host's own place, or memory. ``hot_ns``: events are
-    kept in memory this long behind progress; None = 5/4 of what a new event looks back.
-    ``chunk_ns``: span of a chunk; None = a quarter of WITHIN. ``pending`` late events of one
-    chunk, or the oldest having waited ``wait_ns`` on the arrival clock, have the chunks loaded
-    (L09 VIII's activation thresholds).
+    kept in memory this long behind progress. ``chunk_ns``: span of a chunk. ``pending`` late events
+    of one chunk, or the oldest having waited ``wait_ns`` on the arrival clock, have the chunks
+    loaded (L09 VIII's activation thresholds), one after another of ``parts`` by key.
+
+    None: as ``engine.pattern.spill_bounds`` says for the query.
     """
 
     folder: Path | None = None
     hot_ns: int | None = None
     chunk_ns: int | None = None
-    pending: int = 64
-    wait_ns: int = 10 * 10**9
+    pending: int | None = None
+    wait_ns: int | None = None
+    parts: int | None = None
 
 
 def parse_spill(text: str, time_unit: str = "ns") -> SpillSettings:
@@ -51,7 +55,7 @@ def parse_spill(text: str, time_unit: str = "ns") -> SpillSettings:
     found: dict[str, int] = {}
     for setting in settings:
         name, equals, value = (part.strip() for part in setting.partition("="))
-        if not equals or name not in (*_DURATIONS, "pending"):
+        if not equals or name not in (*_DURATIONS, *_NUMBERS):
             raise UserError(f"spill setting {setting[:40]!r} is unknown; write {_EXAMPLE}")
         field = _DURATIONS.get(name, name)
         if field in found:
@@ -61,9 +65,10 @@ def parse_spill(text: str, time_unit: str = "ns") -> SpillSettings:
 
 
 def _value(name: str, value: str, time_unit: str) -> int:
-    if name == "pending":
-        if not (value.isascii() and value.isdecimal() and 0 < int(value) <= 10**9):
-            raise UserError(f"spill: pending={value[:20]} is no number of events from 1 on")
+    if name in _NUMBERS:
+        what, most = _NUMBERS[name]
+        if not (value.isascii() and value.isdecimal() and 0 < int(value) <= most):
+            raise UserError(f"spill: {name}={value[:20]} is no number {what} from 1 to {most}")
         return int(value)
     try:
         span = parse_duration(value, time_unit)

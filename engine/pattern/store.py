@@ -178,15 +178,7 @@ class Store:
     def _write(self, number: int, rows: np.ndarray, value: Value, kind: int) -> None:
         data, r = value.data, self.registers
         ok = np.ones(len(rows), np.bool_) if value.valid is None else value.valid
-        same: np.ndarray = data.astype(np.int64)
-        tag: np.ndarray | int = _WHOLE
-        if value.kind == "str":
-            tag = _TEXT
-        elif value.kind == "float":
-            whole = (data == np.floor(data)) & (np.abs(data) < 2.0**63)
-            as_int = np.where(whole, data, 0.0).astype(np.int64)
-            same = np.where(whole, as_int, data.view(np.int64))
-            tag = np.where(np.isnan(data), 0, np.where(whole, _WHOLE, _BROKEN))
+        same, tag = comparable(value)
         raw = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
         start, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
         r.raw[number, start:stop], r.ok[number, start:stop] = raw, ok
@@ -237,3 +229,19 @@ class Store:
             self.columns[name][:] = known
         for matrix, saved in zip(self.registers, state["registers"], strict=True):
             matrix[:] = saved
+
+
+def comparable(value: Value) -> tuple[np.ndarray, np.ndarray | int]:
+    """int64 that are the same for equal values of one tag, and the tags; 0 = equal to nothing.
+
+    What is null is not looked at.
+    """
+    data = value.data
+    if value.kind == "str":
+        return data.astype(np.int64), _TEXT
+    if value.kind != "float":
+        return data.astype(np.int64), _WHOLE
+    whole = (data == np.floor(data)) & (np.abs(data) < 2.0**63)
+    as_int = np.where(whole, data, 0.0).astype(np.int64)
+    tag = np.where(np.isnan(data), 0, np.where(whole, _WHOLE, _BROKEN))
+    return np.where(whole, as_int, data.view(np.int64)), tag

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from engine.pattern.chunk_store import places_by
 from engine.released import Progress, Promises, Released
 
 _Told = TypeVar("_Told", Progress, Promises)
@@ -14,7 +15,8 @@ _Told = TypeVar("_Told", Progress, Promises)
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The late events of ``chunk``, before row ``row`` of the batch, at the instant ``at``.
+    """The late events of ``chunk``, or of what else is looked at together, before row ``row`` of
+    the batch, at the instant ``at``.
 
     ``waited``: because of how long they have; all of that instant happens before.
     """
@@ -39,37 +41,51 @@ class Waiting:
         self._chunks: dict[int, tuple[int, int]] = {}
         """Chunk: since, how many; in the order in which their time is over."""
 
-    def add(self, rows: np.ndarray, chunks: np.ndarray, release: np.ndarray) -> list[Turn]:
-        """Late rows of a batch, ascending; the turns that come up to the last of them."""
-        turns = []
-        for row, chunk in zip(rows.tolist(), chunks.tolist(), strict=True):
-            at = int(release[row])
-            turns += self.until(at, row, release)
-            since, n = self._chunks.get(chunk, (at, 0))
-            self._chunks[chunk] = (since, n + 1)
-            if n + 1 >= self._pending:
-                del self._chunks[chunk]
-                turns.append(Turn(row + 1, at, chunk, waited=False))
-        return turns
-
-    def until(self, now: int, row: int, release: np.ndarray | None = None) -> list[Turn]:
-        """The turns of those whose time is over before ``now``.
+    def add(
+        self, rows: np.ndarray, chunks: np.ndarray, release: np.ndarray, now: int
+    ) -> list[Turn]:
+        """The turns that come within a batch.
 
         Args:
-            now: the arrival clock.
-            row: the turns come before it, or before the first row that is released after them.
+            rows: those of the batch that are late, ascending.
+            chunks: of each.
             release: of the batch.
+            now: the arrival clock after it.
         """
-        turns = []
-        for chunk, (since, _) in list(self._chunks.items()):
-            at = since + self._wait_ns
-            if at >= now:
-                break
-            del self._chunks[chunk]
-            if release is not None:
-                row = int(np.searchsorted(release, at, side="right"))
-            turns.append(Turn(row, at, chunk, waited=True))
-        return turns
+        turns: list[tuple[int, int, bool, int, Turn]] = []
+        waits: list[tuple[int, int, int, int]] = []
+        before = len(self._chunks)
+        old = {chunk: place - before for place, chunk in enumerate(self._chunks)}
+        late = places_by(chunks)
+        for chunk in old.keys() | late.keys():
+            mine = rows[late[chunk]] if chunk in late else rows[:0]
+            at_of, i = release[mine], 0
+            # Equal instants: who waits longest goes first, and among those the first that came.
+            since, n, rank = *self._chunks.get(chunk, (0, 0)), old.get(chunk, 0)
+            while n or i < len(mine):
+                if not n:
+                    since, rank = int(at_of[i]), int(mine[i])
+                over = since + self._wait_ns
+                stop = max(int(np.searchsorted(at_of, over, side="right")), i)
+                full = i + self._pending - n
+                if full <= stop:
+                    row, at = int(mine[full - 1]) + 1, int(at_of[full - 1])
+                    turns.append((row, at, False, rank, Turn(row, at, chunk, waited=False)))
+                    i, n = full, 0
+                elif over < now:
+                    row = int(np.searchsorted(release, over, side="right"))
+                    turns.append((row, over, True, rank, Turn(row, over, chunk, waited=True)))
+                    i, n = stop, 0
+                else:
+                    waits.append((since, rank, chunk, n + stop - i))
+                    break
+        self._chunks = {chunk: (since, n) for since, _, chunk, n in sorted(waits)}
+        return [turn for *_, turn in sorted(turns, key=lambda each: each[:4])]
+
+    def until(self, now: int) -> list[Turn]:
+        """The turns of those whose time is over before ``now`` on the arrival clock."""
+        none = np.empty(0, np.int64)
+        return self.add(none, none, none, now)
 
     def rest(self, at: int) -> list[Turn]:
         """End of the input: everybody's turn."""

@@ -40,13 +40,23 @@ def test_the_answers_are_the_same_and_the_files_are_gone(cli: Any, trace: Any, h
     assert net(ran) == net(plain) != Counter()
     assert ran.lines != plain.lines  # some came later
     assert (here / "old").is_dir()
-    assert not [path for path in (here / "old").rglob("*") if path.is_file()]
+    assert not list((here / "old").iterdir())
+
+
+def test_less_than_within_in_memory(cli: Any, trace: Any, here: Path) -> None:
+    given = trace(*events())
+    keyed = QUERY.replace("a.k = b.k", "a.k = b.k AND c.k = a.k")
+    plain = cli("query", keyed, "--input", given, *OPTIONS)
+    ran = cli("query", keyed, "--input", given, *OPTIONS, "--spill", "old,hot=1,parts=3")
+    assert (ran.code, ran.err) == (0, "")
+    assert net(ran) == net(plain) != Counter()
+    assert not list((here / "old").iterdir())
 
 
 @pytest.mark.parametrize(
     ("text", "query", "said"),
     [
-        ("old,hot=3", QUERY, "looks back 4 ns; write hot=4ns or more"),
+        ("old,parts=2", QUERY, "parts=2 needs one key that all its events share"),
         ("old", "EVENT SEQ(A a, B b)", "spill needs WITHIN"),
         ("old", "SELECT count(*) WINDOW TUMBLING 5", "--spill is for patterns"),
         ("old,cold=3", QUERY, "spill setting 'cold=3' is unknown"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.pattern.chunk_store import FileChunks, MemoryChunks
 from engine.pattern.chunk_store import joined as one_below_other
+from engine.pattern.partition import keys_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.spill import SpillingMatcher
 from engine.pattern.spill_settings import SpillSettings, parse_spill
+from engine.pattern.tables import layout_of
 from engine.query import query
-from engine.query.plan import Attribute, Comparison, SeqPlan, Step
+from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, Step, TumblingPlan
 from engine.released import IN_ORDER, LATE, Strings
 
 END = 10**6
@@ -67,7 +70,21 @@ POG = st.tuples(
 )  # fmt: skip
 
 
-def joined(text: str, within: int, join: str) -> SeqPlan:
+WRITTEN = {
+    "or": "SEQ(A a, OR(B b, SEQ(M m, B c)), A d) WHERE a.k = d.k",
+    "or with a key": "SEQ(A a, OR(B b, SEQ(A c, !N n)), M m) "
+    "WHERE a.k = m.k AND b.k = a.k AND n.k = m.k AND c.k = a.k",
+    "and": "SEQ(A a, AND(B b, M m)) WHERE a.k = b.k AND b.k = m.k",
+    "not or": "SEQ(A a, !OR(N n, M m), B b) WHERE a.v = b.k AND n.v = a.v AND m.f = b.k",
+    "text": "SEQ(!N n, A a, B b) WHERE a.t = b.t AND n.t = a.t AND a.k = b.k AND n.k = a.k",
+}
+
+
+def joined(text: str, within: int, join: str) -> SeqPlan | OrPlan:
+    if join in WRITTEN:
+        made = query(f"EVENT {WRITTEN[join]} WITHIN {within or 1}")
+        assert not isinstance(made, TumblingPlan)
+        return made
     bare = plan(text, within)
     names = [step.alias for step in bare.steps]
     positive = [step.alias for step in bare.steps if not step.negated]
@@ -82,15 +99,18 @@ def joined(text: str, within: int, join: str) -> SeqPlan:
 
 @given(
     data=st.data(), text=st.sampled_from(SHAPES), within=st.sampled_from([0, 3, 8]),
-    join=st.sampled_from(["none", "keys", "values"]), barrier=st.sampled_from(BARRIERS),
+    join=st.sampled_from(["none", "keys", "values", "keys", *WRITTEN]),
+    barrier=st.sampled_from(BARRIERS),
     rule=st.sampled_from(["pairwise", "max-delay"]), keep=st.sampled_from([0, 10, 1000]),
-    t_a=st.sampled_from([0, 5]), hot=st.integers(0, 20), chunk=st.integers(1, 20),
-    pending=st.integers(1, 5), wait=st.integers(0, 20), told=st.booleans(),
+    t_a=st.sampled_from([0, 5]), hot=st.sampled_from([None, 1, 2, 5, 8, 16, 30]),
+    chunk=st.integers(1, 20), pending=st.integers(1, 5), wait=st.integers(0, 20),
+    parts=st.sampled_from([None, 1, 2, 5]), told=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_the_net_result_is_that_without_spill(
     tools: Any, data: st.DataObject, text: str, within: int, join: str, barrier: str, rule: str,
-    keep: int, t_a: int, hot: int, chunk: int, pending: int, wait: int, told: bool,
+    keep: int, t_a: int, hot: int | None, chunk: int, pending: int, wait: int, parts: int | None,
+    told: bool,
 ) -> None:  # fmt: skip
     made = joined(text, within, join)
     events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=30))
@@ -101,12 +121,13 @@ def test_the_net_result_is_that_without_spill(
             key=lambda pog: pog[0],
         )
     else:
-        step = st.tuples(st.integers(0, len(events)), st.integers(0, 80), st.just(0))
-        steps = sorted(data.draw(st.lists(step, max_size=2)))
+        step = st.tuples(st.integers(0, len(events)), st.integers(0, 80))
+        steps = [(row, *more, row) for row, *more in sorted(data.draw(st.lists(step, max_size=2)))]
     bounds = PatternSettings(rule, keep_late_ns=keep)
-    spill = SpillSettings(None, 2 * within + hot, chunk, pending, wait)
+    has_key = bool(keys_of(layout_of(made)))
+    spill = SpillSettings(None, hot, chunk, pending, wait, parts if has_key else None)
 
-    def spilling() -> SpillingMatcher:
+    def spilling(spill: SpillSettings = spill) -> SpillingMatcher:
         return SpillingMatcher(made, spill, bounds, barrier=parse_barrier(barrier))
 
     more = {"t_a": t_a, "steps": steps, "pogs": pogs, "end": END}
@@ -118,6 +139,9 @@ def test_the_net_result_is_that_without_spill(
     assert [r["at"] for r in whole] == sorted(r["at"] for r in whole)
     cuts = data.draw(st.lists(st.integers(0, len(events)), max_size=4))
     assert tools.run(spilling, events, cuts, **more) == whole
+    if has_key:
+        again = replace(spill, parts=1 if (parts or 2) > 1 else 3)
+        assert tools.run(lambda: spilling(again), events, **more) == whole
 
 
 def late_stream(tools: Any, n: int, types: str = "AABBNM") -> list[Any]:
@@ -140,6 +164,8 @@ def late_stream(tools: Any, n: int, types: str = "AABBNM") -> list[Any]:
 
 
 SMALL = SpillSettings(None, 16, 4, pending=3, wait_ns=25)
+TIGHT = SpillSettings(None, 2, 2, pending=5, wait_ns=9)
+"""All of these have WITHIN 8."""
 
 
 @pytest.mark.parametrize(
@@ -151,10 +177,11 @@ SMALL = SpillSettings(None, 16, 4, pending=3, wait_ns=25)
         "EVENT SEQ(A a, !N n, B b) WITHIN 8 RETURN a.k + b.k AS sum",
     ],
 )
-def test_or_and_groups_and_return(tools: Any, text: str) -> None:
+@pytest.mark.parametrize("spill", [SMALL, TIGHT], ids=["hot", "tight"])
+def test_or_and_groups_and_return(tools: Any, text: str, spill: SpillSettings) -> None:
     made, bounds = query(text), PatternSettings(keep_late_ns=1000)
     events = late_stream(tools, 80)
-    operator = SpillingMatcher(made, SMALL, bounds)
+    operator = SpillingMatcher(made, spill, bounds)
     found = tools.run(lambda: operator, events)
     assert net(found) == net(tools.run(lambda: SeqMatcher(made, bounds), events)) != Counter()
     counts = operator.counters()
@@ -229,7 +256,7 @@ def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path:
     strip = [{k: v for k, v in r.items() if k not in ("site", "events")} for r in found]
     assert strip == [{k: v for k, v in r.items() if k not in ("site", "events")}
                      for r in in_memory]  # fmt: skip
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_has_expired_is_deleted(tools: Any, tmp_path: Path) -> None:
@@ -281,6 +308,16 @@ def test_files_of_the_two_last_snapshots_stay(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "q").iterdir()] == ["3.arrow"]
 
 
+def test_folders_of_others_stay(tmp_path: Path) -> None:
+    first, second = (
+        FileChunks(tmp_path / "x" / "site" / name, tmp_path / "x") for name in ("one", "two")
+    )
+    first.close()
+    assert (tmp_path / "x" / "site" / "two").is_dir()
+    second.close()
+    assert not list((tmp_path / "x").iterdir())
+
+
 def test_memory_chunks_are_in_the_snapshot() -> None:
     chunks, again = MemoryChunks(), MemoryChunks()
     chunks.put(1, b"x")
@@ -300,8 +337,9 @@ def test_what_a_part_lacks_is_zero() -> None:
 
 def test_settings_are_read() -> None:
     assert parse_spill("x/y, hot=10, chunk=2s ,pending=5,wait=0", "ms") == SpillSettings(
-        Path("x/y"), 10 * 10**6, 2 * 10**9, 5, 0
+        Path("x/y"), 10 * 10**6, 2 * 10**9, 5, 0, None
     )
+    assert parse_spill("x,parts=7").parts == 7
     assert parse_spill("state").folder is None
 
 
@@ -310,8 +348,9 @@ def test_settings_are_read() -> None:
     [
         ("", "name the folder"), ("hot=1s", "name the folder"), ("x,hots=1s", "is unknown"),
         ("x,hot", "is unknown"), ("x,hot=1s,hot=2s", "twice"), ("x,hot=fast", "hot=fast"),
-        ("x,chunk=0", "longer than 0"), ("x,pending=0", "from 1 on"),
-        ("x,pending=1.5", "from 1 on"), ("x,hot=290 years", "hot=290 years"),
+        ("x,chunk=0", "longer than 0"), ("x,pending=0", "of events from 1 to 1000000000"),
+        ("x,pending=1.5", "of events from 1 to"), ("x,hot=290 years", "hot=290 years"),
+        ("x,parts=5000", "of parts from 1 to 4096"),
     ],
 )  # fmt: skip
 def test_bad_settings_are_named(text: str, said: str) -> None:
@@ -322,6 +361,8 @@ def test_bad_settings_are_named(text: str, said: str) -> None:
 def test_queries_that_cannot_spill() -> None:
     with pytest.raises(UserError, match="needs WITHIN"):
         SpillingMatcher(plan("a b"), SMALL)
-    with pytest.raises(UserError, match="looks back 20 ns; write hot=20ns"):
-        SpillingMatcher(plan("!n a !m", 10), SMALL)
-    SpillingMatcher(plan("a !m", 10), SMALL)
+    for text in ("a b", "a !n b"):
+        with pytest.raises(UserError, match="parts=2 needs one key that all its events share"):
+            SpillingMatcher(plan(text, 10), SpillSettings(parts=2))
+    with pytest.raises(UserError, match="with purge 'late' alone"):
+        SpillingMatcher(plan("a b", 10), SMALL, PatternSettings(purge="slack"))

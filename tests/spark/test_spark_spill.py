@@ -42,9 +42,19 @@ def _log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return log_of("".join(lines), folder, 800, 200)
 
 
-def test_the_state_store_keeps_chunks_between_batches(log: Path, tmp_path: Path) -> None:
-    plans = tuple(query(text, name=name) for name, text in QUERIES.items())
-    spill = SpillSettings(None, 40, 25, pending=5, wait_ns=200)
+@pytest.mark.parametrize(
+    ("spill", "front"),
+    [
+        (SpillSettings(None, 40, 25, pending=5, wait_ns=200), "a.id = b.id"),
+        (SpillSettings(None, 8, 20, 300, 150, parts=2), "a.id = b.id AND c.id = b.id"),
+    ],
+    ids=["beyond", "within"],
+)
+def test_the_state_store_keeps_chunks_between_batches(
+    log: Path, tmp_path: Path, spill: SpillSettings, front: str
+) -> None:
+    texts = QUERIES | {"front": QUERIES["front"].replace("a.id = b.id", front)}
+    plans = tuple(query(text, name=name) for name, text in texts.items())
     settings = ChainSettings(
         parse_order("none"), plans, parse_barrier("bounded:10ns"), guards=Guards(None),
         pattern=PatternSettings(keep_late_ns=1000), spill=spill,
