@@ -19,12 +19,16 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bench.workload import columns, write_log, write_rows
 from engine.chain import ChainSettings
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.spark.host import run_on_spark, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 SOURCES = 20
 QUERY = "SELECT avg(v), count(*) GROUP BY sid WINDOW TUMBLING 10 s DRIFT together"
@@ -59,11 +63,7 @@ def _plain(rows_at: Path, folder: Path, events: int, files_per_batch: int) -> di
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     out = Path(tempfile.mkdtemp(dir=folder))
-    session = spark_session("local[2]", out / "spark.log")
-    session.conf.set(
-        "spark.sql.streaming.stateStore.providerClass",
-        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
-    )
+    session = plain_session(out)
     rows = (
         session.readStream.schema("source int, seq long, ts long, arrival long, sid long, v double")
         .option("maxFilesPerTrigger", files_per_batch)
@@ -73,9 +73,27 @@ def _plain(rows_at: Path, folder: Path, events: int, files_per_batch: int) -> di
         .groupBy(F.window("rt", "10 seconds"), "sid")
         .agg(F.avg("v"), F.count("*"))
     )
+    rate = drained(rows.select("window.start", "sid", "avg(v)", "count(1)"), out)
+    return {"rate": rate, "events": events}
+
+
+def plain_session(out: Path) -> SparkSession:
+    """Spark with the state store that it has unless told otherwise."""
+    session = spark_session("local[2]", out / "spark.log")
+    session.conf.set(
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
+    )
+    return session
+
+
+def drained(answers: DataFrame, out: Path, reads: int = 1) -> float:
+    """Events/s of a stream that is written to ``out`` until its input, read ``reads`` times, ends.
+
+    Without the first micro-batch.
+    """
     stream = (
-        rows.select("window.start", "sid", "avg(v)", "count(1)")
-        .writeStream.format("parquet")
+        answers.writeStream.format("parquet")
         .option("path", str(out / "result"))
         .option("checkpointLocation", str(out / "checkpoint"))
         .trigger(availableNow=True)
@@ -84,7 +102,7 @@ def _plain(rows_at: Path, folder: Path, events: int, files_per_batch: int) -> di
     stream.awaitTermination()
     batches = [each for each in stream.recentProgress if each.numInputRows][1:]
     seconds = sum(each.durationMs["triggerExecution"] for each in batches) / 1000
-    return {"rate": sum(each.numInputRows for each in batches) / seconds, "events": events}
+    return sum(each.numInputRows for each in batches) / reads / seconds
 
 
 def _tree_memory(root: int) -> int:

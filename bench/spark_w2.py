@@ -24,7 +24,9 @@ from bench.spark_w1 import (
     FILES_PER_BATCH,
     PEERS_FILE_ROWS,
     PEERS_FILES_PER_BATCH,
+    drained,
     measured,
+    plain_session,
     said,
 )
 from bench.workload import TYPES, event_frames, pattern_stream, sync_frame
@@ -33,7 +35,7 @@ from engine.chain import ChainSettings
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.spark.host import run_on_spark, spark_session
+from engine.spark.host import run_on_spark
 
 SOURCES = 20
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s"
@@ -56,11 +58,7 @@ def peers(folder: Path, events: int) -> dict[str, float]:
     from pyspark.sql import functions as F  # noqa: N812, PLC0415
 
     out = Path(tempfile.mkdtemp(dir=folder))
-    session = spark_session("local[2]", out / "spark.log")
-    session.conf.set(
-        "spark.sql.streaming.stateStore.providerClass",
-        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
-    )
+    session = plain_session(out)
     rows = (
         session.readStream.schema("ts long, type string, key long")
         .option("maxFilesPerTrigger", PEERS_FILES_PER_BATCH)
@@ -88,20 +86,9 @@ def peers(folder: Path, events: int) -> dict[str, float]:
         ),
         "left_outer",
     )
-    stream = (
-        without.where("ckey IS NULL")
-        .select("ats", "bts")
-        .writeStream.format("parquet")
-        .option("path", str(out / "result"))
-        .option("checkpointLocation", str(out / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    stream.awaitTermination()
     # Each event is read three times; a file of the source once.
-    batches = [each for each in stream.recentProgress if each.numInputRows][1:]
-    seconds = sum(each.durationMs["triggerExecution"] for each in batches) / 1000
-    return {"rate": sum(each.numInputRows for each in batches) / 3 / seconds, "events": events}
+    rate = drained(without.where("ckey IS NULL").select("ats", "bts"), out, reads=3)
+    return {"rate": rate, "events": events}
 
 
 def write(folder: Path, events: int) -> None:

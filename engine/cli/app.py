@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -91,6 +92,7 @@ def run(arguments: Sequence[str]) -> int:
     first = arguments[0] if arguments else ""
     try:
         app = _application([first] if first in _NAMES else _NAMES)
+        gc.enable()
         code = app(list(arguments), standalone_mode=False)
     except typer.Abort:
         return 130

@@ -11,20 +11,22 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, DataType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType
 
 from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
-from engine.chain import Chain, ChainOutput, ChainSettings
+from engine.chain import ChainOutput, ChainSettings
+from engine.cli.spill_option import read_spill
 from engine.errors import UserError
 from engine.frame import ATTR_PREFIX, FIXED_TYPES, Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.pattern.purge_settings import PurgeSettings
 from engine.query import query as parse_query
+from engine.spark.chain_state import ChainState
 from engine.spark.processor import use_cache
 
-_STATE: Final = StructType([StructField("snapshot", BinaryType())])
 _PAYLOAD: Final = "payload"
 _OUTPUT: Final = "query string, site string, op string, at long, result string"
 _NEEDED: Final = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
@@ -37,6 +39,7 @@ def chain(
     certainty: str = "pairwise",
     guard_ns: int | None = 1_000_000_000,
     time_unit: str = "ns",
+    spill: str | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """A step that answers ``queries`` over a DataFrame of frames or of plain rows.
 
@@ -52,14 +55,16 @@ def chain(
         barrier: when matches are let go, e.g. ``bounded:1s``; None: as REALTIME says, or at once.
         certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
         guard_ns: future guard; None = off.
-        time_unit: of durations without a unit in ``order`` and ``queries``.
+        time_unit: of durations without a unit in the texts.
+        spill: old events of patterns go to the state store in chunks, e.g. ``state,pending=100``
+            (``--spill`` of ``slackwater query``); None: they stay in the chain.
 
     Returns:
         DataFrame -> DataFrame with columns ``query site op at result``, where ``result`` is the
         JSON of DESIGN "Results".
 
     Raises:
-        UserError: bad order or query, or (when applied) a column is missing.
+        UserError: bad order, query or spill, or (when applied) a column is missing.
     """
     plans = tuple(
         parse_query(text, time_unit, name=f"q{number}") for number, text in enumerate(queries, 1)
@@ -70,6 +75,7 @@ def chain(
         None if barrier is None else parse_barrier(barrier, time_unit),
         certainty,
         Guards(guard_ns),
+        spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
     )
 
     def apply(df: DataFrame) -> DataFrame:
@@ -112,7 +118,7 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         use_cache(self._cache)
-        self._state = handle.getValueState("chain", _STATE)
+        self._state = ChainState(handle, self._settings)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -121,13 +127,10 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
         timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
     ) -> Iterator[Row]:
         site = key[0]
-        if self._state.exists():
-            live = Chain.restored(self._settings, site, bytes(self._state.get()[0]))
-        else:
-            live = Chain(self._settings, site)
+        live = self._state.chain(site)
         outputs = [live.process(self._to_frames(site, list(rows)))]
         if self._streaming:
-            self._state.update((live.snapshot(),))
+            self._state.keep(live)
         else:
             outputs.append(live.finish())
         return iter([row for output in outputs for row in _result_rows(output)])

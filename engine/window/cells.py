@@ -87,28 +87,29 @@ def _same(cells: Cells, cell: int, window: int, tag: int, keys: np.ndarray, row:
 
 
 @njit
-def find(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
-    """The cell of the key ``keys[row]``, or -1."""
+def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """Where the table has the cell of the key ``keys[row]``, or has room for it."""
     mask = len(cells.table) - 1
     place = hash_place(window, tag, keys, row, mask)
     while cells.table[place] != NONE:
-        cell = cells.table[place]
-        if _same(cells, cell, window, tag, keys, row):
-            return int(cell)
+        if _same(cells, cells.table[place], window, tag, keys, row):
+            return place
         place = (place + 1) & mask
-    return NONE
+    return place
+
+
+@njit
+def find(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell of the key ``keys[row]``, or -1."""
+    return int(cells.table[_place_of(cells, window, tag, keys, row)])
 
 
 @njit
 def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
     """The cell, made if it is new; -1 when none is free."""
-    mask = len(cells.table) - 1
-    place = hash_place(window, tag, keys, row, mask)
-    while cells.table[place] != NONE:
-        cell = cells.table[place]
-        if _same(cells, cell, window, tag, keys, row):
-            return int(cell)
-        place = (place + 1) & mask
+    place = _place_of(cells, window, tag, keys, row)
+    if cells.table[place] != NONE:
+        return int(cells.table[place])
     if cells.tally[LIVE] == len(cells.window):
         return NONE
     fresh = cells.tally[FREE]

@@ -28,12 +28,13 @@ READY_TO_COMPILE = "numba.np.linalg"
 """Numba imports it, and much else, before it compiles anything."""
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"
 CODE = """
-import sys
+import gc, sys
 from engine.cli import main
 try:
     main()
 except SystemExit as ended:
     assert not ended.code, ended.code
+assert gc.isenabled()
 print(*sys.modules, file=sys.stderr)
 """
 

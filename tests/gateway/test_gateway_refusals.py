@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,25 +13,11 @@ from edge_agent import messages as m
 from edge_agent import wire
 from engine.gateway.core import Close
 from engine.gateway.dead_letter import DeadLetters
+from tests.gateway.device_messages import SYNC, a_data, a_hello
 
 MS = 10**6
 S = 10**9
 BenchOf = Callable[..., Any]
-SCHEMA = m.StreamSchema("events", {"v": "int"})
-
-
-def a_hello(source: str = "d", incarnation: int = 1, acked: int = 0, **changes: Any) -> m.Hello:
-    streams = (m.HelloStream(SCHEMA, 0, acked),)
-    made = {"token": "", "resend": True, "control_acked": 0, "streams": streams, **changes}
-    return m.Hello("main", source, incarnation=incarnation, **made)
-
-
-def a_data(first: int, rows: int, ts: int = 100) -> m.Data:
-    stamps = struct.pack(f"<{rows}q", *range(ts + first, ts + first + rows))
-    return m.Data(0, first, rows, stamps, None, None, None, (m.Values(stamps, None),))
-
-
-SYNC = m.Sync(0, 1000, 10, 50, 3, 50_000)
 
 
 def closes(said: list[Any]) -> tuple[bool | None, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf, nan
-from typing import Any
 
 import numpy as np
 import pytest
@@ -34,9 +33,18 @@ from engine.query.plan import (
     SeqPlan,
 )
 from engine.released import Strings
+from tests.query.random_conditions import (
+    INTS,
+    REALS,
+    ROW,
+    TEXTS,
+    TYPES,
+    Row,
+    columns_of,
+    combined,
+    computed,
+)
 
-Row = dict[str, Any]
-TYPES = {"i": "int", "j": "int", "f": "float", "g": "float", "b": "bool", "s": "str", "t": "str"}
 FIELDS = ["ts", "te", "seq", "type"]
 KINDS = {"int": INT, "bool": INT, "float": FLOAT, "str": TEXT}
 PLACE = {"p": 2, "q": 0}
@@ -45,17 +53,7 @@ PLACE = {"p": 2, "q": 0}
 
 # ---- both sides of the comparison -------------------------------------------------------------
 def view_of(rows: Sequence[Row], strings: Strings) -> View:
-    dtypes = {"int": np.int64, "float": np.float64, "bool": np.bool_, "str": np.int32}
-    columns: dict[str, np.ndarray] = {}
-    for name, kind in TYPES.items():
-        values = [row.get(name) for row in rows]
-        if kind == "str":
-            values = [None if value is None else strings.code(value) for value in values]
-        missing = -1 if kind == "str" else 0
-        filled = [missing if value is None else value for value in values]
-        columns["attrs." + name] = np.array(filled, dtypes[kind])
-        if kind != "str" and None in values:
-            columns["valid." + name] = np.array([value is not None for value in values])
+    columns = columns_of(rows, strings)
     number = np.arange(len(rows), dtype=np.int64)
     columns |= {"ts": number, "te": number + 3, "ref": 7 * number + 2, "seq": number % 3 - 1}
     columns["type"] = np.array([strings.code(f"T{row % 2}") for row in number], np.int32)
@@ -137,21 +135,6 @@ def by_columns(
 
 # ---- random predicates ------------------------------------------------------------------------
 OPS = ["=", "!=", "<", "<=", ">", ">="]
-TEXTS = ["", "a", "b", "ab", "B", "\u00e4", "10", "9", "\U0001f600", "\uffff"]
-INTS = st.integers(-3, 3) | st.sampled_from(
-    [2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1, 2**31]
-)
-REALS = st.sampled_from(
-    [0.0, -0.0, 0.5, -1.0, 2.0, 2.0**53, 2.0**53 + 2, 2.0**62, 2.0**63, -(2.0**63),
-     1e308, -1e308, inf, -inf, nan, 1e-320]
-)  # fmt: skip
-VALUES = {
-    "int": st.none() | INTS,
-    "float": st.none() | REALS,
-    "bool": st.none() | st.booleans(),
-    "str": st.none() | st.sampled_from(TEXTS),
-}
-ROW = st.fixed_dictionaries({name: VALUES[kind] for name, kind in TYPES.items()})
 PAIRS = st.lists(st.tuples(ROW, ROW), min_size=1, max_size=8)
 ATTRIBUTES = st.builds(
     Attribute, st.sampled_from([*TYPES, *TYPES, *FIELDS, "absent"]), st.sampled_from("pq")
@@ -159,11 +142,7 @@ ATTRIBUTES = st.builds(
 CONSTANTS = st.builds(
     Constant, INTS | REALS | st.booleans() | st.sampled_from([*TEXTS, "new", "aa"])
 )
-EXPRESSIONS = st.recursive(
-    ATTRIBUTES | CONSTANTS,
-    lambda inner: st.builds(Arithmetic, st.sampled_from("+-*/"), inner, inner),
-    max_leaves=5,
-)
+EXPRESSIONS = computed(ATTRIBUTES | CONSTANTS, 5)
 SIMPLE = st.builds(Comparison, st.sampled_from(OPS), ATTRIBUTES, ATTRIBUTES | CONSTANTS)
 LEAVES = (
     SIMPLE
@@ -176,18 +155,7 @@ LEAVES = (
         | st.lists(st.builds(Constant, st.sampled_from([*TEXTS, "new"])), max_size=4).map(tuple),
     )
 )
-PREDICATES = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.builds(
-            Logic,
-            st.sampled_from(["and", "or"]),
-            st.lists(inner, min_size=2, max_size=3).map(tuple),
-        )
-        | inner.map(lambda term: Logic("not", (term,)))
-    ),
-    max_leaves=6,
-)
+PREDICATES = combined(LEAVES, 6)
 
 
 @settings(max_examples=600, deadline=None)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import inf, isnan, nan
-from typing import Any
+from math import isnan, nan
 
 import numpy as np
 import pytest
@@ -19,81 +17,43 @@ from engine.query.plan import (
     Attribute,
     Comparison,
     Constant,
-    Logic,
     Membership,
     Predicate,
     SeqPlan,
     TumblingPlan,
 )
 from engine.released import Released, Strings
+from tests.query.random_conditions import (
+    INTS,
+    REALS,
+    ROW,
+    TEXTS,
+    TYPES,
+    Row,
+    columns_of,
+    combined,
+    computed,
+)
 from tests.query.slow_expression import COMPARE, slow
-
-Row = Mapping[str, Any]
 
 
 # ---- columns from rows ------------------------------------------------------------------------
-TYPES = {"i": "int", "j": "int", "f": "float", "g": "float", "b": "bool", "s": "str", "t": "str"}
-TEXTS = ["", "a", "b", "ab", "B", "\u00e4", "10", "9"]
-
-
 def view_of(rows: list[Row], strings: Strings) -> View:
-    columns: dict[str, np.ndarray] = {}
-    dtypes = {"int": np.int64, "float": np.float64, "bool": np.bool_, "str": np.int32}
-    for name, kind in TYPES.items():
-        values = [row.get(name) for row in rows]
-        if kind == "str":
-            filled = [-1 if value is None else strings.code(value) for value in values]
-        else:
-            filled = [0 if value is None else value for value in values]
-        columns["attrs." + name] = np.array(filled, dtypes[kind])
-        if kind != "str" and None in values:
-            columns["valid." + name] = np.array([value is not None for value in values])
-    return View.of(columns, TYPES, strings)
+    return View.of(columns_of(rows, strings), TYPES, strings)
 
 
-INTS = st.integers(-3, 3) | st.sampled_from(
-    [2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, -(2**63), 2**31]
-)
-REALS = st.sampled_from(
-    [0.0, 0.5, -1.0, 2.0, 2.0**53, 2.0**63, -(2.0**63), 1e308, -1e308, inf, -inf, nan, 1e-320]
-)
-VALUES = {
-    "int": st.none() | INTS,
-    "float": st.none() | REALS,
-    "bool": st.none() | st.booleans(),
-    "str": st.none() | st.sampled_from(TEXTS),
-}
-ROWS = st.lists(
-    st.fixed_dictionaries({name: VALUES[kind] for name, kind in TYPES.items()}),
-    min_size=1,
-    max_size=6,
-)
+ROWS = st.lists(ROW, min_size=1, max_size=6)
 ALIASES = ["p", "q"]
 ATTRIBUTES = st.builds(Attribute, st.sampled_from([*TYPES, "absent"]), st.sampled_from(ALIASES))
 CONSTANTS = st.builds(
     Constant,
     INTS | REALS.filter(lambda x: not isnan(x)) | st.booleans() | st.sampled_from([*TEXTS, "new"]),
 )
-EXPRESSIONS = st.recursive(
-    ATTRIBUTES | CONSTANTS,
-    lambda inner: st.builds(Arithmetic, st.sampled_from("+-*/"), inner, inner),
-    max_leaves=4,
-)
+EXPRESSIONS = computed(ATTRIBUTES | CONSTANTS, 4)
 LEAVES = st.builds(Comparison, st.sampled_from(list(COMPARE)), EXPRESSIONS, EXPRESSIONS) | (
     st.builds(Membership, EXPRESSIONS, st.lists(CONSTANTS, min_size=1, max_size=3).map(tuple))
 )
-PREDICATES = st.recursive(
-    LEAVES,
-    lambda inner: (
-        st.builds(
-            Logic,
-            st.sampled_from(["and", "or"]),
-            st.lists(inner, min_size=2, max_size=3).map(tuple),
-        )
-        | inner.map(lambda term: Logic("not", (term,)))
-    ),
-    max_leaves=5,
-)
+PREDICATES = combined(LEAVES, 5)
 
 
 @settings(max_examples=600, deadline=None)

@@ -18,10 +18,8 @@ from engine.compare.measure import measure_many
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.registry import parse_order
-from engine.query import query
-from engine.scenario import RunnableScenario
 from engine.units import NS_PER
-from scenarios import lorawan, mimic, soccer
+from scenarios import soccer
 from scenarios.orders import measure_sites, order_table, plain
 from scenarios.phones import Phones
 from scenarios.recordings import HTML, JSON, RECORDINGS, compare_recordings, main
@@ -82,20 +80,6 @@ def test_every_recording_names_orders_and_options_that_exist() -> None:
         parsed = [parse_order(order) for order in each.orders]
         assert len(set(map(repr, parsed))) == len(parsed), each.name
         assert set(each.options) <= set(each.scenario.options())
-
-
-@pytest.mark.parametrize("scenario", [lorawan.scenario(), mimic.scenario()], ids=lambda s: s.name)
-def test_every_scenario_keeps_the_contract(scenario: RunnableScenario) -> None:
-    options = scenario.options()
-    labels = [each.label for each in scenario.passes(options)]
-    assert len(set(labels)) == len(labels) >= 2
-    for each in scenario.passes(options):
-        parse_order(each.order)
-    for name, text in scenario.queries(options).items():
-        assert query(text, name=name).name == name
-    for call in (scenario.queries, scenario.passes):
-        with pytest.raises(UserError, match="unknown option"):
-            call({**options, "no_such": 1})
 
 
 def test_sites_measured_apart_equal_logs_of_their_own(

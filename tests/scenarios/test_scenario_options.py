@@ -11,7 +11,7 @@ from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.scenario import RunnableScenario
-from scenarios import phones, soccer
+from scenarios import lorawan, mimic, phones, soccer
 from scenarios.options import duration_ns, read_options
 
 DEFAULTS: dict[str, Any] = {"seed": 1, "duration": "60 s", "loss": 0.001}
@@ -49,7 +49,11 @@ def test_a_duration_needs_a_unit(text: str) -> None:
         duration_ns({"duration": text}, "duration")
 
 
-@pytest.mark.parametrize("scenario", [soccer.scenario(), phones.scenario()], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [each.scenario() for each in (lorawan, mimic, phones, soccer)],
+    ids=lambda s: s.name,
+)
 def test_every_scenario_keeps_the_contract(scenario: RunnableScenario) -> None:
     options = scenario.options()
     labels = [each.label for each in scenario.passes(options)]
@@ -58,8 +62,9 @@ def test_every_scenario_keeps_the_contract(scenario: RunnableScenario) -> None:
         parse_order(each.order)
     for name, text in scenario.queries(options).items():
         assert query(text, name=name).name == name
-    with pytest.raises(UserError, match="unknown option"):
-        scenario.queries({**options, "no_such": 1})
+    for call in (scenario.queries, scenario.passes):
+        with pytest.raises(UserError, match="unknown option"):
+            call({**options, "no_such": 1})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.spark import processor
+from engine.spark import chain_state, processor
 from engine.spark.live_chains import LiveChains, digest_of
 from engine.spark.processor import SiteChain
 from engine.spark.staged import Staged
@@ -82,7 +82,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def live(monkeypatch: pytest.MonkeyPatch) -> LiveChains:
     fresh = LiveChains()
-    monkeypatch.setattr(processor, "LIVE", fresh)
+    monkeypatch.setattr(chain_state, "LIVE", fresh)
     return fresh
 
 
@@ -106,7 +106,7 @@ def _task(log: Path, settings: ChainSettings = SETTINGS) -> SiteChain:
 def _restored_each_time(log: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
     store, given = Store(), []
     for rows in _batches(log):
-        monkeypatch.setattr(processor, "LIVE", LiveChains())
+        monkeypatch.setattr(chain_state, "LIVE", LiveChains())
         given.append(store.run(_task(log), rows))
     assert store.reads["chain"] == len(given) - 1
     return given
@@ -119,7 +119,7 @@ def test_a_worker_that_goes_on_reads_no_state_and_gives_the_same(
     given = [store.run(_task(log), rows) for rows in _batches(log)]
     assert [len(rows) for rows in given] == [1, 1, 1, 1, 2]
     assert store.reads["chain"] == 0
-    assert live is processor.LIVE
+    assert live is chain_state.LIVE
     assert given == _restored_each_time(log, monkeypatch)
 
 
@@ -169,7 +169,7 @@ def test_a_state_without_digest_is_read(log: Path, live: LiveChains) -> None:
     store._values["digest"] = None
     assert store.run(_task(log), second) == expected
     assert store.reads["chain"] == 1
-    assert live is processor.LIVE
+    assert live is chain_state.LIVE
 
 
 def test_live_chains_are_bounded_and_the_last_ones_stay() -> None:
@@ -210,4 +210,4 @@ def test_large_payloads_go_through_files(
     assert list((log.parent / "staged").iterdir()) == []
     folder.remove()
     assert not (log.parent / "staged").exists()
-    assert live is processor.LIVE
+    assert live is chain_state.LIVE

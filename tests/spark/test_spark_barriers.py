@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 from pathlib import Path
@@ -13,13 +12,11 @@ import pytest
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.inprocess import run_in_process
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.results.export import export_jsonl
 from engine.spark.host import run_on_spark
+from tests.spark.both_hosts import answers, log_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
 
@@ -63,19 +60,7 @@ def trace_of(seed: int) -> str:
 @pytest.fixture(scope="module", name="log")
 def _log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("barriers")
-    (folder / "t.jsonl").write_text(trace_of(SEED), encoding="utf-8")
-    with LogWriter(folder / "log", rows_per_file=500) as writer:
-        for frame in read_trace(folder / "t.jsonl"):
-            for start in range(0, frame.rows, 100):
-                writer.append(frame.slice(start, min(100, frame.rows - start)))
-    assert len(LogReader(folder / "log").files) >= 3
-    return folder / "log"
-
-
-def answers(parts: Path) -> str:
-    out = io.StringIO()
-    export_jsonl(parts, out, queries=tuple(QUERIES))
-    return out.getvalue()
+    return log_of(trace_of(SEED), folder, 500, 100)
 
 
 def facts(counters: dict[str, Any]) -> dict[str, Any]:
@@ -102,8 +87,8 @@ def test_every_barrier_gives_on_spark_what_it_gives_in_process(
     )
     here = run_in_process(log, settings, tmp_path / "here")
     there = run_on_spark(log, settings, tmp_path / "there", "local[2]", files_per_batch=1)
-    expected = answers(tmp_path / "here")
-    assert answers(tmp_path / "there") == expected
+    expected = answers(tmp_path / "here", QUERIES)
+    assert answers(tmp_path / "there", QUERIES) == expected
     assert facts(there) == facts(here)
     assert len(there["batches"]) >= 3
     assert all(expected.count(f'"query": "{name}"') > 20 for name in QUERIES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +11,13 @@ import pytest
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.inprocess import run_in_process
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import query
-from engine.results.export import export_jsonl
 from engine.spark.host import run_on_spark
+from tests.spark.both_hosts import answers, log_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
 
@@ -42,19 +39,7 @@ def _log(tmp_path_factory: pytest.TempPathFactory) -> Path:
             f'"type": "{chance.choice("AABBC")}", "ts": {ts}, "arrival": {number}, '
             f'"attrs": {{"id": {chance.randrange(3)}}}}}\n'
         )
-    (folder / "t.jsonl").write_text("".join(lines), encoding="utf-8")
-    with LogWriter(folder / "log", rows_per_file=800) as writer:
-        for frame in read_trace(folder / "t.jsonl"):
-            for start in range(0, frame.rows, 200):
-                writer.append(frame.slice(start, min(200, frame.rows - start)))
-    assert len(LogReader(folder / "log").files) >= 3
-    return folder / "log"
-
-
-def answers(parts: Path) -> str:
-    out = io.StringIO()
-    export_jsonl(parts, out, queries=tuple(QUERIES))
-    return out.getvalue()
+    return log_of("".join(lines), folder, 800, 200)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +63,9 @@ def test_the_state_store_keeps_chunks_between_batches(
     run_in_process(log, files, tmp_path / "here")
     there = run_on_spark(log, settings, tmp_path / "there", "local[2]", files_per_batch=1)
     assert len(there["batches"]) >= 3
-    expected = answers(tmp_path / "here")
+    expected = answers(tmp_path / "here", QUERIES)
     assert expected.count('"op": "+"') > 200
-    assert answers(tmp_path / "there") == expected
+    assert answers(tmp_path / "there", QUERIES) == expected
     for site in there["sites"].values():
         for counts in site["queries"].values():
             assert counts["spilled"] > 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import ContractViolation
-from engine.spark.processor import packed, unpacked
+from engine.spark.chain_state import packed, unpacked
 
 
 def test_what_was_packed_comes_back_and_is_smaller() -> None:

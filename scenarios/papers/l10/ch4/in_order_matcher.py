@@ -48,11 +48,16 @@ class _InOrderKernel(Kernel):
         return {}
 
     def construct(
-        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
+        self,
+        store: Store,
+        first: int,
+        strings: Strings,
+        promised: dict[str, Steps],
+        stop: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """As ``Kernel.construct``."""
         del strings, promised
-        if first:
+        if first or stop is not None:
             raise ContractViolation("stacks in total order: one batch must hold the whole stream")
         ref, member = (store.columns[name][: store.n] for name in ("ref", MEMBER))
         step = np.frexp(member.astype(np.float64))[1].astype(np.int64) - 1
