@@ -87,9 +87,8 @@ class Kernel:
         return {"stack_moves": int(used[stacks.MOVED]), "looked_at": int(used[stacks.LOOKED])}
 
     def construct(
-        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],
-        stop: int | None = None,
-    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``doubts``.
 
         Args:
@@ -97,9 +96,13 @@ class Kernel:
             first: its first new row.
             strings: the site's table.
             promised: by type or for all of them, what the purge may count on; none: no such purge.
-            stop: the first row that is left for later; None = none.
         """
-        stop = store.n if stop is None else stop
+        return self._constructed(store, first, store.n, strings, promised)
+
+    def _constructed(
+        self, store: Store, first: int, stop: int, strings: Strings, promised: dict[str, Steps]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same, of the rows up to ``stop``."""
         programs = self._compiled(store.kinds, strings)
         steps, n = len(self._layout.steps), self._scalars
         n[search.FOUND_N] = n[search.DOUBTS_N] = n[search.MOVES_N] = 0
@@ -129,12 +132,12 @@ class Kernel:
                 found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
                                  np.int64)]) for part in (found, doubts))  # fmt: skip
 
-    def take_in(self, store: Store, first: int, strings: Strings, stop: int | None = None) -> None:
+    def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
         """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
         match is known.
         """
         tours, self._scalars[search.TOURS_N] = self._scalars[search.TOURS_N], 0
-        self.construct(store, first, strings, {}, stop)
+        self._constructed(store, first, stop, strings, {})
         self._scalars[search.TOURS_N] = tours
 
     def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:

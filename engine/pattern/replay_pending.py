@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from engine.jit import kernel
 from engine.pattern.certainty import Rule
 from engine.pattern.kernel import Kernel, StackOptions
 from engine.pattern.matches import Changes, Judge, Verdicts
+from engine.pattern.stacks import mixed
 from engine.pattern.store import MEMBER, Store
 from engine.pattern.tables import Layout
 from engine.released import Strings
@@ -47,30 +49,30 @@ class Replay:
         """
         store = self.store
         first = int(np.argmax(late))
-        kernel = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns, StackOptions())
-        kernel.take_in(store, 0, self.strings, first)
+        stacks = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns, StackOptions())
+        stacks.take_in(store, 0, first, self.strings)
         member = store.columns[MEMBER][: store.n]
         negated = sum({1 << step for step, _ in self.layout.negated()})
         if not (member[late] & negated).any():
-            after = self._since(kernel, first)
+            after = self._since(stacks, first)
             if after is None:
                 return None
             mine = (late[after.rows] & (after.rows >= 0)).any(axis=1)
-            return _difference(None, after.take(np.flatnonzero(mine)))
-        there = kernel.snapshot()
-        after = self._since(kernel, first)
-        kernel.restore(there)
+            return _difference(None, after.take(np.flatnonzero(mine & after.after.stands)))
+        there = stacks.snapshot()
+        after = self._since(stacks, first)
+        stacks.restore(there)
         mine = member.copy()
         member[late] = 0
-        before = self._since(kernel, first)
+        before = self._since(stacks, first)
         member[:] = mine
         return _difference(before, after)
 
-    def _since(self, kernel: Kernel, first: int) -> Changes | None:
+    def _since(self, stacks: Kernel, first: int) -> Changes | None:
         """What the rows from ``first`` on do to matches, one change for each."""
         widest = np.full(self.store.n - first, self.widest)
         judge = Judge(self.layout, self.rule, self.store, self.strings, widest, first)
-        changes = judge.changes(*kernel.construct(self.store, first, self.strings, {}))
+        changes = judge.changes(*stacks.construct(self.store, first, self.strings, {}))
         if changes is None or not len(changes):
             return None
         which = _which(changes.rows, changes.branch)
@@ -84,9 +86,35 @@ class Replay:
 
 
 def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
-    """Equal numbers, from 0 on, for equal matches."""
-    _, which = np.unique(np.column_stack([branch, rows]), axis=0, return_inverse=True)
-    return which.reshape(-1)
+    """Equal numbers, from 0 on in order of appearance, for equal matches."""
+    matches = np.ascontiguousarray(np.column_stack([branch, rows]))
+    found = np.empty(len(matches), np.int64)
+    table = np.full(1 << (2 * len(matches) + 1).bit_length(), -1)
+    _number(matches, table, np.empty(len(matches), np.int64), found)
+    return found
+
+
+@kernel
+def _number(matches: np.ndarray, table: np.ndarray, first: np.ndarray, found: np.ndarray) -> None:
+    """``table``: open addressing, of numbers; ``first``: scratch, where each of them appeared."""
+    mask, n = len(table) - 1, 0
+    for i in range(len(matches)):
+        key = 0
+        for column in range(matches.shape[1]):
+            key = mixed(key, matches[i, column])
+        place = key & mask
+        while table[place] >= 0:
+            same, j = True, first[table[place]]
+            for column in range(matches.shape[1]):
+                same = same and matches[i, column] == matches[j, column]
+            if same:
+                break
+            place = (place + 1) & mask
+        if table[place] < 0:
+            table[place] = n
+            first[n] = i
+            n += 1
+        found[i] = table[place]
 
 
 def _difference(before: Changes | None, after: Changes | None) -> Changes | None:

@@ -272,7 +272,7 @@ class SpillingMatcher(SeqMatcher):
             first = self._store.n
             mine = {name: column[hot] for name, column in late.items()}
             self._store.add(mine, self._types, self._strings)
-            self._kernel.take_in(self._store, first, self._strings)
+            self._kernel.take_in(self._store, first, self._store.n, self._strings)
         if not hot.all():
             self._cold.spill({name: column[~hot] for name, column in late.items()})
 

@@ -173,24 +173,23 @@ def run_on_spark(
     writer, staged = RunWriter(out), Staged(out / _STAGED)
     staged.clear()
 
-    def sink(batch: DataFrame, batch_id: int) -> None:
-        staged.clear()
-        # Sorted here: a sort in Spark samples its input first, and so runs the chains twice.
-        rows = sorted(batch.collect(), key=lambda row: (row.site, row.number))
-        writer.write(batch_id, [_part(row, staged) for row in rows])
-
+    # A batch with the last frames may have the end, too; a batch of its own costs a second.
+    ends_first = len(reader.files) <= files_per_batch
+    if ends_first:
+        _write_end(end, facts.sites)
     frames = _frames(session, log, files_per_batch).union(_frames(session, end, 1))
     query = (
         _chained(frames, settings, log, out / _STAGED)
-        .writeStream.foreachBatch(sink)
+        .writeStream.foreachBatch(_sink(writer, staged))
         .option("checkpointLocation", str(checkpoint))
         .start()
     )
     try:
         query.processAllAvailable()
         advanced(facts.rows)
-        _write_end(end, facts.sites)
-        query.processAllAvailable()
+        if not ends_first:
+            _write_end(end, facts.sites)
+            query.processAllAvailable()
     except Exception as error:
         raise SlackwaterError(
             f"the Spark query failed: {_first_line(error)}; all of it is in {out / 'spark.log'}"
@@ -208,6 +207,16 @@ def run_on_spark(
             if each.numInputRows
         ],
     )
+
+
+def _sink(writer: RunWriter, staged: Staged) -> Callable[[DataFrame, int], None]:
+    def write(batch: DataFrame, batch_id: int) -> None:
+        staged.clear()
+        # Sorted here: a sort in Spark samples its input first, and so runs the chains twice.
+        rows = sorted(batch.collect(), key=lambda row: (row.site, row.number))
+        writer.write(batch_id, [_part(row, staged) for row in rows])
+
+    return write
 
 
 def _part(row: Row, staged: Staged) -> Part:

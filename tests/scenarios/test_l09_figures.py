@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from edge_agent import records as r
 from engine.paper import Finding, PaperRun
 from engine.report.paper_page import Reproduced, write_reproduced
-from scenarios.papers.l09 import conservative, paper, window_state
+from scenarios.papers.l09 import conservative, disk, paper, window_state
 from scenarios.papers.l09.comparison import crossing
 from scenarios.papers.l09.curves import ascending, growth, spread
 from scenarios.papers.l09.passes import (
@@ -179,6 +179,17 @@ def test_latency_of_conservative_falls_with_promises(run: PaperRun) -> None:
     found = conservative.latency(run)
     assert found.claims[1].holds == ascending(found.facts["by_promised"][::-1])
     assert found.facts["by_promised"][0] > found.facts["by_promised"][-1]
+
+
+def test_on_disk_or_not_the_results_are_the_same(tmp_path: Path) -> None:
+    run = paper_run(tmp_path, 0.3)
+    facts = disk.thresholds(run).facts
+    setup = Setup(AGGRESSIVE, 5, late=late(0.8, 0.8), events=disk.EVENTS)
+    assert set(facts["standing"]) == {answer(run, setup)}
+    assert facts["loads"][0] > facts["loads"][-1] > 0
+    waits = facts["latency"]["waiting alone"]
+    assert waits[0] == 0 < waits[1] < waits[-1]
+    assert disk.THRESHOLDS[0] == 1
 
 
 @pytest.mark.parametrize("name", list(paper().reproductions))

@@ -125,6 +125,16 @@ def test_spark_equals_in_process(tmp_path: Path) -> None:
         run_on_spark(log, other, tmp_path / "there", "local[2]")
 
 
+def test_a_log_that_fits_a_micro_batch_is_one(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    write_log(log, 1_500, rows_per_file=1_500)
+    files = len(LogReader(log).files)
+    run_in_process(log, settings(), tmp_path / "here")
+    there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", files_per_batch=files)
+    assert len(there["batches"]) == 1
+    assert answers(tmp_path / "there") == answers(tmp_path / "here")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "order",

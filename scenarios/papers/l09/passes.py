@@ -17,6 +17,7 @@ from engine.order.registry import parse_order
 from engine.paper import Advanced, PaperRun
 from engine.pattern.given import Matches
 from engine.pattern.seq import PatternSettings
+from engine.pattern.spill_settings import SpillSettings
 from engine.query import query
 from scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,
@@ -73,7 +74,7 @@ class Setup:
 
     ``late``: share of the events out of order, of each type in ``TYPES``. ``promised``: promises
     per event; ``promising``: the types that they are about. ``per_unit``: events
-    per time unit. ``events``: how many; 0 as ``EVENTS`` says.
+    per time unit. ``events``: how many; 0 as ``EVENTS`` says. ``spill``: what leaves memory.
     """
 
     strategy: Strategy
@@ -84,6 +85,7 @@ class Setup:
     promising: str = TYPES
     per_unit: int = EVENTS_PER_UNIT
     events: int = 0
+    spill: SpillSettings | None = None
 
     @property
     def query(self) -> str:
@@ -151,6 +153,7 @@ class Ran:
     ``told``: what left before the end of the input, which lets ``at_end`` results go. ``arrival``:
     of every record [ns]. ``rows``, ``seconds``: records and CPU time of each call. ``held``: events
     in the matcher's state after each call; ``buffered``: mean number of events in the order's.
+    ``loads``: of chunks that had left memory.
     """
 
     events: int
@@ -161,6 +164,7 @@ class Ran:
     seconds: np.ndarray
     held: np.ndarray
     buffered: float
+    loads: int = 0
 
     @property
     def seconds_per_event(self) -> float:
@@ -234,6 +238,7 @@ def _passed(setup: Setup, records: Arriving, advanced: Advanced, rows: int | Non
         pattern=PatternSettings(
             keep_late_ns=setup.strategy.keep_late * UNIT_NS, purge=setup.strategy.purge
         ),
+        spill=setup.spill,
     )
     chain = Chain(settings, SITE)
     told, taken, seconds, held = [], [], [], []
@@ -248,9 +253,10 @@ def _passed(setup: Setup, records: Arriving, advanced: Advanced, rows: int | Non
         for batch in output.ordered:
             waited_ns += int((batch.columns["release"] - batch.columns[r.ARRIVAL]).sum())
         advanced(frame.rows)
+    loads = chain.counters()["queries"][_QUERY].get("chunk_loads", 0)
     last = Told.of(chain.finish().results[0])
     arrival = records.columns[r.ARRIVAL]
     return Ran(
         records.events, Told.joined(told), last.standing, arrival, np.array(taken),
-        np.array(seconds), np.array(held), waited_ns / int(arrival[-1] - arrival[0]),
+        np.array(seconds), np.array(held), waited_ns / int(arrival[-1] - arrival[0]), loads,
     )  # fmt: skip

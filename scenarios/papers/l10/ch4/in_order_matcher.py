@@ -48,16 +48,11 @@ class _InOrderKernel(Kernel):
         return {}
 
     def construct(
-        self,
-        store: Store,
-        first: int,
-        strings: Strings,
-        promised: dict[str, Steps],
-        stop: int | None = None,
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
     ) -> tuple[np.ndarray, np.ndarray]:
         """As ``Kernel.construct``."""
         del strings, promised
-        if first or stop is not None:
+        if first:
             raise ContractViolation("stacks in total order: one batch must hold the whole stream")
         ref, member = (store.columns[name][: store.n] for name in ("ref", MEMBER))
         step = np.frexp(member.astype(np.float64))[1].astype(np.int64) - 1
