@@ -131,7 +131,8 @@ class Store:
                     fresh[name] = fresh[name].astype(np.float64, copy=False)
         start, self.n = self.n, self.n + len(fresh[ORDER])
         if self.n > self._room:
-            self._take_over(max(2 * self.n, _LEAST), slice(start), start)
+            # Pages that nothing was written to take no memory; to copy what is held takes time.
+            self._take_over(max(4 * self.n, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
             self._column(name, column_of.dtype, start)[start : self.n] = column_of
         for name in self.columns.keys() - fresh.keys():
