@@ -91,5 +91,5 @@ def test_a_stream_with_spilled_events_equals_the_chain_without(tmp_path: Path) -
 def test_spill_of_a_step_is_in_the_state_store_alone() -> None:
     with pytest.raises(UserError, match="--spill state"):
         chain(queries=[PATTERN], spill="/tmp/folder")
-    with pytest.raises(UserError, match="hot is too short"):
-        chain(queries=[PATTERN], spill="state,hot=1")
+    with pytest.raises(UserError, match="parts=2 needs one key"):
+        chain(queries=["EVENT SEQ(A a, B b) WITHIN 20"], spill="state,parts=2")
