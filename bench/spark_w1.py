@@ -13,6 +13,7 @@ over the process tree.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from bench.workload import columns, write_log, write_rows
 from engine.chain import ChainSettings
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.spark.class_archive import VARIABLE as JAVA_OPTIONS
 from engine.spark.host import run_on_spark, spark_session
 
 if TYPE_CHECKING:
@@ -78,7 +80,8 @@ def _plain(rows_at: Path, folder: Path, events: int, files_per_batch: int) -> di
 
 
 def plain_session(out: Path) -> SparkSession:
-    """Spark with the state store that it has unless told otherwise."""
+    """Spark with the JVM's options and the state store that it has unless told otherwise."""
+    os.environ[JAVA_OPTIONS] = ""
     session = spark_session("local[2]", out / "spark.log")
     session.conf.set(
         "spark.sql.streaming.stateStore.providerClass",

@@ -26,7 +26,7 @@ from engine.cli.java import java_home
 
 VARIABLE: Final = "SLACKWATER_JAVA_OPTIONS"
 """Environment: options to use instead of these."""
-QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+QUICK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseParallelGC")
 _QUIET: Final = "-Xlog:cds=off,cds+dynamic=off,class+path=off"
 _TRACE: Final = """\
 {"kind": "sync", "source": "s", "ts": 0, "arrival": 1, "offset": 0, "delay": 0, "first_seq": 0}
