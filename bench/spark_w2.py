@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 
 from bench.spark_w1 import (
     FILE_ROWS,
-    FILES_PER_BATCH,
     PEERS_FILE_ROWS,
     PEERS_FILES_PER_BATCH,
     drained,
@@ -35,7 +34,7 @@ from engine.chain import ChainSettings
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.spark.host import run_on_spark
+from engine.spark.host import FILES_PER_BATCH, run_on_spark
 
 SOURCES = 20
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s"
@@ -47,10 +46,9 @@ def ours(folder: Path, events: int) -> dict[str, float]:
     out = Path(tempfile.mkdtemp(dir=folder))
     barrier = parse_barrier("bounded:1s")
     settings = ChainSettings(parse_order("none"), (query(QUERY),), barrier)
-    counters = run_on_spark(folder / "log", settings, out, "local[2]", FILES_PER_BATCH)
-    batches = counters["batches"][1:-2]  # without the first, the last (not full) and the end
-    seconds = sum(batch["seconds"] for batch in batches)
-    return {"rate": len(batches) * FILES_PER_BATCH * FILE_ROWS / seconds, "events": events}
+    counters = run_on_spark(folder / "log", settings, out, "local[2]")
+    seconds = sum(batch["seconds"] for batch in counters["batches"][1:-1])
+    return {"rate": (events - FILES_PER_BATCH * FILE_ROWS) / seconds, "events": events}
 
 
 def peers(folder: Path, events: int) -> dict[str, float]:
