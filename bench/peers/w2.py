@@ -231,18 +231,27 @@ def _as_one(pairs: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(pairs, np.int64).view(both).ravel()
 
 
+def _one_number(source: np.ndarray, seq: np.ndarray) -> np.ndarray:
+    """A source and a number of its events as one."""
+    return np.asarray(source.astype(np.int64) * _KEY_WIDTH + seq)
+
+
 def offset_run(folder: Path, show: Callable[[str], None]) -> None:
     """Ours on the clocks that are off: recall, precision, and whether what is wrong says so."""
     side = ours(folder, "offset", "--in-process", data="offset", suffix="parquet")
     done = run(side, folder)
-    data = folder / "data" / "offset.parquet"
-    shown = pq.read_table(data, columns=["ts"])["ts"].to_numpy()
+    data = pq.read_table(folder / "data" / "offset.parquet", columns=["source", "seq"])
     true = pq.read_table(folder / "data" / "offset_true.parquet")["true_ts"].to_numpy()
-    truth = true_pairs(data, true)
-    order = np.argsort(shown)
-    found = true[order][np.searchsorted(shown[order], done.pairs)]
+    truth = true_pairs(folder / "data" / "offset.parquet", true)
+    # By number: among millions of events some of different sources show the same time.
+    results = pq.read_table(side.out, columns=["op", "certainty", "events"])
+    events = pc.list_flatten(results["events"].combine_chunks())
+    source, number = events.field("source").cast(pa.int64()), events.field("seq")
+    known = _one_number(data["source"].to_numpy(), data["seq"].to_numpy())
+    asked = _one_number(source.to_numpy(), number.to_numpy())
+    order = np.argsort(known)
+    found = true[order][np.searchsorted(known[order], asked)].reshape(-1, 2)
     right = np.isin(_as_one(found), _as_one(truth))
-    results = pq.read_table(side.out, columns=["op", "certainty"])
     sure = pc.equal(results["certainty"], "confirmed").to_numpy()
     given = pc.equal(results["op"], "+").to_numpy()
     wrong, unsure = ~right & given, ~sure & given
