@@ -21,7 +21,13 @@ import pyarrow.parquet as pq
 from engine.errors import ContractViolation, UserError
 from engine.frame import Frame
 from engine.log.read_ahead import read_ahead
-from engine.log.whole_file import NS_PER_MS, TEMPORARY_SUFFIX, parquet_files, write_parquet
+from engine.log.whole_file import (
+    DAMAGED,
+    NS_PER_MS,
+    TEMPORARY_SUFFIX,
+    parquet_files,
+    write_parquet,
+)
 
 SITE: Final = "site"
 FIRST_ARRIVAL: Final = "first_arrival"
@@ -246,7 +252,7 @@ def _log_files(directory: Path) -> list[Path]:
     for file in files:
         try:
             schema = pq.read_schema(file)
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             raise _damaged(file, error) from error
         if any(
             name not in schema.names or schema.field(name).type != LOG_SCHEMA.field(name).type
@@ -267,7 +273,7 @@ def is_log_file(schema: pa.Schema) -> bool:
 def _read(file: Path, columns: list[str]) -> pa.Table:
     try:
         return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise _damaged(file, error) from error
 
 
@@ -279,7 +285,7 @@ def _pieces(file: Path) -> Iterator[pa.RecordBatch]:
             size = sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
             rows = max(1, _PIECE_BYTES * about.num_rows // max(1, size))
             yield from opened.iter_batches(rows, columns=LOG_SCHEMA.names)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise _damaged(file, error) from error
 
 
@@ -294,7 +300,7 @@ def _frame(file: Path, row: int, entry: dict[str, object]) -> Frame:
         raise UserError(f"{file}: damaged file: row {row} has no site or no payload")
     try:
         frame = Frame.from_bytes(site, payload)
-    except (ContractViolation, pa.ArrowException, OSError) as error:
+    except (ContractViolation, *DAMAGED) as error:
         raise _damaged(file, error) from error
     said = (entry[ROWS], entry[FIRST_ARRIVAL], entry[LAST_ARRIVAL])
     if frame.rows == 0 or said != (frame.rows, frame.first_arrival, frame.last_arrival):

@@ -8,7 +8,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
@@ -18,6 +17,7 @@ from engine.log.csv_import import DELIMITERS, CsvRead, read_csv
 from engine.log.lines import STDIN, UNREADABLE, open_bytes
 from engine.log.parquet_import import ParquetRead, read_parquet
 from engine.log.trace import TraceRead, read_trace
+from engine.log.whole_file import DAMAGED
 
 _PARQUET_MAGIC: Final = b"PAR1"
 _HEAD_BYTES: Final = 4096
@@ -131,7 +131,7 @@ def open_input(
 def _refuse_log_file(path: Path) -> None:
     try:
         schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError) as error:
+    except DAMAGED as error:
         raise UserError(f"{path}: damaged Parquet file: {error}") from error
     if is_log_file(schema):
         raise UserError(f"{path}: one file of an arrival log; give its folder, {path.parent}")

@@ -28,6 +28,7 @@ from engine.log.row_import import (
     plan_columns,
 )
 from engine.log.trace_record import INT_FIELDS
+from engine.log.whole_file import DAMAGED
 
 _INSTANT: Final = pa.timestamp("ns")
 
@@ -64,7 +65,7 @@ class ParquetRead(RowRead):
     def _batches(self) -> Iterator[RowBatch]:
         try:
             file = pq.ParquetFile(self.path)
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             raise UserError(f"{self.path}: not readable as Parquet: {error}") from error
         plan = plan_columns(self.path, file.schema_arrow.names, self.mapping, self.attrs)
         self._check_types(plan, file.schema_arrow)
@@ -75,7 +76,7 @@ class ParquetRead(RowRead):
                 lines = np.arange(number, number + batch.num_rows)
                 yield self._typed(batch, lines, plan)
                 number += batch.num_rows
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             raise UserError(f"{self.path}: damaged file: {error}") from error
 
     def _check_types(self, plan: ColumnPlan, schema: pa.Schema) -> None:

@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 
 TEMPORARY_SUFFIX: Final = ".writing"
 NS_PER_MS: Final = 10**6
+DAMAGED: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
+"""What reading a damaged Parquet file may raise; the last for names of columns."""
 
 
 def temporary(path: Path) -> Path:

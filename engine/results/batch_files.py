@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.whole_file import parquet_files, sync_folder, write_parquet
+from engine.log.whole_file import DAMAGED, parquet_files, sync_folder, write_parquet
 
 SITE: Final = "site"
 _NAME: Final = re.compile(r"batch-([0-9]{12,})-([0-9]+)\.parquet")
@@ -79,7 +79,7 @@ class BatchFiles:
                     site = file.read_row_group(group, columns=[SITE]).column(SITE)[0].as_py()
                     batches = self._places.setdefault(site, {})
                     batches.setdefault(batch_id, []).append((path, group))
-        except (pa.ArrowException, OSError) as error:
+        except DAMAGED as error:
             raise UserError(f"{path}: damaged file: {error}") from error
 
     @property
@@ -98,5 +98,5 @@ class BatchFiles:
             try:
                 with pq.ParquetFile(path, page_checksum_verification=True) as file:
                     yield file.read_row_group(group, columns=columns)
-            except (pa.ArrowException, OSError) as error:
+            except DAMAGED as error:
                 raise UserError(f"{path}: damaged file: {error}") from error
