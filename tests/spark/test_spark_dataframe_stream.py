@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 
@@ -65,7 +66,9 @@ def test_a_stream_with_spilled_events_equals_the_chain_without(tmp_path: Path) -
     (tmp_path / "in").mkdir()
     for number in range(FILES):
         part = made.slice(number * ROWS // FILES, ROWS // FILES)
-        pq.write_table(part, tmp_path / "in" / f"part-{number}.parquet")
+        file = tmp_path / "in" / f"part-{number}.parquet"
+        pq.write_table(part, file)
+        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark's file source goes by it
     session = spark_session("local[2]", tmp_path / "spark.log")
     schema = "source string, seq long, type string, ts long, arrival long, tag long"
     stream = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
