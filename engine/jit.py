@@ -1,9 +1,10 @@
 """``njit`` with a compiled cache that is never stale and also works in Spark's workers.
 
 Numba's own cache looks only at the file of the outermost kernel, so a change in a kernel that
-it calls would go unnoticed; and installs may be read-only. Hence one cache directory per state
-of our sources. ``SLACKWATER_CACHE`` moves it (default: the user's cache directory); the Spark
-host hands it to executors.
+it calls, or in a constant that it uses, would go unnoticed; and installs may be read-only. Hence
+one cache directory per state of a kernel's module and of all of ours that it imports.
+``SLACKWATER_CACHE`` moves it (default: the user's cache directory); the Spark host hands it to
+executors.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,24 +22,52 @@ from engine.cache_home import cache_home
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+_ROOT = Path(__file__).resolve().parent.parent
+_IMPORT = re.compile(rb"^[ ]*from (engine(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+when_compiling: list[Callable[[], None]] = []
+"""Called, once each, when a kernel is about to be compiled because no cache has it."""
+
 
 def cache_directory() -> Path:
-    """Where compiled kernels of exactly these sources are kept."""
-    return cache_home() / "slackwater" / "numba" / _digest()
+    """Where compiled kernels are kept: a folder per state of our sources, for each module."""
+    return cache_home() / "slackwater" / "numba"
 
 
 @cache
-def _digest() -> str:
-    """Of the sources and of Numba; read once, as every kernel asks when it is first called."""
+def _digest(module: Path) -> str:
+    """Of Numba, ``module`` and all that it imports of ours; read when its kernel is first called."""
     import numba  # noqa: PLC0415 - only for those who call a kernel
 
     digest = hashlib.sha256(f"{numba.__version__}".encode())
-    root = Path(__file__).parent
-    folders = ("barrier", "order", "pattern", "window")
-    kernels = [path for folder in folders for path in root.glob(f"{folder}/*.py")]
-    for path in sorted([*kernels, Path(__file__)]):
-        digest.update(path.read_bytes())
+    found, left = {module}, [module]
+    while left:
+        new = set(_imported(left.pop())) - found
+        found |= new
+        left += new
+    for path in sorted({*found, Path(__file__).resolve()}):
+        digest.update(_content(path))
     return digest.hexdigest()[:16]
+
+
+@cache
+def _content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+@cache
+def _imported(path: Path) -> list[Path]:
+    """The modules of ours that one imports; a name may be a module or something in one."""
+
+    def candidates() -> Iterator[Path]:
+        for module, names in _IMPORT.findall(_content(path)):
+            package = _ROOT.joinpath(*module.decode().split("."))
+            yield package.with_suffix(".py")
+            yield package / "__init__.py"
+            for name in re.findall(rb"\w+", names):
+                yield package / f"{name.decode()}.py"
+
+    return [module for module in candidates() if module.exists()]
 
 
 def njit(function: _F) -> _F:
@@ -82,11 +112,21 @@ class _Compiled:
         import numba  # noqa: PLC0415 - takes 0.2 s, which a command without kernels can do without
 
         if not os.environ.get("NUMBA_CACHE_DIR"):
-            numba.config.CACHE_DIR = str(cache_directory())
+            module = Path(self._function.__code__.co_filename).resolve()
+            numba.config.CACHE_DIR = str(cache_directory() / _digest(module))
         made = numba.njit(error_model="numpy", **self._options)(self._function)
-        if self._options.get("cache") and not self._options.get("_nrt", True):
+        if self._options.get("cache"):
             # Before it looks into its cache, Numba gets ready to compile, which takes 0.2 s; what
             # is found there runs without, unless it counts references.
             kept = made._cache  # noqa: SLF001 - there is no public way
-            kept.load_overload = kept._load_overload  # noqa: SLF001
+            counts = self._options.get("_nrt", True)
+            load = kept.load_overload if counts else kept._load_overload  # noqa: SLF001
+            kept.load_overload = functools.partial(_found_or_told, load)
         return made
+
+
+def _found_or_told(load: Callable[..., Any], *signature: Any) -> Any:
+    found = load(*signature)
+    while found is None and when_compiling:
+        when_compiling.pop()()
+    return found

@@ -6,15 +6,18 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from engine.jit import when_compiling
+
 
 def tell_compiling(*, quiet: bool) -> None:
-    """The first pass after an installation takes longer; a person in front of it should know."""
-    if quiet or not sys.stderr.isatty():
-        return
-    from engine.jit import cache_directory  # noqa: PLC0415 - imports Numba, which takes a while
+    """The first pass after an installation takes longer; whoever waits for it should know."""
+    if not quiet and not when_compiling:
+        when_compiling.append(lambda: _say("compiling for this machine, once: about half a minute"))
 
-    if not any(cache_directory().rglob("*.nbi")):
-        sys.stderr.write("compiling for this machine, once: about half a minute\n")
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 @contextmanager
