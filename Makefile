@@ -15,7 +15,7 @@ export SLACKWATER_CACHE ?= $(CURDIR)/build
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
 
-.PHONY: help setup demo test test-all check bench clean
+.PHONY: help setup demo test test-all fuzz check bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,8 +33,12 @@ demo: $(STAMP)  ## simulate a soccer match with wrong clocks, process it on Spar
 test: $(STAMP)  ## all tests but the slow ones (below 10 minutes on 2 cores)
 	$(PYTEST) -m "not slow"
 
-test-all: $(STAMP)  ## the slow suites that make test leaves out
+test-all: $(STAMP)  ## the slow suites that make test leaves out, and some minutes of make fuzz
 	$(PYTEST) -m slow
+	$(BIN)/python scripts/fuzz.py --minutes 4
+
+fuzz: $(STAMP)  ## property tests with fresh seeds: MINUTES=10, or SEED=N for one round anew
+	$(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(TESTS)
 
 check: $(STAMP)  ## format, lint and types, as CI does
 	@failed=0; for tool in "ruff format --check ." "ruff check ." mypy; do \

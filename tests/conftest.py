@@ -1,5 +1,6 @@
 """For all tests: those that start Spark run in one worker, and none has a deadline.
 
+``make test`` tries the same examples on every machine; ``make fuzz`` fresh ones (profile ``fuzz``).
 A JVM fills a machine, so one Spark after the other. And what is timed by Hypothesis may be the
 first call of a kernel, which compiles or loads it.
 """
@@ -9,7 +10,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-settings.register_profile("slackwater", deadline=None)
+settings.register_profile("slackwater", deadline=None, derandomize=True, database=None)
+settings.register_profile("fuzz", deadline=None, database=None, print_blob=True)
 settings.load_profile("slackwater")
 
 
