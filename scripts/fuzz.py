@@ -1,8 +1,8 @@
 """Runs every property test with fresh seeds, round after round, until the time is up.
 
-A round is one pytest of all tests that Hypothesis drives. With a failure goes a command that repeats
-the round; ``make test`` itself tries the same examples on every machine. A found example becomes a
-test: an ``@example`` above the property, or a regression test of its own.
+A round is one pytest of all tests that Hypothesis drives; with a failure goes what repeats
+it. ``make test`` tries the same examples on every machine. A found example becomes a test: an
+``@example`` above the property, or a regression test of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def round_of(seed: int, tests: list[str]) -> tuple[int, list[str]]:
     """Exit code of one round, and the failures as pytest names them."""
     command = [
         sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-q",
-        "-p", "no:cacheprovider", "-m", "hypothesis", "--hypothesis-profile=fuzz", f"--hypothesis-seed={seed}", *tests,
+        "-p", "no:cacheprovider", "-m", "hypothesis", "--hypothesis-profile=fuzz",
+        f"--hypothesis-seed={seed}", *tests,
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode:
