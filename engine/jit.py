@@ -36,7 +36,7 @@ def cache_directory() -> Path:
 
 @cache
 def _digest(module: Path) -> str:
-    """Of Numba, ``module`` and all that it imports of ours; read when its kernel is first called."""
+    """Of Numba, ``module`` and all that it imports of ours; read at a kernel's first call."""
     import numba  # noqa: PLC0415 - only for those who call a kernel
 
     digest = hashlib.sha256(f"{numba.__version__}".encode())

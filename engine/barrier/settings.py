@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.errors import UserError
+from engine.errors import UserError, near_miss
 from engine.units import DURATION_MAX_NS, parse_duration
 
 _SPAN: Final = {"immediate": "", "punctuation": "", "bounded": "K", "hold": "H", "adaptive": ""}
 """Barriers, and what the duration that they need is called."""
+BARRIER_FORMS: Final = tuple(f"{name}:{span}" if span else name for name, span in _SPAN.items())
+"""Their short forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,9 @@ def parse_barrier(text: str, time_unit: str = "ns") -> BarrierSettings:
     body, *settings = (part.strip() for part in text.strip().split(","))
     name, colon, span = (part.strip() for part in body.partition(":"))
     if name not in _SPAN:
-        known = ", ".join(f"{key}:{span}" if span else key for key, span in _SPAN.items())
-        raise UserError(f"barrier {text[:40]!r} is unknown; use {known}, each with ,ordered")
+        known = ", ".join(BARRIER_FORMS)
+        meant = near_miss(name, _SPAN)
+        raise UserError(f"barrier {text[:40]!r} is unknown; use {known}, each with ,ordered{meant}")
     if settings not in ([], ["ordered"]):
         raise UserError(f"barrier {text[:40]!r}: after a comma there is only ordered")
     needed = _SPAN[name]

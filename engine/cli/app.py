@@ -7,15 +7,26 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.exceptions import TyperException
 
+from engine.cli.examples import epilog
 from engine.errors import SlackwaterError, UserError
 
-_NAMES: Final = ("run", "simulate", "query", "order", "compare", "paper", "log", "doctor")
-"""Of the commands, in the order of the help."""
+_NAMES: Final = {
+    "run": "A scenario: its log, its answers, its report.",
+    "simulate": "Only a scenario's arrival log.",
+    "query": "Answers queries over a trace or log.",
+    "order": "The events in order, with ref, release and late.",
+    "compare": "Which order suits a recording.",
+    "paper": "Published tables and figures made anew.",
+    "log": "Between arrival logs and JSONL, CSV, Parquet.",
+    "doctor": "Can this machine run slackwater?",
+}
+"""What the commands do, in the order of the help."""
+_HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def _command(name: str) -> Any:
@@ -61,6 +72,9 @@ def _application(names: Sequence[str]) -> typer.Typer:
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=True,
+        rich_markup_mode=None,  # plain help: brackets stay, and flags have no type
+        context_settings=_HELP_OPTIONS,
+        epilog=epilog("slackwater"),
         help="Event streams that arrive late, out of order and with disagreeing clocks: put in "
         "order, asked questions, and answered with certainty and completeness.",
     )
@@ -68,14 +82,30 @@ def _application(names: Sequence[str]) -> typer.Typer:
     for name in names:
         found = _command(name)
         if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
+            app.add_typer(found, name=name, short_help=_NAMES[name])
         else:
-            app.command(name)(found)
+            app.command(name, short_help=_NAMES[name], epilog=epilog(name))(found)
     return app
 
 
-def _nothing() -> None:
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"slackwater {version('slackwater')}")
+        raise typer.Exit
+
+
+def _nothing(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """What the application itself does: only its commands do something."""
+    del version
 
 
 def doctor(
@@ -98,7 +128,12 @@ def run(arguments: Sequence[str]) -> int:
         return 130
     except TyperException as error:
         said = error.format_message().rstrip(".")
-        sys.stderr.write(f"slackwater: {said}; see slackwater --help\n")
+        if said.startswith("Usage:"):  # called without a word: its help
+            sys.stderr.write(f"{said}\n")
+            return int(error.exit_code)
+        context = getattr(error, "ctx", None)
+        command = "slackwater" if context is None else context.command_path
+        sys.stderr.write(f"slackwater: {said}; see {command} --help\n")
         return int(error.exit_code)
     except UserError as error:
         sys.stderr.write(f"slackwater: {error}\n")

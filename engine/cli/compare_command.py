@@ -29,11 +29,18 @@ _WIDTH: Final = 220
 """Of the table when it is printed into a file or a pipe."""
 Orders = Annotated[
     list[str] | None,
-    typer.Option("--order", help="An order to compare; repeatable. Default: one of each kind."),
+    typer.Option(
+        "--order",
+        metavar="ORDER",
+        help="An order to compare; repeatable. Default: one of each kind.",
+    ),
 ]
 Sweep = Annotated[
     str | None,
-    typer.Option(help="A range of slacks, as kslack:10ms..10s; default with --out: measured."),
+    typer.Option(
+        metavar="SLACKS",
+        help="A range of slacks, as kslack:10ms..10s; default with --out: measured.",
+    ),
 ]
 Truth = Annotated[
     str | None, typer.Option(metavar="ATTR", help="Attribute with the true event time [ns].")
@@ -49,12 +56,12 @@ def compare_orders(
     orders: Orders = None,
     sweep: Sweep = None,
     complete: Annotated[
-        float, typer.Option(help="Share of events that must be in their place.")
+        float, typer.Option(metavar="SHARE", help="Share of events that must be in their place.")
     ] = COMPLETE,
     truth: Truth = None,
     departed: Departed = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for compare.html and compare.json.")
+        Path | None, typer.Option(metavar="DIR", help="Folder for compare.html and compare.json.")
     ] = None,
     as_json_lines: Annotated[
         bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")

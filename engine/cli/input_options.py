@@ -13,11 +13,17 @@ from engine.errors import UserError
 BAD_SUFFIX: Final = ".bad.jsonl"
 """Of the file for skipped lines, where none is named."""
 
-OnBad = Annotated[str, typer.Option(help="stop at a bad line, or skip, count and keep it.")]
-DeadLetter = Annotated[Path | None, typer.Option(help="JSONL file for the skipped lines.")]
+OnBad = Annotated[
+    str, typer.Option(metavar="stop|skip", help="stop at a bad line, or skip, count and keep it.")
+]
+DeadLetter = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="JSONL file for the skipped lines.")
+]
 Map = Annotated[
     list[str] | None,
-    typer.Option("--map", help="FIELD=COLUMN of CSV or Parquet, e.g. ts=Client.Time; repeatable."),
+    typer.Option(
+        "--map", metavar="FIELD=COLUMN", help="Of CSV or Parquet, e.g. ts=Client.Time; repeatable."
+    ),
 ]
 
 

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from engine.cli.examples import epilog
 from engine.cli.input_options import BAD_SUFFIX, DeadLetter, Map, OnBad, parse_mapping
 from engine.cli.watch import watched
-from engine.errors import UserError
+from engine.errors import UserError, did_you_mean
 from engine.frame import Frame
 from engine.log.arrival_log import LogWriter
 from engine.log.describe import describe
@@ -23,32 +24,43 @@ from engine.log.input_log import InputLog, open_input
 from engine.log.lines import STDIN
 from engine.log.row_export import write_csv, write_parquet_rows
 from engine.log.show import summary_tables
-from engine.log.trace_record import did_you_mean
 from engine.log.trace_writer import write_trace
 from engine.log.whole_file import sync_folder
 from engine.results.export import text_out
 from engine.units import unit_ns
 
 log_app = typer.Typer(
-    no_args_is_help=True, help="Between arrival logs and JSONL, CSV and row-wise Parquet."
+    no_args_is_help=True,
+    help="Between arrival logs and JSONL, CSV and row-wise Parquet.",
+    epilog=epilog("log"),
 )
 FORMATS: Final = ("jsonl", "csv", "parquet")
 
-TimeUnit = Annotated[str, typer.Option(help="Unit of times in rows and lines: ns us ms s min h d.")]
-Attrs = Annotated[
-    str | None, typer.Option(help="Columns that become attributes, with commas; default: the rest.")
+TimeUnit = Annotated[
+    str, typer.Option(metavar="UNIT", help="Unit of times in rows and lines: ns us ms s min h d.")
 ]
-Delimiter = Annotated[str | None, typer.Option(help="Of CSV; default: seen from the header.")]
+Attrs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="Columns that become attributes, with commas; default: the rest."
+    ),
+]
+Delimiter = Annotated[
+    str | None, typer.Option(metavar="CHAR", help="Of CSV; default: seen from the header.")
+]
 Json = Annotated[bool, typer.Option("--json", help="The same as JSON, on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
 
-@log_app.command("import")
+@log_app.command(
+    "import", short_help="A log from a trace, CSV or Parquet.", epilog=epilog("log import")
+)
 def import_log(
     source: Annotated[
-        str, typer.Argument(help="Trace (- is standard input), CSV or Parquet file.")
+        str,
+        typer.Argument(metavar="SOURCE", help="Trace (- is standard input), CSV or Parquet file."),
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the new arrival log.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new arrival log.")],
     time_unit: TimeUnit = "ns",
     on_bad: OnBad = "stop",
     dead_letter: DeadLetter = None,
@@ -81,18 +93,26 @@ def import_log(
         typer.echo(f"{out}: {records:,} records in {frames:,} frames")
 
 
-@log_app.command("export")
+@log_app.command(
+    "export", short_help="A log as JSONL, CSV or Parquet.", epilog=epilog("log export")
+)
 def export_log(
-    source: Annotated[str, typer.Argument(help="Arrival log, or any other input.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Arrival log, or any other input.")
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="File; default: JSONL to standard output.")
+        Path | None, typer.Option(metavar="FILE", help="File; default: JSONL to standard output.")
     ] = None,
     time_unit: TimeUnit = "ns",
     format_: Annotated[
-        str | None, typer.Option("--format", help="jsonl, csv or parquet; default: by the suffix.")
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="jsonl, csv or parquet; default: by the suffix."
+        ),
     ] = None,
     input_unit: Annotated[
-        str | None, typer.Option(help="Unit of an input that is no log; default: --time-unit.")
+        str | None,
+        typer.Option(metavar="UNIT", help="Unit of an input that is no log; default: --time-unit."),
     ] = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -122,9 +142,11 @@ def export_log(
         typer.echo(f"{out}: {records:,} records")
 
 
-@log_app.command("show")
+@log_app.command("show", short_help="What is in a log.", epilog=epilog("log show"))
 def show_log(
-    source: Annotated[str, typer.Argument(help="Arrival log, or any other input.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Arrival log, or any other input.")
+    ],
     time_unit: TimeUnit = "ns",
     on_bad: OnBad = "stop",
     dead_letter: DeadLetter = None,

@@ -45,12 +45,13 @@ def reproduce(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for paper.html and paper.json; with --all: out/PAPER, or out/PAPER-PART."
+            metavar="DIR",
+            help="Folder for paper.html and paper.json; with --all: out/PAPER, or out/PAPER-PART.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of everything random.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of everything random.")] = 1,
     scale: Annotated[
-        float, typer.Option(help="Share of the published sizes, for a quick look.")
+        float, typer.Option(metavar="SHARE", help="Share of the published sizes, for a quick look.")
     ] = 1.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:

@@ -12,8 +12,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from engine.barrier.settings import BarrierSettings, parse_barrier
+from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
+from engine.cli.host_option import InProcess, Master, OnSpark, choose_host, spoken_host
 from engine.cli.input_options import BAD_SUFFIX, DeadLetter, Map, OnBad, parse_mapping
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
@@ -21,7 +22,7 @@ from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.log.lines import STDIN
 from engine.order.base import Guards
-from engine.order.registry import parse_order
+from engine.order.registry import order_names, parse_order
 from engine.pattern.purge_settings import PurgeSettings, parse_purge
 from engine.pattern.seq import PatternSettings
 from engine.pipeline import Host, Prepared, check_plans, prepare
@@ -36,41 +37,59 @@ from engine.units import parse_duration, unit_ns
 from engine.unseen import unseen_types
 
 Input = Annotated[
-    str, typer.Option("--input", help="Trace, CSV, Parquet or arrival log; - = stdin.")
+    str,
+    typer.Option("--input", metavar="PATH", help="Trace, CSV, Parquet or arrival log; - = stdin."),
 ]
 OrderText = Annotated[
-    str, typer.Option("--order", help="none, or sequence[:timeout=..,latency=..,late=..].")
+    str,
+    typer.Option(
+        "--order", metavar="ORDER", help=f"{', '.join(order_names())}; docs: Reference, Order."
+    ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", help="File .jsonl or .parquet; default: standard output.")
+    Path | None,
+    typer.Option(
+        "--out", metavar="FILE", help="File .jsonl or .parquet; default: standard output."
+    ),
 ]
-InProcess = Annotated[bool, typer.Option("--in-process", help="Without Spark, in this process.")]
-Master = Annotated[str, typer.Option(help="Spark master.")]
-TimeUnit = Annotated[str, typer.Option(help="Unit of the input's and the output's times.")]
+TimeUnit = Annotated[
+    str, typer.Option(metavar="UNIT", help="Of input's and output's times: ns us ms s min h d.")
+]
 Guard = Annotated[
     str,
-    typer.Option(help="Quarantine events stamped this far beyond their arrival; off = never."),
+    typer.Option(
+        metavar="DURATION",
+        help="Quarantine events stamped this far beyond their arrival; off = never.",
+    ),
 ]
 Work = Annotated[
     Path | None,
-    typer.Option(help="Folder for log and checkpoint; called again with it, Spark goes on there."),
+    typer.Option(
+        metavar="DIR", help="Keep log and checkpoint there; on Spark, the same call goes on."
+    ),
 ]
 Late = Annotated[
     Path | None,
     typer.Option(
-        "--late", help="File .jsonl or .parquet for late and quarantined events, with the reason."
+        "--late",
+        metavar="FILE",
+        help="File .jsonl or .parquet for late and quarantined events, with the reason.",
     ),
 ]
 BarrierText = Annotated[
     str | None,
     typer.Option(
-        "--barrier", help="When matches are let go: immediate, bounded:1s,ordered and so on."
+        "--barrier",
+        metavar="BARRIER",
+        help=f"When matches are let go: {', '.join(BARRIER_FORMS)}; each with ,ordered.",
     ),
 ]
 PurgeText = Annotated[
     str,
     typer.Option(
-        "--purge", help="When a pattern's events are dropped: late:10s, slack:1s, promises."
+        "--purge",
+        metavar="PURGE",
+        help="When a pattern's events are dropped: late:10s, slack:1s, promises.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
@@ -87,16 +106,21 @@ def query(
     source: Annotated[
         str | None,
         typer.Option(
-            "--input", help="Trace, CSV, Parquet or arrival log; - = stdin. Not for EXPLAIN."
+            "--input",
+            metavar="PATH",
+            help="Trace, CSV, Parquet or arrival log; - = stdin. Not for EXPLAIN.",
         ),
     ] = None,
     order_text: OrderText = "sequence",
     barrier_text: BarrierText = None,
-    certainty: Annotated[str, typer.Option(help="pairwise or max-delay (R19's T_a).")] = "pairwise",
+    certainty: Annotated[
+        str, typer.Option(metavar="RULE", help="pairwise or max-delay (R19's T_a).")
+    ] = "pairwise",
     purge_text: PurgeText = "late",
     out: Out = None,
+    on_spark: OnSpark = False,
+    master: Master = None,
     in_process: InProcess = False,
-    master: Master = "local[*]",
     time_unit: TimeUnit = "ns",
     guard: Guard = "1s",
     on_bad: OnBad = "stop",
@@ -114,12 +138,13 @@ def query(
     if explained:
         _explain(plans, barrier, purge, out)
         return
+    host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     if source is None:
         raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
     _check_out(out, source)
     _check_late(late, out, source)
     _check_columns(out, plans)
-    spilled = read_spill(spill, time_unit, plans, purge, on_spark=not in_process)
+    spilled = read_spill(spill, time_unit, plans, purge, on_spark=host.master is not None)
     order = parse_order(order_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
@@ -133,7 +158,6 @@ def query(
             pattern=PatternSettings(**purge.of_pattern()), spill=spilled,
         )  # fmt: skip
         made = folder / "parts"
-        host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
         with watched("processing", quiet=quiet) as advanced:
             counters = host.run(given.log, settings, made, advanced)
@@ -141,7 +165,7 @@ def query(
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
-        _summary(counters)
+        _summary(counters, host)
         _tell_streams(plans, counters)
 
 
@@ -149,8 +173,9 @@ def order(
     source: Input,
     order_text: OrderText = "sequence",
     out: Out = None,
+    on_spark: OnSpark = False,
+    master: Master = None,
     in_process: InProcess = False,
-    master: Master = "local[*]",
     time_unit: TimeUnit = "ns",
     guard: Guard = "1s",
     on_bad: OnBad = "stop",
@@ -161,6 +186,7 @@ def order(
     quiet: Quiet = False,
 ) -> None:
     """Writes the events in release order, with ref, release and late."""
+    host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     unit_ns(time_unit)
     _check_out(out, source)
     _check_late(late, out, source)
@@ -176,7 +202,6 @@ def order(
             aside=_aside(late),
         )
         made = folder / "parts"
-        host = Host(None if in_process else master)
         tell_compiling(quiet=quiet)
         with watched("ordering", quiet=quiet) as advanced:
             counters = host.run(given.log, settings, made, advanced)
@@ -187,7 +212,7 @@ def order(
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
-        _summary(counters)
+        _summary(counters, host)
 
 
 def _explain(
@@ -323,7 +348,7 @@ def guards_in_force(guards: Guards, given: Prepared) -> Guards:
     return guards if given.arrival_given else Guards(None)
 
 
-def _summary(counters: dict[str, Any]) -> None:
+def _summary(counters: dict[str, Any], host: Host) -> None:
     """One line per thing worth knowing, on standard error."""
     lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
 
@@ -339,7 +364,8 @@ def _summary(counters: dict[str, Any]) -> None:
         "promises before their events": total("promises_unproven"),
     }
     found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
-    sys.stderr.write(f"{total('arrived'):,} events{': ' + found if found else ''}\n")
+    told_of = f"{total('arrived'):,} events {spoken_host(host)}"
+    sys.stderr.write(f"{told_of}{': ' + found if found else ''}\n")
     for name, value in sorted(_refusals(counters).items()):
         sys.stderr.write(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
 

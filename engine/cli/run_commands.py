@@ -21,7 +21,7 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.watch import tell_compiling, watched
-from engine.errors import UserError
+from engine.errors import UserError, near_miss
 from engine.order.registry import parse_order
 from engine.pipeline import Host, check_plans
 from engine.query import query as parse_query
@@ -33,9 +33,28 @@ from engine.scenario import RunnableScenario, Score
 _PARTS: Final = ("log", "truth", "runs", "results.jsonl", "report.html", "report.json")
 _MANIFEST: Final = "manifest.json"
 _MAKING: Final = ".making"
-Name = Annotated[str, typer.Argument(metavar="SCENARIO", help="A folder of scenarios/.")]
+
+
+def scenario_names(begin: str = "") -> list[str]:
+    """The scenarios there are, by name (for completion: those that begin so)."""
+    return [
+        module.name
+        for module in pkgutil.iter_modules(scenarios.__path__)
+        if module.ispkg and module.name != "papers" and module.name.startswith(begin)
+    ]
+
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="SCENARIO",
+        help=f"{', '.join(scenario_names())}.",
+        autocompletion=scenario_names,
+    ),
+]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", help="NAME=VALUE of the scenario; repeatable.")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the scenario; repeatable."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no table.")]
 _WIDTH: Final = 160
@@ -45,12 +64,12 @@ _WIDTH: Final = 160
 def run_scenario(
     name: Name,
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the run; default: out/SCENARIO.")
+        Path | None, typer.Option(metavar="DIR", help="Folder of the run; default: out/SCENARIO.")
     ] = None,
-    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
     in_process: Annotated[bool, typer.Option("--in-process", help="Without Spark.")] = False,
     order: Annotated[
-        str | None, typer.Option(help="Another main order than the scenario's.")
+        str | None, typer.Option(metavar="ORDER", help="Another main order than the scenario's.")
     ] = None,
     settings: Set = None,
     resume: Annotated[
@@ -96,7 +115,7 @@ def run_scenario(
 
 def simulate(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Folder of the new arrival log.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new arrival log.")],
     settings: Set = None,
     quiet: Quiet = False,
 ) -> None:
@@ -130,13 +149,9 @@ def load(name: str) -> RunnableScenario:
     Raises:
         UserError: there is none; names the ones there are.
     """
-    known = [
-        module.name
-        for module in pkgutil.iter_modules(scenarios.__path__)
-        if module.ispkg and module.name != "papers"
-    ]
-    if name not in known:
-        raise UserError(f"no scenario {name!r}; there are {', '.join(sorted(known))}")
+    if name not in scenario_names():
+        known = f"{', '.join(scenario_names())}{near_miss(name, scenario_names())}"
+        raise UserError(f"no scenario {name!r}; there are {known}")
     found: RunnableScenario = importlib.import_module(f"scenarios.{name}").scenario()
     return found
 

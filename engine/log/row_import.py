@@ -17,12 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.errors import UserError, did_you_mean
 from engine.frame import ATTR_PREFIX, Frame
 from engine.log.bad_lines import BadLines, Fault
 from engine.log.intake import Intake
 from engine.log.lines import CHUNK_LINES
-from engine.log.trace_record import did_you_mean
 from engine.units import unit_ns
 
 FIELDS: Final = tuple(name for name in r.RECORD_FIELDS if name != r.ATTRS)

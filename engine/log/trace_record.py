@@ -6,14 +6,14 @@ when something there is off is each record asked for its fault.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, Final
 
 from edge_agent import records as r
+from engine.errors import did_you_mean
 from engine.units import INT64_MAX
 
 INT_FIELDS: Final = (
@@ -114,15 +114,6 @@ def quoted(value: Any) -> str:
     """``value`` as it stands in the line, cut to a readable length."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean "x"?`` when a known word is near, else all the known words."""
-    words = list(known)
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-    if near:
-        return f'; did you mean "{near[0]}"?'
-    return f"; known are {', '.join(words)}"
 
 
 def fault(record: Any) -> str | None:

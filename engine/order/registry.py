@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.errors import UserError
+from engine.errors import UserError, near_miss
 from engine.frame import ATTR_PREFIX
 from engine.order.aq_kslack import HORIZON_PART, KD_MILLI, KP_MILLI, AqKSlack, AqKSlackSettings
 from engine.order.aq_threshold import AGGREGATES
@@ -53,7 +53,8 @@ def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
     """
     name, _, rest = text.strip().partition(":")
     if name not in _PARSERS:
-        raise UserError(f"order {text!r}: unknown operator; use one of {', '.join(_PARSERS)}")
+        known = f"{', '.join(_PARSERS)}{near_miss(name, _PARSERS)}"
+        raise UserError(f"order {text!r}: unknown operator; use one of {known}")
     pairs: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in rest.split(","))):
         key, equals, value = (part.strip() for part in item.partition("="))

@@ -1,0 +1,49 @@
+"""Examples below each command's help. A test runs every one of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
+    "slackwater": (
+        "slackwater run soccer --in-process",
+        "slackwater query 'SELECT count(*) FROM events WINDOW TUMBLING 1 s' --input trace.jsonl",
+    ),
+    "run": (
+        "slackwater run soccer",
+        "slackwater run bookstore --in-process --set duration=10min --out out/shop",
+        "slackwater run soccer --resume",
+    ),
+    "simulate": ("slackwater simulate soccer --set duration=5s --out short.log",),
+    "query": (
+        "slackwater query 'EVENT SEQ(A a, B b) WITHIN 5 s' --input trace.jsonl --time-unit ms",
+        "slackwater query 'SELECT avg(v) FROM events WINDOW TUMBLING 1 s' --input rows.csv",
+        "slackwater query 'EXPLAIN EVENT SEQ(A a, !C c, B b) WITHIN 5 s' --barrier bounded:1s",
+        "slackwater query @query.txt --input short.log --spark",
+    ),
+    "order": (
+        "slackwater order --input trace.jsonl --time-unit ms --out ordered.jsonl",
+        "slackwater order --input rows.csv --order kslack:200ms --late late.jsonl",
+    ),
+    "compare": (
+        "slackwater compare --input short.log",
+        "slackwater compare --input short.log --order none --order kslack:200ms --out compared",
+    ),
+    "paper": (
+        "slackwater paper",
+        "slackwater paper r19/table-5.13",
+    ),
+    "log": (
+        "slackwater log import rows.csv --time-unit us --out rows.log",
+        "slackwater log show rows.log",
+    ),
+    "log import": ("slackwater log import rows.csv --map ts=when --time-unit us --out rows.log",),
+    "log export": ("slackwater log export short.log --time-unit ms --out short.csv",),
+    "log show": ("slackwater log show trace.jsonl --time-unit ms",),
+    "doctor": ("slackwater doctor",),
+}
+
+
+def epilog(command: str) -> str:
+    """The examples of ``command`` as they stand below its help."""
+    return "\b\n" + "\n".join(["Examples:", *(f"  {line}" for line in EXAMPLES[command])])
