@@ -123,7 +123,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app = _application([first] if first in _NAMES else _NAMES)
         gc.enable()
-        code = app(list(arguments), standalone_mode=False)
+        code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
     except typer.Abort:
         return 130
     except TyperException as error:

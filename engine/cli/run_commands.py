@@ -75,6 +75,9 @@ def run_scenario(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was cut off.")
     ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the run that --out holds.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
@@ -89,7 +92,11 @@ def run_scenario(
         passes[0] = replace(passes[0], order=order)
     orders = [parse_order(each.order) for each in passes]
     barriers = [None if each.barrier is None else parse_barrier(each.barrier) for each in passes]
-    manifest = _kept(folder, options) if resume else _made(scenario, options, folder, quiet=quiet)
+    if resume:
+        manifest = _kept(folder, options)
+    else:
+        _check_run_folder(folder, overwrite=overwrite)
+        manifest = _made(scenario, options, folder, quiet=quiet)
     check_plans(folder / "log", plans)
     host = Host(None if in_process else master)
     tell_compiling(quiet=quiet)
@@ -174,20 +181,38 @@ def read_options(scenario: RunnableScenario, pairs: list[str]) -> dict[str, Any]
     return options
 
 
+def _check_run_folder(folder: Path, *, overwrite: bool) -> None:
+    """A new run goes into a new or empty folder, or on demand into that of an earlier run.
+
+    Raises:
+        UserError: the folder holds a run, or anything else; names the remedy.
+    """
+    _check_parents(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder}: is a file; choose another --out")
+    held = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    held.discard(_MAKING)  # of a run that was cut off
+    if not held:
+        return
+    is_log = any(name.endswith(".parquet") for name in held)  # of simulate
+    if _MANIFEST not in held or is_log:
+        raise UserError(f"{folder}: holds other files; choose another --out")
+    if not overwrite:
+        raise UserError(
+            f"{folder}: holds a run already; --overwrite replaces it, --resume goes on with it if "
+            "it was cut off, or choose another --out"
+        )
+
+
 def _made(
     scenario: RunnableScenario, options: Mapping[str, Any], folder: Path, *, quiet: bool
 ) -> dict[str, Any]:
     """The manifest of a new log in ``folder``; an earlier run goes only once it is made."""
-    _check_parents(folder)
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder}: is a file; choose another --out")
     # Inside the folder, so that on one file system the parts need but a new name.
     unfinished = folder / _MAKING
     if unfinished.exists():
         shutil.rmtree(unfinished)  # of a run that was cut off
     is_new = not folder.exists()
-    if not is_new and any(folder.iterdir()) and not (folder / _MANIFEST).is_file():
-        raise UserError(f"{folder}: holds other files; choose another --out")
     try:
         manifest = _simulated(scenario, options, unfinished, quiet=quiet)
         for part in (*_PARTS, _MANIFEST):

@@ -15,8 +15,9 @@ from engine.query.plan import Plan, TumblingPlan
 Spill = Annotated[
     str | None,
     typer.Option(
+        metavar="FOLDER",
         help="Old events of patterns go to files: "
-        "FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]; on Spark state[,..]."
+        "FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]; on Spark state[,..].",
     ),
 ]
 
@@ -40,10 +41,10 @@ def read_spill(
     if on_spark and spill.folder is not None:
         raise UserError(
             f"{spill.folder}: on Spark the chunks are in its state store; write --spill state, "
-            "or add --in-process"
+            "or leave out --spark"
         )
     if not on_spark and spill.folder is None:
-        raise UserError("--spill state is Spark's; with --in-process name a folder")
+        raise UserError("--spill state is Spark's; name a folder, or add --spark")
     if spill.folder is not None and spill.folder.is_file():
         raise UserError(f"{spill.folder}: is a file; give --spill a folder")
     if spill.folder is not None and any(path.is_file() for path in spill.folder.rglob("*")):

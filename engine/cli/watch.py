@@ -5,18 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from engine.jit import when_compiling
+
+COMPILING: Final = "compiling for this machine, once: about half a minute\n"
 
 
 def tell_compiling(*, quiet: bool) -> None:
     """The first pass after an installation takes longer; whoever waits for it should know."""
     if not quiet and not when_compiling:
-        when_compiling.append(lambda: _say("compiling for this machine, once: about half a minute"))
+        when_compiling.append(_say)
 
 
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+def _say() -> None:
+    sys.stderr.write(COMPILING)
     sys.stderr.flush()
 
 

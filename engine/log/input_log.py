@@ -70,6 +70,9 @@ def input_kind(path: str | Path) -> InputKind:
     if name == STDIN:
         return InputKind.TRACE
     if Path(name).is_dir():
+        within = Path(name, "log")
+        if within.is_dir() and not any(Path(name).glob("*.parquet")):
+            raise UserError(f"{name}: is the folder of a run; its log is {within}")
         return InputKind.LOG
     with open_bytes(name) as stream:
         try:

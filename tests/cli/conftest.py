@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine.cli.app import run
+from engine.cli.watch import COMPILING
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,14 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(name="cli")
 def _cli(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
-    """Runs ``slackwater ARGUMENTS``."""
+    """Runs ``slackwater ARGUMENTS``; that kernels were compiled on the way is not looked at."""
 
     def command(*arguments: str) -> Ran:
         capsys.readouterr()
         before = content(here)
         code = run(list(arguments))
         out, err = capsys.readouterr()
+        err = err.replace(COMPILING, "")
         after = content(here)
         left = {name: after[name] for name in after if after[name] != before.get(name, b"\0?")}
         return Ran(code, out, err, left)

@@ -260,7 +260,7 @@ def test_a_wrong_rule_is_told(option: str, said: str, here: Path, cli: Any) -> N
     ("arguments", "said"),
     [
         (("nosuch",), "No such command 'nosuch'; see slackwater --help"),
-        (("order",), "Missing option '--input'; see slackwater --help"),
+        (("order",), "Missing option '--input'; see slackwater order --help"),
         (("query",), "Missing argument 'QUERY'"),
         (("run", "nosuch"), "no scenario 'nosuch'; there are bookstore, lorawan, mimic"),
     ],
@@ -276,7 +276,7 @@ def test_without_java_it_says_what_to_install(
     monkeypatch.setenv("PATH", os.fspath(here))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     (here / "t.jsonl").write_bytes(GOOD)
-    ran = cli("order", "--input", "t.jsonl", "--out", "o.jsonl")
+    ran = cli("order", "--input", "t.jsonl", "--out", "o.jsonl", "--spark")
     refused(ran, "Spark needs Java 17 or newer; found none", java.install_line())
 
 

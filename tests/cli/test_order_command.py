@@ -32,7 +32,7 @@ GOLDEN = numbered([1, 2, 4, 5, 6, 3, 7])
 
 def test_spec_3_1_golden_fixed_10(cli: Any, trace: Any) -> None:
     ran = cli("order", "--input", trace(*GOLDEN), "--order", FIXED_10, "--in-process")
-    assert (ran.code, ran.err, ran.left) == (0, "7 events\n", {})
+    assert (ran.code, ran.err, ran.left) == (0, "7 events in process\n", {})
     assert [(each["seq"], each["release"]) for each in ran.lines] == [
         (1, 0), (2, 1), (3, 5), (4, 5), (5, 5), (6, 5), (7, 6),
     ]  # fmt: skip
@@ -44,7 +44,7 @@ def test_spec_3_1_golden_r19(late: str, last: list[tuple[int, int]], cli: Any, t
     name = trace(announced, *numbered([0, 1, 3, 4, 5, 2, 6]))
     ran = cli("order", "--input", name, "--order", f"sequence:timeout=r19,late={late}",
               "--in-process")  # fmt: skip
-    assert ran.err == "7 events: 1 late\n"
+    assert ran.err == "7 events in process: 1 late\n"
     found = [(each["seq"], each["release"]) for each in ran.lines]
     assert found == [(0, 0), (1, 1), (3, 3), (4, 3), (5, 4), *last]
     assert [each["seq"] for each in ran.lines if each["late"]] == [2] * (late == "pass")
@@ -129,7 +129,7 @@ def test_a_file_holds_what_standard_output_would(cli: Any, trace: Any) -> None:
     name = trace(*GOLDEN)
     shown = cli("order", "--input", name, "--order", FIXED_10, *QUIET)
     ran = cli("order", "--input", name, "--order", FIXED_10, "--out", "o.jsonl", "--in-process")
-    assert (ran.code, ran.out, ran.err) == (0, "", "7 events\n")
+    assert (ran.code, ran.out, ran.err) == (0, "", "7 events in process\n")
     assert ran.left == {"o.jsonl": shown.out.encode()}
 
 
@@ -164,7 +164,9 @@ def test_the_guard_quarantines_what_lies_beyond_it(
     name = trace(*({"ts": ts, "arrival": at} for at, ts in ((5, 1), (6, 2_000_000_006), (7, 7))))
     ran = cli("order", "--input", name, "--order", "none", "--in-process", *guard)
     assert len(ran.lines) == kept
-    assert ran.err == ("3 events\n" if kept == 3 else "3 events: 1 quarantined\n")
+    assert ran.err == (
+        "3 events in process\n" if kept == 3 else "3 events in process: 1 quarantined\n"
+    )
 
 
 def test_line_numbers_as_arrivals_are_no_instants_and_guard_nothing(cli: Any, trace: Any) -> None:
@@ -188,7 +190,7 @@ def test_on_bad_skip_keeps_the_bad_lines(
     options: tuple[str, ...], letters: str, cli: Any, trace: Any
 ) -> None:
     ran = cli("order", "--input", trace(*BAD), "--on-bad", "skip", "--in-process", *options)
-    assert (ran.code, ran.err) == (0, f"2 bad lines skipped, kept in {letters}\n2 events\n")
+    assert (ran.code, ran.err) == (0, f"2 bad lines skipped, kept in {letters}\n2 events in process\n")
     kept = [json.loads(line) for line in Path(letters).read_text().splitlines()]
     assert [(each["line"], each["text"]) for each in kept] == [(2, "nope"), (5, '{"ts": 3.5}')]
     assert all(each["reason"] for each in kept)

@@ -35,7 +35,7 @@ LI = stream("a3 c5 b6 a7 d10 b11 c13 d15")
 
 def test_spec_4_1_seq_over_the_stream_of_l10(cli: Any, trace: Any) -> None:
     ran = cli("query", "EVENT SEQ(A a, B b, D d) WITHIN 10", "--input", trace(*LI), "--in-process")
-    assert (ran.code, ran.err, ran.left) == (0, "8 events\n", {})
+    assert (ran.code, ran.err, ran.left) == (0, "8 events in process\n", {})
     assert times(ran) == [[3, 6, 10], [7, 11, 15]]
     assert [(each["op"], each["at"], each["known_at"]) for each in ran.lines] == [
         ("+", 4, 4), ("+", 7, 7),
@@ -234,7 +234,7 @@ def test_out_files_hold_what_standard_output_would(
     for out in ("o.jsonl", "o.parquet"):
         ran = cli("query", text, "--input", name, "--out", out, "--in-process")
         assert (ran.code, ran.out, set(ran.left)) == (0, "", {out})
-        assert ran.err.endswith("3 events\n")
+        assert ran.err.endswith("3 events in process\n")
     assert Path("o.jsonl").read_text() == shown.out
     table = pq.read_table("o.parquet")
     assert table.num_rows == len(shown.lines) == matches
@@ -247,7 +247,7 @@ def test_on_bad_skip_keeps_the_bad_lines(cli: Any, trace: Any) -> None:
     name = trace('{"type": "A", "ts": 1}', "nope", '{"type": "B", "ts": 2}')
     ran = cli("query", SEQ_AB, "--input", name, "--on-bad", "skip", "--in-process")
     assert times(ran) == [[1, 2]]
-    assert ran.err == "1 bad lines skipped, kept in t.jsonl.bad.jsonl\n2 events\n"
+    assert ran.err == "1 bad lines skipped, kept in t.jsonl.bad.jsonl\n2 events in process\n"
     assert json.loads(Path("t.jsonl.bad.jsonl").read_text())["text"] == "nope"
 
 
@@ -265,7 +265,7 @@ def test_a_stream_that_nothing_came_of_is_told(cli: Any, trace: Any) -> None:
         "query", "SELECT count(*) FROM door WINDOW TUMBLING 5", "--input", name, "--in-process"
     )
     assert (ran.code, ran.lines) == (0, [])
-    assert ran.err == "2 events\nno event of stream door; there are doors, events\n"
+    assert ran.err == "2 events in process\nno event of stream door; there are doors, events\n"
 
 
 # --- several queries in one pass

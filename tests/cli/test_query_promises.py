@@ -90,7 +90,7 @@ def test_promises_whose_events_do_not_come_are_counted(cli: Any, trace: Any) -> 
     arguments = ("--in-process", "--barrier", "punctuation", "--order")
     ran = cli("query", TEXT, "--input", trace(*records), *arguments, "none:wait=20ns")
     assert ([line["at"] for line in ran.lines], ran.code) == ([24], 0)
-    assert "3 events: 1 promises before their events\n" in ran.err
+    assert "3 events in process: 1 promises before their events\n" in ran.err
     ran = cli("query", TEXT, "--input", trace(*records), *arguments, "none")
     assert [line["at"] for line in ran.lines] == [90]
     assert "before their events" not in ran.err

@@ -60,7 +60,7 @@ def test_less_than_within_in_memory(cli: Any, trace: Any, here: Path) -> None:
         ("old", "EVENT SEQ(A a, B b)", "spill needs WITHIN"),
         ("old", "SELECT count(*) WINDOW TUMBLING 5", "--spill is for patterns"),
         ("old,cold=3", QUERY, "spill setting 'cold=3' is unknown"),
-        ("state", QUERY, "with --in-process name a folder"),
+        ("state", QUERY, "name a folder, or add --spark"),
         ("full", QUERY, "full: has files in it"),
         ("full/x.txt", QUERY, "is a file; give --spill a folder"),
     ],
@@ -77,9 +77,10 @@ def test_what_cannot_be_is_told(
 
 
 def test_a_folder_on_spark_is_refused_before_spark_starts(cli: Any, trace: Any) -> None:
-    ran = cli("query", QUERY, "--input", trace(*events(4)), "--quiet", "--spill", "old")
+    ran = cli("query", QUERY, "--input", trace(*events(4)), "--quiet", "--spill", "old",
+              "--spark")  # fmt: skip
     assert ran.code == 2
-    assert "write --spill state, or add --in-process" in ran.err
+    assert "write --spill state, or leave out --spark" in ran.err
 
 
 def test_it_goes_with_purge_late_alone(cli: Any, trace: Any) -> None:

@@ -73,7 +73,8 @@ def test_units_of_headings_are_shown(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_run_twice_gives_the_same_log_results_and_hash(made: Path, folder: Path, cli: Any) -> None:
     before = (folder / "manifest.json").read_bytes()
-    ran = cli("run", "soccer", "--in-process", "--quiet", *SHORT, "--out", "r")
+    ran = cli("run", "soccer", "--in-process", "--quiet", *SHORT, "--out", "r",
+              "--overwrite")  # fmt: skip
     assert (ran.code, ran.out, ran.err) == (0, "", "")
     assert (folder / "manifest.json").read_bytes() == before
     for pattern in ("results.jsonl", "log/*.parquet", "runs/*/*/*.parquet"):
@@ -150,10 +151,37 @@ def test_passes_that_name_a_barrier_answer_the_queries_too(
 def test_what_is_wrong_is_told_before_an_earlier_run_is_touched(
     folder: Path, arguments: tuple[str, ...], said: str, cli: Any
 ) -> None:
-    ran = cli("run", "soccer", "--in-process", *SHORT, *arguments, "--out", str(folder))
+    again = () if "--resume" in arguments else ("--overwrite",)
+    ran = cli("run", "soccer", "--in-process", *SHORT, *arguments, *again, "--out", str(folder))
     assert (ran.code, ran.out, ran.left) == (2, "", {})
     assert ran.err.startswith("slackwater: ")
     assert said in ran.err
+
+
+def test_an_earlier_run_is_replaced_only_on_demand(folder: Path, cli: Any) -> None:
+    del folder
+    ran = cli("run", "soccer", "--in-process", *SHORT, "--out", "r")
+    assert (ran.code, ran.out, ran.left) == (2, "", {})
+    assert "r: holds a run already; --overwrite replaces it, --resume goes on with it" in ran.err
+
+
+def test_run_overwrites_nothing_that_simulate_made(cli: Any) -> None:
+    assert cli("simulate", "soccer", "--quiet", *SHORT, "--out", "s").code == 0
+    for more in ((), ("--overwrite",)):
+        ran = cli("run", "soccer", "--in-process", *SHORT, "--out", "s", *more)
+        assert (ran.code, ran.left) == (2, {})
+        assert "s: holds other files; choose another --out" in ran.err
+
+
+@pytest.mark.parametrize(
+    "command", [("order",), ("query", "EVENT SEQ(A a) WITHIN 1 s"), ("compare",)]
+)
+def test_a_run_s_folder_as_input_names_its_log(
+    folder: Path, command: tuple[str, ...], cli: Any
+) -> None:
+    del folder
+    ran = cli(*command, "--input", "r")
+    assert (ran.code, ran.err) == (2, "slackwater: r: is the folder of a run; its log is r/log\n")
 
 
 def test_what_is_wrong_leaves_no_folder(cli: Any) -> None:

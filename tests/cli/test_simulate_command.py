@@ -67,7 +67,7 @@ def test_an_empty_folder_is_taken_and_a_full_one_left_alone(here: Path, cli: Any
             "no scenario '../soccer'; there are bookstore, lorawan, mimic",
         ),
         (("papers", "--out", "a"), "no scenario 'papers'; there are bookstore, lorawan, mimic"),
-        (("soccer",), "Missing option '--out'; see slackwater --help"),
+        (("soccer",), "Missing option '--out'; see slackwater simulate --help"),
         (("soccer", "--out", "file"), "file: exists already; choose a new folder"),
         (("soccer", "--out", "file/x"), "is a file, not a folder; choose another --out"),
         (("soccer", "--out", "a", "--set", "seed"), "--set seed: write NAME=VALUE; names are seed"),
