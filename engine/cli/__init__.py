@@ -17,7 +17,7 @@ def main() -> None:
         from engine.cli.app import run  # noqa: PLC0415 - a device has no typer
     except ModuleNotFoundError as error:
         sys.stderr.write(
-            f"slackwater: this command needs {error.name}; type: pip install 'slackwater[engine]'\n"
+            f"slackwater: this needs {error.name}; type: pip install 'slackwater[engine]'\n"
         )
         sys.exit(1)
     code = run(sys.argv[1:])

@@ -13,6 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from engine.cli.examples import epilog
+from engine.cli.extras import missing
 from engine.errors import SlackwaterError, UserError
 
 _NAMES: Final = {
@@ -26,6 +27,7 @@ _NAMES: Final = {
     "doctor": "Can this machine run slackwater?",
 }
 """What the commands do, in the order of the help."""
+_OURS: Final = {"edge_agent", "engine", "simulator", "scenarios"}
 _HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -135,6 +137,11 @@ def run(arguments: Sequence[str]) -> int:
         command = "slackwater" if context is None else context.command_path
         sys.stderr.write(f"slackwater: {said}; see {command} --help\n")
         return int(error.exit_code)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in _OURS:
+            raise  # a fault of ours
+        sys.stderr.write(f"slackwater: {missing(error.name)}\n")
+        return 1
     except UserError as error:
         sys.stderr.write(f"slackwater: {error}\n")
         return 2

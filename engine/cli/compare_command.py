@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from engine.cli.extras import need
 from engine.cli.input_options import Map, parse_mapping
 from engine.cli.query_commands import Guard, Input, TimeUnit, read_guards, work_folder
 from engine.cli.watch import tell_compiling, watched
@@ -75,6 +76,7 @@ def compare_orders(
     unit_ns(time_unit)
     guards = read_guards(guard, time_unit)
     if out is not None:
+        need("plotly")
         check_page_folder(out, (HTML, JSON))
 
     def watch(what: str) -> AbstractContextManager[Advanced]:

@@ -24,6 +24,7 @@ from typing import IO, Final
 from rich.console import Console
 from rich.table import Table
 
+from engine.cli.extras import EXTRAS
 from engine.cli.java import JAVA_MIN, Java, choose_java, install_line, installed_java, java_home
 from engine.errors import UserError
 
@@ -76,7 +77,8 @@ def check_java(found: list[Java], install: str) -> Check:
         java = choose_java(found, install)
     except UserError:
         old = ", ".join(f"Java {java.major} at {java.home}" for java in found)
-        return Check("java", Status.FAIL, old or "not found", f"Needs {JAVA_MIN}+. {install}")
+        remedy = f"run and --spark need {JAVA_MIN}+. {install}"
+        return Check("java", Status.WARN, old or "not found", remedy)
     return Check("java", Status.PASS, f"{java.major} at {java.home} (by {java.found_by})")
 
 
@@ -95,6 +97,19 @@ def check_package(name: str, wanted: str, installed: str | None) -> Check:
     if not _satisfies(installed, wanted):
         return Check(f"package {name}", Status.FAIL, f"{installed}, not {wanted}", remedy)
     return Check(f"package {name}", Status.PASS, installed)
+
+
+def check_extra(
+    extra: str, packages: Sequence[str], use: str, installed: Callable[[str], str | None]
+) -> Check:
+    """Judges an extra of the installation, which brings ``packages`` for ``use``."""
+    versions = {name: installed(name) for name in packages}
+    lacking = [name for name, version in versions.items() if version is None]
+    if lacking:
+        remedy = f"{use[0].upper()}{use[1:]} need it: pip install 'slackwater[{extra}]'"
+        return Check(f"extra {extra}", Status.WARN, f"no {', '.join(lacking)}", remedy)
+    seen = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return Check(f"extra {extra}", Status.PASS, seen)
 
 
 def check_ports(can_listen: Callable[[int], bool]) -> list[Check]:
@@ -201,7 +216,10 @@ def _check_packages() -> list[Check]:
         remedy = 'Type in the project\'s folder: pip install -e ".[engine]"'
         return [Check("package slackwater", Status.FAIL, "not installed", remedy)]
     wanted = required_packages(requires, ("engine",))
-    return [check_package(name, wanted[name], _installed(name)) for name in sorted(wanted)]
+    return [
+        *(check_package(name, wanted[name], _installed(name)) for name in sorted(wanted)),
+        *(check_extra(extra, has, use, _installed) for extra, (has, use) in EXTRAS.items()),
+    ]
 
 
 def _installed(name: str) -> str | None:

@@ -38,7 +38,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "slackwater log show rows.log",
     ),
     "log import": ("slackwater log import rows.csv --map ts=when --time-unit us --out rows.log",),
-    "log export": ("slackwater log export short.log --time-unit ms --out short.csv",),
+    "log export": ("slackwater log export short.log --out short.csv",),
     "log show": ("slackwater log show trace.jsonl --time-unit ms",),
     "doctor": ("slackwater doctor",),
 }

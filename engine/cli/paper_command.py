@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Shown
 
+from engine.cli.extras import need
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.paper import Advanced, Finding, Paper, PaperRun
@@ -72,6 +73,7 @@ def reproduce(
     if every and out is None:
         out = Path("out") / whole.replace("/", "-")
     if out is not None:
+        need("plotly")
         check_page_folder(out, (HTML, JSON))
     tell_compiling(quiet=quiet)
     found = _reproduced(paper, chosen, seed, scale, quiet=quiet)

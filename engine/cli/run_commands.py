@@ -19,6 +19,7 @@ import typer
 import scenarios
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
+from engine.cli.extras import need
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError, near_miss
@@ -81,6 +82,7 @@ def run_scenario(
     quiet: Quiet = False,
 ) -> None:
     """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
+    need("simpy", "plotly")
     scenario = load(name)
     options = read_options(scenario, settings or [])
     folder = out or Path("out") / name

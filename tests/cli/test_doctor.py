@@ -25,7 +25,8 @@ def test_java() -> None:
     good = doctor.check_java([Java(Path("/jvm/17"), 17, "PATH")], "type this")
     assert good == Check("java", Status.PASS, "17 at /jvm/17 (by PATH)")
     old = doctor.check_java([Java(Path("/jvm/8"), 8, "PATH")], "type this")
-    assert old == Check("java", Status.FAIL, "Java 8 at /jvm/8", "Needs 17+. type this")
+    remedy = "run and --spark need 17+. type this"
+    assert old == Check("java", Status.WARN, "Java 8 at /jvm/8", remedy)
     assert doctor.check_java([], "type this").value == "not found"
 
 
@@ -91,6 +92,15 @@ def test_cache() -> None:
     assert doctor.check_cache(None, writable=False).status is Status.WARN
 
 
+def test_extras() -> None:
+    versions = {"plotly": "6.1"}
+    has = doctor.check_extra("report", ("plotly",), "pages", versions.get)
+    assert has == Check("extra report", Status.PASS, "plotly 6.1")
+    lacks = doctor.check_extra("sim", ("simpy", "plotly"), "run and simulate", versions.get)
+    assert (lacks.status, lacks.value) == (Status.WARN, "no simpy")
+    assert lacks.remedy == "Run and simulate need it: pip install 'slackwater[sim]'"
+
+
 def test_fsync_is_judged_by_its_median() -> None:
     assert doctor.check_fsync([1 * MS, 2 * MS, 900 * MS]).status is Status.PASS
     slow = doctor.check_fsync([10 * MS, 30 * MS, 40 * MS])
@@ -116,5 +126,13 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     found = {check.id: check for check in doctor.checks(tmp_path)}
     assert found["python"].status is Status.PASS
     assert found["java"].status is Status.PASS, "make test needs Java; make setup installs it"
-    assert {"memory", "disk", "package pyspark", "loopback", "kernel cache", "fsync"} <= set(found)
+    assert {
+        "memory",
+        "disk",
+        "package pyspark",
+        "loopback",
+        "kernel cache",
+        "fsync",
+        "extra sim",
+    } <= set(found)
     assert list(tmp_path.iterdir()) == []

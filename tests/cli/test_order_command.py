@@ -190,7 +190,10 @@ def test_on_bad_skip_keeps_the_bad_lines(
     options: tuple[str, ...], letters: str, cli: Any, trace: Any
 ) -> None:
     ran = cli("order", "--input", trace(*BAD), "--on-bad", "skip", "--in-process", *options)
-    assert (ran.code, ran.err) == (0, f"2 bad lines skipped, kept in {letters}\n2 events in process\n")
+    assert (ran.code, ran.err) == (
+        0,
+        f"2 bad lines skipped, kept in {letters}\n2 events in process\n",
+    )
     kept = [json.loads(line) for line in Path(letters).read_text().splitlines()]
     assert [(each["line"], each["text"]) for each in kept] == [(2, "nope"), (5, '{"ts": 3.5}')]
     assert all(each["reason"] for each in kept)

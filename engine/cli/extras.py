@@ -1,0 +1,32 @@
+"""Which extra of the installation brings what: an absent package is told in one line."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Final
+
+from engine.errors import SlackwaterError
+
+EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "report": (("plotly",), "pages of compare and paper"),
+    "sim": (("simpy", "plotly"), "run and simulate"),
+}
+"""Extra -> the packages beyond ``[engine]`` that it brings, and what they are for."""
+
+
+def missing(module: str) -> SlackwaterError:
+    """What to say when ``module`` is not there: which extra has it."""
+    package = module.partition(".")[0]
+    extra = next((name for name, (has, _) in EXTRAS.items() if package in has), "engine")
+    return SlackwaterError(f"this needs {package}; type: pip install 'slackwater[{extra}]'")
+
+
+def need(*packages: str) -> None:
+    """Asks for packages before the work that only in the end uses them.
+
+    Raises:
+        SlackwaterError: one is not installed; names its extra.
+    """
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise missing(package)

@@ -1,0 +1,106 @@
+"""Each command with each extra: it works, or says in one line which extra it needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SIM = ("simpy",)
+REPORT = ("plotly",)
+ENGINE = ("lark", "numba", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer")
+ABSENT = {
+    "base": (*SIM, *REPORT, *ENGINE),
+    "engine": (*SIM, *REPORT),
+    "report": SIM,
+    "sim": (),
+}
+"""What an installation with that extra lacks."""
+COMMANDS = {
+    "version": ("--version",),
+    "query": ("query", "EVENT SEQ(A a, B b) WITHIN 5", "--input", "t.jsonl"),
+    "order": ("order", "--input", "t.jsonl"),
+    "compare": ("compare", "--input", "t.jsonl", "--order", "none"),
+    "compare page": ("compare", "--input", "t.jsonl", "--order", "none", "--out", "compared"),
+    "log": ("log", "import", "t.jsonl", "--out", "t.log"),
+    "doctor": ("doctor", "--json"),
+    "papers": ("paper",),
+    "simulate": ("simulate", "soccer", "--set", "duration=20ms", "--out", "s.log"),
+    "run": ("run", "soccer", "--set", "duration=20ms", "--in-process", "--out", "r"),
+}
+NEEDS = {"compare page": "report", "simulate": "sim", "run": "sim"}
+"""Commands that need more than ``[engine]``."""
+ORDER = ("base", "engine", "report", "sim")
+CODE = """
+import sys
+absent = set({absent!r})
+class Hidden:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hidden)
+from engine.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("installed", ABSENT)
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_works_or_names_the_extra(installed: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"type": "A", "ts": 1}\n{"type": "B", "ts": 2}\n')
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(absent=ABSENT[installed]), *COMMANDS[name]],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    needed = NEEDS.get(name, "engine")
+    if ORDER.index(installed) >= ORDER.index(needed):
+        assert done.returncode == 0, done.stderr
+        return
+    assert done.returncode == 1, done.stderr
+    (line,) = done.stderr.splitlines()
+    extra = "engine" if installed == "base" else needed
+    assert line.startswith("slackwater: this needs ")
+    assert line.endswith(f"; type: pip install 'slackwater[{extra}]'")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.jsonl"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("extra", ["", "[sim]"])
+def test_a_wheel_in_a_bare_environment(extra: str, tmp_path: Path) -> None:
+    """What the wheel itself carries: grammar, style sheet, scenarios, the device's part."""
+
+    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [folder / "bin" / "python", *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    folder = tmp_path / "env"
+    venv.create(folder, with_pip=True)
+    quiet = ("--quiet", "--disable-pip-version-check", "-c", str(ROOT / "constraints.txt"))
+    built = python("-m", "pip", "wheel", *quiet, "--no-deps", "-w", str(tmp_path), str(ROOT))
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    got = python("-m", "pip", "install", *quiet, f"{wheel}{extra}")
+    assert got.returncode == 0, got.stderr
+    assert python("-c", "import edge_agent.session, edge_agent.timesync").returncode == 0
+    (tmp_path / "t.jsonl").write_text('{"type": "A", "ts": 1}\n{"type": "B", "ts": 2}\n')
+    asked = ("query", "EVENT SEQ(A a, B b) WITHIN 5", "--input", "t.jsonl", "--quiet")
+    answered = python(str(folder / "bin" / "slackwater"), *asked)
+    if not extra:
+        assert (answered.returncode, len(answered.stderr.splitlines())) == (1, 1)
+        return
+    assert answered.returncode == 0, answered.stderr
+    assert json.loads(answered.stdout)["op"] == "+"
+    run = python(str(folder / "bin" / "slackwater"), *COMMANDS["run"])
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "r" / "report.html").exists()
