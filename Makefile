@@ -10,8 +10,6 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 
 BIN := .venv/bin
 STAMP := .venv/.ready
-# Compiled kernels (engine/jit.py), shared by tests, command line and Spark's Python workers.
-export SLACKWATER_CACHE ?= $(CURDIR)/build
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
 

@@ -14,6 +14,10 @@ class SlackwaterError(Exception):
     """Base of every error that slackwater raises on purpose. The CLI exits with 1."""
 
 
+class Interrupted(SlackwaterError):  # noqa: N818 - nobody's error
+    """Ctrl-C where the work done so far is kept; says how to go on. The CLI exits with 130."""
+
+
 class UserError(SlackwaterError):
     """The user's input is at fault. The message names the place and the remedy."""
 

@@ -99,15 +99,26 @@ def ensure_java() -> None:
     print(f"set-up: Java at {java_home()}", flush=True)
 
 
-def prepare_spark() -> None:
-    """Keeps the classes that Spark loads; without them it starts slower, and says no more."""
-    print("set-up: starting Spark once, so that it starts faster from now on", flush=True)
-    done = subprocess.run(
-        [VENV / "bin" / "python", "-m", "engine.spark.class_archive"],
-        cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    if done.returncode:
-        print(f"set-up: that failed, and can wait: {done.stdout[-500:]}", flush=True)
+PREPARATIONS = {
+    "engine.spark.class_archive": "starting Spark once, so that it starts faster from now on",
+    "engine.cli.warm": "compiling for this machine, so that the first answer comes at once",
+}
+"""Modules that spare later runs a wait; without them these are slower, and say no more."""
+
+
+def prepare() -> None:
+    """Keeps what can be made ahead: classes that Spark loads, compiled kernels."""
+    begun = {}
+    for module, what in PREPARATIONS.items():
+        print(f"set-up: {what}", flush=True)
+        begun[module] = subprocess.Popen(
+            [VENV / "bin" / "python", "-m", module],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+    for module, process in begun.items():
+        said, _ = process.communicate()
+        if process.returncode:
+            print(f"set-up: {module} failed, and can wait: {said[-500:]}", flush=True)
 
 
 def main() -> None:
@@ -121,7 +132,7 @@ def main() -> None:
     make_venv()
     install_packages()
     ensure_java()
-    prepare_spark()
+    prepare()
     STAMP.touch()
     print("set-up: done", flush=True)
 

@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from engine.cli.examples import epilog
 from engine.cli.extras import missing
-from engine.errors import SlackwaterError, UserError
+from engine.errors import Interrupted, SlackwaterError, UserError
 
 _NAMES: Final = {
     "run": "A scenario: its log, its answers, its report.",
@@ -27,6 +27,7 @@ _NAMES: Final = {
     "doctor": "Can this machine run slackwater?",
 }
 """What the commands do, in the order of the help."""
+_INTERRUPTED: Final = 130
 _OURS: Final = {"edge_agent", "engine", "simulator", "scenarios"}
 _HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -126,8 +127,8 @@ def run(arguments: Sequence[str]) -> int:
         app = _application([first] if first in _NAMES else _NAMES)
         gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
-    except typer.Abort:
-        return 130
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
     except TyperException as error:
         said = error.format_message().rstrip(".")
         if said.startswith("Usage:"):  # called without a word: its help
@@ -137,6 +138,9 @@ def run(arguments: Sequence[str]) -> int:
         command = "slackwater" if context is None else context.command_path
         sys.stderr.write(f"slackwater: {said}; see {command} --help\n")
         return int(error.exit_code)
+    except Interrupted as error:
+        sys.stderr.write(f"slackwater: {error}\n")
+        return _INTERRUPTED
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in _OURS:
             raise  # a fault of ours
@@ -148,8 +152,6 @@ def run(arguments: Sequence[str]) -> int:
     except SlackwaterError as error:
         sys.stderr.write(f"slackwater: {error}\n")
         return 1
-    except KeyboardInterrupt:
-        return 130
     except BrokenPipeError:
         # The reader of our output has gone; nothing more can be said to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -160,4 +162,6 @@ def run(arguments: Sequence[str]) -> int:
         place = "" if error.filename is None else f"{error.filename}: "
         sys.stderr.write(f"slackwater: {place}{error.strerror}\n")
         return 1
+    if code == _INTERRUPTED:  # typer makes a number of it
+        sys.stderr.write("slackwater: interrupted\n")
     return int(code) if isinstance(code, int) else 0

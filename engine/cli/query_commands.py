@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,11 +13,12 @@ import typer
 
 from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
-from engine.cli.host_option import InProcess, Master, OnSpark, choose_host, spoken_host
+from engine.cli.host_option import InProcess, Master, OnSpark, choose_host
 from engine.cli.input_options import BAD_SUFFIX, DeadLetter, Map, OnBad, parse_mapping
+from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
-from engine.cli.watch import tell_compiling, watched
+from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.errors import UserError
 from engine.log.lines import STDIN
 from engine.order.base import Guards
@@ -34,7 +34,6 @@ from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
 from engine.results.side_output import SIDE_OUTPUT
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import parse_duration, unit_ns
-from engine.unseen import unseen_types
 
 Input = Annotated[
     str,
@@ -92,6 +91,7 @@ PurgeText = Annotated[
         help="When a pattern's events are dropped: late:10s, slack:1s, promises.",
     ),
 ]
+_SHOWN: Final = "shown.jsonl"
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
 
@@ -152,21 +152,22 @@ def query(
         given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
         check_plans(given.log, plans)
         warn_unpromised(given.log, plans, order, barrier)
-        _tell_types(given.log, plans, quiet=quiet)
+        tell_types(given.log, plans, quiet=quiet)
         settings = ChainSettings(
             order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late),
             pattern=PatternSettings(**purge.of_pattern()), spill=spilled,
         )  # fmt: skip
         made = folder / "parts"
         tell_compiling(quiet=quiet)
-        with watched("processing", quiet=quiet) as advanced:
-            counters = host.run(given.log, settings, made, advanced)
-        _export(made, out, time_unit, plans)
+        counters = _run(
+            host, given, settings, made, "processing", keeps=work is not None, quiet=quiet
+        )
+        _export(made, out, time_unit, plans, folder / _SHOWN)
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
-        _summary(counters, host)
-        _tell_streams(plans, counters)
+        tell_summary(counters, host)
+        tell_streams(plans, counters)
 
 
 def order(
@@ -203,16 +204,31 @@ def order(
         )
         made = folder / "parts"
         tell_compiling(quiet=quiet)
-        with watched("ordering", quiet=quiet) as advanced:
-            counters = host.run(given.log, settings, made, advanced)
+        counters = _run(
+            host, given, settings, made, "ordering", keeps=work is not None, quiet=quiet
+        )
         if out is not None and out.suffix == ".parquet":
             export_ordered_parquet(made, out)
+        elif _at_terminal(out):
+            export_ordered_jsonl(made, folder / _SHOWN, time_unit)
+            _show(folder / _SHOWN)
         else:
             export_ordered_jsonl(made, out or sys.stdout, time_unit)
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
     if not quiet:
-        _summary(counters, host)
+        tell_summary(counters, host)
+
+
+def _run(
+    host: Host, given: Prepared, settings: ChainSettings, made: Path, verb: str,
+    *, keeps: bool, quiet: bool,
+) -> Any:  # fmt: skip
+    """The counters of one pass; an interrupted one says whether the same command goes on."""
+    goes_on = keeps and host.master is not None
+    saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
+    with saying, watched(verb, quiet=quiet) as advanced:
+        return host.run(given.log, settings, made, advanced)
 
 
 def _explain(
@@ -224,11 +240,29 @@ def _explain(
     sys.stdout.write("\n".join(explain(plan, barrier, purge) for plan in plans))
 
 
-def _export(made: Path, out: Path | None, time_unit: str, plans: tuple[Plan, ...]) -> None:
+def _export(
+    made: Path, out: Path | None, time_unit: str, plans: tuple[Plan, ...], shown: Path
+) -> None:
+    names = [plan.name for plan in plans]
     if out is not None and out.suffix == ".parquet":
         export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
+    elif _at_terminal(out):
+        export_jsonl(made, shown, time_unit, names)
+        _show(shown)
     else:
-        export_jsonl(made, out or sys.stdout, time_unit, [plan.name for plan in plans])
+        export_jsonl(made, out or sys.stdout, time_unit, names)
+
+
+def _at_terminal(out: Path | None) -> bool:
+    """Whether results go to a person's eyes; a pipe or a file gets JSON lines."""
+    return out is None and sys.stdout.isatty()
+
+
+def _show(lines: Path) -> None:
+    from engine.cli.result_table import show_results  # noqa: PLC0415 - only for people
+
+    show_results(lines)
+    lines.unlink()
 
 
 def _plans(texts: list[str], time_unit: str) -> tuple[tuple[Plan, ...], bool]:
@@ -346,59 +380,3 @@ def read_guards(text: str, time_unit: str) -> Guards:
 def guards_in_force(guards: Guards, given: Prepared) -> Guards:
     """The future guard; off where arrivals are only line numbers, which are no instants."""
     return guards if given.arrival_given else Guards(None)
-
-
-def _summary(counters: dict[str, Any], host: Host) -> None:
-    """One line per thing worth knowing, on standard error."""
-    lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
-
-    def total(*names: str) -> int:
-        return sum(int(lane.get(name, 0)) for lane in lanes for name in names)
-
-    told = {
-        "late": total("late_passed", "late_dropped"),
-        "residual disorder": total("residual", "residual_dropped"),
-        "missing": total("missing_total") - total("missing_filled"),
-        "duplicates": total("duplicate"),
-        "quarantined": total("quarantined_future", "quarantined_jump"),
-        "promises before their events": total("promises_unproven"),
-    }
-    found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
-    told_of = f"{total('arrived'):,} events {spoken_host(host)}"
-    sys.stderr.write(f"{told_of}{': ' + found if found else ''}\n")
-    for name, value in sorted(_refusals(counters).items()):
-        sys.stderr.write(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
-
-
-def _tell_types(log: Path, plans: tuple[Plan, ...], *, quiet: bool) -> None:
-    """A type that no event has is most likely a slip of the pen, told before the work."""
-    for line in () if quiet else unseen_types(log, plans):
-        sys.stderr.write(f"{line}\n")
-
-
-def _tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
-    """A stream of a query that nothing came of is most likely a slip of the pen."""
-    lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
-    seen = sorted({lane["stream"] for lane in lanes})
-    named = {s for plan in plans if isinstance(plan, TumblingPlan) for s in plan.streams}
-    for stream in sorted(named):
-        if stream not in seen:
-            sys.stderr.write(f"no event of stream {stream}; there are {', '.join(seen)}\n")
-
-
-_OF_SIZE: Final = (
-    "buffered", "buffered_max", "stack_moves", "looked_at", "spilled", "chunks", "chunk_loads",
-    "put_off", "turns",
-)  # fmt: skip
-"""Counters that tell of work and memory, not of anything that went wrong."""
-
-
-def _refusals(counters: dict[str, Any]) -> Counter[str]:
-    """What the queries' operators could not use, over all sites."""
-    found: Counter[str] = Counter()
-    for site in counters["sites"].values():
-        for query_name, counts in site["queries"].items():
-            for what, value in counts.items():
-                if value and what not in _OF_SIZE:
-                    found[f"{query_name}: {what.replace('_', ' ')}"] += value
-    return found

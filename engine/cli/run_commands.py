@@ -21,7 +21,7 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.extras import need
 from engine.cli.promise_warning import warn_unpromised
-from engine.cli.watch import tell_compiling, watched
+from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.errors import UserError, near_miss
 from engine.order.registry import parse_order
 from engine.pipeline import Host, check_plans
@@ -58,6 +58,7 @@ Set = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="A setting of the scenario; repeatable."),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no table.")]
+_RESUME: Final = "the same command with --resume goes on"
 _WIDTH: Final = 160
 """Of tables that are printed into a file or a pipe."""
 
@@ -110,7 +111,7 @@ def run_scenario(
             chosen, asked, barrier, guards=each.guards, ordered="bare", aside="bare"
         )
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
-        with watched(f"{each.label}: {what}", quiet=quiet) as advanced:
+        with if_interrupted(_RESUME), watched(f"{each.label}: {what}", quiet=quiet) as advanced:
             host.run(folder / "log", chain, folder / "runs" / each.label, advanced)
     main_run = folder / "runs" / passes[0].label
     export_jsonl(main_run, folder / "results.jsonl", queries=[plan.name for plan in plans])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from engine.errors import Interrupted
 from engine.jit import when_compiling
 
 COMPILING: Final = "compiling for this machine, once: about half a minute\n"
@@ -21,6 +22,19 @@ def tell_compiling(*, quiet: bool) -> None:
 def _say() -> None:
     sys.stderr.write(COMPILING)
     sys.stderr.flush()
+
+
+@contextmanager
+def if_interrupted(hint: str) -> Iterator[None]:
+    """Ctrl-C within tells ``hint``: how to go on.
+
+    Raises:
+        Interrupted: instead of KeyboardInterrupt.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"interrupted; {hint}") from error
 
 
 @contextmanager

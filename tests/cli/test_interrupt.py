@@ -1,0 +1,57 @@
+"""Ctrl-C: one line, what it leaves, and how to go on."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.pipeline import Host
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = "import sys; from engine.cli import main; main()"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("order", "--input", "pipe"),
+        ("query", "EVENT SEQ(A a) WITHIN 1 s", "--input", "pipe", "--out", "o.jsonl"),
+        ("run", "soccer", "--set", "duration=1h", "--out", "r"),
+    ],
+)
+def test_one_line_and_nothing_left(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")  # nobody writes: reading it waits
+    begun = subprocess.Popen(
+        [sys.executable, "-c", CODE, *arguments],
+        cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(6)
+    begun.send_signal(signal.SIGINT)
+    out, err = begun.communicate(timeout=120)
+    assert (begun.returncode, out) == (130, "")
+    assert err == "slackwater: interrupted\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_a_run_whose_log_is_made_says_how_to_go_on(
+    cli: Any, monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Host, "run", interrupted)
+    ran = cli("run", "soccer", "--in-process", "--set", "duration=50ms", "--out", "r", "--quiet")
+    assert ran.code == 130
+    assert ran.err == "slackwater: interrupted; the same command with --resume goes on\n"
+    assert (here / "r" / "manifest.json").exists()
+    (here / "t.jsonl").write_text('{"type": "A", "ts": 1}\n')
+    ran = cli("order", "--input", "t.jsonl", "--spark", "--work", "w")
+    assert ran.err == "slackwater: interrupted; the same command goes on\n"
