@@ -17,6 +17,7 @@ from edge_agent import records as r
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX, Frame
 from engine.released import Strings
+from engine.value_rules import joined_type
 
 Columns = dict[str, np.ndarray]
 VALID_PREFIX: Final = "valid."
@@ -157,16 +158,13 @@ def promote(columns: Columns, types: dict[str, str], known: dict[str, str], site
         ContractViolation: text in one frame and a number in another, naming the attribute.
     """
     for name, found in types.items():
-        before = known.get(name)
-        if before is None or before == found:
-            known[name] = found
-            continue
-        if {before, found} != {"int", "float"}:
+        joined = joined_type(known.get(name), found)
+        if joined is None:
             raise ContractViolation(
-                f"site {site!r}: attribute {name!r} is {found} here and was {before} before; "
+                f"site {site!r}: attribute {name!r} is {found} here and was {known[name]} before; "
                 "give one of them another name"
             )
-        known[name] = "float"
+        known[name] = joined
     for name in types:
         column = r.ID if name == ID_TYPE else ATTR_PREFIX + name
         if known[name] == "float" and columns[column].dtype != np.float64:

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
+from edge_agent.limits import TIME_MAX_NS
 from edge_agent.records import Kind
 from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.log.bad_lines import Fault
 from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
-from engine.log.record_rules import TIME_FIELDS, TIME_MAX_NS, row_faults
+from engine.log.record_rules import TIME_FIELDS, row_faults
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 _SourceKey = tuple[str, str | None]

@@ -14,25 +14,10 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.log.grouped import ints
-from engine.units import DURATION_MAX_NS
+from engine.value_rules import COUNTS, RANGES, beyond
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""
-COUNTER_MAX: Final = 2**62
-"""Largest number a record may carry: leaves room to count on from it."""
-TIME_MAX_NS: Final = 2**62
-"""Event and arrival times reach 146 years around zero: with an offset, an uncertainty and a
-duration added they still fit into 64 bits."""
-_LIMITS_NS: Final[dict[str, tuple[int, str]]] = {
-    r.TS: (TIME_MAX_NS, "146 years"),
-    r.TE: (TIME_MAX_NS, "146 years"),
-    r.ARRIVAL: (TIME_MAX_NS, "146 years"),
-    r.OFFSET: (2 * DURATION_MAX_NS, "73 years"),
-    r.DELAY: (DURATION_MAX_NS // 2, "18 years"),
-    r.PRECISION: (DURATION_MAX_NS // 2, "18 years"),
-}
-_SKEW_ERROR_MAX_PPB: Final = 10**9
-
 _EVERYWHERE: Final = {r.KIND, r.SITE, r.ARRIVAL}
 _NAMED: Final = _EVERYWHERE | {r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION}
 FIELDS_OF_KIND: Final[dict[Kind, set[str]]] = {
@@ -116,27 +101,21 @@ def _sync_faults(found: RowFaults, given: dict[str, np.ndarray], is_sync: np.nda
     )
 
 
+def _beyond_said(field: str) -> str:
+    if field in RANGES:
+        return f'"{field}" is beyond {RANGES[field][2]} in nanoseconds; check --time-unit'
+    percent = ", which is 100 %" if field == r.SKEW_ERROR_PPB else ""
+    return f'"{field}" is beyond {COUNTS[field]}{percent}'
+
+
 def _value_faults(found: RowFaults, columns: dict[str, pa.Array], unit_ns: int) -> None:
-    for field, (most_ns, said) in _LIMITS_NS.items():
-        if field in columns:
-            values, _ = ints(columns[field])
-            limit = most_ns // unit_ns
-            found.add(
-                (values > limit) | (values < -limit),
-                f'"{field}" is beyond {said} in nanoseconds; check --time-unit',
-            )
-    if r.SKEW_ERROR_PPB in columns:
-        values, _ = ints(columns[r.SKEW_ERROR_PPB])
-        found.add(
-            values > _SKEW_ERROR_MAX_PPB,
-            f'"{r.SKEW_ERROR_PPB}" is beyond {_SKEW_ERROR_MAX_PPB}, which is 100 %',
-        )
-    for field in _NOT_NEGATIVE:
-        if field in columns:
-            values, _ = ints(columns[field])
+    for field in (*RANGES, *COUNTS):
+        if field not in columns:
+            continue
+        values, _ = ints(columns[field])
+        if field in _NOT_NEGATIVE:
             found.add(values < 0, f'"{field}" must not be negative')
-            if field not in TIME_FIELDS:
-                found.add(values > COUNTER_MAX, f'"{field}" is beyond {COUNTER_MAX}')
+        found.add(beyond(field, values, unit_ns), _beyond_said(field))
     if r.TE in columns and r.TS in columns:
         backwards = pc.fill_null(pc.less(columns[r.TE], columns[r.TS]), fill_value=False)
         for row in np.flatnonzero(backwards.to_numpy(zero_copy_only=False)):
