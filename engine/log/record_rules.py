@@ -5,6 +5,7 @@ Used for every kind of row-wise input: JSONL traces, CSV, Parquet.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -54,9 +55,9 @@ def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> 
     """Faults of rows looked at one by one.
 
     Args:
-        columns: record fields, times still in the user's unit; attributes apart.
+        columns: record fields, times in ns; attributes apart.
         kind: ``Kind`` of each row.
-        unit_ns: ns of one time unit.
+        unit_ns: ns of the unit in which messages say times.
     """
     found = RowFaults()
     given = {name: each.is_valid().to_numpy(zero_copy_only=False) for name, each in columns.items()}
@@ -68,9 +69,11 @@ def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> 
         name_of_kind = each.name.lower()
         for field, mask in given.items():
             if field not in FIELDS_OF_KIND[each]:
+                remedy = f"; --map attrs.{field}={field} makes it an attribute"
                 found.add(
                     of_kind & mask,
-                    f'"{field}" does not belong to a record of kind {name_of_kind}',
+                    f'"{field}" does not belong to a record of kind {name_of_kind}'
+                    f"{remedy if each == Kind.EVENT else ''}",
                 )
         for field, kinds in _NEEDED.items():
             if each in kinds:
@@ -101,7 +104,14 @@ def _sync_faults(found: RowFaults, given: dict[str, np.ndarray], is_sync: np.nda
     )
 
 
-def _beyond_said(field: str) -> str:
+def in_units(ns: int, unit_ns: int) -> str:
+    """A time as its user wrote it: in units of ``unit_ns``."""
+    whole, rest = divmod(ns, unit_ns)
+    return str(whole) if not rest else str(Decimal(ns) / unit_ns)
+
+
+def beyond_said(field: str) -> str:
+    """Why a value outside ``field``'s range is refused."""
     if field in RANGES:
         return f'"{field}" is beyond {RANGES[field][2]} in nanoseconds; check --time-unit'
     percent = ", which is 100 %" if field == r.SKEW_ERROR_PPB else ""
@@ -115,11 +125,11 @@ def _value_faults(found: RowFaults, columns: dict[str, pa.Array], unit_ns: int) 
         values, _ = ints(columns[field])
         if field in _NOT_NEGATIVE:
             found.add(values < 0, f'"{field}" must not be negative')
-        found.add(beyond(field, values, unit_ns), _beyond_said(field))
+        found.add(beyond(field, values), beyond_said(field))
     if r.TE in columns and r.TS in columns:
         backwards = pc.fill_null(pc.less(columns[r.TE], columns[r.TS]), fill_value=False)
         for row in np.flatnonzero(backwards.to_numpy(zero_copy_only=False)):
-            ts, te = columns[r.TS][row].as_py(), columns[r.TE][row].as_py()
+            ts, te = (in_units(columns[name][row].as_py(), unit_ns) for name in (r.TS, r.TE))
             found.reasons.setdefault(
                 int(row), f'"te" {te} lies before "ts" {ts}; an interval ends at or after its start'
             )
