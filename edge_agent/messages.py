@@ -26,9 +26,6 @@ ATTRS_MAX: Final = 256
 NAMES_MAX: Final = 4_096
 """Most entries of a column's dictionary. Also the longest array that msgpack may build: it makes
 room for what an array *announces*, so nested empty announcements would cost memory."""
-TIME_MAX: Final = 2**62 - 1
-"""Largest event time either way (year 2116): a time plus an offset stays inside int64."""
-OFFSET_MAX: Final = 2**61
 ATTR_TYPES: Final = ("int", "float", "bool", "str")
 CONTROL: Final = -1
 """Stands for the control numbers where a stream's index is expected."""

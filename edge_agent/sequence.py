@@ -11,8 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from edge_agent.errors import SettingsError
+from edge_agent.limits import COUNTER_MAX
 
-SEQ_MAX: Final = 2**62
+SEQ_MAX: Final = COUNTER_MAX
 """No number reaches this: sums of a number and a count stay far inside int64."""
 
 

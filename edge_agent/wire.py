@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgpack
 
+from edge_agent import limits
 from edge_agent import messages as m
 from edge_agent.errors import WireError
 from edge_agent.sequence import SEQ_MAX
@@ -27,7 +28,6 @@ WELCOME: Final = 7
 ACK: Final = 8
 ERROR: Final = 9
 PREFIX_BYTES: Final = 4
-PPB_MAX: Final = 10**9
 
 
 def _fields(message: m.Message) -> list[Any]:
@@ -94,7 +94,7 @@ def _seq(value: object, name: str) -> int:
 
 
 def _time(value: object, name: str) -> int:
-    return _int(value, -m.TIME_MAX, m.TIME_MAX, name)
+    return _int(value, -limits.TIME_MAX_NS, limits.TIME_MAX_NS, name)
 
 
 def _text(value: object, name: str, shortest: int = 1, longest: int = m.NAME_MAX) -> str:
@@ -209,11 +209,11 @@ def _sync(f: list[Any]) -> m.Sync:
         raise WireError("type", "offset without delay, or delay without offset")
     return m.Sync(
         _seq(f[1], "control number"),
-        None if f[2] is None else _int(f[2], -m.OFFSET_MAX, m.OFFSET_MAX, "offset"),
-        None if f[3] is None else _int(f[3], 0, m.OFFSET_MAX, "delay"),
+        None if f[2] is None else _int(f[2], -limits.OFFSET_MAX_NS, limits.OFFSET_MAX_NS, "offset"),
+        None if f[3] is None else _int(f[3], 0, limits.DELAY_MAX_NS, "delay"),
         _time(f[4], "measured_at"),
-        _int(f[5], 0, m.OFFSET_MAX, "precision"),
-        _int(f[6], 0, PPB_MAX, "skew error"),
+        _int(f[5], 0, limits.PRECISION_MAX_NS, "precision"),
+        _int(f[6], 0, limits.SKEW_ERROR_MAX_PPB, "skew error"),
     )
 
 

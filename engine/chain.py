@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from engine.aside import SideOutput, quarantined_columns
 from engine.barrier.registry import BarrierSettings
-from engine.columns import Columns, decode, join, promote, sync_records
+from engine.columns import DEFAULT_STREAM_CODE, Columns, decode, join, promote, sync_records
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX, Frame
 from engine.operator import Operator, Results
@@ -259,7 +259,7 @@ class Chain:
     def _seen(self, rows: int, columns: Columns, ordered: Ordered) -> Released:
         """``columns`` as others see them."""
         if r.STREAM not in columns:
-            columns[r.STREAM] = np.zeros(rows, np.int32)  # code 0: the default stream
+            columns[r.STREAM] = np.full(rows, DEFAULT_STREAM_CODE, np.int32)
         if r.TYPE not in columns:
             columns[r.TYPE] = np.full(rows, -1, np.int32)
         present = {n: t for n, t in self._types.items() if ATTR_PREFIX + n in columns}

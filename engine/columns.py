@@ -3,7 +3,7 @@
 A plain dict of equally long arrays. Strings are int32 codes of the site's table (-1 = null). An
 attribute ``attrs.x`` has a bool mask ``valid.x`` only where some record lacks it. Columns that a
 frame leaves out (``te`` = ``ts``, ``kind`` = event) are left out here too, until another frame
-brings them.
+brings them: then they say what leaving them out means (``fill_missing``), and so do nulls in them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from edge_agent import records as r
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX, Frame
 from engine.released import Strings
+from engine.value_rules import joined_type
 
 Columns = dict[str, np.ndarray]
 VALID_PREFIX: Final = "valid."
 ID_TYPE: Final = "$id"
 """Key of the interval id among attribute types and masks (``$`` cannot start an attribute)."""
+DEFAULT_STREAM_CODE: Final = 0
+"""Of the stream ``events``, with which every site's table of texts begins."""
 _SYNC_ONLY: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
 _CODED: Final = (r.STREAM, r.SOURCE, r.TYPE)
 
@@ -36,13 +39,15 @@ def type_name(column: str) -> str:
     return ID_TYPE if column == r.ID else column.removeprefix(ATTR_PREFIX)
 
 
-def _codes(array: pa.Array, strings: Strings) -> np.ndarray:
-    """Dictionary-encoded (or plain) text as codes of the site's table."""
+def _codes(array: pa.Array, strings: Strings, null: int = -1) -> np.ndarray:
+    """Dictionary-encoded (or plain) text as codes of the site's table; ``null`` for nulls."""
+    if pa.types.is_null(array.type):
+        return np.full(len(array), null, np.int32)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
     table = np.array(
-        [-1 if text is None else strings.code(text) for text in array.dictionary.to_pylist()]
-        + [-1],
+        [null if text is None else strings.code(text) for text in array.dictionary.to_pylist()]
+        + [null],
         np.int32,
     )
     indices = array.indices
@@ -52,6 +57,8 @@ def _codes(array: pa.Array, strings: Strings) -> np.ndarray:
 
 
 def _integers(array: pa.Array, null: int) -> np.ndarray:
+    if pa.types.is_null(array.type):
+        return np.full(len(array), null, np.int64)
     if array.null_count:
         array = array.fill_null(null)
     return np.asarray(array.to_numpy(zero_copy_only=False))
@@ -91,15 +98,21 @@ def decode(
     types: dict[str, str] = {}
     for name, array in zip(frame.batch.schema.names, frame.batch.columns, strict=True):
         if name in _CODED:
-            columns[name] = _codes(array, strings)
-        elif name.startswith(ATTR_PREFIX) or name == r.ID:
-            if wanted is None or name in wanted:
+            columns[name] = _codes(array, strings, _default_code(name))
+        elif is_valued(name):
+            # A column of nothing but untyped nulls says no more than one that is left out.
+            if (wanted is None or name in wanted) and not pa.types.is_null(array.type):
                 types[type_name(name)], columns[name], valid = _attribute(array, strings)
                 if valid is not None:
                     columns[mask_name(name)] = valid
         elif name not in _SYNC_ONLY:
             null = -1 if name == r.SEQ else 0
             columns[name] = _integers(array, null)
+    if r.TE in columns:
+        te = frame.batch.column(r.TE)
+        if te.null_count:
+            given = te.is_valid().to_numpy(zero_copy_only=False)
+            columns[r.TE] = np.where(given, columns[r.TE], columns[r.TS])
     return columns, types
 
 
@@ -125,8 +138,18 @@ def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> n
         column = r.ID if key == ID_TYPE else ATTR_PREFIX + key
         return np.full(rows, column in part)
     if name in _CODED:
-        return np.full(rows, -1, np.int32)
-    return np.zeros(rows, dtype)
+        return np.full(rows, _default_code(name), np.int32)
+    return np.full(rows, -1 if name == r.SEQ else 0, dtype)
+
+
+def _default_code(name: str) -> int:
+    """The code that a null in a column of texts stands for."""
+    return DEFAULT_STREAM_CODE if name == r.STREAM else -1
+
+
+def is_valued(name: str) -> bool:
+    """Whether a column has a mask where some record lacks it: an attribute, or ``id``."""
+    return name.startswith(ATTR_PREFIX) or name == r.ID
 
 
 def join(parts: list[Columns], lengths: list[int]) -> Columns:
@@ -137,7 +160,7 @@ def join(parts: list[Columns], lengths: list[int]) -> Columns:
     for part in parts:
         names.update(part)
     for name in list(names):
-        if (name.startswith(ATTR_PREFIX) or name == r.ID) and any(name not in p for p in parts):
+        if is_valued(name) and any(name not in p for p in parts):
             names.setdefault(mask_name(name), np.empty(0, bool))
     return {
         name: np.concatenate(
@@ -157,16 +180,13 @@ def promote(columns: Columns, types: dict[str, str], known: dict[str, str], site
         ContractViolation: text in one frame and a number in another, naming the attribute.
     """
     for name, found in types.items():
-        before = known.get(name)
-        if before is None or before == found:
-            known[name] = found
-            continue
-        if {before, found} != {"int", "float"}:
+        joined = joined_type(known.get(name), found)
+        if joined is None:
             raise ContractViolation(
-                f"site {site!r}: attribute {name!r} is {found} here and was {before} before; "
+                f"site {site!r}: attribute {name!r} is {found} here and was {known[name]} before; "
                 "give one of them another name"
             )
-        known[name] = "float"
+        known[name] = joined
     for name in types:
         column = r.ID if name == ID_TYPE else ATTR_PREFIX + name
         if known[name] == "float" and columns[column].dtype != np.float64:

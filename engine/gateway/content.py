@@ -11,7 +11,8 @@ from typing import Final
 import numpy as np
 
 from edge_agent.errors import WireError
-from edge_agent.messages import TIME_MAX, Data, Packed, StreamSchema, Texts, Values
+from edge_agent.limits import TIME_MAX_NS
+from edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
 
 INT: Final = np.dtype("<i8")
 CODE: Final = np.dtype("<i4")
@@ -57,9 +58,9 @@ def check_data(data: Data, schema: StreamSchema) -> None:
 
 
 def _check_times(times: np.ndarray, name: str) -> None:
-    # One comparison for both ends: below -TIME_MAX wraps to a huge unsigned number.
-    if (times + TIME_MAX).view(np.uint64).max() > 2 * TIME_MAX:
-        raise ContentRefused("time", f"{name} lies beyond {TIME_MAX} ns")
+    # One comparison for both ends: below -TIME_MAX_NS wraps to a huge unsigned number.
+    if (times + TIME_MAX_NS).view(np.uint64).max() > 2 * TIME_MAX_NS:
+        raise ContentRefused("time", f"{name} lies beyond {TIME_MAX_NS} ns")
 
 
 def _check_values(values: Packed, rows: int, kind: str, name: str) -> None:

@@ -15,7 +15,7 @@ from engine.frame import Frame
 from engine.log.arrival_log import LogReader, is_log_file
 from engine.log.csv_import import DELIMITERS, CsvRead, read_csv
 from engine.log.lines import STDIN, UNREADABLE, open_bytes
-from engine.log.parquet_import import ParquetRead, read_parquet
+from engine.log.parquet_import import ParquetRead, read_parquet, table_files
 from engine.log.trace import TraceRead, read_trace
 from engine.log.whole_file import DAMAGED
 
@@ -73,7 +73,7 @@ def input_kind(path: str | Path) -> InputKind:
         within = Path(name, "log")
         if within.is_dir() and not any(Path(name).glob("*.parquet")):
             raise UserError(f"{name}: is the folder of a run; its log is {within}")
-        return InputKind.LOG
+        return _folder_kind(Path(name))
     with open_bytes(name) as stream:
         try:
             head = stream.read(_HEAD_BYTES)
@@ -93,42 +93,68 @@ def input_kind(path: str | Path) -> InputKind:
 
 def open_input(
     path: str | Path,
-    time_unit: str = "ns",
+    time_unit: str | None = None,
     on_bad: str = "stop",
     dead_letter: str | Path | None = None,
     mapping: Mapping[str, str] | None = None,
     attrs: Sequence[str] | None = None,
     delimiter: str | None = None,
+    sort: str | None = None,
+    timezone: str | None = None,
+    header: Sequence[str] | None = None,
 ) -> InputLog:
     """The frames of ``path``, whatever kind of input it is.
 
     Args:
-        path: a trace (``-``: standard input), a CSV or Parquet file, or a log's folder.
-        time_unit: unit of the times in it; an arrival log is always in ns.
+        path: a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet files, or
+            a log's folder.
+        time_unit: unit of the times in it that are numbers; None: ns, and an input whose times are
+            dates only in another unit is refused. An arrival log is always in ns.
         on_bad: ``stop`` or ``skip`` bad lines.
         dead_letter: JSONL file for skipped lines.
-        mapping: record field -> column of CSV or Parquet.
-        attrs: columns of CSV or Parquet that become attributes; None = all the rest.
+        mapping: record field -> column, or key of a trace's objects.
+        attrs: columns or keys that become attributes; None = all the rest.
         delimiter: of CSV; None = guessed from the header.
+        sort: ``arrival`` | ``ts``; None: records stand in order of arrival.
+        timezone: of times that name none; None: UTC.
+        header: names of the columns of CSV without a header.
 
     Raises:
         UserError: here or while iterating: the input is at fault; names the place.
     """
     name = str(path)
     kind = input_kind(name)
-    if kind in (InputKind.TRACE, InputKind.LOG) and (mapping or attrs is not None):
-        raise UserError(f"{name}: is a {kind}, whose fields have their names; only CSV and Parquet "
-                        "files take a column mapping")  # fmt: skip
+    if kind is InputKind.LOG and (mapping or attrs is not None or sort or timezone):
+        raise UserError(
+            f"{name}: is an arrival log, whose records are as they were received; --map, --attrs, "
+            "--sort and --timezone are for traces, CSV and Parquet"
+        )
+    if kind is not InputKind.CSV and (delimiter or header is not None):
+        raise UserError(f"{name}: is a {kind}; --delimiter and --header are for CSV")
     reader: TraceRead | CsvRead | ParquetRead | LogReader
     if kind is InputKind.LOG:
         reader = LogReader(name)
     elif kind is InputKind.TRACE:
-        reader = read_trace(name, time_unit, on_bad, dead_letter)
+        reader = read_trace(name, time_unit, on_bad, dead_letter, mapping, attrs, sort, timezone)
     elif kind is InputKind.CSV:
-        reader = read_csv(name, time_unit, on_bad, dead_letter, mapping, attrs, delimiter)
+        reader = read_csv(
+            name, time_unit, on_bad, dead_letter, mapping, attrs, delimiter, sort, timezone, header
+        )
     else:
-        reader = read_parquet(name, time_unit, on_bad, dead_letter, mapping, attrs)
+        reader = read_parquet(name, time_unit, on_bad, dead_letter, mapping, attrs, sort, timezone)
     return InputLog(name, kind, reader)
+
+
+def _folder_kind(folder: Path) -> InputKind:
+    """A folder of Parquet files that are none of a log is a table; anything else is to be a log."""
+    files = table_files(str(folder))
+    if not files:
+        return InputKind.LOG
+    try:
+        schemas = [pq.read_schema(file) for file in files]
+    except DAMAGED:
+        return InputKind.LOG  # its reader says which file is damaged
+    return InputKind.LOG if any(map(is_log_file, schemas)) else InputKind.PARQUET
 
 
 def _refuse_log_file(path: Path) -> None:

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
+from edge_agent.limits import TIME_MAX_NS
 from edge_agent.records import Kind
 from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.log.bad_lines import Fault
 from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
-from engine.log.record_rules import TIME_FIELDS, TIME_MAX_NS, row_faults
+from engine.log.record_rules import in_units, row_faults
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 _SourceKey = tuple[str, str | None]
@@ -25,7 +26,9 @@ _CountKey = tuple[str, str, str, int]
 
 
 class Intake:
-    """Turns columns of one input into frames; ``unit_ns`` is the ns of one unit of its times.
+    """Turns columns of one input into frames.
+
+    ``unit_ns``: ns of the unit of its times, for messages and for line numbers as arrivals.
 
     ``arrival_given`` tells whether any row gave its arrival.
     """
@@ -37,25 +40,31 @@ class Intake:
         self._incarnation: dict[_SourceKey, int] = {}
         self._arrived: dict[str, tuple[int, int]] = {}  # site -> (arrival, line)
 
-    def check(self, columns: dict[str, pa.Array], lines: np.ndarray) -> list[Fault]:
+    def check(
+        self, columns: dict[str, pa.Array], lines: np.ndarray, *, ordered: bool = True
+    ) -> list[Fault]:
         """Faults of rows and between them; the caller takes these rows out, then calls ``frames``.
 
         Args:
-            columns: record fields by name, null = not given; integers int64 in the user's unit,
-                ``kind`` int8, the others text or dictionary.
+            columns: record fields by name, null = not given; integers int64, times in ns, ``kind``
+                int8, the others text or dictionary.
             lines: each row's line number, ascending.
+            ordered: rows must stand in order of arrival; else they will be sorted.
         """
         found = row_faults(columns, _kinds(columns, len(lines)), self.unit_ns)
         if lines[-1] > TIME_MAX_NS // self.unit_ns:
+            given = np.zeros(len(lines), bool)
+            if r.ARRIVAL in columns:
+                _, given = ints(columns[r.ARRIVAL])
             found.add(
-                self._arrivals(columns, lines) > TIME_MAX_NS // self.unit_ns,
+                ~given & (lines > TIME_MAX_NS // self.unit_ns),
                 "its line number, taken as arrival, is beyond 146 years in nanoseconds; "
                 'give "arrival" or a finer --time-unit',
             )
         bad = np.zeros(len(lines), bool)
         bad[list(found.reasons)] = True
         faults = [Fault(int(lines[row]), reason) for row, reason in found.reasons.items()]
-        return faults + self._backward(columns, lines, np.flatnonzero(~bad))
+        return faults + (self._backward(columns, lines, np.flatnonzero(~bad)) if ordered else [])
 
     def _backward(
         self, columns: dict[str, pa.Array], lines: np.ndarray, rows: np.ndarray
@@ -63,7 +72,7 @@ class Intake:
         """Rows that arrive before an earlier row of their site."""
         if not len(rows):
             return []
-        arrival = self._arrivals(columns, lines)
+        arrival = self.arrivals(columns, lines)
         codes, sites = _texts(columns, r.SITE, r.DEFAULT_SITE, len(lines))
         groups = group_rows([codes[rows]])
         faults = []
@@ -78,9 +87,12 @@ class Intake:
                 first = int(np.searchsorted(reached, reached[place]))
                 before = line if first == 0 else int(lines[at[first - 1]])
                 given = _own_arrival(columns, int(at[place]))
+                own, last = (
+                    in_units(int(ns), self.unit_ns) for ns in (arrival[at[place]], reached[place])
+                )
                 faults.append(Fault(int(lines[at[place]]), (
-                    f'"arrival" {arrival[at[place]]}{given} lies before {reached[place]} of '
-                    f"line {before}; records stand in order of arrival"
+                    f'"arrival" {own}{given} lies before {last} of line {before}; records stand '
+                    "in order of arrival: --sort arrival puts them so"
                 )))  # fmt: skip
             first = int(np.searchsorted(reached, reached[-1]))
             self._arrived[site] = (
@@ -88,13 +100,15 @@ class Intake:
             )  # fmt: skip
         return faults
 
-    def _arrivals(self, columns: dict[str, pa.Array], lines: np.ndarray) -> np.ndarray:
-        """Arrival of each row in the user's unit."""
+    def arrivals(self, columns: dict[str, pa.Array], lines: np.ndarray) -> np.ndarray:
+        """Arrival of each row [ns]; without one, its line number in the unit."""
+        # A number that is too large for that was refused; in its place anything will do.
+        numbers = np.minimum(lines, TIME_MAX_NS // self.unit_ns) * self.unit_ns
         if r.ARRIVAL not in columns:
-            return lines
+            return numbers
         values, given = ints(columns[r.ARRIVAL])
         self.arrival_given = self.arrival_given or bool(given.any())
-        return np.where(given, values, lines)
+        return np.where(given, values, numbers)
 
     def frames(
         self, columns: dict[str, pa.Array], attrs: dict[str, pa.Array], lines: np.ndarray
@@ -105,7 +119,7 @@ class Intake:
             return []
         kind = _kinds(columns, rows)
         full = dict(columns)
-        full[r.ARRIVAL] = pa.array(self._arrivals(columns, lines))
+        full[r.ARRIVAL] = pa.array(self.arrivals(columns, lines))
         full[r.KIND] = pa.array(kind)
         full[r.SOURCE] = _default_source(columns.get(r.SOURCE), kind)
         own_stream = columns.get(r.STREAM, pa.nulls(rows, pa.string())).cast(pa.string())
@@ -113,9 +127,6 @@ class Intake:
         full.setdefault(r.TS, pa.nulls(rows, pa.int64()))
         if r.TE in full:
             full[r.TE] = pc.coalesce(full[r.TE], full[r.TS])
-        for name in TIME_FIELDS:
-            if name in full:
-                full[name] = pc.multiply_checked(full[name], self.unit_ns)
         site_codes, sites = _texts(columns, r.SITE, r.DEFAULT_SITE, rows)
         self._number(full, kind, site_codes, sites)
         encoded = {

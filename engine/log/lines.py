@@ -1,4 +1,4 @@
-"""Lines of a text input in bounded chunks: plain or gzip files, or standard input."""
+"""Lines of a text input in bounded chunks: plain, gzip or zstd files, or standard input."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
+import pyarrow as pa
+
 from engine.errors import UserError
 
 STDIN: Final = "-"
@@ -22,6 +24,7 @@ UNREADABLE: Final = (EOFError, OSError, zlib.error)
 """What reading a file raises that is damaged or packed in another way than it says."""
 _BLOCK_BYTES: Final = 1 << 20
 _GZIP_MAGIC: Final = b"\x1f\x8b"
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _UTF8_BYTES_MAX: Final = 4
 _BOM: Final = "\ufeff"
 
@@ -42,7 +45,7 @@ def display_name(path: str) -> str:
 
 @contextmanager
 def open_bytes(path: str) -> Iterator[BinaryIO]:
-    """The bytes of ``path`` (``-``: standard input), unpacked when they are gzip.
+    """The bytes of ``path`` (``-``: standard input), unpacked when they are gzip or zstd.
 
     Raises:
         UserError: no such file, a directory, or not readable.
@@ -62,9 +65,14 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
 @contextmanager
 def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
     peekable = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("Any", raw))
-    if peekable.peek(2)[:2] == _GZIP_MAGIC:
+    head = peekable.peek(len(_ZSTD_MAGIC))
+    if head.startswith(_GZIP_MAGIC):
         with gzip.open(peekable, "rb") as unpacked:
             yield cast("BinaryIO", unpacked)
+    elif head.startswith(_ZSTD_MAGIC):
+        file = pa.PythonFile(peekable, mode="r")
+        with pa.CompressedInputStream(file, "zstd") as packed, io.BufferedReader(packed) as stream:
+            yield stream
     else:
         yield cast("BinaryIO", peekable)
 
@@ -76,7 +84,7 @@ def read_chunks(stream: BinaryIO, name: str) -> Iterator[Chunk]:
     to ``KEPT_BYTES_OF_LONG_LINE``.
 
     Raises:
-        UserError: a damaged gzip file.
+        UserError: a damaged gzip or zstd file.
     """
     chunk = Chunk(first=1)
     for texts, faults in _blocks(stream, name):
@@ -125,7 +133,7 @@ def _read(stream: BinaryIO, name: str) -> bytes:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{name}: damaged gzip file: {error}") from error
     except OSError as error:
-        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
+        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
 
 
 def _decode(whole: bytes, *, at_start: bool) -> tuple[list[str], dict[int, str]]:

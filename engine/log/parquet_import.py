@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from edge_agent import records as r
 from engine.errors import UserError
 from engine.frame import STRING
 from engine.log.bad_lines import Fault
+from engine.log.csv_types import any_kind
 from engine.log.lines import CHUNK_LINES
 from engine.log.record_rules import TIME_FIELDS
 from engine.log.row_import import (
@@ -26,81 +28,101 @@ from engine.log.row_import import (
     column_faults,
     kind_codes,
     plan_columns,
+    time_faults,
 )
 from engine.log.trace_record import INT_FIELDS
 from engine.log.whole_file import DAMAGED
-
-_INSTANT: Final = pa.timestamp("ns")
+from engine.value_rules import without_nan
 
 
 def read_parquet(
     path: str | Path,
-    time_unit: str = "ns",
+    time_unit: str | None = None,
     on_bad: str = "stop",
     dead_letter: str | Path | None = None,
     mapping: Mapping[str, str] | None = None,
     attrs: Sequence[str] | None = None,
+    sort: str | None = None,
+    timezone: str | None = None,
 ) -> ParquetRead:
-    """A row-wise Parquet file as frames.
+    """Row-wise Parquet, a file or a folder of files, as frames.
 
     Args:
-        path: the file.
-        time_unit: unit of its integer times; columns of Parquet timestamps have their own.
+        path: the file; or the folder, whose files are read by name, those in ``KEY=VALUE`` folders
+            with that column.
+        time_unit: unit of times that are numbers; None: ns, see ``engine.log.times``.
         on_bad: ``stop`` or ``skip``.
         dead_letter: JSONL file for skipped rows.
         mapping: record field -> column; columns named like a field need none.
         attrs: columns that become attributes; None = all that are no record field. NaN in one
             counts as "no such attribute".
+        sort: ``arrival`` | ``ts``; None: rows stand in order of arrival.
+        timezone: of timestamps and texts without one; None: UTC.
 
     Raises:
         UserError: while iterating: ``FILE:ROW: column "C": ...``; the first row is row 1.
     """
     letters = None if dead_letter is None else Path(dead_letter)
-    return ParquetRead(str(path), time_unit, on_bad, letters, mapping or {}, attrs)
+    return ParquetRead(str(path), time_unit, on_bad, letters, mapping or {}, attrs, sort, timezone)
 
 
 class ParquetRead(RowRead):
     """See ``read_parquet``."""
 
     def _batches(self) -> Iterator[RowBatch]:
-        try:
-            file = pq.ParquetFile(self.path)
-        except DAMAGED as error:
-            raise UserError(f"{self.path}: not readable as Parquet: {error}") from error
-        plan = plan_columns(self.path, file.schema_arrow.names, self.mapping, self.attrs)
-        self._check_types(plan, file.schema_arrow)
-        columns = [*plan.fields.values(), *plan.attrs.values()]
+        files = table_files(self.path)
+        dataset, schema = _opened(self.path, files)
+        foreign = self._foreign(dataset, schema)
+        plan = plan_columns(self.path, schema.names, self.mapping, self.attrs, foreign)
+        self._check_types(plan, schema)
+        columns = list(dict.fromkeys([*plan.fields.values(), *plan.attrs.values()]))
         number = 1
         try:
-            for batch in file.iter_batches(CHUNK_LINES, columns=columns):
-                lines = np.arange(number, number + batch.num_rows)
-                yield self._typed(batch, lines, plan)
-                number += batch.num_rows
+            for batch in dataset.to_batches(columns=columns, batch_size=CHUNK_LINES):
+                if batch.num_rows:
+                    lines = np.arange(number, number + batch.num_rows)
+                    yield self._typed(batch, lines, plan)
+                    number += batch.num_rows
         except DAMAGED as error:
             raise UserError(f"{self.path}: damaged file: {error}") from error
+
+    def _foreign(self, dataset: ds.Dataset, schema: pa.Schema) -> set[str]:
+        """``kind``, if it is a column but not ours."""
+        if r.KIND not in schema.names or r.KIND in self.mapping:
+            return set()
+        type_ = schema.field(r.KIND).type
+        if not _is_text(type_):
+            return set() if pa.types.is_null(type_) else {r.KIND}
+        try:
+            words = pc.unique(dataset.to_table(columns=[r.KIND]).column(r.KIND))
+        except DAMAGED as error:
+            raise UserError(f"{self.path}: damaged file: {error}") from error
+        return set() if any_kind(words.cast(pa.string())) else {r.KIND}
 
     def _check_types(self, plan: ColumnPlan, schema: pa.Schema) -> None:
         """Refuses columns whose type can never be the field's."""
         for field, column in plan.fields.items():
             type_ = schema.field(column).type
-            instant = field in TIME_FIELDS and pa.types.is_timestamp(type_)
-            if field in INT_FIELDS:
-                fits, wanted = pa.types.is_integer(type_) or instant, "integers"
+            if field in TIME_FIELDS:
+                fits = _is_number(type_) or _is_instant(type_) or _is_text(type_)
+                wanted = "numbers, timestamps or text"
+            elif field in INT_FIELDS:
+                fits, wanted = _is_whole(type_), "integers"
             elif field == r.KIND:
                 fits, wanted = _is_text(type_), "text"
             else:
                 fits, wanted = _is_text(type_) or pa.types.is_integer(type_), "text or integers"
             if not fits and not pa.types.is_null(type_):
                 raise UserError(
-                    f'{self.path}: column "{column}" is {type_}, but {field} is {wanted}'
-                )
-            if instant and self._unit_ns != 1:
-                raise UserError(
-                    f'{self.path}: column "{column}" holds timestamps; import with --time-unit ns'
+                    f'{self.path}: column "{column}" is {type_}, but {field} is {wanted}; '
+                    f"--map attrs.{column}={column} makes it an attribute"
                 )
         for column in plan.attrs.values():
             type_ = schema.field(column).type
-            if not (_is_text(type_) or _is_number(type_) or pa.types.is_boolean(type_)):
+            if not (
+                _is_text(type_) or _is_number(type_) or _is_instant(type_)
+                or pa.types.is_boolean(type_) or pa.types.is_decimal(type_)
+            ):  # fmt: skip
                 raise UserError(
                     f'{self.path}: column "{column}" is {type_}; attributes are numbers, text or '
                     f"truth values: leave it out with --attrs, or convert it"
@@ -117,6 +139,9 @@ class ParquetRead(RowRead):
                 fields[field], unknown = kind_codes(column.cast(pa.string()))
                 why = f"is no kind of record; known are {', '.join(r.KIND_NAMES)}"
                 faults += column_faults(unknown, lines, name, column, why)
+            elif field in TIME_FIELDS:
+                fields[field], why_not = self._time(field, column, lines)
+                faults += time_faults(why_not, lines, name, column)
             elif field in INT_FIELDS or (field == r.ID and pa.types.is_integer(column.type)):
                 fields[field], bad = _integers(column, lines, name)
                 faults += bad
@@ -133,6 +158,59 @@ class ParquetRead(RowRead):
 
         return RowBatch(lines, fields, attrs, faults, text_of)
 
+    def _time(
+        self, field: str, column: pa.Array, lines: np.ndarray
+    ) -> tuple[pa.Array, dict[int, str]]:
+        if _is_instant(column.type):
+            return self._times.instants(field, column)
+        if _is_text(column.type):
+            return self._times.texts(field, column.cast(pa.string()), lines)
+        return self._times.numbers(field, column, lines)
+
+
+def table_files(path: str) -> list[str]:
+    """The Parquet files of a table: the file itself, or those in the folder, by name.
+
+    Names that begin with a dot or an underscore are no data, as Spark has it.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return [path]
+    found = [
+        file
+        for file in folder.rglob("*")
+        if file.is_file()
+        and file.name.lower().endswith((".parquet", ".parq", ".pq"))
+        and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+    ]
+    return [str(file) for file in sorted(found)]
+
+
+def _opened(path: str, files: list[str]) -> tuple[ds.Dataset, pa.Schema]:
+    """The files as one table, with the columns of all of them."""
+    hive = ds.partitioning(flavor="hive")
+    try:
+        options: dict[str, Any] = {"format": "parquet", "partitioning": hive}
+        if Path(path).is_dir():
+            options["partition_base_dir"] = path
+        parts = ds.dataset(files, **options)
+        schema = pa.unify_schemas(
+            [parts.schema, *(pq.read_schema(file) for file in files[1:])],
+            promote_options="permissive",
+        )
+        return ds.dataset(files, schema=schema, **options), schema
+    except DAMAGED as error:
+        raise UserError(f"{path}: not readable as Parquet: {error}") from error
+
+
+def _is_instant(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(type_) or pa.types.is_date(type_))
+
+
+def _is_whole(type_: pa.DataType) -> bool:
+    """Integers; and fractions, as pandas makes them of integers with gaps."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_))
+
 
 def _is_text(type_: pa.DataType) -> bool:
     value = type_.value_type if pa.types.is_dictionary(type_) else type_
@@ -146,8 +224,15 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _integers(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array, list[Fault]]:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
+    if pa.types.is_floating(column.type):
+        nothing = pa.scalar(None, column.type)
+        wide = pc.if_else(pc.is_nan(column), nothing, column).cast(pa.float64())
+        inexact = pc.or_(
+            pc.not_equal(wide, pc.floor(wide)), pc.greater_equal(pc.abs(wide), 2.0**53)
+        )
+        rows = pc.fill_null(inexact, fill_value=False).to_numpy(zero_copy_only=False)
+        kept = pc.if_else(pa.array(rows), pa.scalar(None, pa.float64()), wide).cast(pa.int64())
+        return kept, column_faults(rows, lines, name, column, "is not an integer")
     if column.type != pa.uint64():
         return column.cast(pa.int64()), []
     beyond = pc.fill_null(pc.greater(column, pa.scalar(2**63 - 1, pa.uint64())), fill_value=False)
@@ -157,13 +242,15 @@ def _integers(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array,
 
 
 def _attribute(column: pa.Array, lines: np.ndarray, name: str) -> tuple[pa.Array, list[Fault]]:
+    if _is_instant(column.type):  # as a number of ns
+        column = column.cast(pa.timestamp("ns", getattr(column.type, "tz", None))).cast(pa.int64())
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
     if pa.types.is_integer(column.type):
         return _integers(column, lines, name)
     if pa.types.is_floating(column.type):
-        wide = column.cast(pa.float64())
-        rows = pc.fill_null(pc.is_inf(wide), fill_value=False).to_numpy(zero_copy_only=False)
-        some = pc.if_else(pc.is_nan(wide), pa.scalar(None, pa.float64()), wide)
-        return some, column_faults(rows, lines, name, column, "is infinite")
+        some, infinite = without_nan(column.cast(pa.float64()))
+        return some, column_faults(infinite, lines, name, column, "is infinite")
     if pa.types.is_boolean(column.type):
         return column, []
     return column.cast(pa.string()).cast(STRING), []

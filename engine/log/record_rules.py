@@ -5,6 +5,7 @@ Used for every kind of row-wise input: JSONL traces, CSV, Parquet.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Final
 
 import numpy as np
@@ -14,25 +15,10 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.log.grouped import ints
-from engine.units import DURATION_MAX_NS
+from engine.value_rules import COUNTS, RANGES, beyond
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""
-COUNTER_MAX: Final = 2**62
-"""Largest number a record may carry: leaves room to count on from it."""
-TIME_MAX_NS: Final = 2**62
-"""Event and arrival times reach 146 years around zero: with an offset, an uncertainty and a
-duration added they still fit into 64 bits."""
-_LIMITS_NS: Final[dict[str, tuple[int, str]]] = {
-    r.TS: (TIME_MAX_NS, "146 years"),
-    r.TE: (TIME_MAX_NS, "146 years"),
-    r.ARRIVAL: (TIME_MAX_NS, "146 years"),
-    r.OFFSET: (2 * DURATION_MAX_NS, "73 years"),
-    r.DELAY: (DURATION_MAX_NS // 2, "18 years"),
-    r.PRECISION: (DURATION_MAX_NS // 2, "18 years"),
-}
-_SKEW_ERROR_MAX_PPB: Final = 10**9
-
 _EVERYWHERE: Final = {r.KIND, r.SITE, r.ARRIVAL}
 _NAMED: Final = _EVERYWHERE | {r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION}
 FIELDS_OF_KIND: Final[dict[Kind, set[str]]] = {
@@ -69,9 +55,9 @@ def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> 
     """Faults of rows looked at one by one.
 
     Args:
-        columns: record fields, times still in the user's unit; attributes apart.
+        columns: record fields, times in ns; attributes apart.
         kind: ``Kind`` of each row.
-        unit_ns: ns of one time unit.
+        unit_ns: ns of the unit in which messages say times.
     """
     found = RowFaults()
     given = {name: each.is_valid().to_numpy(zero_copy_only=False) for name, each in columns.items()}
@@ -83,9 +69,11 @@ def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> 
         name_of_kind = each.name.lower()
         for field, mask in given.items():
             if field not in FIELDS_OF_KIND[each]:
+                remedy = f"; --map attrs.{field}={field} makes it an attribute"
                 found.add(
                     of_kind & mask,
-                    f'"{field}" does not belong to a record of kind {name_of_kind}',
+                    f'"{field}" does not belong to a record of kind {name_of_kind}'
+                    f"{remedy if each == Kind.EVENT else ''}",
                 )
         for field, kinds in _NEEDED.items():
             if each in kinds:
@@ -116,31 +104,32 @@ def _sync_faults(found: RowFaults, given: dict[str, np.ndarray], is_sync: np.nda
     )
 
 
+def in_units(ns: int, unit_ns: int) -> str:
+    """A time as its user wrote it: in units of ``unit_ns``."""
+    whole, rest = divmod(ns, unit_ns)
+    return str(whole) if not rest else str(Decimal(ns) / unit_ns)
+
+
+def beyond_said(field: str) -> str:
+    """Why a value outside ``field``'s range is refused."""
+    if field in RANGES:
+        return f'"{field}" is beyond {RANGES[field][2]} in nanoseconds; check --time-unit'
+    percent = ", which is 100 %" if field == r.SKEW_ERROR_PPB else ""
+    return f'"{field}" is beyond {COUNTS[field]}{percent}'
+
+
 def _value_faults(found: RowFaults, columns: dict[str, pa.Array], unit_ns: int) -> None:
-    for field, (most_ns, said) in _LIMITS_NS.items():
-        if field in columns:
-            values, _ = ints(columns[field])
-            limit = most_ns // unit_ns
-            found.add(
-                (values > limit) | (values < -limit),
-                f'"{field}" is beyond {said} in nanoseconds; check --time-unit',
-            )
-    if r.SKEW_ERROR_PPB in columns:
-        values, _ = ints(columns[r.SKEW_ERROR_PPB])
-        found.add(
-            values > _SKEW_ERROR_MAX_PPB,
-            f'"{r.SKEW_ERROR_PPB}" is beyond {_SKEW_ERROR_MAX_PPB}, which is 100 %',
-        )
-    for field in _NOT_NEGATIVE:
-        if field in columns:
-            values, _ = ints(columns[field])
+    for field in (*RANGES, *COUNTS):
+        if field not in columns:
+            continue
+        values, _ = ints(columns[field])
+        if field in _NOT_NEGATIVE:
             found.add(values < 0, f'"{field}" must not be negative')
-            if field not in TIME_FIELDS:
-                found.add(values > COUNTER_MAX, f'"{field}" is beyond {COUNTER_MAX}')
+        found.add(beyond(field, values), beyond_said(field))
     if r.TE in columns and r.TS in columns:
         backwards = pc.fill_null(pc.less(columns[r.TE], columns[r.TS]), fill_value=False)
         for row in np.flatnonzero(backwards.to_numpy(zero_copy_only=False)):
-            ts, te = columns[r.TS][row].as_py(), columns[r.TE][row].as_py()
+            ts, te = (in_units(columns[name][row].as_py(), unit_ns) for name in (r.TS, r.TE))
             found.reasons.setdefault(
                 int(row), f'"te" {te} lies before "ts" {ts}; an interval ends at or after its start'
             )

@@ -6,8 +6,9 @@ attributes. All work is on whole columns.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,13 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
+from edge_agent.records import Kind
 from engine.errors import UserError, did_you_mean
 from engine.frame import ATTR_PREFIX, Frame
 from engine.log.bad_lines import BadLines, Fault
 from engine.log.intake import Intake
 from engine.log.lines import CHUNK_LINES
-from engine.units import unit_ns
+from engine.log.record_rules import FIELDS_OF_KIND
+from engine.log.sorting import Sorter, check_sort
+from engine.log.times import Times
 
+_TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
+_OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]
+"""Columns that are no record field where every row is an event: somebody's own ``delay``."""
 FIELDS: Final = tuple(name for name in r.RECORD_FIELDS if name != r.ATTRS)
 
 
@@ -40,6 +47,7 @@ def plan_columns(
     columns: Sequence[str],
     mapping: Mapping[str, str],
     attrs: Sequence[str] | None = None,
+    foreign: Collection[str] = (),
 ) -> ColumnPlan:
     """Which column is what.
 
@@ -48,10 +56,12 @@ def plan_columns(
         columns: the names it has.
         mapping: record field, or ``attrs.NAME``, -> column.
         attrs: columns that become attributes when not mapped; None = all the rest.
+        foreign: columns that have the name of a field by chance.
 
     Raises:
         UserError: an unknown field or column, two columns of one name or for one attribute.
     """
+    columns = [each for each in columns if each]  # one without a name could not be asked for
     twice = sorted({each for each in columns if columns.count(each) > 1})
     if twice:
         raise UserError(f'{name}:1: column "{twice[0]}" is there twice; rename one')
@@ -61,17 +71,16 @@ def plan_columns(
         if column not in columns:
             hint = did_you_mean(column, columns)
             raise UserError(f'{name}:1: no column "{column}" (wanted for {target}){hint}')
+        check_target(target, column)
         if target in FIELDS:
             fields[target] = column
-        elif target.startswith(ATTR_PREFIX):
-            named[target.removeprefix(ATTR_PREFIX)] = column
         else:
-            raise UserError(
-                f'cannot map "{column}" to "{target}": not a record field'
-                f"{did_you_mean(target, FIELDS)} (or attrs.NAME)"
-            )
+            named[target.removeprefix(ATTR_PREFIX)] = column
     used = {*mapping.values()}
+    all_events = r.KIND not in fields and (r.KIND not in columns or r.KIND in foreign)
     for column in columns:
+        if column in foreign or (all_events and column in _OF_OTHER_KINDS):
+            continue
         if column in FIELDS and column not in fields and column not in used:
             fields[column] = column
             used.add(column)
@@ -89,10 +98,30 @@ def plan_columns(
         named[attribute] = column
     if r.TS not in fields:
         raise UserError(
-            f'{name}:1: no column is "ts", the event time; say which, as in --map ts=COLUMN '
+            f'{name}:1: no column is "ts", the event time; say which, as in --map '
+            f"ts={time_hint(columns) or 'COLUMN'} "
             f"(columns: {', '.join(columns)})"
         )
     return ColumnPlan(fields, named)
+
+
+def check_target(target: str, column: str) -> None:
+    """Refuses to map to what is neither a field nor an attribute.
+
+    Raises:
+        UserError: names the fields.
+    """
+    if target not in FIELDS and not target.removeprefix(ATTR_PREFIX) != target:
+        raise UserError(
+            f'cannot map "{column}" to "{target}": not a record field'
+            f"{did_you_mean(target, FIELDS)} (or attrs.NAME)"
+        )
+
+
+def time_hint(columns: Sequence[str]) -> str | None:
+    """The column that by its name is most likely the event time, if any is."""
+    named = [each for each in columns if _TIMELY.search(each)]
+    return min(named, key=len) if named else None
 
 
 @dataclass(slots=True)
@@ -117,17 +146,25 @@ class RowRead(ABC):
     """A table being read: iterate it for its frames; counts grow meanwhile, as in ``TraceRead``."""
 
     path: str
-    time_unit: str = "ns"
+    time_unit: str | None = None
     on_bad: str = "stop"
     dead_letter: Path | None = None
     mapping: Mapping[str, str] = field(default_factory=dict)
     attrs: Sequence[str] | None = None
+    sort: str | None = None
+    timezone: str | None = None
     records: int = 0
 
     def __post_init__(self) -> None:
-        self._unit_ns = unit_ns(self.time_unit)
+        check_sort(self.sort)
         self._bad = BadLines(self.path, self.on_bad, self.dead_letter)
-        self._intake = Intake(self._unit_ns)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.records = 0
+        self._times = Times(self.path, self.time_unit, self.timezone)
+        self._intake = Intake(self._times.unit_ns)
+        self._sorter = None if self.sort is None else Sorter(self.path, self.sort)
 
     @property
     def bad_count(self) -> int:
@@ -142,13 +179,15 @@ class RowRead(ABC):
         return iter(self)
 
     def __iter__(self) -> Iterator[Frame]:
-        self.records = 0
-        self._intake = Intake(self._unit_ns)
+        self._begin()
         with self._bad:
             for batch in self._batches():
                 for frame in self._frames(batch):
                     for start in range(0, frame.rows, CHUNK_LINES):
                         yield frame.slice(start, min(CHUNK_LINES, frame.rows - start))
+        if self._sorter is not None:
+            for rows in self._sorter.sorted():
+                yield from self._intake.frames(*rows)
         if self.records == 0:
             what = f"none of its {self.bad_count} rows is a record" if self.bad_count else "no rows"
             raise UserError(f"{self.path}: {what}")
@@ -162,12 +201,16 @@ class RowRead(ABC):
         batch.faults = []
         _drop(batch, faults)
         if len(batch.lines):
-            found = self._intake.check(batch.fields, batch.lines)
+            found = self._intake.check(batch.fields, batch.lines, ordered=self._sorter is None)
             faults += found
             _drop(batch, found)
         self._bad.report(faults, batch.text_of)
         self.records += len(batch.lines)
-        return self._intake.frames(batch.fields, batch.attrs, batch.lines)
+        if self._sorter is None or not len(batch.lines):
+            return self._intake.frames(batch.fields, batch.attrs, batch.lines)
+        arrivals = self._intake.arrivals(batch.fields, batch.lines)
+        self._sorter.add(batch.fields, batch.attrs, arrivals, batch.lines)
+        return []
 
 
 def _drop(batch: RowBatch, faults: list[Fault]) -> None:
@@ -187,6 +230,19 @@ def kind_codes(words: pa.Array) -> tuple[pa.Array, np.ndarray]:
     codes = pa.array([int(kind) for kind in r.KIND_NAMES.values()], pa.int8()).take(place)
     unknown = pc.and_(words.is_valid(), place.is_null())
     return codes, unknown.to_numpy(zero_copy_only=False)
+
+
+def time_faults(
+    reasons: Mapping[int, str], lines: np.ndarray, column: str, values: pa.Array
+) -> list[Fault]:
+    """Faults of ``engine.log.times``, naming the column and the value."""
+    faults = []
+    for row, why in reasons.items():
+        said = why
+        if not why.startswith('"'):
+            said = f'column "{column}": {_shown(values[row].as_py())} {why}'
+        faults.append(Fault(int(lines[row]), said))
+    return faults
 
 
 def column_faults(

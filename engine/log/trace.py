@@ -8,7 +8,7 @@ judged singly by ``trace_record.fault``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +20,12 @@ from engine.errors import UserError
 from engine.frame import STRING, Frame
 from engine.log.attr_types import AttrTypes
 from engine.log.bad_lines import BadLines, Fault
+from engine.log.flat import Flat
 from engine.log.intake import Intake
 from engine.log.lines import Chunk, display_name, open_bytes, read_chunks
+from engine.log.record_rules import TIME_FIELDS
+from engine.log.sorting import Sorter, check_sort
+from engine.log.times import Times
 from engine.log.trace_record import (
     EXAMPLE,
     INT64_MIN,
@@ -30,8 +34,9 @@ from engine.log.trace_record import (
     fault,
     parse,
     parse_all,
+    time_fault,
 )
-from engine.units import INT64_MAX, unit_ns
+from engine.units import INT64_MAX
 
 _NONE: Final = type(None)
 _BLANK: Final = " \t\r"
@@ -47,17 +52,33 @@ class TraceRead:
         arrival_given: whether a record so far gave its arrival (else line numbers stand in).
     """
 
-    def __init__(self, path: str, time_unit: str, on_bad: str, dead_letter: Path | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        time_unit: str | None,
+        on_bad: str,
+        dead_letter: Path | None,
+        mapping: Mapping[str, str],
+        attrs: Sequence[str] | None,
+        sort: str | None,
+        timezone: str | None,
+    ) -> None:
+        check_sort(sort)
         self.path = path
         self.name = display_name(path)
-        self._unit_ns = unit_ns(time_unit)
+        self._times_as = (time_unit, timezone)
+        self._keys = (mapping, attrs)
+        self._sort = sort
         self._bad = BadLines(self.name, on_bad, dead_letter)
         self._start()
 
     def _start(self) -> None:
         self.records = 0
-        self._intake = Intake(self._unit_ns)
+        self._times = Times(self.name, *self._times_as)
+        self._intake = Intake(self._times.unit_ns)
         self._types = AttrTypes()
+        self._flat = Flat(self.name, *self._keys)
+        self._sorter = None if self._sort is None else Sorter(self.name, self._sort)
 
     @property
     def bad_count(self) -> int:
@@ -76,6 +97,9 @@ class TraceRead:
         with self._bad, open_bytes(self.path) as stream:
             for chunk in read_chunks(stream, self.name):
                 yield from self._frames(chunk)
+        if self._sorter is not None:
+            for rows in self._sorter.sorted():
+                yield from self._intake.frames(*rows)
         if self.records == 0:
             if self.bad_count:
                 raise UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
@@ -83,6 +107,7 @@ class TraceRead:
 
     def _frames(self, chunk: Chunk) -> list[Frame]:
         records, lines, faults = _parse(chunk)
+        records = self._flat.records(records, lines)
         columns = _typed(records)
         if columns is None:
             bad = _shape_faults(records, lines)
@@ -90,6 +115,9 @@ class TraceRead:
             records, lines, _ = _without(bad, records, lines, {})
             columns = _typed(records)
             assert columns is not None, "records without fault have typed columns"
+        times, bad = self._time_columns(records, lines)
+        faults += bad
+        records, lines, columns = _without(bad, records, lines, columns | times)
         ids, bad = self._types.column("id", [each.get(r.ID) for each in records], lines, '"id"')
         faults += bad
         records, lines, columns = _without(bad, records, lines, columns)
@@ -98,7 +126,9 @@ class TraceRead:
         if ids is not None:
             columns[r.ID] = ids
         if len(lines):
-            bad = self._intake.check(columns | _holds_attrs(records), lines)
+            sorting = self._sorter is not None
+            every = columns | _holds_attrs(records)
+            bad = self._intake.check(every, lines, ordered=not sorting)
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
         attrs, bad = self._attrs(records, lines)
@@ -108,7 +138,26 @@ class TraceRead:
             attrs, _ = self._attrs(records, lines)
         self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
         self.records += len(lines)
-        return self._intake.frames(columns, attrs, lines)
+        if self._sorter is None or not len(lines):
+            return self._intake.frames(columns, attrs, lines)
+        self._sorter.add(columns, attrs, self._intake.arrivals(columns, lines), lines)
+        return []
+
+    def _time_columns(
+        self, records: list[dict[str, Any]], lines: np.ndarray
+    ) -> tuple[dict[str, pa.Array], list[Fault]]:
+        """The times [ns], and the first fault of each line."""
+        columns: dict[str, pa.Array] = {}
+        faults: dict[int, Fault] = {}
+        there = set[str]().union(*records)
+        for name in TIME_FIELDS:
+            if name in there:
+                values = [record.get(name) for record in records]
+                columns[name], reasons = self._times.values(name, values, lines)
+                for row, why in reasons.items():
+                    said = time_fault(name, values[row], why)
+                    faults.setdefault(row, Fault(int(lines[row]), said))
+        return columns, list(faults.values())
 
     def _attrs(
         self, records: list[dict[str, Any]], lines: np.ndarray
@@ -129,23 +178,32 @@ class TraceRead:
 
 def read_trace(
     path: str | Path,
-    time_unit: str = "ns",
+    time_unit: str | None = None,
     on_bad: str = "stop",
     dead_letter: str | Path | None = None,
+    mapping: Mapping[str, str] | None = None,
+    attrs: Sequence[str] | None = None,
+    sort: str | None = None,
+    timezone: str | None = None,
 ) -> TraceRead:
     """A trace as frames of at most ``lines.CHUNK_LINES`` records, each of one site.
 
     Args:
-        path: a JSONL file, plain or gzip; ``-`` is standard input.
-        time_unit: unit of every time in it; frames hold ns.
+        path: a JSONL file, plain, gzip or zstd; ``-`` is standard input.
+        time_unit: unit of every time in it that is a number; None: ns, see ``engine.log.times``.
+            Frames hold ns.
         on_bad: ``stop`` at the first bad line, or ``skip`` and count it.
         dead_letter: JSONL file that gets the skipped lines with their reasons.
+        mapping: record field, or ``attrs.NAME``, -> key; ``a.b`` is key ``b`` of the object ``a``.
+        attrs: keys that become attributes; None = all that are no field.
+        sort: ``arrival`` | ``ts``; None: records stand in order of arrival.
+        timezone: of times without one; None: UTC.
 
     Raises:
         UserError: while iterating: ``FILE:LINE: what is wrong``, or a file that cannot be read.
     """
     letters = None if dead_letter is None else Path(dead_letter)
-    return TraceRead(str(path), time_unit, on_bad, letters)
+    return TraceRead(str(path), time_unit, on_bad, letters, mapping or {}, attrs, sort, timezone)
 
 
 def _parse(chunk: Chunk) -> tuple[list[Any], np.ndarray, list[Fault]]:
@@ -189,7 +247,7 @@ def _typed(records: list[Any]) -> dict[str, pa.Array] | None:
     columns: dict[str, pa.Array] = {}
     try:
         for name in INT_FIELDS:
-            if name in fields:
+            if name in fields and name not in TIME_FIELDS:
                 values = [record.get(name) for record in records]
                 if not set(map(type, values)) <= {int, _NONE}:
                     return None

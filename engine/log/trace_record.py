@@ -21,6 +21,9 @@ INT_FIELDS: Final = (
     r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB,
 )  # fmt: skip
 TEXT_FIELDS: Final = (r.KIND, r.SITE, r.STREAM, r.SOURCE, r.TYPE)
+_TIMES: Final = frozenset({r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION})
+BEYOND: Final = "is beyond 64 bits"
+_NO_INTEGER: Final = "is not an integer"
 INT64_MIN: Final = -(2**63)
 EXAMPLE: Final = '{"type": "A", "ts": 3}'
 
@@ -30,7 +33,7 @@ class DuplicateKeyError(ValueError):
 
 
 class NotFiniteError(ValueError):
-    """NaN or Infinity, which JSON does not have."""
+    """Infinity, which JSON does not have."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -42,15 +45,18 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(name: str) -> Any:
+def _constant(name: str) -> Any:
+    """NaN stands for no value, as Python and pandas write it (``engine.value_rules``)."""
+    if name == "NaN":
+        return None
     raise NotFiniteError(f"{name} is not a JSON number; leave the attribute out")
 
 
 Scan = Callable[[str, int], tuple[Any, int]]
 # ``raw_decode`` without its wrapper: (text, start) -> (value, end); what costs time is the wrapper.
-_scan: Final[Scan] = getattr(json.JSONDecoder(parse_constant=_no_constant), "scan_once")  # noqa: B009
+_scan: Final[Scan] = getattr(json.JSONDecoder(parse_constant=_constant), "scan_once")  # noqa: B009
 _scan_strict: Final[Scan] = getattr(  # noqa: B009
-    json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant), "scan_once"
+    json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_constant), "scan_once"
 )
 
 
@@ -123,7 +129,10 @@ def fault(record: Any) -> str | None:
     for name, value in record.items():
         if name not in r.RECORD_FIELDS:
             hint = did_you_mean(name, r.RECORD_FIELDS)
-            return f"unknown field {quoted(name)}{hint} (an event's own values go in attrs)"
+            return (
+                f"unknown field {quoted(name)}{hint} (an event's own values go in attrs; --map "
+                f"attrs.{name}={name} puts it there)"
+            )
         reason = None if value is None else _field_fault(name, value)
         if reason is not None:
             return reason
@@ -131,6 +140,8 @@ def fault(record: Any) -> str | None:
 
 
 def _field_fault(name: str, value: Any) -> str | None:
+    if name in _TIMES:
+        return None  # engine.log.times judges it
     if name in INT_FIELDS:
         return _int_fault(name, value)
     if name == r.ID:
@@ -140,17 +151,30 @@ def _field_fault(name: str, value: Any) -> str | None:
     if name == r.ATTRS:
         return _attrs_fault(value)
     if not isinstance(value, str):
-        return f"{quoted(name)} must be text, not {quoted(value)}"
+        remedy = f"; --map {name}={name} takes it as text" if type(value) is int else ""
+        return f"{quoted(name)} must be text, not {quoted(value)}{remedy}"
     if name == r.KIND and value not in r.KIND_NAMES:
-        return f"unknown kind {quoted(value)}{did_you_mean(value, r.KIND_NAMES)}"
+        hint = did_you_mean(value, r.KIND_NAMES)
+        return f"unknown kind {quoted(value)}{hint} (--map attrs.kind=kind makes it an attribute)"
     return _scalar_fault(quoted(name), value)
 
 
 def _int_fault(name: str, value: Any) -> str | None:
     if type(value) is not int:
-        remedy = "; write whole numbers in a finer --time-unit" if type(value) is float else ""
-        return f"{quoted(name)} must be an integer, not {quoted(value)}{remedy}"
+        return f"{quoted(name)} must be an integer, not {quoted(value)}"
     return _scalar_fault(quoted(name), value)
+
+
+def time_fault(name: str, value: Any, why: str) -> str:
+    """The words for a time that ``engine.log.times`` did not take, for the reason ``why``."""
+    if why.startswith('"'):
+        return why
+    if why.startswith(_NO_INTEGER):
+        rest = why.removeprefix(_NO_INTEGER)
+        return f"{quoted(name)} must be an integer, not {quoted(value)}{rest}"
+    if why == BEYOND:
+        return f"{quoted(name)} {BEYOND}: {quoted(value)}"
+    return f"{quoted(name)} {quoted(value)} {why}"
 
 
 def _attrs_fault(value: Any) -> str | None:
@@ -178,5 +202,5 @@ def _scalar_fault(what: str, value: int | float | str | None) -> str | None:
         if not math.isfinite(value):
             return f"{what} is beyond what a float holds"
     elif value is not None and not INT64_MIN <= value <= INT64_MAX:
-        return f"{what} is beyond 64 bits: {quoted(value)}"
+        return f"{what} {BEYOND}: {quoted(value)}"
     return None

@@ -14,8 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.columns import Columns, fill_missing, join, mask_name
-from engine.frame import ATTR_PREFIX
+from engine.columns import Columns, fill_missing, is_valued, join, mask_name
 
 _LEAST: Final = 1 << 12
 
@@ -42,8 +41,7 @@ class Arena:
         if any(n not in mine or mine[n].dtype != column.dtype for n, column in columns.items()):
             return False
         return all(
-            name in columns or not name.startswith(ATTR_PREFIX) or mask_name(name) in mine
-            for name in mine
+            name in columns or not is_valued(name) or mask_name(name) in mine for name in mine
         )
 
     def append(self, columns: Columns, rows: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -106,7 +107,10 @@ def _objects(matches: Matches, shown: tuple[str, ...] | None) -> pa.Array:
             pairs.append(pc.binary_join_element_wise(as_json(name), text, ": "))
     if not pairs:
         return _one("{}", n)
-    inner = pc.fill_null(pairs[0], "")  # one array alone would lose its nulls by "skip"
+    # "skip" leaves out the rows of which no pair is there, instead of giving them an empty text.
+    absent = reduce(pc.and_, [pair.is_null() for pair in pairs])
+    pairs[0] = pc.if_else(absent, "", pairs[0])
+    inner = pairs[0]
     if len(pairs) > 1:
         inner = pc.binary_join_element_wise(*pairs, ", ", null_handling="skip")
     return pc.binary_join_element_wise("{", inner, "}", "")

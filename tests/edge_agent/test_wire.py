@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge_agent import limits, wire
 from edge_agent import messages as m
-from edge_agent import wire
 from edge_agent.columns import Codes, Masked, packed
 from edge_agent.errors import WireError
 from edge_agent.packing import data_message
 
 SEQS = st.integers(0, 2**62 - 1)
-TIMES = st.integers(-m.TIME_MAX, m.TIME_MAX)
+TIMES = st.integers(-limits.TIME_MAX_NS, limits.TIME_MAX_NS)
 NAMES = st.text(min_size=1, max_size=20)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
@@ -65,7 +65,8 @@ MESSAGES: st.SearchStrategy[Any] = st.one_of(
     st.builds(m.Promise, SEQS, TIMES, st.none() | NAMES, PAIRS.map(lambda d: tuple(d.items()))),
     st.builds(m.Begin, SEQS, st.integers(0, 63), TIMES, INT64, NAMES),
     st.builds(
-        m.Sync, SEQS, st.integers(-m.OFFSET_MAX, m.OFFSET_MAX), st.integers(0, m.OFFSET_MAX), TIMES,
+        m.Sync, SEQS, st.integers(-limits.OFFSET_MAX_NS, limits.OFFSET_MAX_NS),
+        st.integers(0, limits.DELAY_MAX_NS), TIMES,
         st.integers(0, 10**9), st.integers(0, 10**9),
     ),
     st.builds(m.Sync, SEQS, st.none(), st.none(), TIMES, st.just(1), st.just(0)),

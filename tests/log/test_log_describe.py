@@ -212,7 +212,9 @@ def test_inputs_that_are_none(tmp_path: Path) -> None:
     (file,) = LogReader(tmp_path / "log").files
     with pytest.raises(UserError, match=r"one file of an arrival log; give its folder, .*/log$"):
         open_input(file)
-    with pytest.raises(UserError, match="is a log, whose fields have their names"):
+    with pytest.raises(
+        UserError, match="is an arrival log, whose records are as they were received"
+    ):
         open_input(tmp_path / "log", mapping={"ts": "x"})
     (tmp_path / "x.parquet").write_bytes(b"PAR1....")
     with pytest.raises(UserError, match=r"x\.parquet: damaged Parquet file"):

@@ -37,7 +37,7 @@ def frame(records: Sequence[Record], site: str = "main", texts: Sequence[str] = 
         values = [record.get(name) for record in full]
         if name == "kind":
             values = [int(KIND_NAMES[kind]) for kind in values]
-        columns[name] = _array(values, FIXED_TYPES[name], texts)
+        columns[name] = _array(values, FIXED_TYPES.get(name, pa.int64()), texts)  # an id
     attrs = [record.get("attrs") or {} for record in full]
     for name in dict.fromkeys(name for of_record in attrs for name in of_record):
         values = [of_record.get(name) for of_record in attrs]

@@ -16,6 +16,7 @@ from engine.pattern.given import Matches
 from engine.query import query
 from engine.results.match_lines import match_lines
 from engine.results.match_table import columns_table
+from tests.order.conftest import frame
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -41,3 +42,37 @@ def test_a_float_is_written_as_json_writes_it(values: list[float]) -> None:
     assert told == [json.dumps({"v": value}) for value in values]
     lines = list(match_lines(columns_table(piece), 1))
     assert lines == [json.dumps(result) + "\n" for result in piece]
+
+
+ATTRS = st.fixed_dictionaries(
+    {},
+    optional={
+        "a": st.integers(0, 9),
+        "b": st.booleans(),
+        "c": st.sampled_from(["x", 'q"', ""]),
+        "d": FLOATS,
+    },
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("AB"), ATTRS), min_size=1, max_size=12))
+@example([("A", {"a": 1, "b": True}), ("B", {})])
+@settings(max_examples=80, deadline=None)
+def test_a_match_with_an_event_without_any_attribute_is_written_in_full(
+    events: list[tuple[str, dict[str, object]]],
+) -> None:
+    texts = "EVENT SEQ(A a, B b) WITHIN 1 s", "EVENT SEQ(A a) WITHIN 1 s"
+    plans = tuple(query(text, name=f"q{number}") for number, text in enumerate(texts))
+    chain = Chain(ChainSettings(parse_order("none"), plans), "main")
+    records = [
+        {"source": "s", "seq": n, "ts": n + 10, "arrival": n + 10, "type": of, "attrs": attrs}
+        for n, (of, attrs) in enumerate(events)
+    ]
+    for results in chain.process([frame(records)]).results:
+        for piece in results.pieces:
+            assert isinstance(piece, Matches)
+            lines = list(match_lines(columns_table(piece), 1))
+            assert lines == [json.dumps(result) + "\n" for result in piece]
+            told = [e["attrs"] for result in piece for e in result["events"]]
+            given = [attrs for _, attrs in events]
+            assert all(attrs in given for attrs in told)

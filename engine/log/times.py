@@ -1,0 +1,306 @@
+"""Times as users write them -> int64 ns: numbers of a unit, ISO 8601, timestamp columns.
+
+A whole number or a fraction counts units since 1970; fractions are rounded to the nearest ns, and
+what is written in text is taken digit by digit. A text or timestamp is an instant and needs no
+unit; one without a zone is in ``zone``. A wrong unit gives wrong answers without any sign of it, so
+where none was named, numbers that would be dates only in another unit stop the reading.
+"""
+
+from __future__ import annotations
+
+import zoneinfo
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edge_agent import records as r
+from engine.errors import UserError, did_you_mean
+from engine.log.instants import instants_of, utc_ns
+from engine.log.record_rules import beyond_said
+from engine.log.trace_record import BEYOND, INT64_MIN
+from engine.units import INT64_MAX, NS_PER, unit_ns
+
+DEFAULT_UNIT: Final = "ns"
+_FLOAT_EXACT: Final = 2**53
+_NS_PER_S: Final = 10**9
+_INT: Final = r"^[+-]?[0-9]+$"
+_DECIMAL: Final = r"^[+-]?([0-9]+[.,][0-9]*|[.,][0-9]+)$"
+_EXPONENT: Final = r"^[+-]?([0-9]+([.,][0-9]*)?|[.,][0-9]+)[eE][+-]?[0-9]+$"
+_PARTS: Final = r"^(?P<sign>[+-]?)(?P<whole>[0-9]*)[.,](?P<rest>[0-9]*)$"
+_DIGITS_MAX: Final = 40
+_DATES_S: Final = (631_152_000, 4_102_444_800)
+"""1990 and 2100, in seconds since 1970: where the times of a recording lie."""
+_MOSTLY: Final = 0.9
+"""Share of numbers that must lie there. Of times that count evenly from 0 at most 85 % do."""
+INSTANTS: Final = (r.TS, r.TE, r.ARRIVAL)
+"""Times that are dates; the others are durations."""
+NOT_TIME: Final = "is not an integer, nor a time such as 2026-03-01T12:00:00Z"
+FRACTION_OF_NS: Final = (
+    "write whole numbers in a finer --time-unit, or give the --time-unit that it is in"
+)
+Faults = dict[int, str]
+"""Row -> why its value is no time; ``{}`` stands for the value."""
+
+
+class Times:
+    """Reads the times of one input.
+
+    Args:
+        name: the input, for messages.
+        unit: of numbers; None: ns, unless the first numbers look like dates in another unit.
+        zone: of texts and timestamps without one, as ``Europe/Berlin``; None: UTC.
+
+    Raises:
+        UserError: unknown unit or zone.
+    """
+
+    def __init__(self, name: str, unit: str | None, zone: str | None) -> None:
+        self.name = name
+        self.unit_ns = unit_ns(unit or DEFAULT_UNIT)
+        self.zone = zone
+        self._unit_given = unit is not None
+        self._looked_at: set[str] = set()
+        if zone is not None:
+            _check_zone(zone)
+
+    def numbers(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
+        """Whole numbers or floats of the unit as ns; NaN is null.
+
+        Raises:
+            UserError: no unit was named and these look like dates in another one.
+        """
+        if pa.types.is_null(column.type):
+            return pa.nulls(len(column), pa.int64()), {}
+        if pa.types.is_floating(column.type):
+            values = pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+            self._look_at(field, values, ~np.isnan(values), lines)
+            return _of_floats(field, values, self.unit_ns)
+        given = column.is_valid().to_numpy(zero_copy_only=False)
+        values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+        self._look_at(field, values, given, lines)
+        return _scaled(field, values, given, self.unit_ns)
+
+    def instants(self, field: str, column: pa.Array) -> tuple[pa.Array, Faults]:
+        """A column of Arrow timestamps or dates as ns since 1970 UTC."""
+        kind = column.type
+        if pa.types.is_date(kind):
+            kind = pa.timestamp("s" if pa.types.is_date32(kind) else "ms")
+            column = column.cast(kind)
+        given = column.is_valid().to_numpy(zero_copy_only=False)
+        values = pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+        ns, faults = _scaled(field, values, given, NS_PER[kind.unit])
+        if kind.tz is None and self.zone is not None:
+            ns, doubted = utc_ns(ns.cast(pa.timestamp("ns")), self.zone)
+            faults |= doubted
+        return ns, faults
+
+    def texts(self, field: str, column: pa.Array, lines: np.ndarray) -> tuple[pa.Array, Faults]:
+        """Numbers of the unit or ISO 8601, as text, as ns since 1970 UTC."""
+        is_int = _matches(column, _INT)
+        if is_int.all():
+            return self._int_texts(field, column, lines)
+        nothing = pa.scalar(None, pa.string())
+        decimal, exponent = _matches(column, _DECIMAL), _matches(column, _EXPONENT)
+        # A null matches everything; here it stays where it is.
+        decimal, exponent = decimal & ~is_int, exponent & ~is_int & ~decimal
+        whole, faults = self._int_texts(field, _only(column, is_int), lines)
+        exact, more = self._decimal_texts(field, _only(column, decimal), lines)
+        point = pc.replace_substring(_only(column, exponent), ",", ".")
+        rough, also = self.numbers(field, point.cast(pa.float64()), lines)
+        faults |= more | also
+        rest = pc.if_else(pa.array(is_int | decimal | exponent), nothing, column)
+        found, wrong = instants_of(rest, self.zone)
+        return pc.coalesce(whole, exact, rough, found), faults | {
+            row: why or NOT_TIME for row, why in wrong.items()
+        }
+
+    def values(
+        self, field: str, values: Sequence[Any], lines: np.ndarray
+    ) -> tuple[pa.Array, Faults]:
+        """JSON's numbers and, but for durations, ISO 8601 texts; others are faults."""
+        kinds = set(map(type, values))
+        try:
+            if kinds <= {int, type(None)}:
+                return self.numbers(field, pa.array(values, pa.int64()), lines)
+        except OverflowError:
+            pass
+        found: list[pa.Array] = []
+        faults: Faults = {}
+        for kind, of in ((int, pa.int64()), (float, pa.float64()), (str, pa.string())):
+            if kind not in kinds:
+                continue
+            mine = [value if type(value) is kind else None for value in values]
+            if kind is int:
+                for row, value in enumerate(mine):
+                    if value is not None and not INT64_MIN <= value <= INT64_MAX:
+                        faults[row], mine[row] = BEYOND, None
+            if kind is str and field in INSTANTS:
+                column, wrong = instants_of(pa.array(mine, of), self.zone)
+                wrong = {row: why or NOT_TIME for row, why in wrong.items()}
+            elif kind is str:
+                column = pa.nulls(len(mine), pa.int64())
+                wrong = {row: "is not a number" for row, v in enumerate(mine) if v is not None}
+            else:
+                column, wrong = self.numbers(field, pa.array(mine, of), lines)
+            found.append(column)
+            faults |= wrong
+        others = kinds - {int, float, str, type(None)}
+        for row, value in enumerate(values) if others else ():
+            if type(value) in others:
+                faults[row] = NOT_TIME
+        found.append(pa.nulls(len(values), pa.int64()))
+        return pc.coalesce(*found), faults
+
+    def _int_texts(
+        self, field: str, column: pa.Array, lines: np.ndarray
+    ) -> tuple[pa.Array, Faults]:
+        try:
+            return self.numbers(field, column.cast(pa.int64()), lines)
+        except pa.ArrowInvalid:
+            pass
+        values: list[int | None] = []
+        faults: Faults = {}
+        for row, text in enumerate(column.to_pylist()):  # only where some number is too large
+            value = None if text is None or len(text) > _DIGITS_MAX else int(text)
+            if text is not None and (value is None or not INT64_MIN <= value <= INT64_MAX):
+                faults[row], value = BEYOND, None
+            values.append(value)
+        ns, more = self.numbers(field, pa.array(values, pa.int64()), lines)
+        return ns, faults | more
+
+    def _decimal_texts(
+        self, field: str, column: pa.Array, lines: np.ndarray
+    ) -> tuple[pa.Array, Faults]:
+        """Fractions digit by digit: a float of seconds since 1970 holds but 200 ns."""
+        if column.null_count == len(column):
+            return pa.nulls(len(column), pa.int64()), {}
+        parts = pc.extract_regex(column, _PARTS)
+        whole = pc.replace_substring_regex(parts.field("whole"), "^0*(?:$|([0-9]))", r"0\1")
+        whole, faults = self._int_texts(field, pc.if_else(column.is_valid(), whole, None), lines)
+        nine = pc.utf8_slice_codeunits(pc.utf8_rpad(parts.field("rest"), 9, "0"), 0, 9)
+        billionths = pc.fill_null(pc.if_else(column.is_valid(), nine, None).cast(pa.int64()), 0)
+        rest = billionths.to_numpy(zero_copy_only=False)
+        if self.unit_ns >= _NS_PER_S:
+            rest = rest * (self.unit_ns // _NS_PER_S)
+        else:
+            rest = (rest * self.unit_ns + (_NS_PER_S // 2 if self.unit_ns > 1 else 0)) // _NS_PER_S
+        fine = np.asarray(billionths) > 0 if self.unit_ns == 1 else np.zeros(len(column), bool)
+        faults |= dict.fromkeys(
+            map(int, np.flatnonzero(fine)), f"is not an integer; {FRACTION_OF_NS}"
+        )
+        negative = pc.fill_null(pc.equal(parts.field("sign"), "-"), fill_value=False)
+        ns = pc.add(whole, pa.array(rest))
+        return pc.if_else(negative, pc.negate(ns), ns), faults
+
+    def _look_at(
+        self, field: str, values: np.ndarray, given: np.ndarray, lines: np.ndarray
+    ) -> None:
+        """Stops when no unit was named and the first values of ``field`` are dates in another."""
+        if self._unit_given or field not in (r.TS, r.ARRIVAL) or field in self._looked_at:
+            return
+        rows = np.flatnonzero(given)
+        if not len(rows):
+            return
+        self._looked_at.add(field)
+        numbers = values[rows].astype(np.float64)
+        if _dates(numbers, DEFAULT_UNIT) > 0:
+            return
+        for unit in ("us", "ms", "s"):
+            if _dates(numbers, unit) < _MOSTLY:
+                continue
+            row = int(rows[np.flatnonzero(_are_dates(numbers, unit))[0]])
+            value = values[row]
+            raise UserError(
+                f'{self.name}:{lines[row]}: "{field}" {value} would be '
+                f"{_date(value, DEFAULT_UNIT)} in {DEFAULT_UNIT}, the default, and is "
+                f"{_date(value, unit)} in {unit}: give --time-unit {unit} (or --time-unit "
+                f"{DEFAULT_UNIT}, if that is what it is)"
+            )
+
+
+def _are_dates(numbers: np.ndarray, unit: str) -> np.ndarray:
+    seconds = numbers * (NS_PER[unit] / _NS_PER_S)
+    return np.asarray((seconds >= _DATES_S[0]) & (seconds < _DATES_S[1]))
+
+
+def _dates(numbers: np.ndarray, unit: str) -> float:
+    return float(_are_dates(numbers, unit).mean())
+
+
+def _date(value: float, unit: str) -> str:
+    seconds = np.int64(float(value) * NS_PER[unit] / _NS_PER_S)
+    return str(seconds.astype("datetime64[s]")).replace("T", " ")
+
+
+def _check_zone(zone: str) -> None:
+    try:
+        zoneinfo.ZoneInfo(zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        hint = did_you_mean(zone, zoneinfo.available_timezones())
+        raise UserError(
+            f"--timezone {zone!r} is not known"
+            f"{hint if 'did you mean' in hint else '; write it as Europe/Berlin or UTC'}"
+        ) from error
+
+
+def _matches(column: pa.Array, pattern: str) -> np.ndarray:
+    """Where a text matches; a null does."""
+    found = pc.fill_null(pc.match_substring_regex(column, pattern), fill_value=True)
+    return np.asarray(found.to_numpy(zero_copy_only=False))
+
+
+def _only(column: pa.Array, which: np.ndarray) -> pa.Array:
+    return pc.if_else(pa.array(which), column, pa.scalar(None, column.type))
+
+
+def _scaled(
+    field: str, values: np.ndarray, given: np.ndarray, unit: int
+) -> tuple[pa.Array, Faults]:
+    """Whole numbers of ``unit`` [ns] as ns; beyond 64 bits is a fault."""
+    if values.dtype == np.uint64:
+        large = values > INT64_MAX
+        values = np.where(large, 0, values).astype(np.int64)
+    else:
+        values = values.astype(np.int64, copy=False)
+        large = np.zeros(len(values), bool)
+    limit = INT64_MAX // unit
+    beyond = given & (large | (values > limit) | (values < -limit))
+    if beyond.any():
+        values = np.where(beyond, 0, values)
+    faults = dict.fromkeys(map(int, np.flatnonzero(beyond)), beyond_said(field))
+    return pa.array(values * unit, mask=~given | beyond), faults
+
+
+def _of_floats(field: str, values: np.ndarray, unit: int) -> tuple[pa.Array, Faults]:
+    """Floats of ``unit`` [ns], NaN for none, as ns: the shortest decimal that is the float."""
+    given = ~np.isnan(values)
+    limit = INT64_MAX // unit
+    beyond = given & ~(np.abs(values) < limit)
+    faults = dict.fromkeys(map(int, np.flatnonzero(beyond)), beyond_said(field))
+    good = given & ~beyond
+    values = np.where(good, values, 0.0)
+    whole = np.floor(values)
+    if unit == 1:
+        fine = good & (values != whole)
+        said = f"is not an integer; {FRACTION_OF_NS}"
+        faults |= dict.fromkeys(map(int, np.flatnonzero(fine)), said)
+        return pa.array(whole.astype(np.int64), mask=~good | fine), faults
+    ns = whole.astype(np.int64) * unit + np.rint((values - whole) * unit).astype(np.int64)
+    left = good & (values != whole)
+    for digits in range(1, 10):
+        if not left.any():
+            break
+        power = 10**digits
+        scaled = np.rint(values * power)
+        fits = left & (np.abs(scaled) < _FLOAT_EXACT) & (scaled / power == values)
+        units, rest = np.divmod(np.where(fits, scaled, 0).astype(np.int64), power)
+        if unit >= _NS_PER_S:
+            rest = rest * (unit // _NS_PER_S) * (_NS_PER_S // power)
+        else:
+            rest = (2 * rest * unit + power) // (2 * power)
+        ns = np.where(fits, units * unit + rest, ns)
+        left &= ~fits
+    return pa.array(ns, mask=~good), faults
