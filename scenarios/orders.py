@@ -20,8 +20,8 @@ NOTE: Final = (
     "In place: released as in order and with no larger time before, of all that arrived but "
     "duplicates. Left: out of order in the released stream. Late: came after their place was given "
     "up, and were passed on all the same. p50 to max: how long events were held. The slack orders "
-    "know no numbers: they see no duplicates and no gaps, and let an event go only when a later "
-    "one moves the event clock on."
+    "look at numbers only to drop duplicates: they see no gaps, and let an event go only when a "
+    "later one moves the event clock on."
 )
 """What the headings of ``order_table`` mean."""
 _SHOWN: Final = 1_000

@@ -104,16 +104,17 @@ def _reason(best: Measures, able: Sequence[Measures], wanted: str, words: _Words
 
 
 def _unnumbered(best: Measures, measured: Sequence[Measures]) -> str:
-    """What an order without numbers does not see, where another one saw it."""
+    """What an order that waits for no numbers does not see, where another one saw it."""
     seen = next((each for each in measured if each.missing is not None), None)
     if best.missing is not None or seen is None:
         return ""
     unseen = []
-    if seen.duplicates:
-        unseen.append(f"{number(seen.duplicates)} second copies stay in the stream")
+    copies = seen.duplicates - best.duplicates
+    if copies > 0:  # further behind than it remembers
+        unseen.append(f"{number(copies)} second copies stay in the stream")
     if seen.missing:
         unseen.append(f"nobody learns that {number(seen.missing)} events are missing")
-    return f" But it looks at no sequence numbers: {' and '.join(unseen)}." if unseen else ""
+    return f" But it waits for no sequence numbers: {' and '.join(unseen)}." if unseen else ""
 
 
 @dataclass(frozen=True, slots=True)

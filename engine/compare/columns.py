@@ -80,7 +80,7 @@ OUTCOME: Final = (
           "count as removed", "share", "accuracy R19",
           lambda each, _: percent(each.disorder_before - each.disorder_after,
                                   each.disorder_before)),
-    Field("missing", "numbers that never came; null: the order looks at no numbers", "events",
+    Field("missing", "numbers that never came; null: the order waits for no numbers", "events",
           "missing", lambda each, _: each.missing),
     Field("late", "came too late for their place, and were released all the same", "events",
           "late", lambda each, _: each.late),
@@ -110,8 +110,8 @@ ARRIVAL_FIELDS: Final = (
           "by the attribute of true times", "events"),
     Field("arrivals.lateness_ns", "by how much an earlier ref exceeds an event that is out of "
           "order: p50, p90, p99 and max over these events; null without any", "ns"),
-    Field("arrivals.duplicates", "second copies; null: no order looked at numbers", "events"),
-    Field("arrivals.missing", "numbers that never came; null: no order looked at numbers",
+    Field("arrivals.duplicates", "second copies; null: no order waited for numbers", "events"),
+    Field("arrivals.missing", "numbers that never came; null: no order waited for numbers",
           "events"),
 )  # fmt: skip
 

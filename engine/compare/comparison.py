@@ -66,7 +66,7 @@ class Comparison:
 
     @property
     def numbered(self) -> Measures | None:
-        """The first order that looked at sequence numbers, so knows of duplicates and gaps."""
+        """The first order that waits for numbers, so knows of every duplicate and of gaps."""
         return next((each for each in self.orders if each.missing is not None), None)
 
 

@@ -40,7 +40,7 @@ class Measures:
     a larger time; L10 4.3.1, R19 5.2.2) on arrival and in the released stream, late ones included.
     ``arrived = released + dropped + quarantined + duplicates``. ``late``: released out of their
     place and marked so; ``dropped``: came too late and were not released. ``missing``: numbers
-    given up that never came; None if the order looks at no numbers. ``in_place``: released as in
+    given up that never came; None if the order waits for no numbers. ``in_place``: released as in
     order, with no larger ref before. ``hold``: release - arrival; ``latency``: release - departure
     (the hold, where departures are not known). ``buffered_max``, ``buffered_max_bytes``: most that
     was held at once, of the site that held most. ``seconds``: in the chain only.

@@ -67,12 +67,12 @@ from engine.order.aq_threshold import (
     normal_quantile_ppm,
     spread,
 )
-from engine.order.base import Guards, Ordered
+from engine.order.base import Ordered
+from engine.order.correction import Correction
 from engine.order.delay_sketch import DELAY_BINS, delay_quantile, learn_delay
 from engine.order.slack_buffer import CLOCK, LAST, OWN, Buffer, Index, push, release_until
 from engine.order.slack_order import SlackOrder
 from engine.order.state import INT_MAX, INT_MIN
-from engine.reference import SourceClocks
 
 HORIZON_PART: Final = 10
 """L leaves out this part of the error: 1 - horizon is a tenth of it."""
@@ -127,7 +127,7 @@ class AqKSlackSettings:
 
     ``agg``: ``count`` | ``sum`` | ``avg`` of the attribute ``attr``. ``horizon_ppm``: quantile of
     L. ``kp_milli``, ``kd_milli``: gains. ``late``: ``pass`` | ``drop``.
-    ``time``: ``ref`` | ``ts`` | ``hold``.
+    ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` | ``pass``.
     """
 
     error_ppm: int
@@ -141,6 +141,7 @@ class AqKSlackSettings:
     kd_milli: int = KD_MILLI
     late: str = "pass"
     time: str = "ref"
+    duplicates: str = "drop"
 
 
 class AqKSlack(SlackOrder):
@@ -149,8 +150,7 @@ class AqKSlack(SlackOrder):
     def __init__(
         self,
         settings: AqKSlackSettings,
-        clocks: SourceClocks,
-        guards: Guards,
+        correction: Correction,
         wanted: set[str] | None,
     ) -> None:
         # The values are held like any column, and left out of what is released if none asked.
@@ -169,7 +169,7 @@ class AqKSlack(SlackOrder):
             0, INT_MAX, PPB, 0, 0, 0, 0, base, INT_MIN, 0, 0,
             *([0] * (MOMENTS + DELAY_BINS + _FIELDS * FOLLOWED)),
         )  # fmt: skip
-        super().__init__(self._measured, own, settings.late, clocks, guards, wanted)
+        super().__init__(self._measured, own, settings.late, correction, wanted)
 
     def _measured(self, buffer: Buffer, start: int, end: int, scalars: np.ndarray) -> None:
         _run(buffer, self._values(start, end), start, end, scalars)

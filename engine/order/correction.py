@@ -1,4 +1,4 @@
-"""What every order without numbers does first: reference times, the future guard, the counts."""
+"""What orders without numbers do first: reference times, second copies, future guard, counts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 from edge_agent import records as r
 from engine.columns import Columns
 from engine.order.base import Guards
-from engine.order.state import INT_MAX, INT_MIN, QUARANTINED_FUTURE
+from engine.order.duplicates import Duplicates
+from engine.order.state import DUPLICATE, INT_MAX, INT_MIN, QUARANTINED_FUTURE
 from engine.reference import SourceClocks
 
 _DENSE: Final = 4
@@ -18,9 +19,16 @@ _DENSE: Final = 4
 
 
 class Correction:
-    """Corrects the events of a site, sets those from the future aside, and counts per lane."""
+    """Corrects the events of a site, sets copies and the future aside, and counts per lane.
 
-    def __init__(self, clocks: SourceClocks, guards: Guards) -> None:
+    Args:
+        clocks: of the site's sources.
+        guards: what is checked before an event time is believed.
+        duplicates: what becomes of second copies: ``drop`` | ``pass``.
+    """
+
+    def __init__(self, clocks: SourceClocks, guards: Guards, duplicates: str) -> None:
+        self._duplicates = Duplicates() if duplicates == "drop" else None
         self._clocks = clocks
         self._guards = guards
         self._newest = np.empty(0, np.int64)
@@ -34,8 +42,9 @@ class Correction:
     def take(self, columns: Columns) -> tuple[Columns, Columns]:
         """The events among ``columns`` with ``ref unc epoch``, and those set aside.
 
-        An event is quarantined when its ref lies beyond its arrival by more than its uncertainty
-        and the guard; it moves no clock.
+        A copy is set aside (``engine.order.duplicates``), also one of an event that was. An event
+        is quarantined when its ref lies beyond its arrival by more than its uncertainty and the
+        guard. Neither moves a clock.
         """
         if r.KIND in columns:
             events = columns[r.KIND] == int(r.Kind.EVENT)
@@ -49,17 +58,31 @@ class Correction:
         self.count(columns, "arrived")
         self._newest, self._last = _room(self._newest, sources), _room(self._last, sources)
         self._last[source] = columns[r.ARRIVAL]  # of equal places NumPy keeps the last
-        quarantined: Columns = {}
-        if self._guards.guard_ns is not None:
-            future = ref > _later(columns[r.ARRIVAL], _later(unc, self._guards.guard_ns))
-            if future.any():
-                quarantined = {name: column[future] for name, column in columns.items()}
-                quarantined = self.complete(quarantined)
-                quarantined["reason"] = np.full(int(future.sum()), QUARANTINED_FUTURE)
-                self.count(quarantined, "quarantined_future")
-                columns = {name: column[~future] for name, column in columns.items()}
+        columns, quarantined = self._set_aside(columns)
         np.maximum.at(self._newest, columns[r.SOURCE], columns[r.TS])
         return columns, quarantined
+
+    def _set_aside(self, columns: Columns) -> tuple[Columns, Columns]:
+        """(events that go on, those that do not with their ``reason``), both as they came."""
+        copies = future = None
+        if self._duplicates is not None:
+            default = self._clocks.strings.code(r.DEFAULT_STREAM)
+            copies = self._duplicates.among(columns, default)
+        if self._guards.guard_ns is not None:
+            latest = _later(columns[r.ARRIVAL], _later(columns["unc"], self._guards.guard_ns))
+            future = columns["ref"] > latest
+        found = [each for each in (copies, future) if each is not None and each.any()]
+        if not found:
+            return columns, {}
+        aside = found[0] if len(found) == 1 else found[0] | found[1]
+        quarantined = self.complete({name: column[aside] for name, column in columns.items()})
+        is_copy = np.zeros(len(quarantined[r.TS]), np.bool_) if copies is None else copies[aside]
+        quarantined["reason"] = np.where(is_copy, DUPLICATE, QUARANTINED_FUTURE)
+        for name, chosen in (("duplicate", is_copy), ("quarantined_future", ~is_copy)):
+            self.count(
+                {n: quarantined[n][chosen] for n in (r.SOURCE, r.STREAM) if n in quarantined}, name
+            )
+        return {name: column[~aside] for name, column in columns.items()}, quarantined
 
     @staticmethod
     def complete(columns: Columns) -> Columns:
@@ -122,6 +145,7 @@ class Correction:
         return {
             "newest": self._newest.copy(),
             "last": self._last.copy(),
+            "duplicates": None if self._duplicates is None else self._duplicates.snapshot(),
             "counts": {of: table.copy() for of, table in self._counts.items()},
         }
 
@@ -130,6 +154,8 @@ class Correction:
         self._newest = state["newest"].copy()
         self._last = state["last"].copy()
         self._counts = {of: table.copy() for of, table in state["counts"].items()}
+        if self._duplicates is not None:
+            self._duplicates.restore(state["duplicates"])
 
 
 def _room(table: np.ndarray, sources: int) -> np.ndarray:

@@ -15,28 +15,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.jit import kernel
-from engine.order.base import Guards
+from engine.order.correction import Correction
 from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
 from engine.order.slack_order import SlackOrder
-from engine.reference import SourceClocks
 
 _SLACK = OWN
 
 
 @dataclass(frozen=True, slots=True)
 class KSlackSettings:
-    """``k_ns``: the slack; ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``."""
+    """``k_ns``: the slack; ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``.
+
+    ``duplicates``: ``drop`` | ``pass``.
+    """
 
     k_ns: int
     late: str = "pass"
     time: str = "ref"
+    duplicates: str = "drop"
 
 
-def kslack(
-    settings: KSlackSettings, clocks: SourceClocks, guards: Guards, wanted: set[str] | None
-) -> SlackOrder:
+def kslack(settings: KSlackSettings, correction: Correction, wanted: set[str] | None) -> SlackOrder:
     """The ordering operator ``kslack``."""
-    return SlackOrder(_run, (settings.k_ns,), settings.late, clocks, guards, wanted)
+    return SlackOrder(_run, (settings.k_ns,), settings.late, correction, wanted)
 
 
 @kernel

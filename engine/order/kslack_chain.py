@@ -19,11 +19,11 @@ import numpy as np
 
 from engine.columns import Columns
 from engine.jit import kernel
-from engine.order.base import Guards, Ordered
+from engine.order.base import Ordered
+from engine.order.correction import Correction
 from engine.order.slack_buffer import CLOCK, NOW, OUT, OWN, Buffer, Index, push, release_until
 from engine.order.slack_order import HeldOrder
 from engine.order.state import INT_MAX
-from engine.reference import SourceClocks
 
 _SLACK = OWN
 
@@ -32,7 +32,7 @@ _SLACK = OWN
 class KSlackChainSettings:
     """``ks_ns``: the slacks, ascending; ``late``: ``pass`` | ``drop``.
 
-    ``time``: ``ref`` | ``ts`` | ``hold``.
+    ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` | ``pass``.
 
     Query ``i`` reads after slack ``i``; further queries, and the ordered stream, after the last.
     """
@@ -40,6 +40,7 @@ class KSlackChainSettings:
     ks_ns: tuple[int, ...]
     late: str = "pass"
     time: str = "ref"
+    duplicates: str = "drop"
 
 
 class KSlackChain(HeldOrder):
@@ -48,15 +49,14 @@ class KSlackChain(HeldOrder):
     def __init__(
         self,
         settings: KSlackChainSettings,
-        clocks: SourceClocks,
-        guards: Guards,
+        correction: Correction,
         wanted: set[str] | None,
         readers: int,
     ) -> None:
         self._stages = [Index((k,), settings.late) for k in settings.ks_ns]
         self._readers = readers
         self._most = 0
-        super().__init__(self._stages, clocks, guards, wanted)
+        super().__init__(self._stages, correction, wanted)
 
     @property
     def buffered_max(self) -> int:

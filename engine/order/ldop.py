@@ -35,11 +35,10 @@ from typing import Final
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.order.base import Guards
+from engine.order.correction import Correction
 from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
 from engine.order.slack_order import SlackOrder
 from engine.order.state import INT_MIN
-from engine.reference import SourceClocks
 
 BUCKETS: Final = 64
 DELAY_MAX_NS: Final = 1 << 49
@@ -78,7 +77,8 @@ _SPLIT: Final = 30
 class LdopSettings:
     """``factor_low_milli`` to ``factor_high_milli``: the slack range, in thousandths.
 
-    ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``.
+    ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``;
+    ``duplicates``: ``drop`` | ``pass``.
     """
 
     window_ns: int = 1_000_000_000
@@ -86,11 +86,10 @@ class LdopSettings:
     factor_high_milli: int = FACTOR_UNIT
     late: str = "pass"
     time: str = "ref"
+    duplicates: str = "drop"
 
 
-def ldop(
-    settings: LdopSettings, clocks: SourceClocks, guards: Guards, wanted: set[str] | None
-) -> SlackOrder:
+def ldop(settings: LdopSettings, correction: Correction, wanted: set[str] | None) -> SlackOrder:
     """The ordering operator ``ldop``."""
     window, low = settings.window_ns, settings.factor_low_milli
     width = -(-window // BUCKETS)
@@ -98,7 +97,7 @@ def ldop(
         window, low, settings.factor_high_milli - low + 1, width, -(-window // width),
         INT_MIN, INT_MIN, low, window, 0, 0, 0, *([0] * (3 * BUCKETS)),
     )  # fmt: skip
-    return SlackOrder(_run, own, settings.late, clocks, guards, wanted)
+    return SlackOrder(_run, own, settings.late, correction, wanted)
 
 
 @kernel

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.jit import kernel
-from engine.order.base import Guards
+from engine.order.correction import Correction
 from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
 from engine.order.slack_order import SlackOrder
 from engine.order.state import INT_MAX
-from engine.reference import SourceClocks
 
 _SLACK = OWN
 _LOWEST = OWN + 1
@@ -28,17 +27,20 @@ _LOWEST = OWN + 1
 
 @dataclass(frozen=True, slots=True)
 class MpKSlackSettings:
-    """``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``."""
+    """``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``; ``duplicates``: as
+    ``engine.order.duplicates``, ``drop`` | ``pass``.
+    """
 
     late: str = "pass"
     time: str = "ref"
+    duplicates: str = "drop"
 
 
 def mp_kslack(
-    settings: MpKSlackSettings, clocks: SourceClocks, guards: Guards, wanted: set[str] | None
+    settings: MpKSlackSettings, correction: Correction, wanted: set[str] | None
 ) -> SlackOrder:
     """The ordering operator ``mp-kslack``."""
-    return SlackOrder(_run, (0, INT_MAX), settings.late, clocks, guards, wanted)
+    return SlackOrder(_run, (0, INT_MAX), settings.late, correction, wanted)
 
 
 @kernel

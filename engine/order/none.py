@@ -16,7 +16,7 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.columns import Columns
-from engine.order.base import Guards, Ordered
+from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.proof import Proof
 from engine.order.proof_kernel import Counted
@@ -31,10 +31,12 @@ _PLACE: Final = "place"
 class NoneSettings:
     """``time``: ``ref`` (offsets predicted) | ``ts`` (none used) | ``hold`` (each held, R19).
     ``wait_ns``: how long after a promise it counts though numbers below its own have not come.
+    ``duplicates``: ``drop`` | ``pass``.
     """
 
     time: str = "ref"
     wait_ns: int = 1_000_000_000
+    duplicates: str = "drop"
 
 
 class NoOrder:
@@ -43,16 +45,16 @@ class NoOrder:
     Args:
         settings: its own.
         clocks: of the site's sources.
-        guards: what is checked before an event time is believed.
+        correction: what is done first.
         readers: queries that read it; nobody else needs promises.
     """
 
     def __init__(
-        self, settings: NoneSettings, clocks: SourceClocks, guards: Guards, readers: int = 0
+        self, settings: NoneSettings, clocks: SourceClocks, correction: Correction, readers: int = 0
     ) -> None:
         self._proof = Proof(clocks.strings, settings.wait_ns) if readers else None
         self._clocks = clocks
-        self._correction = Correction(clocks, guards)
+        self._correction = correction
         self.buffered_max = self.buffered_max_bytes = 0
 
     def announce(self, sync: Sync) -> None:
@@ -103,10 +105,10 @@ class NoOrder:
         return Ordered(0, {}, promises=Promises())
 
     def counters(self) -> list[dict[str, Any]]:
-        """Per (source, stream): events that arrived, went on, and were quarantined; and, where
-        there are any, promises that counted before all numbers below their own had come.
+        """Per (source, stream): events that arrived, went on, were copies, and were quarantined;
+        and, where there are any, promises that counted before all numbers below their own had come.
         """
-        lanes = self._correction.counters("arrived", "in_order", "quarantined_future")
+        lanes = self._correction.counters("arrived", "in_order", "duplicate", "quarantined_future")
         if self._proof is not None:
             text = self._clocks.strings.text
             found = {(text(source), text(stream)): count

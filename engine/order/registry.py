@@ -13,6 +13,7 @@ from engine.frame import ATTR_PREFIX
 from engine.order.aq_kslack import HORIZON_PART, KD_MILLI, KP_MILLI, AqKSlack, AqKSlackSettings
 from engine.order.aq_threshold import AGGREGATES
 from engine.order.base import Guards, Order
+from engine.order.correction import Correction
 from engine.order.kslack import KSlackSettings, kslack
 from engine.order.kslack_chain import KSlackChain, KSlackChainSettings
 from engine.order.ldop import FACTOR_MAX, LdopSettings, ldop
@@ -26,6 +27,8 @@ from engine.units import parse_duration
 
 _TIMES: Final = ("ref", "ts", "hold")
 _LATE: Final = ("pass", "drop")
+_DUPLICATES: Final = ("drop", "pass")
+_SHARED: Final = ("late", "time", "duplicates")
 _GAIN_MAX: Final = 100
 _LISTED: Final = {"kslack-chain": "ks"}
 """The setting that a short form may list, without its name: ``kslack-chain:1s,5s``."""
@@ -92,18 +95,19 @@ def build_order(
     """
     if isinstance(settings, SequenceSettings):
         return Sequence(settings, clocks, guards, wanted)
+    correction = Correction(clocks, guards, settings.duplicates)
     if isinstance(settings, KSlackSettings):
-        return kslack(settings, clocks, guards, wanted)
+        return kslack(settings, correction, wanted)
     if isinstance(settings, MpKSlackSettings):
-        return mp_kslack(settings, clocks, guards, wanted)
+        return mp_kslack(settings, correction, wanted)
     if isinstance(settings, AqKSlackSettings):
-        return AqKSlack(settings, clocks, guards, wanted)
+        return AqKSlack(settings, correction, wanted)
     if isinstance(settings, LdopSettings):
-        return ldop(settings, clocks, guards, wanted)
+        return ldop(settings, correction, wanted)
     if isinstance(settings, KSlackChainSettings):
-        return KSlackChain(settings, clocks, guards, wanted, readers)
+        return KSlackChain(settings, correction, wanted, readers)
     # Everything that came in goes on at once: nothing is copied for later.
-    return NoOrder(settings, clocks, guards, readers)
+    return NoOrder(settings, clocks, correction, readers)
 
 
 def order_attributes(settings: OrderSettings) -> frozenset[str]:
@@ -135,38 +139,35 @@ def _parse_sequence(pairs: dict[str, str], time_unit: str) -> SequenceSettings:
 
 
 def _parse_kslack(pairs: dict[str, str], time_unit: str) -> KSlackSettings:
-    only_known(pairs, ("k", "late", "time"))
+    only_known(pairs, ("k", *_SHARED))
     if "k" not in pairs:
         raise UserError("kslack needs its slack, as in kslack:2s")
     k_ns = parse_duration(pairs["k"], time_unit)
     if k_ns > SLACK_MAX_NS:
         raise UserError(f"k={pairs['k']}: at most {SLACK_MAX_NS} ns")
-    late, time = choice(pairs, "late", ("pass", "drop")), choice(pairs, "time", _TIMES)
-    return KSlackSettings(k_ns, late, time)
+    return KSlackSettings(k_ns, **_shared(pairs))
 
 
 def _parse_kslack_chain(pairs: dict[str, str], time_unit: str) -> KSlackChainSettings:
-    only_known(pairs, ("ks", "late", "time"))
+    only_known(pairs, ("ks", *_SHARED))
     texts = [text.strip(" []") for text in pairs.get("ks", ",500ms").split(",")[1:]]
     ks_ns = tuple(parse_duration(text, time_unit) for text in texts)
     if list(ks_ns) != sorted(ks_ns):
         raise UserError("give the slacks in ascending order, as in kslack-chain:100ms,1s")
     if ks_ns[-1] > SLACK_MAX_NS:
         raise UserError(f"a slack is at most {SLACK_MAX_NS} ns")
-    late, time = choice(pairs, "late", ("pass", "drop")), choice(pairs, "time", _TIMES)
-    return KSlackChainSettings(ks_ns, late, time)
+    return KSlackChainSettings(ks_ns, **_shared(pairs))
 
 
 def _parse_mp_kslack(pairs: dict[str, str], time_unit: str) -> MpKSlackSettings:
     del time_unit
-    only_known(pairs, ("late", "time"))
-    late, time = choice(pairs, "late", ("pass", "drop")), choice(pairs, "time", _TIMES)
-    return MpKSlackSettings(late, time)
+    only_known(pairs, _SHARED)
+    return MpKSlackSettings(**_shared(pairs))
 
 
 def _parse_aq_kslack(pairs: dict[str, str], time_unit: str) -> AqKSlackSettings:
-    keys = ("error", "confidence", "window", "slide", "agg", "attr", "horizon", "kp", "kd", "late",
-            "time")  # fmt: skip
+    keys = ("error", "confidence", "window", "slide", "agg", "attr", "horizon", "kp", "kd",
+            *_SHARED)  # fmt: skip
     only_known(pairs, keys)
     if "error" not in pairs:
         raise UserError("aq-kslack needs the relative error allowed, as in aq-kslack:error=0.05")
@@ -195,28 +196,32 @@ def _parse_aq_kslack(pairs: dict[str, str], time_unit: str) -> AqKSlackSettings:
         ),
         kp_milli=factor(pairs["kp"], "kp", _GAIN_MAX) if "kp" in pairs else KP_MILLI,
         kd_milli=factor(pairs["kd"], "kd", _GAIN_MAX) if "kd" in pairs else KD_MILLI,
-        late=choice(pairs, "late", _LATE),
-        time=choice(pairs, "time", _TIMES),
+        **_shared(pairs),
     )
 
 
 def _parse_ldop(pairs: dict[str, str], time_unit: str) -> LdopSettings:
-    only_known(pairs, ("factor", "window", "late", "time"))
+    only_known(pairs, ("factor", "window", *_SHARED))
     low, dots, high = pairs.get("factor", "1").partition("..")
     low_milli = factor(low, "factor", FACTOR_MAX)
     high_milli = factor(high, "factor", FACTOR_MAX) if dots else low_milli
     if high_milli < low_milli:
         raise UserError(f"factor={pairs['factor']}: the lower end comes first")
-    return LdopSettings(
-        span(pairs, "window", time_unit), low_milli, high_milli,
-        choice(pairs, "late", _LATE), choice(pairs, "time", _TIMES),
-    )  # fmt: skip
+    window_ns = span(pairs, "window", time_unit)
+    return LdopSettings(window_ns, low_milli, high_milli, **_shared(pairs))
 
 
 def _parse_none(pairs: dict[str, str], time_unit: str) -> NoneSettings:
-    only_known(pairs, ("time", "wait"))
-    wait_ns = parse_duration(pairs.get("wait", "1s"), time_unit)
-    return NoneSettings(choice(pairs, "time", _TIMES), min(wait_ns, INT_MAX))
+    only_known(pairs, ("time", "wait", "duplicates"))
+    wait_ns = min(parse_duration(pairs.get("wait", "1s"), time_unit), INT_MAX)
+    time, duplicates = choice(pairs, "time", _TIMES), choice(pairs, "duplicates", _DUPLICATES)
+    return NoneSettings(time, wait_ns, duplicates)
+
+
+def _shared(pairs: dict[str, str]) -> dict[str, str]:
+    """The settings that all slack orders have, ``_SHARED``."""
+    choices = (_LATE, _TIMES, _DUPLICATES)
+    return {key: choice(pairs, key, of) for key, of in zip(_SHARED, choices, strict=True)}
 
 
 _PARSERS: Final[dict[str, Callable[[dict[str, str], str], OrderSettings]]] = {

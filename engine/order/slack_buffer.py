@@ -1,8 +1,8 @@
 """A buffer over all sources, ordered by event time, that a slack empties from below.
 
-What the K-slack operators share. They know no sequence numbers: an event is let go once the event
-clock (the largest event time seen) has passed its own time by the slack, and nothing is ever known
-to be missing. An event whose time lies below the last one released is late.
+What the K-slack operators share. They wait for no sequence numbers: an event is let go once the
+event clock (the largest event time seen) has passed its own time by the slack, and nothing is ever
+known to be missing. An event whose time lies below the last one released is late.
 
 The buffer is a queue for the events that come in order and a binary heap for the others, so that
 an ordered stream costs O(1) per event and disorder O(log of the disordered ones). Of equal times

@@ -14,10 +14,10 @@ import numpy as np
 from edge_agent import records as r
 from engine.columns import VALID_PREFIX, Columns
 from engine.order.arena import Arena
-from engine.order.base import Guards, Ordered
+from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.slack_buffer import NOW, OUT, Buffer, Index, flush_all
-from engine.reference import SourceClocks, Sync
+from engine.reference import Sync
 from engine.released import IN_ORDER, Gaps, Progress
 
 Run = Callable[[Buffer, int, int, np.ndarray], None]
@@ -32,11 +32,11 @@ class HeldOrder:
     """What the operators over an arena share: correction, room for new rows, counters, state."""
 
     def __init__(
-        self, indexes: list[Index], clocks: SourceClocks, guards: Guards, wanted: set[str] | None
+        self, indexes: list[Index], correction: Correction, wanted: set[str] | None
     ) -> None:
         self._indexes = indexes
         self._wanted = wanted
-        self._correction = Correction(clocks, guards)
+        self._correction = correction
         self._arena = Arena()
         self._row_bytes = 0
 
@@ -124,7 +124,7 @@ class HeldOrder:
     def counters(self) -> list[dict[str, Any]]:
         """Per (source, stream): what became of its events."""
         lanes = self._correction.counters(
-            "arrived", "released", "late_passed", "late_dropped", "quarantined_future"
+            "arrived", "released", "late_passed", "late_dropped", "duplicate", "quarantined_future"
         )
         for lane in lanes:
             lane["in_order"] = lane.pop("released") - lane["late_passed"] - lane["late_dropped"]
@@ -161,13 +161,12 @@ class SlackOrder(HeldOrder):
         run: Run,
         own: tuple[int, ...],
         late: str,
-        clocks: SourceClocks,
-        guards: Guards,
+        correction: Correction,
         wanted: set[str] | None,
     ) -> None:
         self._run = run
         self._index = Index(own, late)
-        super().__init__([self._index], clocks, guards, wanted)
+        super().__init__([self._index], correction, wanted)
 
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``."""

@@ -86,7 +86,7 @@ def test_what_an_order_without_numbers_does_not_see_is_told() -> None:
     blind = measures("kslack:1s", 1000, 10)
     found = choose([blind, sees], 0.999)
     assert found.suits == "kslack:1s"
-    said = "But it looks at no sequence numbers: nobody learns that 7 events are missing."
+    said = "But it waits for no sequence numbers: nobody learns that 7 events are missing."
     assert found.reason.endswith(said)
     copies = dataclasses.replace(sees, missing=0, duplicates=3, in_place=997)
     assert "3 second copies stay in the stream." in choose([blind, copies], 0.999).reason

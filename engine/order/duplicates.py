@@ -1,0 +1,295 @@
+"""Second copies of events, found by their numbers, for the orders that look at no numbers.
+
+A copy is an event whose (source, stream, incarnation, number) came before. ``sequence`` knows what
+it expects; the others would pass every copy on, and each would be counted as an event. Here one
+bit per number says whether it came, in blocks of 64 numbers.
+
+Horizon. A number is compared with those up to ``HORIZON`` below the newest of its lane, a lane
+being one (source, stream, incarnation). One further back begins the lane's memory anew and is no
+copy: counters that wrap at 16 bits, or that begin again, go on. So an event that is no copy is
+dropped only where numbers are not unique within the horizon, which ``duplicates=pass`` is for.
+
+Bounded. A lane takes 8 bytes per 64 numbers that it spans, 4 kB at most. There are two generations
+of lanes: one that is heard moves to the young one; when that is full the old one is forgotten and
+the young one is the old one. So at least the last 2,000 lanes are known, and the last 65,536 where
+each has sent little; all take 37 MB at most.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.columns import Columns
+from engine.jit import inline, kernel
+from engine.order.state import NONE
+
+HORIZON: Final = 32_000
+"""In numbers; less than half of those that 16 bits count."""
+_BLOCKS_MAX: Final = 512
+"""Of a lane: enough for the horizon wherever in a block it ends."""
+LANES_MAX: Final = 1 << 16
+"""Of a generation."""
+BLOCKS_MAX: Final = 1 << 21
+"""Of a generation; 16 MB."""
+LANE: Final = np.dtype(
+    [
+        ("incarnation", "i8"), ("newest", "i8"),
+        ("low", "i8"),  # the first block that anything came of
+        ("start", "i8"), ("blocks", "i4"),  # where its bits are, a power of two of blocks
+        ("source", "i4"), ("stream", "i4"),
+    ]
+)  # fmt: skip
+_LANES, _USED, _NEEDED = range(3)
+_NEW, _COPY, _NO_ROOM = 0, 1, 2
+_NO_INTS: Final = np.empty(0, np.int64)
+_NO_CODES: Final = np.empty(0, np.int32)
+
+
+class Generation(NamedTuple):
+    """Lanes and their bits. ``slots``: hash table of places in ``lanes``, at most half full.
+
+    ``bits``: int64 per block of 64 numbers; block b of a lane of n blocks is at ``start + b % n``.
+    ``scalars``: how many lanes and blocks are in use, and how many blocks found no room.
+    """
+
+    slots: np.ndarray
+    lanes: np.ndarray
+    bits: np.ndarray
+    scalars: np.ndarray
+
+
+@inline
+def _slot(g: Generation, source: int, stream: int, incarnation: int) -> int:
+    """The place of a lane in the hash table, or the empty one where it belongs."""
+    mask = len(g.slots) - 1
+    mixed = source * 0x9E3779B1 + stream * 0x85EBCA77 + incarnation * 0xC2B2AE3D27D4EB4F
+    place = (mixed ^ mixed >> 32) & mask
+    while g.slots[place] != NONE:
+        lane = g.slots[place]
+        if (
+            g.lanes[lane].source == source
+            and g.lanes[lane].stream == stream
+            and g.lanes[lane].incarnation == incarnation
+        ):
+            break
+        place = (place + 1) & mask
+    return int(place)
+
+
+@kernel
+def _enter_all(g: Generation) -> None:
+    """Every lane into the hash table, which is empty."""
+    for lane in range(g.scalars[_LANES]):
+        of = g.lanes[lane]
+        g.slots[_slot(g, of.source, of.stream, of.incarnation)] = lane
+
+
+@kernel
+def _is_full(g: Generation) -> bool:
+    """Whether the generation is over. It says nothing of the arrays, which a restart cuts."""
+    return bool(g.scalars[_LANES] >= LANES_MAX or g.scalars[_USED] > BLOCKS_MAX - _BLOCKS_MAX)
+
+
+@kernel
+def _has_room(g: Generation, blocks: int) -> bool:
+    """Whether one more lane, and so many more blocks, fit."""
+    g.scalars[_NEEDED] = blocks
+    count = g.scalars[_LANES] + 1
+    fits = count <= len(g.lanes) and g.scalars[_USED] + blocks <= len(g.bits)
+    return bool(fits and 2 * count <= len(g.slots) and not _is_full(g))
+
+
+@kernel
+def _begin(g: Generation, lane: int, number: int) -> None:
+    """Know of ``number`` and of no other."""
+    start, blocks = g.lanes[lane].start, g.lanes[lane].blocks
+    g.bits[start : start + blocks] = 0
+    g.bits[start + (number >> 6 & (blocks - 1))] = 1 << (number & 63)
+    g.lanes[lane].newest = number
+    g.lanes[lane].low = number >> 6
+
+
+@kernel
+def _enter(young: Generation, old: Generation, source: int, stream: int, incarnation: int) -> int:
+    """The lane moved over from the old generation, or a new one; NONE: there is no room."""
+    before = old.slots[_slot(old, source, stream, incarnation)]
+    blocks = 1 if before == NONE else old.lanes[before].blocks
+    if not _has_room(young, blocks):
+        return NONE
+    lane, start = young.scalars[_LANES], young.scalars[_USED]
+    young.scalars[_LANES] += 1
+    young.scalars[_USED] += blocks
+    young.slots[_slot(young, source, stream, incarnation)] = lane
+    young.lanes[lane].source = source
+    young.lanes[lane].stream = stream
+    young.lanes[lane].incarnation = incarnation
+    young.lanes[lane].start = start
+    young.lanes[lane].blocks = blocks
+    young.lanes[lane].newest = NONE
+    if before != NONE:
+        was = old.lanes[before].start
+        for block in range(blocks):
+            young.bits[start + block] = old.bits[was + block]
+        young.lanes[lane].newest = old.lanes[before].newest
+        young.lanes[lane].low = old.lanes[before].low
+    return int(lane)
+
+
+@kernel
+def _grow(g: Generation, lane: int, needed: int) -> bool:
+    """Give the lane a power of two of blocks, ``needed`` at least; False: there is no room."""
+    before, was = g.lanes[lane].blocks, g.lanes[lane].start
+    blocks = before
+    while blocks < needed:
+        blocks *= 2
+    if not _has_room(g, blocks):
+        return False
+    start = g.scalars[_USED]
+    g.scalars[_USED] += blocks
+    g.bits[start : start + blocks] = 0
+    top = g.lanes[lane].newest >> 6
+    for block in range(max(g.lanes[lane].low, top - before + 1), top + 1):
+        g.bits[start + (block & (blocks - 1))] = g.bits[was + (block & (before - 1))]
+    g.lanes[lane].start = start
+    g.lanes[lane].blocks = blocks
+    return True
+
+
+@inline
+def _note(g: Generation, lane: int, number: int) -> int:
+    """Whether ``number`` came before; it has come now."""
+    newest, block = g.lanes[lane].newest, number >> 6
+    if newest == NONE or newest - number > HORIZON or number - newest > HORIZON:
+        _begin(g, lane, number)
+        return _NEW
+    low, top = min(g.lanes[lane].low, block), max(newest >> 6, block)
+    needed = min(top - low + 1, _BLOCKS_MAX)
+    if needed > g.lanes[lane].blocks and not _grow(g, lane, needed):
+        return _NO_ROOM
+    start, mask = g.lanes[lane].start, g.lanes[lane].blocks - 1
+    if number > newest:
+        for passed in range((newest >> 6) + 1, block + 1):
+            g.bits[start + (passed & mask)] = 0
+        g.lanes[lane].newest = number
+    g.lanes[lane].low = max(low, top - mask)
+    bit = 1 << (number & 63)
+    if g.bits[start + (block & mask)] & bit:
+        return _COPY
+    g.bits[start + (block & mask)] |= bit
+    return _NEW
+
+
+@kernel
+def _sift(
+    young: Generation, old: Generation, source: np.ndarray, stream: np.ndarray, default: int,
+    incarnation: np.ndarray, seq: np.ndarray, start: int, copies: np.ndarray,
+) -> int:  # fmt: skip
+    """Mark the copies from row ``start`` on; gives the first row that found no room, or the end.
+
+    ``stream``, ``incarnation``: empty where every event is of stream ``default``, of 0.
+    """
+    lane = NONE
+    of, within, during = 0, 0, 0
+    for row in range(start, len(seq)):
+        if seq[row] < 0:
+            continue  # has no number
+        of_row = stream[row] if len(stream) else default
+        since = incarnation[row] if len(incarnation) else 0
+        if lane == NONE or source[row] != of or of_row != within or since != during:
+            of, within, during = source[row], of_row, since
+            lane = young.slots[_slot(young, of, within, during)]
+            if lane == NONE:
+                lane = _enter(young, old, of, within, during)
+            if lane == NONE:
+                return row
+        found = _note(young, lane, seq[row])
+        if found == _NO_ROOM:
+            return row
+        copies[row] = found == _COPY
+    return len(seq)
+
+
+class Duplicates:
+    """Which numbers came, of a site's lanes."""
+
+    def __init__(self) -> None:
+        self._young, self._old = _generation(), _generation()
+
+    def among(self, columns: Columns, default_stream: int) -> np.ndarray | None:
+        """Whether each event is a copy of an earlier one; None: none of them has a number.
+
+        Args:
+            columns: of events in arrival order.
+            default_stream: code of the stream of those that name none.
+        """
+        if r.SEQ not in columns:
+            return None
+        copies = np.zeros(len(columns[r.SEQ]), np.bool_)
+        # The kernel sees arrays of one kind; those of a frame may be read-only.
+        source, stream, incarnation, seq = (
+            np.require(columns.get(name, nothing), nothing.dtype, ["C", "W"])
+            for name, nothing in ((r.SOURCE, _NO_CODES), (r.STREAM, _NO_CODES),
+                                  (r.INCARNATION, _NO_INTS), (r.SEQ, _NO_INTS))
+        )  # fmt: skip
+        row = 0
+        while True:
+            row = _sift(
+                self._young, self._old, source, stream, default_stream, incarnation, seq, row,
+                copies,
+            )  # fmt: skip
+            if row == len(copies):
+                return copies
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """Room for what found none."""
+        if _is_full(self._young):
+            self._old, self._young = self._young, _generation()
+        else:
+            self._young = _roomy(self._young)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"young": _saved(self._young), "old": _saved(self._old)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._young, self._old = (_restored(*state[name]) for name in ("young", "old"))
+
+
+def _generation() -> Generation:
+    return _restored(np.empty(0, LANE), _NO_INTS)
+
+
+def _saved(g: Generation) -> tuple[np.ndarray, np.ndarray]:
+    lanes, used, _ = g.scalars
+    return g.lanes[:lanes].copy(), g.bits[:used].copy()
+
+
+def _restored(lanes: np.ndarray, bits: np.ndarray) -> Generation:
+    """These lanes and bits, copied, with their hash table and no room for more."""
+    size = 1 << (2 * len(lanes) + 1).bit_length()
+    g = Generation(
+        np.full(size, NONE, np.int32), lanes.copy(), bits.copy(),
+        np.array([len(lanes), len(bits), 0]),
+    )  # fmt: skip
+    _enter_all(g)
+    return g
+
+
+def _roomy(g: Generation) -> Generation:
+    """The same with room for one more lane and for the blocks that were needed, and for more."""
+    lanes, used, needed = (int(count) for count in g.scalars)
+    grown = Generation(
+        np.full(1 << (4 * lanes + 7).bit_length(), NONE, np.int32),
+        np.empty(2 * lanes + 1, LANE),
+        np.empty(2 * used + needed, np.int64),
+        g.scalars,
+    )
+    grown.lanes[:lanes] = g.lanes[:lanes]
+    grown.bits[:used] = g.bits[:used]
+    _enter_all(grown)
+    return grown
