@@ -8,6 +8,7 @@ A peer's bad message is neither: it is refused, counted and kept (see ``engine.g
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class SlackwaterError(Exception):
@@ -20,6 +21,17 @@ class Interrupted(SlackwaterError):  # noqa: N818 - nobody's error
 
 class UserError(SlackwaterError):
     """The user's input is at fault. The message names the place and the remedy."""
+
+
+class SparkFailure(SlackwaterError):  # noqa: N818 - Spark's word for it
+    """A run on Spark failed. ``cause``: the last one in one line; ``log``: file of all that was
+    said.
+    """
+
+    def __init__(self, cause: str, log: Path) -> None:
+        super().__init__(f"the run on Spark failed: {cause}; all of it is in {log}")
+        self.cause = cause
+        self.log = log
 
 
 class ContractViolation(SlackwaterError):  # noqa: N818 - the house word for it

@@ -13,7 +13,9 @@ from typing import Any, Final
 from engine.chain import Chain, ChainSettings
 from engine.frame import Frame
 from engine.log.arrival_log import LogReader
+from engine.results.ledger import END
 from engine.results.run_writer import RunWriter, last_parts, parts_of
+from engine.results.sole_use import sole_use
 
 _ROWS_PER_BATCH: Final = 1 << 18
 
@@ -33,10 +35,20 @@ def run_in_process(
         advanced: told the number of records after each batch, for progress.
 
     Returns:
-        the counters, as in ``counters.json``.
+        the counters, as in ``counters.json``. Of a log that grows meanwhile they are, as the
+        results, of the files that it had at the start.
+
+    Raises:
+        UserError: a damaged log, or another run is at work in ``out``.
     """
+    with sole_use(out):
+        return _run(log, settings, RunWriter(out), advanced)
+
+
+def _run(
+    log: Path, settings: ChainSettings, writer: RunWriter, advanced: Callable[[int], None]
+) -> dict[str, Any]:
     started = time.perf_counter()
-    writer = RunWriter(out)
     writer.clear()  # this host always begins anew
     chains: dict[str, Chain] = {}
     waiting: dict[str, list[Frame]] = {}
@@ -50,7 +62,7 @@ def run_in_process(
             total, rows, batch = total + rows, 0, batch + 1
     _batch(writer, batch, settings, chains, waiting)
     advanced(rows)
-    writer.write(batch + 1, [part for site in sorted(chains) for part in last_parts(chains[site])])
+    writer.write(END, [part for site in sorted(chains) for part in last_parts(chains[site])])
     return writer.finish(
         host="in-process", events=total + rows, seconds=time.perf_counter() - started
     )

@@ -21,8 +21,8 @@ SITE: Final = "site"
 _NAME: Final = re.compile(r"batch-([0-9]{12,})-([0-9]+)\.parquet")
 
 
-def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> None:
-    """Makes ``parts`` the whole content of batch ``batch_id`` in ``folder``.
+def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> list[Path]:
+    """Makes ``parts`` the whole content of batch ``batch_id`` in ``folder``; gives its files.
 
     Args:
         folder: made if absent.
@@ -36,16 +36,14 @@ def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table
     assert batch_id >= 0
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = set()
+        written = []
         for number, tables in enumerate(parts):
             if tables:
                 path = folder / f"batch-{batch_id:012d}-{number}.parquet"
                 write_parquet(path, tables, tables[0].schema)
-                written.add(path.name)
+                written.append(path)
         stale = [
-            path
-            for path in folder.glob(f"batch-{batch_id:012d}-*.parquet")
-            if path.name not in written
+            path for path in folder.glob(f"batch-{batch_id:012d}-*.parquet") if path not in written
         ]
         for path in stale:
             path.unlink()
@@ -53,6 +51,7 @@ def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table
             sync_folder(folder)
     except OSError as error:
         raise UserError(f"{folder}: results cannot be written: {error.strerror}") from error
+    return written
 
 
 class BatchFiles:

@@ -112,8 +112,8 @@ class OrderedSink:
         self.directory = Path(directory)
         self._folder = folder
 
-    def write(self, batch_id: int, tables: Sequence[pa.Table]) -> None:
-        """Makes ``tables`` the whole of batch ``batch_id``.
+    def write(self, batch_id: int, tables: Sequence[pa.Table]) -> list[Path]:
+        """Makes ``tables`` the whole of batch ``batch_id``; gives its files.
 
         Args:
             batch_id: micro-batch, from 0.
@@ -132,7 +132,7 @@ class OrderedSink:
         for site in sorted(sites):
             joined = _joined(site, sites[site])
             parts.setdefault(joined.schema, []).append(joined)
-        replace_batch(self.directory / self._folder, batch_id, list(parts.values()))
+        return replace_batch(self.directory / self._folder, batch_id, list(parts.values()))
 
 
 def _joined(site: str, tables: list[pa.Table]) -> pa.Table:

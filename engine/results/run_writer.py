@@ -1,8 +1,8 @@
 """Everything one pass over a log leaves behind, written batch by batch, idempotently.
 
-Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch) and
-``counters.json`` (see ``engine.scenario``). Chains run elsewhere in general, so their output comes
-as ``Part``s: a site, a kind and bytes.
+Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
+``written/`` (see ``engine.results.ledger``) and ``counters.json`` (see ``engine.scenario``). Chains
+run elsewhere in general, so their output comes as ``Part``s: a site, a kind and bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow as pa
 from engine.chain import Chain, ChainOutput
 from engine.log.whole_file import whole_file
 from engine.pattern.given import Matches
+from engine.results.ledger import WRITTEN, Ledger
 from engine.results.match_table import columns_table
 from engine.results.ordered import ORDERED, OrderedSink, released_table
 from engine.results.side_output import LATE, QUARANTINED, aside_table
@@ -29,6 +30,11 @@ RESULTS: Final = "results"
 COUNTERS: Final = "counters"
 COUNTERS_FILE: Final = "counters.json"
 _EVENTS: Final = (ORDERED, LATE, QUARANTINED)
+CHECKPOINT: Final = "checkpoint"
+READING: Final = "reading"
+SETTINGS: Final = "settings.txt"
+_TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS)
+"""What a host that goes on where it was cut off keeps beside the results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,34 +82,62 @@ class RunWriter:
         self.directory = directory
         self._results = ResultSink(directory)
         self._events = {name: OrderedSink(directory, name) for name in _EVENTS}
+        self._ledger = Ledger(directory)
 
-    def clear(self) -> None:
-        """Take away what an earlier pass left: its batches may be more, or of other kinds."""
-        for name in (MATCHES, WINDOWS, *_EVENTS, COUNTERS):
-            if (self.directory / name).exists():
-                shutil.rmtree(self.directory / name)
-        (self.directory / COUNTERS_FILE).unlink(missing_ok=True)
+    def clear(self, *, for_good: bool = True) -> None:
+        """Take away what an earlier pass left: its batches may be more, or of other kinds.
 
-    def write(self, batch_id: int, parts: Sequence[Part]) -> None:
-        """Make ``parts`` the whole of batch ``batch_id``: each site's in order of emission."""
+        Args:
+            for_good: also what the earlier pass would go on from.
+        """
+        names = [MATCHES, WINDOWS, *_EVENTS, COUNTERS, WRITTEN, COUNTERS_FILE]
+        for name in [*(_TO_GO_ON if for_good else ()), *names]:
+            path = self.directory / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def check(self, batches: int) -> None:
+        """The first ``batches`` batches are as they were written.
+
+        Raises:
+            UserError: a part is gone or changed.
+        """
+        self._ledger.check(batches)
+
+    def write(self, batch_id: int, parts: Sequence[Part], *, ends: bool = False) -> None:
+        """Make ``parts`` the whole of batch ``batch_id``: each site's in order of emission.
+
+        Args:
+            batch_id: micro-batch, from 0; ``END``: what only the end of the input gives.
+            parts: of any sites.
+            ends: an input ended in this batch; the parts of the end are written already.
+        """
         results: list[dict[str, Any]] = []
         tables: dict[str, list[pa.Table]] = {name: [] for name in (*self._events, MATCHES)}
+        counted: list[Path] = []
         for part in parts:
             if part.kind == RESULTS:
                 results.extend(json.loads(part.payload))
             elif part.kind in tables:
                 tables[part.kind].append(pa.ipc.open_stream(part.payload).read_all())
             else:
-                folder = self.directory / COUNTERS
-                folder.mkdir(parents=True, exist_ok=True)
-                name = sha256(part.site.encode()).hexdigest() + ".json"  # any site is a file name
-                with whole_file(folder / name) as sink:
-                    sink.write(json.dumps([part.site, json.loads(part.payload)]).encode())
-        self._results.write(batch_id, results, tables[MATCHES])
+                counted.append(self._write_counters(part))
+        files = self._results.write(batch_id, results, tables[MATCHES])
         for name, events in self._events.items():
             # Side output is rare, but a batch written again must replace what there was.
             if name == ORDERED or tables[name] or (self.directory / name).exists():
-                events.write(batch_id, tables[name])
+                files += events.write(batch_id, tables[name])
+        self._ledger.enter(batch_id, [*files, *counted], ends=ends)
+
+    def _write_counters(self, part: Part) -> Path:
+        folder = self.directory / COUNTERS
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / (sha256(part.site.encode()).hexdigest() + ".json")  # of any site's name
+        with whole_file(path) as sink:
+            sink.write(json.dumps([part.site, json.loads(part.payload)]).encode())
+        return path
 
     def finish(self, **facts: Any) -> dict[str, Any]:
         """Gather every site's counters and ``facts`` into ``counters.json``, and give them."""

@@ -36,8 +36,8 @@ class ResultSink:
 
     def write(
         self, batch_id: int, results: Sequence[Result], matches: Sequence[pa.Table] = ()
-    ) -> None:
-        """Makes ``results`` and ``matches`` the whole of batch ``batch_id``.
+    ) -> list[Path]:
+        """Makes ``results`` and ``matches`` the whole of batch ``batch_id``; gives its files.
 
         Args:
             batch_id: micro-batch, from 0; later ones hold later results.
@@ -50,6 +50,7 @@ class ResultSink:
             ContractViolation: a result without the fields of DESIGN "Results".
         """
         windows = [is_window(result) for result in results]
+        files: list[Path] = []
         for folder, wanted, table in (
             (MATCHES, False, match_table),
             (WINDOWS, True, window_table),
@@ -59,7 +60,8 @@ class ResultSink:
             if folder == MATCHES:
                 tables = sorted([*tables, *_numbered(matches, len(results))], key=_site_of)
             together = [pa.concat_tables(of_site) for _, of_site in groupby(tables, _site_of)]
-            replace_batch(self.directory / folder, batch_id, [together])
+            files += replace_batch(self.directory / folder, batch_id, [together])
+        return files
 
 
 def _site_of(table: pa.Table) -> str:

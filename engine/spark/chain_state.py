@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from engine.chain import Chain, ChainSettings
 from engine.errors import ContractViolation
 from engine.spark.live_chains import LIVE, digest_of
-from engine.spark.state_chunks import state_chunks
+from engine.spark.state_chunks import ChunksApart, state_chunks
 
 _STATE: Final = StructType([StructField("snapshot", BinaryType())])
 _DIGEST: Final = StructType([StructField("digest", BinaryType())])
@@ -61,6 +61,16 @@ class ChainState:
         self._digest.update((digest,))
         if self._chunks is None:  # else it holds on to a handle that ends with this batch
             LIVE.keep(self._run, chain, digest, len(snapshot))
+
+    def apart(self, chain: Chain) -> Chain:
+        """The chain that was just kept, to do with as one likes: the state stays as it is."""
+        if self._chunks is None:
+            LIVE.forget(self._run, chain.site)
+            return chain
+        chunks = self._chunks
+        return Chain.restored(
+            self._settings, chain.site, chain.snapshot(), lambda query: ChunksApart(chunks(query))
+        )
 
 
 def packed(snapshot: bytes) -> bytes:

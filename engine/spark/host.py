@@ -1,7 +1,8 @@
-"""Host of the chains on Spark: the arrival log through Spark's file source, results to Parquet.
+"""Host of the chains on Spark: frames of the arrival log in, results to Parquet.
 
-One stateful operator per site, RocksDB state store, checkpoint, and a sink that replaces a batch
-written again: after a crash the same call goes on without loss or double results.
+Spark's file source reads a list of the frames (``engine.spark.reading_list``). One stateful
+operator per site, RocksDB state store, checkpoint, and a sink that replaces a batch written again:
+after a crash the same call goes on without loss or double results.
 """
 
 from __future__ import annotations
@@ -9,36 +10,34 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
 from engine.cli.java import java_home
-from engine.errors import SlackwaterError, UserError
-from engine.log.arrival_log import LOG_SCHEMA, LogReader
-from engine.log.replay import log_facts, order_by_time
+from engine.errors import UserError
+from engine.log.arrival_log import LogReader
 from engine.log.whole_file import whole_file
-from engine.results.run_writer import Part, RunWriter
+from engine.results.ledger import END
+from engine.results.run_writer import CHECKPOINT, READING, SETTINGS, Part, RunWriter
+from engine.results.sole_use import sole_use
 from engine.spark.class_archive import java_options
+from engine.spark.failure import spark_failure
 from engine.spark.processor import OUTPUT, SiteChain
+from engine.spark.reading_list import LIST_COLUMNS, ReadingList
 from engine.spark.staged import Staged
 
-_LOG_COLUMNS: Final = (
-    "site string, first_arrival long, last_arrival long, rows long, payload binary"
-)
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
-_END: Final = "frames-end.parquet"
-_SETTINGS: Final = "settings.txt"
+_SPARK_LOG: Final = "spark.log"
 _STAGED: Final = "staged"
+Sink = Callable[[list[Row], int], None]
+"""Takes the rows (of ``OUTPUT``) that a micro-batch gave, and its number."""
 FILES_PER_BATCH: Final = 8
 """Of the log, some 4 M events: a micro-batch costs more than a second whatever it holds."""
 
@@ -95,9 +94,9 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
             os.close(kept)
 
 
-def _chained(frames: DataFrame, settings: ChainSettings, log: Path, staged: Path) -> DataFrame:
-    """Every site's chain over ``frames`` of ``log`` (columns site, file, place, rows)."""
-    return frames.groupBy("site").transformWithState(
+def _chained(due: DataFrame, settings: ChainSettings, log: Path, staged: Path) -> DataFrame:
+    """Every site's chain over the frames of ``log`` that are due."""
+    return due.groupBy("site").transformWithState(
         statefulProcessor=SiteChain(settings, log.resolve(), staged.resolve(), cache_home()),
         outputStructType=OUTPUT,
         outputMode="Append",
@@ -105,29 +104,10 @@ def _chained(frames: DataFrame, settings: ChainSettings, log: Path, staged: Path
     )
 
 
-def _frames(session: SparkSession, folder: Path, files_per_batch: int) -> DataFrame:
-    """Frames of the log files in ``folder``, each with its place in the log."""
-    return (
-        session.readStream.schema(_LOG_COLUMNS)
-        .option("maxFilesPerTrigger", files_per_batch)
-        .parquet(str(folder))
-        .select(
-            "site",
-            F.col("_metadata.file_name").alias("file"),
-            F.col("_metadata.row_index").alias("place"),
-            "rows",
-        )
-    )
-
-
-def _write_end(folder: Path, sites: Sequence[str]) -> None:
-    """Say that the input is over: one row without payload per site, read after everything else."""
-    rows = [
-        {"site": site, "first_arrival": 0, "last_arrival": 0, "rows": 0, "payload": b""}
-        for site in sites
-    ]
-    with whole_file(folder / _END) as sink:
-        pq.write_table(pa.Table.from_pylist(rows, schema=LOG_SCHEMA), sink)
+def _due(session: SparkSession, folder: Path) -> DataFrame:
+    """Rows of the reading list, a file of it for each micro-batch."""
+    listed = session.readStream.schema(LIST_COLUMNS)
+    return listed.option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
 def _check_settings(file: Path, settings: ChainSettings) -> None:
@@ -153,69 +133,101 @@ def run_on_spark(
 ) -> dict[str, Any]:
     """Run the chains of every site over the log on Spark; the twin of ``run_in_process``.
 
-    Called again with the same ``out`` after a crash, it goes on from the checkpoint. On a cluster,
-    workers must reach the log and ``out`` under the same paths as the driver.
+    Called again with the same ``out``, it goes on from the checkpoint: after a crash, or with the
+    files that the log has got since. What it gets while this runs is for the next call. On a
+    cluster, workers must reach the log and ``out`` under the same paths as the driver.
 
     Raises:
-        UserError: no Java, not a log, or ``out`` was begun with other settings.
-        SlackwaterError: the Spark query failed; carries its message.
+        UserError: no Java, not a log, ``out`` was begun with other settings or another log, or a
+            part of its results is gone.
+        SparkFailure: the Spark query failed; carries its last cause.
     """
+    with sole_use(out):
+        return _run(log, settings, out, master, files_per_batch, advanced)
+
+
+def _run(
+    log: Path,
+    settings: ChainSettings,
+    out: Path,
+    master: str,
+    files_per_batch: int,
+    advanced: Callable[[int], None],
+) -> dict[str, Any]:
     started = time.perf_counter()
     reader = LogReader(log)
-    order_by_time(reader)
-    facts = log_facts(reader)
-    end, checkpoint = out / "end", out / "checkpoint"
-    end.mkdir(parents=True, exist_ok=True)
-    _check_settings(out / _SETTINGS, settings)
-    session = spark_session(master, out / "spark.log")
-    # More tasks than sites would have nothing to do; a checkpoint keeps the number it began with.
-    tasks = max(1, min(len(facts.sites), session.sparkContext.defaultParallelism))
-    session.conf.set("spark.sql.shuffle.partitions", tasks)
     writer, staged = RunWriter(out), Staged(out / _STAGED)
-    staged.clear()
-
-    # A batch with the last frames may have the end, too; a batch of its own costs a second.
-    ends_first = len(reader.files) <= files_per_batch
-    if ends_first:
-        _write_end(end, facts.sites)
-    frames = _frames(session, log, files_per_batch).union(_frames(session, end, 1))
-    query = (
-        _chained(frames, settings, log, out / _STAGED)
-        .writeStream.foreachBatch(_sink(writer, staged))
-        .option("checkpointLocation", str(checkpoint))
-        .start()
-    )
-    try:
-        query.processAllAvailable()
-        advanced(facts.rows)
-        if not ends_first:
-            _write_end(end, facts.sites)
-            query.processAllAvailable()
-    except Exception as error:
-        raise SlackwaterError(
-            f"the Spark query failed: {_first_line(error)}; all of it is in {out / 'spark.log'}"
-        ) from error
-    finally:
-        query.stop()
-    staged.remove()
+    committed = _committed(out / CHECKPOINT)
+    if committed:
+        _check_settings(out / SETTINGS, settings)
+        writer.check(committed)
+    else:
+        writer.clear()  # of the other host, or of a run that was cut off before it got anywhere
+        _check_settings(out / SETTINGS, settings)
+    facts = ReadingList(out / READING).extend(reader, files_per_batch)
+    batches: list[dict[str, Any]] = []
+    if committed < facts.batches:
+        tasks = facts.sites  # more of them would have nothing to do
+        batches = _micro_batches(log, settings, out, master, tasks, _sink(writer, staged))
+        staged.remove()
+    advanced(facts.rows)
     return writer.finish(
         host=f"spark {master}",
         events=facts.rows,
         seconds=time.perf_counter() - started,
-        batches=[
-            {"frames": each.numInputRows, "seconds": each.durationMs["triggerExecution"] / 1000}
-            for each in query.recentProgress
-            if each.numInputRows
-        ],
+        batches=batches,
     )
 
 
-def _sink(writer: RunWriter, staged: Staged) -> Callable[[DataFrame, int], None]:
-    def write(batch: DataFrame, batch_id: int) -> None:
-        staged.clear()
+def _committed(checkpoint: Path) -> int:
+    """How many micro-batches Spark will not do again; it keeps the names of the last ones."""
+    folder = checkpoint / "commits"
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) + 1 for name in names if name.isdecimal()), default=0)
+
+
+def _micro_batches(
+    log: Path, settings: ChainSettings, out: Path, master: str, tasks: int, sink: Sink
+) -> list[dict[str, Any]]:
+    """Does all of the reading list that is not committed; tells rows and seconds of each batch."""
+    session = spark_session(master, out / _SPARK_LOG)
+    tasks = max(1, min(tasks, session.sparkContext.defaultParallelism))
+    session.conf.set("spark.sql.shuffle.partitions", tasks)  # a checkpoint keeps what it began with
+    query = (
+        _chained(_due(session, out / READING), settings, log, out / _STAGED)
+        .writeStream.foreachBatch(lambda batch, batch_id: sink(batch.collect(), batch_id))
+        .option("checkpointLocation", str(out / CHECKPOINT))
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+    except Exception as error:
+        raise spark_failure(str(error), out / _SPARK_LOG) from error
+    finally:
+        query.stop()
+    return [
+        {"frames": each.numInputRows, "seconds": each.durationMs["triggerExecution"] / 1000}
+        for each in query.recentProgress
+        if each.numInputRows
+    ]
+
+
+def _sink(writer: RunWriter, staged: Staged) -> Sink:
+    """Makes what the sites' chains gave the whole of a micro-batch.
+
+    What only the end of the input gives is a batch of its own, which every later end replaces.
+    """
+    staged.clear()
+
+    def write(rows: list[Row], batch_id: int) -> None:
         # Sorted here: a sort in Spark samples its input first, and so runs the chains twice.
-        rows = sorted(batch.collect(), key=lambda row: (row.site, row.number))
-        writer.write(batch_id, [_part(row, staged) for row in rows])
+        given = sorted(rows, key=lambda row: (row.site, row.number))
+        last = [_part(row, staged) for row in given if row.last]
+        if last:
+            writer.write(END, last)
+        parts = [_part(row, staged) for row in given if not row.last]
+        writer.write(batch_id, parts, ends=bool(last))
+        staged.clear()
 
     return write
 
@@ -223,7 +235,3 @@ def _sink(writer: RunWriter, staged: Staged) -> Callable[[DataFrame, int], None]
 def _part(row: Row, staged: Staged) -> Part:
     payload = staged.get(row.staged) if row.staged else bytes(row.payload)
     return Part(row.site, row.kind, payload)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

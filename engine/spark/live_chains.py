@@ -47,6 +47,10 @@ class LiveChains:
         self._bytes -= size
         return chain if known == digest else None
 
+    def forget(self, run: str, site: str) -> None:
+        """The chain is to be fed without its state."""
+        self.take(run, site, b"")
+
     def keep(self, run: str, chain: Chain, digest: bytes, size: int) -> None:
         """``chain`` was at a snapshot of ``size`` bytes and has not been fed since."""
         self.take(run, chain.site, digest)

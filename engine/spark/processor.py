@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -22,12 +21,15 @@ from engine.results.run_writer import Part, last_parts, parts_of
 from engine.spark.chain_state import ChainState
 from engine.spark.staged import LARGE, Staged
 
-OUTPUT: Final = "site string, number long, kind string, payload binary, staged string"
-"""``staged``: the payload's name in the folder for large ones; empty: it is here."""
+OUTPUT: Final = "site string, number long, last boolean, kind string, payload binary, staged string"
+"""``last``: only the end of the input gives it. ``staged``: the payload's name in the folder for
+large ones; empty: it is here."""
 
 
 class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
     """Feeds the frames of a site to its chain; a row of a frame without rows ends its input.
+
+    The end gives its output, but the state stays as before it: the log may go on for a later run.
 
     Args:
         settings: of every chain.
@@ -58,24 +60,25 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
         ended = False
         for row in rows:
             if row.rows:
-                places.setdefault(unquote(row.file), []).append(row.place)
+                places.setdefault(row.file, []).append(row.place)
             else:
                 ended = True
         parts = []
         for frames in frames_at(self._log, places):
             parts += parts_of(site, chain.process(frames))
-        if ended:
-            parts += last_parts(chain)
         self._state.keep(chain)
-        return iter([self._row(number, part) for number, part in enumerate(parts)])
+        last = last_parts(self._state.apart(chain)) if ended else []
+        given = [(part, False) for part in parts] + [(part, True) for part in last]
+        return iter([self._row(number, *each) for number, each in enumerate(given)])
 
-    def _row(self, number: int, part: Part) -> Row:
+    def _row(self, number: int, part: Part, last: bool) -> Row:
         payload, staged = part.payload, ""
         if len(payload) >= LARGE:
             payload, staged = b"", self._staged.put(payload)
         return Row(
-            site=part.site, number=number, kind=part.kind, payload=bytearray(payload), staged=staged
-        )
+            site=part.site, number=number, last=last, kind=part.kind,
+            payload=bytearray(payload), staged=staged,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Nothing to release."""

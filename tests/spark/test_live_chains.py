@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,51 +18,13 @@ from engine.spark import chain_state, processor
 from engine.spark.live_chains import LiveChains, digest_of
 from engine.spark.processor import SiteChain
 from engine.spark.staged import Staged
+from tests.spark.pretend_state import Store
 
 SETTINGS = ChainSettings(
     parse_order("none"),
     (query("EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s"),),
     parse_barrier("bounded:1s"),
 )
-
-
-class Value:
-    """A ``ValueState``, as of one site; counts what is read."""
-
-    def __init__(self, content: tuple[bytes] | None, reads: Counter[str], name: str) -> None:
-        self.content, self._reads, self._name = content, reads, name
-
-    def exists(self) -> bool:
-        return self.content is not None
-
-    def get(self) -> tuple[bytes] | None:
-        self._reads[self._name] += 1
-        return self.content
-
-    def update(self, content: tuple[bytes]) -> None:
-        self.content = content
-
-
-class Store:
-    """What a state store holds for a site; a task writes to a copy that is kept if it ends well."""
-
-    def __init__(self) -> None:
-        self.reads: Counter[str] = Counter()
-        self._values: dict[str, tuple[bytes] | None] = {}
-
-    def run(self, task: SiteChain, rows: list[Row], *, kept: bool = True) -> list[Row]:
-        values: dict[str, Value] = {}
-
-        def value_state(name: str, _schema: Any) -> Value:
-            values[name] = Value(self._values.get(name), self.reads, name)
-            return values[name]
-
-        handle: Any = type("Handle", (), {"getValueState": staticmethod(value_state)})
-        task.init(handle)
-        given = list(task.handleInputRows(("main",), iter(rows), None))
-        if kept:
-            self._values = {name: value.content for name, value in values.items()}
-        return given
 
 
 @pytest.fixture
@@ -90,7 +49,7 @@ def _batches(log: Path) -> list[list[Row]]:
     """One file each, then the end."""
     batches = [
         [
-            Row(site="main", file=quote(file.name), place=place, rows=rows)
+            Row(site="main", file=file.name, place=place, rows=rows)
             for place, rows in enumerate(pq.read_table(file, columns=["rows"])["rows"].to_pylist())
         ]
         for file in sorted(log.glob("*.parquet"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,7 @@ from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.export import export_jsonl
 from engine.results.ordered import export_ordered_jsonl
+from engine.results.run_writer import RunWriter
 from engine.results.side_output import SIDE_OUTPUT
 from engine.spark.host import run_on_spark
 
@@ -110,7 +113,7 @@ def test_spark_equals_in_process(tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, 6_000, rows_per_file=2_000)
     last = LogReader(log).files[-1]
-    last.rename(last.with_name("zz last %41.parquet"))  # Spark tells names percent-encoded
+    last.rename(last.with_name("zz last %41.parquet"))
     assert len(LogReader(log).files) > 4
     here = run_in_process(log, settings(), tmp_path / "here")
     there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", files_per_batch=2)
@@ -152,6 +155,37 @@ def test_every_order_gives_on_spark_what_it_gives_in_process(order: str, tmp_pat
     assert answers(tmp_path / "there") == answers(tmp_path / "here")
     assert facts(there) == facts(here)
     assert len(there["batches"]) >= 3
+
+
+def test_a_log_that_grows_between_runs_and_during_them_equals_in_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path / "all", 3_000, rows_per_file=1_000)
+    log, left = tmp_path / "log", LogReader(tmp_path / "all").files
+    log.mkdir()
+
+    def grow() -> None:
+        if left:
+            shutil.copy2(left.pop(0), log)
+
+    grow()
+    (log / "manifest.json").write_text("{}")  # as a simulated log has it
+    write = RunWriter.write
+
+    def write_and_grow(self: RunWriter, *arguments: Any, **named: Any) -> None:
+        write(self, *arguments, **named)
+        grow()
+
+    calls = 0
+    while left:
+        grow()
+        run_in_process(log, settings(), tmp_path / "here")
+        with monkeypatch.context() as patch:
+            patch.setattr(RunWriter, "write", write_and_grow)
+            there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", 1)
+        calls += bool(there["batches"])
+        assert answers(tmp_path / "there") == answers(tmp_path / "here")
+    assert calls >= 2
 
 
 def test_killed_and_started_again_equals_undisturbed(tmp_path: Path) -> None:

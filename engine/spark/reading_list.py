@@ -1,0 +1,174 @@
+"""What a run on Spark reads: a list of the log's frames, one file for each micro-batch.
+
+Spark's file source reads the list, each file exactly once, and workers fetch the frames it names.
+So the run decides what it reads, in which order, and when the input ends: what else lies in the
+log's folder, its files' times, and files that come while it runs change nothing. A later run goes
+on with what the log has got since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.errors import UserError
+from engine.log.arrival_log import ROWS, SITE, LogReader
+from engine.log.whole_file import DAMAGED, NS_PER_MS, parquet_files, write_parquet
+
+LIST_COLUMNS: Final = "site string, file string, place long, rows long"
+_SCHEMA: Final = pa.schema(
+    {SITE: pa.string(), "file": pa.string(), "place": pa.int64(), ROWS: pa.int64()}
+)
+_FILES: Final = b"slackwater.files"
+_ENDS: Final = b"slackwater.ends"
+_YES: Final = b"yes"
+_FOOTER: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """Of the list: the number of records, sites and micro-batches."""
+
+    rows: int
+    sites: int
+    batches: int
+
+
+class ReadingList:
+    """The list in ``folder``, made if absent.
+
+    A row says that the frame in row ``place`` of the log's ``file`` is due, with so many ``rows``;
+    one without rows, that the input of ``site`` ends here.
+
+    Args:
+        folder: of this run; what is in it stays as it is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def extend(self, log: LogReader, files_per_batch: int) -> LogFacts:
+        """Puts on the list what of ``log`` is not on it yet, and the end of every site behind it.
+
+        Args:
+            log: with the files that count; what it gets later is for a later run.
+            files_per_batch: of the log, at most.
+
+        Raises:
+            UserError: a file on the list is gone or has changed, or a new one would come before
+                those on it.
+        """
+        pages = [_page(path) for path in parquet_files(self._folder)]
+        listed: dict[str, str] = {}
+        for page in pages:
+            listed.update(json.loads(page.schema.metadata[_FILES]))
+        self._check(log, listed)
+        new = log.files[len(listed) :]
+        sites = {site for page in pages for site in _sites(page)}
+        if new or not pages or pages[-1].schema.metadata[_ENDS] != _YES:
+            for files in _chunks(new, files_per_batch):
+                last = not files or files[-1] is new[-1]
+                pages.append(_made(files, sites, last=last))
+                self._write(len(pages) - 1, pages[-1])
+        rows = sum(pc.sum(page[ROWS]).as_py() for page in pages)
+        return LogFacts(rows, len(sites), len(pages))
+
+    def _write(self, number: int, page: pa.Table) -> None:
+        before = self._path(number - 1)
+        after_ms = before.stat().st_mtime_ns // NS_PER_MS if number else 0
+        write_parquet(self._path(number), [page], page.schema, after_ms=after_ms)
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"batch-{number:012d}.parquet"
+
+    def _check(self, log: LogReader, listed: dict[str, str]) -> None:
+        """What is on the list is what the log begins with."""
+        there = {path.name: path for path in log.files}
+        for name, mark in listed.items():
+            if name not in there or _mark(there[name]) != mark:
+                what = "has changed since" if name in there else "is gone, but"
+                raise UserError(
+                    f"{log.directory / name}: {what} this run has read it: restore it, or begin "
+                    "the run anew in another folder"
+                )
+        early = [name for name in sorted(there)[: len(listed)] if name not in listed]
+        if early:
+            raise UserError(
+                f"{log.directory / early[0]}: is new, but comes before files that this run has "
+                "read: begin the run anew in another folder"
+            )
+
+
+def _chunks(files: Sequence[Path], size: int) -> Iterator[list[Path]]:
+    """The files, ``size`` at a time; none at all are one empty chunk: of the end alone."""
+    left = iter(files)
+    chunk = list(islice(left, size))
+    yield chunk
+    while chunk := list(islice(left, size)):
+        yield chunk
+
+
+def _made(files: Iterable[Path], sites: set[str], *, last: bool) -> pa.Table:
+    """The rows of a file of the list; adds the sites of ``files`` to ``sites``.
+
+    Args:
+        files: of the log.
+        sites: seen before.
+        last: every site's input ends behind these files.
+    """
+    tables = [_SCHEMA.empty_table()]
+    marks = {}
+    for file in files:
+        headers = _headers(file)
+        places = pa.array(np.arange(headers.num_rows))
+        names = pa.repeat(pa.scalar(file.name, pa.string()), headers.num_rows)
+        columns = [headers[SITE], names, places, headers[ROWS]]
+        tables.append(pa.Table.from_arrays(columns, schema=_SCHEMA))
+        marks[file.name] = _mark(file)
+        sites.update(_sites(headers))
+    if last:
+        zeros = pa.array(np.zeros(len(sites), np.int64))
+        names = pa.repeat(pa.scalar("", pa.string()), len(sites))
+        ends = [pa.array(sorted(sites), pa.string()), names, zeros, zeros]
+        tables.append(pa.Table.from_arrays(ends, schema=_SCHEMA))
+    metadata = {_FILES: json.dumps(marks).encode(), _ENDS: _YES if last else b"no"}
+    return pa.concat_tables(tables).replace_schema_metadata(metadata)
+
+
+def _page(path: Path) -> pa.Table:
+    try:
+        return pq.read_table(path)
+    except DAMAGED as error:
+        raise UserError(f"{path}: damaged file: {error}; begin the run anew elsewhere") from error
+
+
+def _headers(file: Path) -> pa.Table:
+    try:
+        return pq.read_table(file, columns=[SITE, ROWS])
+    except DAMAGED as error:
+        raise UserError(f"{file}: damaged file: {error}") from error
+
+
+def _sites(table: pa.Table) -> list[str]:
+    return list(table.column(SITE).unique().to_pylist())
+
+
+def _mark(file: Path) -> str:
+    """Tells a file of the log from another of its name: its size and its end, where Parquet says
+    what is in it and where.
+    """
+    with file.open("rb") as stream:
+        size = stream.seek(0, 2)
+        stream.seek(max(0, size - _FOOTER))
+        return f"{size} {blake2b(stream.read(), digest_size=16).hexdigest()}"

@@ -1,0 +1,300 @@
+"""A log that grows while it is read, and between runs: both hosts, with Spark's part pretended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from engine.barrier.registry import parse_barrier
+from engine.chain import ChainSettings
+from engine.errors import UserError
+from engine.inprocess import run_in_process
+from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.trace import read_trace
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.pattern.spill_settings import SpillSettings
+from engine.query import query
+from engine.results.ordered import export_ordered_jsonl
+from engine.spark import host
+from engine.spark.host import run_on_spark
+from tests.spark.both_hosts import answers
+from tests.spark.pretend_state import CrashError, PretendSpark
+
+QUERIES = {
+    "p": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
+    "w": "SELECT count(*), sum(v) GROUP BY id WINDOW TUMBLING 8 ns",
+}
+SETTINGS = ChainSettings(
+    parse_order("sequence:timeout=fixed:6ns"),
+    tuple(query(text, name=name) for name, text in QUERIES.items()),
+    parse_barrier("bounded:5ns"),
+    guards=Guards(None),
+    ordered="full",
+    aside="full",
+)
+SPILLED = ChainSettings(
+    parse_order("none"), SETTINGS.plans[:1], parse_barrier("bounded:5ns"), guards=Guards(None),
+    spill=SpillSettings(None, 8, 4, pending=2, wait_ns=10),
+)  # fmt: skip
+
+
+def trace(draw: Callable[[int], int], events: int) -> str:
+    """Two sites of two sources; ``draw(n)``: one of 0 .. n - 1."""
+    numbers = dict.fromkeys((site + source for site in "ns" for source in "xy"), 0)
+    lines = []
+    for arrival in range(events):
+        place = "ns"[draw(2)] + "xy"[draw(2)]
+        lost = draw(8) == 0
+        record = {
+            "site": place[0], "source": place[1], "seq": numbers[place] + lost,
+            "type": "AABC"[draw(4)], "ts": max(0, arrival - draw(8)), "arrival": arrival,
+            "attrs": {"id": draw(2), "v": draw(9)},
+        }  # fmt: skip
+        numbers[place] += 1 + lost
+        lines.append(json.dumps(record) + "\n")
+    return "".join(lines)
+
+
+class Growing:
+    """A log of which only the first files are there yet; ``grow`` adds further ones."""
+
+    def __init__(self, text: str, folder: Path, rows_per_file: int) -> None:
+        (folder / "t.jsonl").write_text(text, encoding="utf-8")
+        with LogWriter(folder / "all", rows_per_file) as writer:
+            for frame in read_trace(folder / "t.jsonl"):
+                for start in range(0, frame.rows, 2):
+                    writer.append(frame.slice(start, min(2, frame.rows - start)))
+        self.left = LogReader(folder / "all").files
+        self.log = folder / "log"
+        self.log.mkdir()
+
+    def grow(self, files: int) -> None:
+        for file in self.left[:files]:
+            shutil.copy2(file, self.log)
+        self.left = self.left[files:]
+
+
+def given_by(parts: Path, settings: ChainSettings) -> tuple[str, str, dict[str, Any]]:
+    """Results, ordered stream, and counters that no host and no cut may change."""
+    ordered = parts.parent / "ordered.jsonl"
+    if settings.ordered != "no":
+        export_ordered_jsonl(parts, ordered)
+    sites = json.loads((parts / "counters.json").read_bytes())["sites"]
+    for site in sites.values():
+        site.pop("buffered_max_bytes")
+        for counts in site["queries"].values():
+            for name in ("chunk_loads", "turns", "looked_at", "stack_moves"):
+                counts.pop(name, None)
+    return answers(parts, QUERIES), ordered.read_text() if ordered.exists() else "", sites
+
+
+def in_process(log: Path, settings: ChainSettings, folder: Path) -> tuple[str, str, dict[str, Any]]:
+    if settings.spill is not None:
+        settings = replace(settings, spill=replace(settings.spill, folder=folder / "chunks"))
+    run_in_process(log, settings, folder / "here")
+    return given_by(folder / "here", settings)
+
+
+@pytest.fixture(name="spark")
+def _spark(monkeypatch: pytest.MonkeyPatch) -> PretendSpark:
+    pretend = PretendSpark()
+    monkeypatch.setattr(host, "_micro_batches", pretend)
+    return pretend
+
+
+@pytest.fixture(name="growing")
+def _growing(tmp_path: Path) -> Growing:
+    numbers = iter(range(7, 10**9, 13))
+    growing = Growing(trace(lambda n: next(numbers) % n, 60), tmp_path, 6)
+    assert len(growing.left) == 10
+    growing.grow(6)
+    return growing
+
+
+@hypothesis_settings(max_examples=20)
+@given(st.data())
+def test_after_every_call_the_answers_are_those_of_the_log_as_it_was_then(
+    data: st.DataObject,
+) -> None:
+    settings = data.draw(st.sampled_from([SETTINGS, SPILLED]))
+    choice = st.integers(0, 1000)
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        folder, spark = Path(name), PretendSpark()
+        patch.setattr(host, "_micro_batches", spark)
+        events = data.draw(st.integers(10, 60))
+        growing = Growing(trace(lambda n: data.draw(choice) % n, events), folder, 4)
+        growing.grow(data.draw(st.integers(1, 8)))
+        while True:
+            size = data.draw(st.integers(1, 3))
+            if data.draw(st.booleans()):
+                spark.crash_at = data.draw(st.integers(0, 12)), data.draw(st.booleans())
+            try:
+                run_on_spark(growing.log, settings, folder / "there", files_per_batch=size)
+            except CrashError:
+                growing.grow(data.draw(st.integers(0, 2)))
+                continue
+            spark.crash_at = None
+            there = given_by(folder / "there", settings)
+            assert there == in_process(growing.log, settings, folder)
+            if not growing.left:
+                break
+            growing.grow(data.draw(st.integers(1, 4)))
+
+
+def test_files_that_come_during_a_run_are_for_the_next_one(
+    growing: Growing, spark: PretendSpark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = in_process(growing.log, SETTINGS, tmp_path)
+
+    def micro_batches(*arguments: Any) -> Any:
+        growing.grow(4)
+        return spark(*arguments)
+
+    monkeypatch.setattr(host, "_micro_batches", micro_batches)
+    run_on_spark(growing.log, SETTINGS, tmp_path / "there", files_per_batch=2)
+    assert given_by(tmp_path / "there", SETTINGS) == before
+    run_on_spark(growing.log, SETTINGS, tmp_path / "there", files_per_batch=2)
+    after = in_process(growing.log, SETTINGS, tmp_path)
+    assert given_by(tmp_path / "there", SETTINGS) == after != before
+
+
+def test_in_process_a_log_that_grows_is_read_as_it_was(
+    growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = in_process(growing.log, SETTINGS, tmp_path)
+    monkeypatch.setattr("engine.inprocess._ROWS_PER_BATCH", 6)
+    run_in_process(growing.log, SETTINGS, tmp_path / "grown", lambda _rows: growing.grow(1))
+    assert not growing.left
+    assert given_by(tmp_path / "grown", SETTINGS) == before
+
+
+def test_the_end_is_not_eaten_by_the_first_of_two_runs(
+    growing: Growing, spark: PretendSpark, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        run_on_spark(growing.log, SETTINGS, tmp_path / "there", files_per_batch=8)
+        expected = in_process(growing.log, SETTINGS, tmp_path)
+        assert given_by(tmp_path / "there", SETTINGS) == expected
+        growing.grow(2)
+    del spark
+
+
+def parts_of(folder: Path) -> list[Path]:
+    """What a finished run has written and goes on from, or gathers its counters from."""
+    return sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.parent.name in {
+            "matches", "windows", "ordered", "late", "quarantined", "counters", "written",
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_part_of_the_results_that_is_gone_is_named(growing: Growing, tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
+    parts = parts_of(there)
+    assert len({part.parent.name for part in parts}) >= 5
+    for part in parts:
+        content = part.read_bytes()
+        part.unlink()
+        with pytest.raises(UserError, match=f"{part.name}: is gone.*or remove .*there to begin"):
+            run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
+        part.write_bytes(content[:-1])
+        with pytest.raises(UserError, match=f"{part.name}: (has changed|is damaged)"):
+            run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
+        part.write_bytes(content)
+    run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
+    assert given_by(there, SETTINGS) == in_process(growing.log, SETTINGS, tmp_path)
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_file_of_the_log_that_was_read_and_is_gone_or_another_is_named(
+    growing: Growing, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
+    first, second, *_ = LogReader(growing.log).files
+    kept = second.read_bytes()
+    second.unlink()
+    with pytest.raises(UserError, match=f"{second.name}: is gone, but"):
+        run_on_spark(growing.log, SETTINGS, there)
+    shutil.copy2(first, second)
+    with pytest.raises(UserError, match=f"{second.name}: has changed since"):
+        run_on_spark(growing.log, SETTINGS, there)
+    second.write_bytes(kept)
+    shutil.copy2(first, first.with_name("frames-0.parquet"))
+    with pytest.raises(UserError, match=r"frames-0.parquet: is new, but comes before"):
+        run_on_spark(growing.log, SETTINGS, there)
+
+
+@pytest.mark.usefixtures("spark")
+def test_the_hosts_may_take_turns_in_one_folder(growing: Growing, tmp_path: Path) -> None:
+    both = tmp_path / "both"
+    other = replace(SETTINGS, barrier=parse_barrier("immediate"))
+    for settings in (SETTINGS, other):
+        expected = in_process(growing.log, settings, tmp_path)
+        for run in (run_on_spark, run_in_process, run_on_spark, run_in_process):
+            run(growing.log, settings, both)
+            assert given_by(both, settings) == expected
+
+
+@pytest.mark.usefixtures("spark")
+def test_what_else_lies_in_a_logs_folder_is_not_read(growing: Growing, tmp_path: Path) -> None:
+    (growing.log / "manifest.json").write_text("{}")
+    (growing.log / "truth").mkdir()
+    shutil.copy2(LogReader(growing.log).files[0], growing.log / "truth" / "t.parquet")
+    run_on_spark(growing.log, SETTINGS, tmp_path / "there")
+    expected = in_process(growing.log, SETTINGS, tmp_path)
+    assert given_by(tmp_path / "there", SETTINGS) == expected
+
+
+def test_one_run_at_a_time_in_a_folder(growing: Growing, tmp_path: Path) -> None:
+    def second(_rows: int) -> None:
+        for run in (run_on_spark, run_in_process):
+            with pytest.raises(UserError, match="another run is at work in this folder"):
+                run(growing.log, SETTINGS, tmp_path / "there")
+
+    run_in_process(growing.log, SETTINGS, tmp_path / "there", second)
+
+
+@pytest.mark.usefixtures("spark")
+def test_files_of_a_log_have_the_order_of_their_names_whatever_their_times(
+    growing: Growing, tmp_path: Path
+) -> None:
+    before = [path.read_bytes() for path in LogReader(growing.log).files]
+    for number, path in enumerate(LogReader(growing.log).files):
+        os.utime(path, (1_700_000_000 - number,) * 2)  # backwards, as a careless copy may have them
+    times = [path.stat().st_mtime_ns for path in LogReader(growing.log).files]
+    run_on_spark(growing.log, SETTINGS, tmp_path / "there", files_per_batch=1)
+    expected = in_process(growing.log, SETTINGS, tmp_path)
+    assert given_by(tmp_path / "there", SETTINGS) == expected
+    files = LogReader(growing.log).files
+    assert [path.stat().st_mtime_ns for path in files] == times  # the user's files stay as they are
+    assert [path.read_bytes() for path in files] == before
+
+
+def test_the_reading_list_ends_once_whatever_the_cut(growing: Growing, tmp_path: Path) -> None:
+    for size in (1, 2, 4, 5, 6, 7):
+        folder = tmp_path / f"list {size}"
+        facts = host.ReadingList(folder).extend(LogReader(growing.log), size)
+        assert host.ReadingList(folder).extend(LogReader(growing.log), size) == facts
+        pages = [pq.read_table(path).to_pylist() for path in sorted(folder.iterdir())]
+        assert len(pages) == facts.batches == -(-6 // size)
+        ends = [[row["site"] for row in page if not row["rows"]] for page in pages]
+        assert ends == [*([] for _ in pages[1:]), ["n", "s"]]
+        assert facts.rows == 36
