@@ -141,9 +141,7 @@ def query(
     host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     if source is None:
         raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
-    _check_out(out, source)
-    _check_late(late, out, source)
-    _check_columns(out, plans)
+    _check_files(out, late, source, plans)
     spilled = read_spill(spill, time_unit, plans, purge, on_spark=host.master is not None)
     order = parse_order(order_text, time_unit)
     guards = read_guards(guard, time_unit)
@@ -189,8 +187,7 @@ def order(
     """Writes the events in release order, with ref, release and late."""
     host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     unit_ns(time_unit)
-    _check_out(out, source)
-    _check_late(late, out, source)
+    _check_files(out, late, source)
     chosen = parse_order(order_text, time_unit)
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
@@ -290,7 +287,6 @@ def _text(argument: str) -> str:
 
 
 def _check_out(out: Path | None, source: str) -> None:
-    """What can be known to go wrong at the end is told before the work."""
     if out is None:
         return
     if out.suffix not in (".jsonl", ".json", ".parquet"):
@@ -303,7 +299,12 @@ def _check_out(out: Path | None, source: str) -> None:
         raise UserError(f"{out}: is the input itself; choose another --out")
 
 
-def _check_columns(out: Path | None, plans: tuple[Plan, ...]) -> None:
+def _check_files(
+    out: Path | None, late: Path | None, source: str, plans: tuple[Plan, ...] = ()
+) -> None:
+    """What can be known to go wrong with the files at the end is told before the work."""
+    _check_out(out, source)
+    _check_late(late, out, source)
     kinds = {isinstance(plan, TumblingPlan) for plan in plans}
     if out is not None and out.suffix == ".parquet" and len(kinds) > 1:
         raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
