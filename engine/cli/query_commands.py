@@ -95,27 +95,30 @@ _SHOWN: Final = "shown.jsonl"
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
 
+Queries = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="QUERY",
+        help="The query, or @FILE; several are named q1, q2 ... EXPLAIN before it: its plan.",
+    ),
+]
+InputOrNone = Annotated[
+    str | None,
+    typer.Option(
+        "--input",
+        metavar="PATH",
+        help="Trace, CSV, Parquet or arrival log; - = stdin. Not for EXPLAIN.",
+    ),
+]
+Rule = Annotated[str, typer.Option(metavar="RULE", help="pairwise or max-delay (R19's T_a).")]
+
+
 def query(
-    texts: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="QUERY",
-            help="The query, or @FILE; several are named q1, q2 ... EXPLAIN before it: its plan.",
-        ),
-    ],
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--input",
-            metavar="PATH",
-            help="Trace, CSV, Parquet or arrival log; - = stdin. Not for EXPLAIN.",
-        ),
-    ] = None,
+    texts: Queries,
+    source: InputOrNone = None,
     order_text: OrderText = "sequence",
     barrier_text: BarrierText = None,
-    certainty: Annotated[
-        str, typer.Option(metavar="RULE", help="pairwise or max-delay (R19's T_a).")
-    ] = "pairwise",
+    certainty: Rule = "pairwise",
     purge_text: PurgeText = "late",
     out: Out = None,
     on_spark: OnSpark = False,
