@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from edge_agent.limits import UNC_MAX_NS
+
 SECOND: Final = 10**9
 SYNCS_MIN: Final = 3
 SYNCS_KEPT: Final = 8
@@ -37,8 +39,6 @@ SKEW_MAX_PPB: Final = 500_000
 source does not state. Event times of one source never change their order by it."""
 WANDER_PPB: Final = 2_000
 """How far a crystal's frequency moves within minutes; temperature does that."""
-UNC_MAX: Final = 1 << 61
-"""So that the sum of two uncertainties stays in int64."""
 _FLOORED_NS: Final = 2
 """The product of skew and age is rounded down, and so is that of its error."""
 _WEIGHT: Final = 1 << 40
@@ -108,7 +108,7 @@ def stepped(line: Line, sample: Sample, stated_ppb: int) -> Step | None:
         return None
     back = by + allowed if by > 0 else 0
     oldest = line.unc_after(max(0, age) + back, before)
-    return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX))
+    return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
 
 
 def held(sample: Sample, stated_ppb: int) -> Line:

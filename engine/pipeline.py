@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ from engine.errors import UserError
 from engine.frame import ATTR_PREFIX
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input_log import InputKind, open_input
+from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, open_input
 from engine.log.whole_file import parquet_files, sync_folder
 from engine.order.registry import OrderSettings, order_attributes
 from engine.query import check_attributes
@@ -62,10 +62,9 @@ class Prepared:
 def prepare(
     source: str,
     work: Path,
-    time_unit: str = "ns",
+    form: InputForm = PLAIN_FORM,
     on_bad: str = "stop",
     dead_letter: Path | None = None,
-    columns: Mapping[str, str] | None = None,
 ) -> Prepared:
     """``source`` itself when it is a log, else a log made of it under ``work``.
 
@@ -74,7 +73,7 @@ def prepare(
     Raises:
         UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
     """
-    given = open_input(source, time_unit, on_bad, dead_letter, columns)
+    given = open_input(source, form, on_bad, dead_letter)
     if given.kind == InputKind.LOG:
         return Prepared(Path(source), given.arrival_given, 0)
     log, unfinished = work / "log", work / ".log.making"

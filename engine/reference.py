@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from edge_agent.limits import UNC_MAX_NS
 from engine.clock_prediction import SYNCS_KEPT, Line, Sample, Step, explained, held, stepped
 from engine.columns import Columns
 from engine.jit import kernel
 from engine.order.merge import reference
-from engine.order.state import CLOCK, EPOCHS_KEPT, INT_MIN, NONE
+from engine.order.state import CLOCK, EPOCHS_KEPT, INT_MAX, INT_MIN, NONE
 from engine.released import LATE_DROPPED, Strings
 
 
@@ -164,9 +165,9 @@ class SourceClocks:
             for name in ("start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt"):
                 ck[name][code, :-1] = ck[name][code, 1:].copy()
             n -= 1
-        ck["start"][code, n] = start
+        ck["start"][code, n] = min(max(start, INT_MIN), INT_MAX)
         ck["offset"][code, n] = line.offset
-        ck["unc"][code, n] = line.unc
+        ck["unc"][code, n] = min(line.unc, UNC_MAX_NS)
         ck["rate"][code, n] = line.skew_error_ppb
         ck["anchor"][code, n] = line.anchor
         ck["ident"][code, n] = epoch

@@ -13,13 +13,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.extras import need
-from engine.cli.input_options import Map, parse_mapping
+from engine.cli.input_options import reads_input
 from engine.cli.query_commands import Guard, Input, TimeUnit, read_guards, work_folder
 from engine.cli.watch import tell_compiling, watched
 from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare
 from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
+from engine.log.input_log import PLAIN_FORM, InputForm
 from engine.pipeline import prepare
 from engine.report.page_folder import check_page_folder
 from engine.report.plain import as_json, plain
@@ -52,6 +53,7 @@ Departed = Annotated[
 ]
 
 
+@reads_input
 def compare_orders(
     source: Input,
     orders: Orders = None,
@@ -69,7 +71,7 @@ def compare_orders(
     ] = False,
     time_unit: TimeUnit = "ns",
     guard: Guard = "1s",
-    columns: Map = None,
+    form: InputForm = PLAIN_FORM,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Runs each order over the same input: which one suits it, and what the others cost."""
@@ -83,7 +85,7 @@ def compare_orders(
         return watched(what, quiet=quiet)
 
     with work_folder(None) as folder:
-        given = prepare(source, folder, time_unit, columns=parse_mapping(columns or []))
+        given = prepare(source, folder, form)
         tell_compiling(quiet=quiet)
         found = compare(
             given.log,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
 from engine.errors import UserError
+from engine.log.input_log import InputForm
+from engine.log.sorting import SORTS
+from engine.log.times import DEFAULT_UNIT
 
 BAD_SUFFIX: Final = ".bad.jsonl"
 """Of the file for skipped lines, where none is named."""
@@ -22,9 +27,90 @@ DeadLetter = Annotated[
 Map = Annotated[
     list[str] | None,
     typer.Option(
-        "--map", metavar="FIELD=COLUMN", help="Of CSV or Parquet, e.g. ts=Client.Time; repeatable."
+        "--map",
+        metavar="FIELD=COLUMN",
+        help="Which column or JSON key is what, e.g. ts=Client.Time; repeatable.",
     ),
 ]
+Attrs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES", help="Columns that become attributes, with commas; default: the rest."
+    ),
+]
+Delimiter = Annotated[
+    str | None, typer.Option(metavar="CHAR", help="Of CSV; default: seen from the header.")
+]
+Header = Annotated[
+    str | None,
+    typer.Option(metavar="NAMES", help="Names of the columns of CSV without a header."),
+]
+Sort = Annotated[
+    str | None,
+    typer.Option(metavar="|".join(SORTS), help="Put the rows of an unsorted input into order."),
+]
+Timezone = Annotated[
+    str | None,
+    typer.Option(metavar="ZONE", help="Of times that name none, as Europe/Berlin; default: UTC."),
+]
+Unit = Annotated[
+    str | None, typer.Option("--time-unit", metavar="UNIT", help="Of times: ns us ms s min h d.")
+]
+_OPTIONS: Final = {
+    "columns": Map, "attrs": Attrs, "delimiter": Delimiter, "header": Header, "sort": Sort,
+    "timezone": Timezone,
+}  # fmt: skip
+_FORM: Final = "form"
+_UNIT: Final = "time_unit"
+
+
+def reads_input(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that tell how an input is written, as its argument ``form``.
+
+    ``form.unit`` is None unless ``--time-unit`` was given: then the input's own times may say that
+    the default cannot be right.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    shown = []
+    for name, each in inspect.signature(command).parameters.items():
+        if name == _UNIT:
+            of, option = hints[name].__origin__, hints[name].__metadata__
+            shown.append(each.replace(default=None, annotation=Annotated[of | None, *option]))
+        elif name != _FORM:
+            shown.append(each.replace(annotation=hints[name]))
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shown = [each.replace(kind=keyword) for each in shown]
+    given_on = any(each.name == _UNIT for each in shown)
+    if not given_on:
+        shown.append(inspect.Parameter(_UNIT, keyword, default=None, annotation=Unit))
+    shown += [
+        inspect.Parameter(n, keyword, default=None, annotation=t) for n, t in _OPTIONS.items()
+    ]
+
+    @wraps(command)
+    def with_form(**given: Any) -> None:
+        told = {name: given.pop(name, None) for name in _OPTIONS}
+        unit = given.pop(_UNIT)
+        form = InputForm(
+            unit,
+            parse_mapping(told["columns"] or []),
+            _names(told["attrs"]),
+            told["delimiter"],
+            _names(told["header"]),
+            told["sort"],
+            told["timezone"],
+        )
+        if given_on:
+            given[_UNIT] = unit or DEFAULT_UNIT
+        command(**given, form=form)
+
+    with_form.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    with_form.__annotations__ = {each.name: each.annotation for each in shown}
+    return with_form
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def parse_mapping(pairs: Iterable[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,13 +15,13 @@ import typer
 from rich.console import Console
 
 from engine.cli.examples import epilog
-from engine.cli.input_options import BAD_SUFFIX, DeadLetter, Map, OnBad, parse_mapping
+from engine.cli.input_options import BAD_SUFFIX, DeadLetter, OnBad, reads_input
 from engine.cli.watch import watched
 from engine.errors import UserError, did_you_mean
 from engine.frame import Frame
 from engine.log.arrival_log import LogWriter
 from engine.log.describe import describe
-from engine.log.input_log import InputLog, open_input
+from engine.log.input_log import PLAIN_FORM, InputForm, InputLog, open_input
 from engine.log.lines import STDIN
 from engine.log.row_export import write_csv, write_parquet_rows
 from engine.log.show import summary_tables
@@ -39,15 +40,6 @@ FORMATS: Final = ("jsonl", "csv", "parquet")
 TimeUnit = Annotated[
     str, typer.Option(metavar="UNIT", help="Unit of times in rows and lines: ns us ms s min h d.")
 ]
-Attrs = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES", help="Columns that become attributes, with commas; default: the rest."
-    ),
-]
-Delimiter = Annotated[
-    str | None, typer.Option(metavar="CHAR", help="Of CSV; default: seen from the header.")
-]
 Json = Annotated[bool, typer.Option("--json", help="The same as JSON, on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
@@ -55,18 +47,16 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 @log_app.command(
     "import", short_help="A log from a trace, CSV or Parquet.", epilog=epilog("log import")
 )
+@reads_input
 def import_log(
     source: Annotated[
         str,
         typer.Argument(metavar="SOURCE", help="Trace (- is standard input), CSV or Parquet file."),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new arrival log.")],
-    time_unit: TimeUnit = "ns",
     on_bad: OnBad = "stop",
     dead_letter: DeadLetter = None,
-    columns: Map = None,
-    attrs: Attrs = None,
-    delimiter: Delimiter = None,
+    form: InputForm = PLAIN_FORM,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -75,15 +65,7 @@ def import_log(
         raise UserError(f"{out}: exists already; choose a new folder")
     if dead_letter is None and on_bad == "skip":
         dead_letter = out.with_name(out.name + BAD_SUFFIX)
-    log = open_input(
-        source,
-        time_unit,
-        on_bad,
-        dead_letter,
-        parse_mapping(columns or []),
-        None if attrs is None else [name for name in attrs.split(",") if name],
-        delimiter,
-    )
+    log = open_input(source, form, on_bad, dead_letter)
     frames, records = _write_log(log, out, quiet=quiet)
     _tell_bad(log, dead_letter)
     if as_json:
@@ -96,6 +78,7 @@ def import_log(
 @log_app.command(
     "export", short_help="A log as JSONL, CSV or Parquet.", epilog=epilog("log export")
 )
+@reads_input
 def export_log(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="Arrival log, or any other input.")
@@ -114,6 +97,7 @@ def export_log(
         str | None,
         typer.Option(metavar="UNIT", help="Unit of an input that is no log; default: --time-unit."),
     ] = None,
+    form: InputForm = PLAIN_FORM,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -122,7 +106,7 @@ def export_log(
     chosen = _format(out, format_)
     if as_json and out is None:
         raise UserError("--json tells what was written to --out FILE; give one")
-    log = open_input(source, input_unit or time_unit)
+    log = open_input(source, replace(form, unit=input_unit or form.unit))
     if chosen != "jsonl" and (out is None or source == STDIN):
         raise UserError(f"{chosen} goes from a file to a file (it is written in two passes)")
     with _progress("exporting", quiet=quiet) as watch:
@@ -143,6 +127,7 @@ def export_log(
 
 
 @log_app.command("show", short_help="What is in a log.", epilog=epilog("log show"))
+@reads_input
 def show_log(
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="Arrival log, or any other input.")
@@ -150,12 +135,12 @@ def show_log(
     time_unit: TimeUnit = "ns",
     on_bad: OnBad = "stop",
     dead_letter: DeadLetter = None,
-    columns: Map = None,
+    form: InputForm = PLAIN_FORM,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Says what is in a log: records, sites, sources, times and disorder."""
-    log = open_input(source, time_unit, on_bad, dead_letter, parse_mapping(columns or []))
+    log = open_input(source, form, on_bad, dead_letter)
     with _progress("reading", quiet=quiet) as watch:
         summary = describe(watch(log))
     _tell_bad(log, dead_letter)

@@ -14,12 +14,13 @@ import typer
 from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.host_option import InProcess, Master, OnSpark, choose_host
-from engine.cli.input_options import BAD_SUFFIX, DeadLetter, Map, OnBad, parse_mapping
+from engine.cli.input_options import BAD_SUFFIX, DeadLetter, OnBad, reads_input
 from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
 from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.errors import UserError
+from engine.log.input_log import PLAIN_FORM, InputForm
 from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import order_names, parse_order
@@ -113,6 +114,7 @@ InputOrNone = Annotated[
 Rule = Annotated[str, typer.Option(metavar="RULE", help="pairwise or max-delay (R19's T_a).")]
 
 
+@reads_input
 def query(
     texts: Queries,
     source: InputOrNone = None,
@@ -128,7 +130,7 @@ def query(
     guard: Guard = "1s",
     on_bad: OnBad = "stop",
     dead_letter: DeadLetter = None,
-    columns: Map = None,
+    form: InputForm = PLAIN_FORM,
     work: Work = None,
     late: Late = None,
     spill: Spill = None,
@@ -150,7 +152,7 @@ def query(
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
-        given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
+        given = prepare(source, folder, form, on_bad, letters)
         check_plans(given.log, plans)
         warn_unpromised(given.log, plans, order, barrier)
         tell_types(given.log, plans, quiet=quiet)
@@ -171,6 +173,7 @@ def query(
         tell_streams(plans, counters)
 
 
+@reads_input
 def order(
     source: Input,
     order_text: OrderText = "sequence",
@@ -182,7 +185,7 @@ def order(
     guard: Guard = "1s",
     on_bad: OnBad = "stop",
     dead_letter: DeadLetter = None,
-    columns: Map = None,
+    form: InputForm = PLAIN_FORM,
     work: Work = None,
     late: Late = None,
     quiet: Quiet = False,
@@ -195,7 +198,7 @@ def order(
     guards = read_guards(guard, time_unit)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
-        given = prepare(source, folder, time_unit, on_bad, letters, parse_mapping(columns or []))
+        given = prepare(source, folder, form, on_bad, letters)
         settings = ChainSettings(
             chosen,
             guards=guards_in_force(guards, given),

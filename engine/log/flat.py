@@ -7,7 +7,7 @@ objects are joined by points there (``header.stamp``) and by underscores in attr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -44,7 +44,9 @@ class Flat:
         for target, key in mapping.items():
             check_target(target, key)
         self.name = name
-        self._of_key = {key: target for target, key in mapping.items()}
+        self._of_key: dict[str, list[str]] = {}
+        for target, key in mapping.items():
+            self._of_key.setdefault(key, []).append(target)
         self._targets = frozenset(mapping)
         self._attrs = None if attrs is None else frozenset(attrs)
         self._missing = dict(mapping)
@@ -101,17 +103,17 @@ class Flat:
                 attrs.setdefault(called, inner)
 
     def _assign(self, key: str, value: Any, record: dict[str, Any], attrs: dict[str, Any]) -> None:
-        target = self._of_key[key]
-        self._missing.pop(target, None)
-        if target.startswith(ATTR_PREFIX):
-            attrs[target.removeprefix(ATTR_PREFIX)] = value
-        elif target in _TEXTS and type(value) is int:
-            record[target] = str(value)
-        else:
-            record[target] = _stamp(value) if type(value) is dict else value
+        for target in self._of_key[key]:
+            self._missing.pop(target, None)
+            if target.startswith(ATTR_PREFIX):
+                attrs[target.removeprefix(ATTR_PREFIX)] = value
+            elif target in _TEXTS and type(value) is int:
+                record[target] = str(value)
+            else:
+                record[target] = _stamp(value) if type(value) is dict else value
 
     def _check_keys(self, objects: list[Any], records: list[Any], lines: np.ndarray) -> None:
-        keys = list(dict.fromkeys(key for each in objects if type(each) is dict for key in each))
+        keys = list(dict.fromkeys(k for each in objects if type(each) is dict for k in _keys(each)))
         for target, key in self._missing.items():
             hint = did_you_mean(key, keys)
             raise UserError(
@@ -128,6 +130,15 @@ class Flat:
                 f'{self.name}:{lines[0]}: no record has "ts", the event time; say which key is, as '
                 f"in --map ts={time_hint(keys) or 'KEY'} (keys: {', '.join(keys)})"
             )
+
+
+def _keys(given: dict[str, Any], path: str = "") -> Iterator[str]:
+    """The keys of an object and of those in it, but not of an instant."""
+    for key, value in given.items():
+        if type(value) is dict and type(_stamp(value)) is dict:
+            yield from _keys(value, f"{path}{key}.")
+        else:
+            yield path + key
 
 
 def _stamp(value: dict[str, Any]) -> Any:

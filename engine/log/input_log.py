@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -91,57 +91,74 @@ def input_kind(path: str | Path) -> InputKind:
     return InputKind.CSV if any(sign in header for sign in DELIMITERS) else InputKind.TRACE
 
 
+@dataclass(frozen=True, slots=True)
+class InputForm:
+    """How an input that is no arrival log is written.
+
+    ``unit``: of times that are numbers; None: ns, and an input whose times are dates only in
+    another unit is refused. ``mapping``: record field -> column, or key of a trace's objects.
+    ``attrs``: columns or keys that become attributes; None: all the rest. ``delimiter``: of CSV;
+    None: guessed from the header. ``header``: names of the columns of CSV without a header.
+    ``sort``: ``arrival`` | ``ts``; None: records stand in order of arrival. ``timezone``: of times
+    that name none; None: UTC.
+    """
+
+    unit: str | None = None
+    mapping: Mapping[str, str] = field(default_factory=dict)
+    attrs: Sequence[str] | None = None
+    delimiter: str | None = None
+    header: Sequence[str] | None = None
+    sort: str | None = None
+    timezone: str | None = None
+
+    @property
+    def of_log(self) -> bool:
+        """Whether nothing is said that an arrival log could not have."""
+        return replace(self, unit=None) == PLAIN_FORM
+
+
+PLAIN_FORM: Final = InputForm()
+
+
 def open_input(
     path: str | Path,
-    time_unit: str | None = None,
+    form: InputForm | str = PLAIN_FORM,
     on_bad: str = "stop",
     dead_letter: str | Path | None = None,
-    mapping: Mapping[str, str] | None = None,
-    attrs: Sequence[str] | None = None,
-    delimiter: str | None = None,
-    sort: str | None = None,
-    timezone: str | None = None,
-    header: Sequence[str] | None = None,
 ) -> InputLog:
     """The frames of ``path``, whatever kind of input it is.
 
     Args:
         path: a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet files, or
             a log's folder.
-        time_unit: unit of the times in it that are numbers; None: ns, and an input whose times are
-            dates only in another unit is refused. An arrival log is always in ns.
+        form: how it is written, or but the unit of its times. An arrival log is always in ns.
         on_bad: ``stop`` or ``skip`` bad lines.
         dead_letter: JSONL file for skipped lines.
-        mapping: record field -> column, or key of a trace's objects.
-        attrs: columns or keys that become attributes; None = all the rest.
-        delimiter: of CSV; None = guessed from the header.
-        sort: ``arrival`` | ``ts``; None: records stand in order of arrival.
-        timezone: of times that name none; None: UTC.
-        header: names of the columns of CSV without a header.
 
     Raises:
         UserError: here or while iterating: the input is at fault; names the place.
     """
+    form = InputForm(form) if isinstance(form, str) else form
     name = str(path)
     kind = input_kind(name)
-    if kind is InputKind.LOG and (mapping or attrs is not None or sort or timezone):
+    if kind is InputKind.LOG and not form.of_log:
         raise UserError(
             f"{name}: is an arrival log, whose records are as they were received; --map, --attrs, "
             "--sort and --timezone are for traces, CSV and Parquet"
         )
-    if kind is not InputKind.CSV and (delimiter or header is not None):
+    if kind is not InputKind.CSV and (form.delimiter or form.header is not None):
         raise UserError(f"{name}: is a {kind}; --delimiter and --header are for CSV")
     reader: TraceRead | CsvRead | ParquetRead | LogReader
+    shared = (form.unit, on_bad, dead_letter, form.mapping, form.attrs)
+    more = (form.sort, form.timezone)
     if kind is InputKind.LOG:
         reader = LogReader(name)
     elif kind is InputKind.TRACE:
-        reader = read_trace(name, time_unit, on_bad, dead_letter, mapping, attrs, sort, timezone)
+        reader = read_trace(name, *shared, *more)
     elif kind is InputKind.CSV:
-        reader = read_csv(
-            name, time_unit, on_bad, dead_letter, mapping, attrs, delimiter, sort, timezone, header
-        )
+        reader = read_csv(name, *shared, form.delimiter, *more, form.header)
     else:
-        reader = read_parquet(name, time_unit, on_bad, dead_letter, mapping, attrs, sort, timezone)
+        reader = read_parquet(name, *shared, *more)
     return InputLog(name, kind, reader)
 
 

@@ -103,7 +103,7 @@ class Intake:
     def arrivals(self, columns: dict[str, pa.Array], lines: np.ndarray) -> np.ndarray:
         """Arrival of each row [ns]; without one, its line number in the unit."""
         # A number that is too large for that was refused; in its place anything will do.
-        numbers = np.minimum(lines, TIME_MAX_NS // self.unit_ns) * self.unit_ns
+        numbers: np.ndarray = np.minimum(lines, TIME_MAX_NS // self.unit_ns) * self.unit_ns
         if r.ARRIVAL not in columns:
             return numbers
         values, given = ints(columns[r.ARRIVAL])

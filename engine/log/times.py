@@ -132,7 +132,7 @@ class Times:
         for kind, of in ((int, pa.int64()), (float, pa.float64()), (str, pa.string())):
             if kind not in kinds:
                 continue
-            mine = [value if type(value) is kind else None for value in values]
+            mine: list[Any] = [value if type(value) is kind else None for value in values]
             if kind is int:
                 for row, value in enumerate(mine):
                     if value is not None and not INT64_MIN <= value <= INT64_MAX:

@@ -129,9 +129,10 @@ def fault(record: Any) -> str | None:
     for name, value in record.items():
         if name not in r.RECORD_FIELDS:
             hint = did_you_mean(name, r.RECORD_FIELDS)
+            near = hint.split('"')[1] if "?" in hint else "FIELD"
             return (
                 f"unknown field {quoted(name)}{hint} (an event's own values go in attrs; --map "
-                f"attrs.{name}={name} puts it there)"
+                f"{near}={name} takes it as that, --map attrs.{name}={name} as an attribute)"
             )
         reason = None if value is None else _field_fault(name, value)
         if reason is not None:

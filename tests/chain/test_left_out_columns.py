@@ -1,4 +1,4 @@
-"""A column that a frame leaves out, and a null in one, mean its default in any mixture of frames."""
+"""A column that a frame leaves out, or a null in one, means its default beside any other frame."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NO_MAPPING = (
-    't.jsonl:3: no record so far has "x" (wanted for ts); known are type, ts, attrs, kind, source, '
-    "offset, delay"
+    't.jsonl:3: no record so far has "x" (wanted for ts); known are type, ts, attrs.v, kind, '
+    "source, offset, delay"
 )
 
 

@@ -19,7 +19,7 @@ from engine.errors import UserError
 from engine.frame import STRING, Frame
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import LatenessCounts, describe
-from engine.log.input_log import InputKind, input_kind, open_input
+from engine.log.input_log import InputForm, InputKind, input_kind, open_input
 from engine.log.show import readable_duration, summary_tables
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -34,6 +34,7 @@ PHONES = {
     "seq": "S.Message.ID",
     "site": "S.Session.Name",
 }
+PHONES_FORM = InputForm("ms", PHONES, ["C.NTP.offset"])
 
 
 def events(ts: list[int], site: str = "main", first: int = 0) -> Frame:
@@ -215,7 +216,7 @@ def test_inputs_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match="is an arrival log, whose records are as they were received"
     ):
-        open_input(tmp_path / "log", mapping={"ts": "x"})
+        open_input(tmp_path / "log", InputForm(mapping={"ts": "x"}))
     (tmp_path / "x.parquet").write_bytes(b"PAR1....")
     with pytest.raises(UserError, match=r"x\.parquet: damaged Parquet file"):
         open_input(tmp_path / "x.parquet")
@@ -237,7 +238,7 @@ def test_inputs_that_are_none(tmp_path: Path) -> None:
 def test_recordings_of_phones_have_their_published_disorder(
     name: str, rows: int, devices: int, share: float, median_ms: int, largest_ms: int
 ) -> None:
-    log = open_input(DATA / f"{name}.csv.gz", "ms", mapping=PHONES, attrs=["C.NTP.offset"])
+    log = open_input(DATA / f"{name}.csv.gz", PHONES_FORM)
     summary = describe(log)
     (site,) = summary.sites
     assert site == name
@@ -251,7 +252,7 @@ def test_recordings_of_phones_have_their_published_disorder(
 
 @needs_data
 def test_recordings_keep_each_devices_offset() -> None:
-    log = open_input(DATA / "d-1.csv.gz", "ms", mapping=PHONES, attrs=["C.NTP.offset"])
+    log = open_input(DATA / "d-1.csv.gz", PHONES_FORM)
     (frame,) = log
     table = pa.Table.from_batches([frame.batch])
     offsets = table.group_by("source").aggregate([("attrs.C.NTP.offset", "count_distinct")])
