@@ -14,7 +14,7 @@ import typer
 from engine.cli.app import _NAMES, _application
 
 ROOT = Path(__file__).resolve().parents[2]
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+OPTION = re.compile(r"(?<![\w(-])--[a-z][a-z-]*[a-z]")
 OF_OTHERS = {"--events", "--rounds", "--only"}
 """Of ``python -m bench...`` and ``python -m scenarios.recordings``, which are no commands."""
 
