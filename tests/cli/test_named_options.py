@@ -14,7 +14,7 @@ import typer
 from engine.cli.app import _NAMES, _application
 
 ROOT = Path(__file__).resolve().parents[2]
-OPTION = re.compile(r"(?<![\w(-])--[a-z][a-z-]*[a-z]")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 OF_OTHERS = {"--events", "--rounds", "--only"}
 """Of ``python -m bench...`` and ``python -m scenarios.recordings``, which are no commands."""
 
@@ -51,6 +51,7 @@ def test_messages_name_options_that_exist(package: str, known: set[str]) -> None
     wrong = {
         f"{path.relative_to(ROOT)}: {option}"
         for path in (ROOT / package).rglob("*.py")
+        if path.name != "document.py"  # a style sheet's variables look the same
         for text in texts(path)
         for option in OPTION.findall(text)
         if option not in known | OF_OTHERS
