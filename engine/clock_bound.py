@@ -24,15 +24,17 @@ _EARLIEST: Final = -(1 << 61)
 _LATEST: Final = 1 << 62
 _RATE_MOST: Final = 10**8
 """A tenth: what grows faster than that is no clock."""
+_ROUNDED_NS: Final = 2
+"""Reference times are rounded."""
 _STALE: Final = 64
+"""So many entries out of date are no reason to sort."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockBound:
     """At reference time t a clock of the site errs by at most ``at(t)`` [ns].
 
-    That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by (and 1 ns,
-    as what is rounded down is so at each source).
+    That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by.
     """
 
     unc_ns: int = 0
@@ -46,7 +48,7 @@ class ClockBound:
         age = np.clip(ref, self.since, _LATEST) - self.since
         # Whole seconds and the rest apart: their products with the rate stay within int64.
         grown = age // SECOND * self.rate_ppb + age % SECOND * self.rate_ppb // SECOND
-        return np.asarray(np.minimum(grown + self.unc_ns + 1, _MOST_NS))
+        return np.asarray(np.minimum(grown + self.unc_ns, _MOST_NS))
 
 
 class SiteClocks:
@@ -82,7 +84,7 @@ class SiteClocks:
         # Time at the source runs by up to its skew faster than reference time.
         rate_ppb = line.skew_error_ppb + line.skew_error_ppb // 1000 + 1
         self._rate_ppb = min(max(self._rate_ppb, rate_ppb), _RATE_MOST)
-        self._last[source] = line.anchor + line.offset
+        self._last[source] = line.anchor + line.offset - _ROUNDED_NS
         heapq.heappush(self._oldest, (self._last[source], source))
         if len(self._oldest) > 2 * len(self._last) + _STALE:
             self._sort()

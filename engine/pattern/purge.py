@@ -140,7 +140,7 @@ def _error_at(n: np.ndarray, ref: int) -> int:
         return int(min(n[BOUND_UNC], _MOST))
     age = max(ref, n[BOUND_SINCE]) - n[BOUND_SINCE]
     grown = age // _SECOND * n[BOUND_RATE] + age % _SECOND * n[BOUND_RATE] // _SECOND
-    return int(min(grown + n[BOUND_UNC] + 1, _MOST))
+    return int(min(grown + n[BOUND_UNC], _MOST))
 
 
 @kernel

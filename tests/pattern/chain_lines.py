@@ -34,11 +34,11 @@ def pog(kind: str | None, ts: int, source: str | None, arrival: int) -> Line:
     return {name: value for name, value in line.items() if value is not None}
 
 
-def answered(
+def results_of(
     folder: Path, text: str, lines: Sequence[Line], barrier: str = "immediate",
     purge: str = "late", order: str = "none", cuts: Sequence[int] = (), certainty: str = "pairwise",
-) -> tuple[list[str], dict[str, int]]:  # fmt: skip
-    """``+0,28 uncertain @28`` for each result, and the query's counters."""
+) -> tuple[list[dict[str, Any]], dict[str, int]]:  # fmt: skip
+    """All results, and the query's counters; at every cut the chain goes through its snapshot."""
     path = folder / "t.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     (frame,) = read_trace(path)
@@ -48,14 +48,22 @@ def answered(
         parse_order(order), (plan,), parse_barrier(barrier), certainty=certainty,
         guards=Guards(None), pattern=pattern,
     )  # fmt: skip
-    chain = Chain(made, frame.site)
-    found = []
+    chain, found = Chain(made, frame.site), []
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < len(lines)}), len(lines)]
     for start, stop in itertools.pairwise(borders):
+        if start:
+            chain = Chain.restored(made, frame.site, chain.snapshot())
         found += list(chain.process([frame.slice(start, stop - start)]).results[0])
-        chain = Chain.restored(made, frame.site, chain.snapshot())
     found += list(chain.finish().results[0])
+    return found, chain.counters()["queries"][plan.name]
+
+
+def answered(
+    folder: Path, text: str, lines: Sequence[Line], *more: Any, **named: Any
+) -> tuple[list[str], dict[str, int]]:
+    """``+0,28 uncertain @28`` for each result, and the query's counters; see ``results_of``."""
+    found, counts = results_of(folder, text, lines, *more, **named)
     return [
         f"{r['op']}{','.join(str(e['ref']) for e in r['events'])} {r['certainty']} @{r['at']}"
         for r in found
-    ], chain.counters()["queries"][plan.name]
+    ], counts
