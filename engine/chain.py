@@ -39,7 +39,7 @@ _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
-_VERSION: Final = 3
+_VERSION: Final = 4
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""
@@ -96,7 +96,11 @@ class Chain:
         self.settings = settings
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
-        self.clocks = SourceClocks(self.strings, predict=settings.order.time == "ref")
+        self.clocks = SourceClocks(
+            self.strings,
+            predict=settings.order.time == "ref",
+            default_uncertainty_ns=settings.guards.default_uncertainty_ns,
+        )
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
             build_operator(
@@ -267,7 +271,7 @@ class Chain:
             present.update({n: t for n, t in self._types.items() if n.startswith("$")})
         return Released(
             rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
-            ordered.gaps, ordered.promises,
+            ordered.gaps, ordered.promises, self.clocks.bound,
         )  # fmt: skip
 
     def _keep_quarantined(self, columns: Columns) -> None:

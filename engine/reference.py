@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
-from engine.clock_prediction import SYNCS_KEPT, Line, Sample, Step, explained, held, stepped
+from engine.clock_bound import ClockBound, SiteClocks
+from engine.clock_prediction import SECOND, SYNCS_KEPT, Line, Sample, Step, explained, held, stepped
 from engine.columns import Columns
 from engine.jit import kernel
 from engine.order.merge import reference
@@ -74,14 +75,23 @@ class SourceClocks:
     """Offsets of every source of a site, by the source's code in ``strings``.
 
     ``predict``: False holds every offset until the next sync, as R19 does, and looks for no steps.
+    ``default_uncertainty_ns``: of a source that was never synchronised.
     """
 
-    def __init__(self, strings: Strings, *, predict: bool = True) -> None:
+    def __init__(
+        self, strings: Strings, *, predict: bool = True, default_uncertainty_ns: int = 0
+    ) -> None:
         self.strings = strings
         self.next_epoch = 0
         self.clocks = _empty(0)
         self._predict = predict
         self._known: dict[str, _Known] = {}
+        self._site = SiteClocks(default_uncertainty_ns)
+
+    @property
+    def bound(self) -> ClockBound:
+        """How wrong the clock of any source may be, whether it has sent anything or not."""
+        return self._site.bound
 
     @property
     def t_a(self) -> int:
@@ -165,6 +175,11 @@ class SourceClocks:
             for name in ("start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt"):
                 ck[name][code, :-1] = ck[name][code, 1:].copy()
             n -= 1
+        if n:
+            age = max(0, start - int(ck["anchor"][code, n - 1]))
+            grown = age * int(ck["rate"][code, n - 1]) // SECOND
+            self._site.ends(int(ck["unc"][code, n - 1]) + grown)
+        self._site.begins(code, line)
         ck["start"][code, n] = min(max(start, INT_MIN), INT_MAX)
         ck["offset"][code, n] = line.offset
         ck["unc"][code, n] = min(line.unc, UNC_MAX_NS)
@@ -223,6 +238,7 @@ class SourceClocks:
             "next_epoch": self.next_epoch,
             "known": {source: astuple(known) for source, known in self._known.items()},
             "clocks": self.clocks.copy(),
+            "site": self._site.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -233,6 +249,7 @@ class SourceClocks:
             for source, (delay, report, line, samples, *counts) in state["known"].items()
         }
         self.clocks = state["clocks"].copy()
+        self._site.restore(state["site"])
 
 
 @kernel

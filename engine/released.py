@@ -11,6 +11,8 @@ from typing import Final
 
 import numpy as np
 
+from engine.clock_bound import ClockBound
+
 # Values of the ``status`` column.
 IN_ORDER: Final = 0
 RESIDUAL: Final = 1
@@ -120,6 +122,7 @@ class Released:
     ``attr_types`` names each attribute's type: ``int float bool str``.
     ``t_a`` is the largest filtered delay of the site's sources (R19 Eq 3.16) in force here.
     Rows are sorted by ``release``; LATE and LATE_DROPPED rows fill gaps reported earlier.
+    ``bound``: how wrong the clock of any source of the site may be, as far as is known here.
     ``promises``: the punctuations of a stream in no order; None: the stream is in order, and its
     progress is a promise for every type and source.
     """
@@ -132,3 +135,4 @@ class Released:
     progress: Progress = field(default_factory=Progress)
     gaps: Gaps = field(default_factory=Gaps)
     promises: Promises | None = None
+    bound: ClockBound = field(default_factory=ClockBound)

@@ -19,12 +19,14 @@ from engine.pattern.store import Store
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a barrier knows of the query: types of the negated steps, one per scope, of the positive
-    ones, and how many steps there are.
+    ones, and how many steps there are. ``purged``: events are dropped as promises say, so that a
+    broken one counts though no match waits for it.
     """
 
     negated: tuple[str, ...]
     positive: tuple[str, ...]
     steps: int
+    purged: bool = False
 
 
 class Barrier(Protocol):

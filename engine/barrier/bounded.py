@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.barrier.timeline import LONG_AGO, Steps, Timeline
+from engine.barrier.timeline import LONG_AGO, Steps, Timeline, Told
 
 
 class Bounded:
@@ -29,8 +29,8 @@ class Bounded:
     def __init__(self, slack_ns: int) -> None:
         self._slack_ns = slack_ns
 
-    def clocks(self, timeline: Timeline) -> list[Steps]:
-        return [timeline.clock]
+    def clocks(self, told: Told) -> list[Steps]:
+        return [told.clock]
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
         last = closes[:, :-1].max(axis=1, initial=LONG_AGO)
@@ -45,5 +45,5 @@ class Bounded:
     def hold_ns(self) -> int | None:
         return None
 
-    def violations(self, timeline: Timeline) -> int:
-        return timeline.below(timeline.clock, self._slack_ns, np.arange(len(timeline.ref)))
+    def broken(self, timeline: Timeline) -> np.ndarray:
+        return timeline.below(timeline.told.clock, self._slack_ns)

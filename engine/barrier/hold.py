@@ -8,6 +8,8 @@ When not to use: when results must be right for good: H is no promise.
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.barrier.base import Asked
 from engine.barrier.promised import Promised
 from engine.barrier.timeline import Timeline
@@ -19,14 +21,18 @@ class Hold(Promised):
     Args:
         asked: of the query.
         hold_ns: H.
+        ordered: whether matches also wait for earlier ones, as promises say.
     """
 
-    def __init__(self, asked: Asked, hold_ns: int) -> None:
+    def __init__(self, asked: Asked, hold_ns: int, *, ordered: bool = False) -> None:
         super().__init__(asked)
         self._hold_ns = hold_ns
+        self._ordered = ordered
 
     def hold_ns(self) -> int | None:
         return self._hold_ns
 
-    def violations(self, timeline: Timeline) -> int:  # noqa: ARG002 - nothing is promised
-        return 0
+    def broken(self, timeline: Timeline) -> np.ndarray:
+        if self._ordered:
+            return super().broken(timeline)
+        return np.zeros(len(timeline.ref), np.bool_)  # H is no promise

@@ -37,7 +37,7 @@ from engine.barrier.replay import (
     room_for,
     same_rows,
 )  # fmt: skip
-from engine.barrier.timeline import LONG_AGO, Steps, Timeline
+from engine.barrier.timeline import LONG_AGO, Steps, Timeline, Told
 from engine.pattern.given import Given, nothing_given
 from engine.pattern.matches import Changes
 from engine.pattern.store import ORDER, Store
@@ -51,7 +51,7 @@ class Policy(Protocol):
     adapts: bool
     """Whether new matches leave at once while that is seldom wrong."""
 
-    def clocks(self, timeline: Timeline) -> list[Steps]:
+    def clocks(self, told: Told) -> list[Steps]:
         """The clocks that the targets are of."""
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
@@ -67,8 +67,8 @@ class Policy(Protocol):
     def hold_ns(self) -> int | None:
         """How long after it became known a match is due; None: the clocks say."""
 
-    def violations(self, timeline: Timeline) -> int:
-        """How many rows of a batch came later than a promise allowed."""
+    def broken(self, timeline: Timeline) -> np.ndarray:
+        """Which rows of a batch came later than was promised, of what it waits for."""
 
 
 @dataclass(slots=True)
@@ -112,6 +112,7 @@ class Holding:
         self._policy = policy
         self._ordered = ordered
         self._steps = asked.steps
+        self._purged = asked.purged
         self._state = np.zeros(FATES, np.int64)
         self._state[ADAPTS] = policy.adapts
         self._state[WAITS] = not policy.adapts
@@ -131,8 +132,10 @@ class Holding:
         }
 
     def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:
-        self._broken += self._policy.violations(timeline)
-        clocks = self._policy.clocks(timeline)
+        broken = self._policy.broken(timeline)
+        if self._purged:
+            broken = broken | timeline.below_promises()
+        self._broken += int(broken.sum())
         held = self._held
         old = 0 if held is None else len(held.number)
         if changes is not None:
@@ -140,7 +143,8 @@ class Holding:
             held = fresh if held is None else held.and_then(fresh)
         if held is None or not (len(held.number) or changes):
             return nothing_given(self._steps)
-        parts = [*self._becoming_due(held, changes, clocks, store), _deadlines(held, timeline.now)]
+        due = self._becoming_due(held, changes, timeline, store)
+        parts = [*due, _deadlines(held, timeline.now)]
         if changes is not None:
             parts.insert(0, _changing(held, old, changes, store))
         return self._replayed(held, old, changes, parts)
@@ -182,7 +186,7 @@ class Holding:
         )  # fmt: skip
 
     def _becoming_due(
-        self, held: _Held, changes: Changes | None, clocks: list[Steps], store: Store
+        self, held: _Held, changes: Changes | None, timeline: Timeline, store: Store
     ) -> list[_Parts]:
         """Where the clocks come to what the matches wait for."""
         known, known_moment = np.full(len(held.number), LONG_AGO), np.full(len(held.number), -1)
@@ -193,14 +197,15 @@ class Holding:
             known[first:] = store.columns["release"][completing]
             known_moment[first:] = 2 * store.columns[ORDER][completing] + 1
         parts = []
-        wanted = [(DUE, held.target, ~held.due & (held.deadline == _NEVER))]
+        waiting = ~held.due & (held.deadline == _NEVER)
+        wanted = [(DUE, timeline.closed, held.target, waiting)]
         if self._ordered:
-            wanted.append((LAST_DUE, held.last_target, ~held.last_due))
-        for kind, target, waits in wanted:
+            wanted.append((LAST_DUE, timeline.passed, held.last_target, ~held.last_due))
+        for kind, told, target, waits in wanted:
             some = np.flatnonzero(waits)
             at, moment = known[some], known_moment[some]
             reached = np.ones(len(some), np.bool_)
-            for number, steps in enumerate(clocks):
+            for number, steps in enumerate(self._policy.clocks(told)):
                 place = np.searchsorted(steps.value, target[some, number])
                 reached &= place < len(steps.value)
                 place = np.minimum(place, len(steps.value) - 1)

@@ -28,8 +28,12 @@ class Immediate:
 
     def __init__(self, asked: Asked) -> None:
         self._steps = asked.steps
+        self._purged = asked.purged
+        self._broken = 0
 
-    def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:  # noqa: ARG002
+    def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:
+        if self._purged:
+            self._broken += int(timeline.below_promises().sum())
         if changes is None:
             return nothing_given(self._steps)
         before, after = changes.before, changes.after
@@ -60,10 +64,11 @@ class Immediate:
         """No row is held."""
 
     def counters(self) -> dict[str, int]:
-        return {}
+        """``promises_broken``: rows below what was promised, if a purge counts on promises."""
+        return {"promises_broken": self._broken} if self._purged else {}
 
     def snapshot(self) -> dict[str, Any]:
-        return {}
+        return {"broken": self._broken}
 
     def restore(self, state: dict[str, Any]) -> None:
-        assert not state
+        self._broken = state["broken"]

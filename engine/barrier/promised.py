@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.barrier.base import Asked
-from engine.barrier.timeline import ALL, LONG_AGO, Steps, Timeline
+from engine.barrier.timeline import ALL, LONG_AGO, Steps, Timeline, Told
 
 
 class Promised:
@@ -22,8 +22,8 @@ class Promised:
         self._asked = asked
         self._types = list(dict.fromkeys([*asked.negated, *asked.positive]))
 
-    def clocks(self, timeline: Timeline) -> list[Steps]:
-        promised = timeline.promised
+    def clocks(self, told: Told) -> list[Steps]:
+        promised = told.promised
         return [promised[ALL] if ALL in promised else promised[kind] for kind in self._types]
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
@@ -38,9 +38,5 @@ class Promised:
     def hold_ns(self) -> int | None:
         return None
 
-    def violations(self, timeline: Timeline) -> int:
-        found = 0
-        for name, steps in timeline.promised.items():
-            mine = slice(None) if name == ALL else timeline.type == timeline.types.index(name)
-            found += timeline.below(steps, 0, np.arange(len(timeline.ref))[mine])
-        return found
+    def broken(self, timeline: Timeline) -> np.ndarray:
+        return timeline.below_promises()

@@ -3,7 +3,8 @@
 A POG names a type, a source, or both; without a source it speaks for all, without a type for all
 of its source's types. A type is covered up to the least promise of its sources: those that have
 sent an event of it or a promise that names it, or, while there are none, every source of the site
-so far. A source that turns up later and sends something older breaks a promise, which is counted.
+so far. So the first event of a type may cover more of it, as from then on fewer sources count. A
+source that turns up later and sends something older breaks a promise, which is counted.
 
 A source that promises the largest int has ended (``eos``) and holds nothing back, unless it sends
 another event: then it counts as before.
@@ -48,7 +49,8 @@ class _Book(NamedTuple):
 
 class _Batch(NamedTuple):
     """What happens in a batch: places in lists of types and sources, by code + 1; events; promises
-    with the row they come before; and, out, per type the value of each move and its promise.
+    with the row they come before; and, out, per type the value of each move and what moved it: the
+    number of a promise, or -1 - that of an event.
     """
 
     type_of: np.ndarray
@@ -137,15 +139,21 @@ def _go_through(b: _Book, batch: _Batch) -> None:
             _seen(b, kind, place)
         _say(b, kind, place, batch.ref[number])
         for of in range(types):
-            if b.stale[of]:
-                _count(b, of)
-            covered = max(_promised(b, of, _ANY), b.least[of])
-            if covered > b.covered[of]:
-                b.covered[of] = covered
-                batch.value[of, batch.moves[of]] = covered
-                batch.number[of, batch.moves[of]] = number
-                batch.moves[of] += 1
+            _look_again(b, batch, of, number)
     _take_events(b, batch, event, len(batch.event_type))
+
+
+@inline
+def _look_again(b: _Book, batch: _Batch, kind: int, mover: int) -> None:
+    """How far the type is covered now."""
+    if b.stale[kind]:
+        _count(b, kind)
+    covered = max(_promised(b, kind, _ANY), b.least[kind])
+    if covered > b.covered[kind]:
+        b.covered[kind] = covered
+        batch.value[kind, batch.moves[kind]] = covered
+        batch.number[kind, batch.moves[kind]] = mover
+        batch.moves[kind] += 1
 
 
 @inline
@@ -153,10 +161,15 @@ def _take_events(b: _Book, batch: _Batch, event: int, end: int) -> int:
     """Who sends what, of the events before ``end``."""
     while event < min(end, len(batch.event_type)):
         place = batch.place_of[batch.event_source[event] + 1]
-        _seen(b, batch.type_of[batch.event_type[event] + 1], place)
+        kind = batch.type_of[batch.event_type[event] + 1]
+        # The first to send a type takes the place of all others: only so can an event cover more.
+        first = 0 <= kind < len(b.covered) and b.senders[kind] == 0
+        _seen(b, kind, place)
         if b.ended[place]:
             b.ended[place] = False
             b.stale[:] = True
+        if first:
+            _look_again(b, batch, kind, -1 - event)
         event += 1
     return event
 
@@ -191,12 +204,13 @@ class PromiseBook:
         event_type, event_source = (
             np.array(released.columns.get(name, ()), np.int32) for name in ("type", "source")
         )
+        release = released.columns.get("release", np.empty(0, np.int64))
         self._know(released.strings, event_source, promises.source)
         before = self._book.covered.copy()
         order = np.argsort(promises.row, kind="stable")
         row, at = promises.row[order], promises.at[order]
         types = len(self._types)
-        value, number = np.empty((2, types, len(row)), np.int64)
+        value, number = np.empty((2, types, len(row) + 1), np.int64)
         moves = np.zeros(types, np.int64)
         _go_through(
             self._book,
@@ -208,10 +222,14 @@ class PromiseBook:
         )  # fmt: skip
         found = {}
         for place, kind in enumerate(self._types):
-            chosen = number[place, : moves[place]]
-            moment = 2 * (first + row[chosen])
+            mover = number[place, : moves[place]]
+            moment, instant = np.empty((2, len(mover)), np.int64)
+            said, sent = mover >= 0, mover < 0
+            moment[said], instant[said] = 2 * (first + row[mover[said]]), at[mover[said]]
+            moment[sent] = 2 * (first - 1 - mover[sent]) + 1
+            instant[sent] = release[-1 - mover[sent]]
             found[kind] = Steps.of(
-                value[place, : moves[place]], at[chosen], moment, int(before[place])
+                value[place, : moves[place]], instant, moment, int(before[place])
             )
         return found
 

@@ -24,7 +24,7 @@ def build_barrier(settings: BarrierSettings, asked: Asked) -> Barrier:
         "immediate": Promised(asked),
         "punctuation": Punctuation(asked),
         "bounded": Bounded(settings.span_ns),
-        "hold": Hold(asked, settings.span_ns),
+        "hold": Hold(asked, settings.span_ns, ordered=settings.ordered),
         "adaptive": Adaptive(asked),
     }
     if settings.name == "immediate" and not settings.ordered:

@@ -43,28 +43,49 @@ class Steps:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """What was told of later records. ``clock``: the event clock (largest ref yet). ``promised``:
+    by type, or under ``ALL``, the least ref of later records that is promised.
+    """
+
+    clock: Steps
+    promised: dict[str, Steps]
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """What the barriers may ask of a batch.
 
-    ``now``: the arrival clock after it; what was due before it is due. ``clock``: the event clock
-    (largest ref yet). ``promised``: by type, or under ``ALL``, the least ref of later records that
-    is promised. ``ref``, ``moment`` and ``type``: of the rows that a step of the query can use; a
-    type is a place in ``types``.
+    ``now``: the arrival clock after it; what was due before it is due. ``told``: as it was said.
+    ``closed`` and ``passed``: the same less what clocks may err by, seen or not (SPEC 4.3): no
+    later record can lie before a time of ``closed``; none can, itself or by what it is matched
+    with, be part of a match whose last event lies before a time of ``passed``.
+    ``ref``, ``moment`` and ``type``: of the rows that a step of the query can use; a type is a
+    place in ``types``.
     """
 
     now: int
-    clock: Steps
-    promised: dict[str, Steps]
+    told: Told
+    closed: Told
+    passed: Told
     ref: np.ndarray
     moment: np.ndarray
     type: np.ndarray
     types: list[str]
 
-    def below(self, steps: Steps, less: int, rows: np.ndarray) -> int:
-        """How many of ``rows`` lie below what ``steps``, less ``less``, said before them."""
-        place = np.searchsorted(steps.moment, self.moment[rows]) - 1
+    def below(self, steps: Steps, less: int) -> np.ndarray:
+        """Which rows lie below what ``steps``, less ``less``, said before them."""
+        place = np.searchsorted(steps.moment, self.moment) - 1
         # Added to the ref, which is far from the ends of int64.
-        return int((self.ref[rows] + less < steps.value[place]).sum())
+        return np.asarray(self.ref + less < steps.value[place])
+
+    def below_promises(self) -> np.ndarray:
+        """Which rows lie below what was promised for their type before them."""
+        found = np.zeros(len(self.ref), np.bool_)
+        for name, steps in self.told.promised.items():
+            mine = True if name == ALL else self.type == self.types.index(name)
+            found |= self.below(steps, 0) & mine
+        return found
 
 
 def progress_steps(

@@ -88,10 +88,10 @@ class Cold:
             self._store.delete(piece)
         self._held[place].clear()
 
-    def purge(self, frontier: int) -> None:
-        """Delete what has expired before ``frontier``, a part of a chunk at a time."""
+    def purge(self, horizon: int) -> None:
+        """Delete what has expired against ``horizon``, a part of a chunk at a time."""
         for place, pieces in list(self._held.items()):
-            if max(expires for _, expires in pieces) < frontier:
+            if max(expires for _, expires in pieces) < horizon:
                 self._delete(place)
                 del self._held[place]
 

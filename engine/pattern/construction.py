@@ -25,7 +25,7 @@ from engine.pattern.search import (
     DOUBTS_N,
     EXPIRES,
     FOUND_N,
-    FRONTIER,
+    HORIZON,
     IMPOSSIBLE,
     INDEXES_N,
     KEEP,
@@ -122,7 +122,7 @@ def _open(s: Search, hop: int, depth: int, row: int) -> None:
         low, high = narrowed(s, p, row, low, high)
     if low > high:
         return
-    entry, frontier = s.stacks.entry, s.events[row, FRONTIER]
+    entry, frontier = s.stacks.entry, s.events[row, HORIZON]
     start, size = s.stacks.stack[stack, START], s.stacks.stack[stack, SIZE]
     taken, most = 0, size if s.scalars[LAZY] else 0
     while taken < most and s.events[entry[start + taken, ROW], EXPIRES] < frontier:
@@ -163,7 +163,7 @@ def _kept_place(s: Search, hop: int, depth: int, low: int, high: int) -> int:
 @inline
 def _fits(s: Search, hop: int, branch: int, mine: int, row: int, t_a: int) -> bool:
     """Whether ``mine`` can take the hop's step, as far as can be told yet."""
-    if s.events[mine, EXPIRES] < s.events[row, FRONTIER] or among(s.t, s.partial, branch, mine):
+    if s.events[mine, EXPIRES] < s.events[row, HORIZON] or among(s.t, s.partial, branch, mine):
         return False
     from_, to = s.t[HOPS, hop, 4], s.t[HOPS, hop, 5]
     if not relations_hold(s.t, s.scalars, s.events, s.partial, from_, to, mine, t_a):
@@ -250,10 +250,10 @@ def _changed(s: Search, tour: int, row: int) -> bool:
         if completing < 0 or e[mine, ORDER] > e[completing, ORDER]:
             completing = mine
     for m in range(s.t[BRANCHES, branch, 4], s.t[BRANCHES, branch, 5]):
-        if e[s.partial[s.t[MEMBERS, m, 0]], EXPIRES] < e[completing, FRONTIER]:
+        if e[s.partial[s.t[MEMBERS, m, 0]], EXPIRES] < e[completing, HORIZON]:
             return True
     until = alive_until(s.t, e, s.partial, branch, n[KEEP])
-    if until < e[row, FRONTIER]:
+    if until < e[row, HORIZON]:
         return True
     if n[MAX_DELAY] and not surely(s.t, n, e, s.partial, branch, e[completing, T_A]):
         return True

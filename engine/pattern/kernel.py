@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.barrier.timeline import ALL, LONG_AGO, Steps
+from engine.clock_bound import ClockBound
 from engine.pattern import construction as c
 from engine.pattern import scopes, search, stacks
 from engine.pattern.certainty import Rule
@@ -85,6 +86,12 @@ class Kernel:
         """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
         used = self._stacks.used
         return {"stack_moves": int(used[stacks.MOVED]), "looked_at": int(used[stacks.LOOKED])}
+
+    def count_on(self, bound: ClockBound, t_a: int) -> None:
+        """How wrong clocks may be, and the largest delay so far: what a purge counts on."""
+        n = self._scalars
+        n[search.BOUND_UNC], n[search.BOUND_RATE] = bound.unc_ns, bound.rate_ppb
+        n[search.BOUND_SINCE], n[search.LARGEST_T_A] = bound.since, t_a
 
     def construct(
         self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]

@@ -36,7 +36,8 @@ class Changes:
     one that changes it now (the same for a new match). ``before``: as it stood, which a new match
     did not. ``after``: it does not stand when the row invalidates it. ``closes``: (n, scopes + 1),
     of new matches: per scope the least promise that closes it (no later event below it), and last
-    the one after which no event comes below the match's last.
+    the time of the match's last event. What clocks may err is taken off the promises, but for the
+    errors of the match's own events.
     """
 
     rows: np.ndarray
@@ -65,16 +66,14 @@ class Changes:
 class Judge:
     """Makes changes of what the kernel has found.
 
-    ``widest``: per row of the batch the largest uncertainty up to it; ``first_new``: its first row
-    in the store.
+    ``exact``: whether no time of the site can be wrong.
     """
 
     layout: Layout
     rule: Rule
     store: Store
     strings: Strings
-    widest: np.ndarray
-    first_new: int
+    exact: bool
 
     def changes(self, facts: np.ndarray, doubts: np.ndarray) -> Changes | None:
         """Of what is in ``found`` and ``doubts``; None if nothing changes."""
@@ -154,10 +153,12 @@ class Judge:
         return tables.members[tables.branches[branch, 4] : tables.branches[branch, 5]]
 
     def _closes(self, rows: np.ndarray, facts: np.ndarray, is_new: np.ndarray) -> np.ndarray:
-        """The least promises after which nothing can change.
+        """Times up to which nothing may come any more, before nothing can change.
 
-        An end x that is open is closed by a promise of x, a closed one by x + 1. Where clocks
-        err, so much later that no event as uncertain as the worst one yet may lie before it.
+        An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
+        by as much more as the match's own events may be wrong. By how much others may be, the
+        promises are shortened (``engine.pattern.stream_clocks``), to what lies *before* all that
+        may come: then a closed end needs no more either.
         """
         tables, columns = self.layout.tables, self.store.columns
         found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)
@@ -165,20 +166,12 @@ class Judge:
             mine = np.flatnonzero(is_new & (facts[:, c.BRANCH] == branch))
             if not len(mine):
                 continue
-            completing = facts[mine, c.COMPLETING]
-            widest = self.widest[completing - self.first_new]
 
-            def promise(
-                step: int, longer: int | None, mine: np.ndarray = mine,
-                widest: np.ndarray = widest, completing: np.ndarray = completing,
-            ) -> np.ndarray:  # fmt: skip
+            def until(step: int, longer: int | None, mine: np.ndarray = mine) -> np.ndarray:
                 row = rows[mine, step]
-                error = columns["unc"][row] + widest
-                if self.rule is Rule.MAX_DELAY:
-                    error = columns["t_a"][completing]
-                # An error makes an open end as good as closed: what lies at it may lie before it.
-                beyond = np.where(error > 0, 1, 0) if longer is None else longer + 1
-                return np.asarray(columns["ref"][row] + error + beyond)
+                own = 0 if self.rule is Rule.MAX_DELAY else columns["unc"][row]
+                beyond = 0 if longer is None else longer + self.exact
+                return np.asarray(columns["ref"][row] + own + beyond)
 
             first, last = tables.branches[branch, :2].tolist()
             for scope in range(first, last):
@@ -186,14 +179,12 @@ class Judge:
                 ends = tables.relations[start:stop, :2].tolist()
                 # All that bound it above must be passed by: then the least of them is.
                 uppers = [
-                    promise(step, plan.within_ns if bits == NOT_LONG_AFTER else None)
+                    until(step, plan.within_ns if bits == NOT_LONG_AFTER else None)
                     for step, bits in ends
                     if bits in UPPER
                 ]
                 found[mine, scope] = np.minimum.reduce(uppers)
-            found[mine, -1] = np.maximum.reduce(
-                [promise(step, None) for step in self._lasts(branch)]
-            )
+            found[mine, -1] = self._last(rows[mine], np.full(len(mine), branch))
         return found
 
     def in_order(self, found: Changes) -> np.ndarray:

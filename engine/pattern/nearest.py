@@ -10,7 +10,7 @@ from __future__ import annotations
 from engine.jit import inline, kernel
 from engine.pattern.search import (
     EXPIRES,
-    FRONTIER,
+    HORIZON,
     REF,
     WITHIN,
     Search,
@@ -103,7 +103,7 @@ def _nearest(s: Search, prune: int, row: int) -> int:
         at, step = first_not_below(s.stacks.entry, start, size, limit + 1) - 1, -1
     while start <= at < start + size:
         found = s.stacks.entry[at, ROW]
-        held = s.events[found, EXPIRES] >= s.events[row, FRONTIER]
+        held = s.events[found, EXPIRES] >= s.events[row, HORIZON]
         held = held and not among(s.t, s.partial, s.t[SCOPES, scope, 0], found)
         if held and keys_equal(s.t, s.same, s.tag, s.partial, from_, to, found):
             return int(found)

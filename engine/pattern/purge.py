@@ -19,8 +19,13 @@ import numpy as np
 from engine.barrier.timeline import LONG_AGO
 from engine.jit import inline, kernel
 from engine.pattern.search import (
+    BOUND_RATE,
+    BOUND_SINCE,
+    BOUND_UNC,
     EXPIRES,
-    FRONTIER,
+    HORIZON,
+    LARGEST_T_A,
+    MAX_DELAY,
     MEMBER,
     MOVES_N,
     PURGE_FROM,
@@ -30,8 +35,7 @@ from engine.pattern.search import (
     WITHIN,
     Search,
     key_of,
-    spread_of,
-)
+)  # fmt: skip
 from engine.pattern.stacks import ROW, SIZE, START, TIME, find, first_not_below
 from engine.pattern.tables import (
     AFTER,
@@ -40,12 +44,22 @@ from engine.pattern.tables import (
     HOPS,
     KEYS,
     MEMBERS,
+    NOT_LONG_BEFORE,
     RELATIONS,
     SCOPES,
     TOURS,
 )
 
 _FAR: Final = 2**61
+_ENDED: Final = 2**62
+"""What is promised up to there never comes."""
+_COMPARED: Final = 3
+"""So many uncertain comparisons may lie between two events of a match."""
+_FURTHER: Final = 16
+"""So many errors further on an event may lie that still bears on the match."""
+_SECOND: Final = 1_000_000_000
+_MOST: Final = 1 << 57
+"""Of an error, so that ranges stay in int64."""
 _FEW: Final = 1024
 """Up to so many events each promise that moves is followed by a purge."""
 
@@ -79,10 +93,10 @@ def purge_until(s: Search, moment: int, rows: int) -> None:
 def _purge(s: Search, rows: int) -> None:
     n, e, kept = s.scalars, s.events, 0
     # What has expired at the newest row is gone already.
-    frontier = e[rows - 1, FRONTIER] if rows else LONG_AGO
+    horizon = e[rows - 1, HORIZON] if rows else LONG_AGO
     for row in range(rows):
-        if e[row, EXPIRES] >= frontier:
-            if _useful(s, row, frontier):
+        if e[row, EXPIRES] >= horizon:
+            if _useful(s, row, horizon):
                 kept += 1
             else:
                 e[row, EXPIRES] = LONG_AGO
@@ -91,16 +105,42 @@ def _purge(s: Search, rows: int) -> None:
 
 
 @inline
-def _useful(s: Search, row: int, frontier: int) -> bool:
+def _useful(s: Search, row: int, horizon: int) -> bool:
     """Whether the event may still be part of what happens to a match."""
     for tour in range(s.scalars[TOURS_N]):
         if (s.events[row, MEMBER] >> s.t[TOURS, tour, 1]) & 1:
             if s.t[TOURS, tour, 2] >= 0:
                 if _something_may_come(s, tour, row):
                     return True
-            elif _match_may_change(s, tour, row, frontier):
+            elif _match_may_change(s, tour, row, horizon):
                 return True
     return False
+
+
+@kernel
+def _spread(s: Search, ref: int) -> int:
+    """How far the difference of any two times may be off [ns], of events held and to come, that
+    may be part of what happens to a match with an event at ``ref``.
+    """
+    n = s.scalars
+    if n[MAX_DELAY]:
+        return int(n[LARGEST_T_A])
+    at = ref + max(n[WITHIN], 0)
+    for step in range(len(s.covered)):
+        if s.covered[step] < _ENDED:
+            at = max(at, s.covered[step])
+    # Errors that grow are larger where other errors make events lie later.
+    return 2 * _error_at(n, at + _FURTHER * _error_at(n, at))
+
+
+@inline
+def _error_at(n: np.ndarray, ref: int) -> int:
+    """How wrong a clock may be at ``ref`` (``engine.clock_bound.ClockBound.at``)."""
+    if n[BOUND_RATE] == 0:
+        return int(min(n[BOUND_UNC], _MOST))
+    age = max(ref, n[BOUND_SINCE]) - n[BOUND_SINCE]
+    grown = age // _SECOND * n[BOUND_RATE] + age % _SECOND * n[BOUND_RATE] // _SECOND
+    return int(min(grown + n[BOUND_UNC], _MOST))
 
 
 @kernel
@@ -110,22 +150,37 @@ def _something_may_come(s: Search, tour: int, row: int) -> bool:
     """
     branch, n = s.t[TOURS, tour, 0], s.scalars
     within = n[WITHIN] if n[WITHIN] >= 0 else _FAR
-    near = s.events[row, REF] + within + spread_of(n)
+    near = s.events[row, REF] + within + _COMPARED * _spread(s, s.events[row, REF])
     for m in range(s.t[BRANCHES, branch, 4], s.t[BRANCHES, branch, 5]):
         if s.covered[s.t[MEMBERS, m, 0]] <= near:
             return True
+    if n[WITHIN] >= 0 and _in_front(s.t, s.t[TOURS, tour, 2]):
+        # The match begins up to WITHIN after it, and what is negated at its end another WITHIN.
+        near += within
     for scope in range(s.t[BRANCHES, branch, 0], s.t[BRANCHES, branch, 1]):
         if s.covered[s.t[SCOPES, scope, 1]] <= near:
             return True
     return False
 
 
+@inline
+def _in_front(t: np.ndarray, scope: int) -> bool:
+    """Whether the scope lies before the whole match."""
+    for r in range(t[SCOPES, scope, 5], t[SCOPES, scope, 6]):
+        if t[RELATIONS, r, 1] & NOT_LONG_BEFORE:
+            return True
+    return False
+
+
 @kernel
-def _match_may_change(s: Search, tour: int, row: int, frontier: int) -> bool:
-    """Whether a match with a positive event can still be completed or invalidated."""
+def _match_may_change(s: Search, tour: int, row: int, horizon: int) -> bool:
+    """Whether a match with a positive event can still be completed or invalidated.
+
+    ``depths``: by step, the least and the largest time that its event can have in such a match.
+    """
     branch, n, ref = s.t[TOURS, tour, 0], s.scalars, s.events[row, REF]
-    spread = spread_of(n)
-    within = (n[WITHIN] if n[WITHIN] >= 0 else _FAR) + spread
+    spread = _spread(s, ref)
+    within = (n[WITHIN] if n[WITHIN] >= 0 else _FAR) + _COMPARED * spread
     may_come = False
     for scope in range(s.t[BRANCHES, branch, 0], s.t[BRANCHES, branch, 1]):
         may_come = may_come or s.covered[s.t[SCOPES, scope, 1]] <= ref + within
@@ -133,37 +188,43 @@ def _match_may_change(s: Search, tour: int, row: int, frontier: int) -> bool:
         s.partial[step] = -1
     start = s.t[TOURS, tour, 1]
     s.partial[start] = row
-    earliest, latest = ref, ref
+    s.depths[start, 0] = s.depths[start, 1] = ref
     for hop in range(s.t[TOURS, tour, 3], s.t[TOURS, tour, 4]):
-        bits = _bits_to(s.t, hop, start)
-        low, high = ref - within, ref + within
-        if bits & BEFORE:
-            high = latest - 1 + spread
-        if bits & AFTER:
-            low = earliest + 1 - spread
-        comes = s.covered[s.t[HOPS, hop, 0]] <= high
+        step = s.t[HOPS, hop, 0]
+        low, high, bits = _range_of(s, hop, ref - within, ref + within, spread)
+        if low > high:
+            return False
+        comes = s.covered[step] <= high
         may_come = may_come or comes
-        if bits & BEFORE and not spread:
-            found = _last_held(s, hop, start, low, high, frontier)
-            if not comes and found < low:
-                return False
-            latest = high if comes else found
+        s.depths[step, 0], s.depths[step, 1] = low, high
+        if comes and low >= s.covered[step]:
+            continue
+        if bits & BEFORE:
+            found = _last_held(s, hop, start, low, high, horizon)
+            if not comes:
+                s.depths[step, 1] = found
         else:
-            found = _first_held(s, hop, start, low, high, frontier)
-            if not comes and found > high:
-                return False
-            if bits & AFTER and not spread:
-                earliest = min(found, max(low, s.covered[s.t[HOPS, hop, 0]])) if comes else found
+            found = _first_held(s, hop, start, low, high, horizon)
+            s.depths[step, 0] = min(found, s.covered[step]) if comes else found
+        if not comes and (found < low or found > high):
+            return False
     return may_come
 
 
 @inline
-def _bits_to(t: np.ndarray, hop: int, start: int) -> int:
-    """How the step that the hop finds is related to the step of the tour."""
-    for r in range(t[HOPS, hop, 4], t[HOPS, hop, 5]):
-        if t[RELATIONS, r, 0] == start:
-            return int(t[RELATIONS, r, 1])
-    return 0
+def _range_of(s: Search, hop: int, low: int, high: int, spread: int) -> tuple[int, int, int]:
+    """The least and the largest time of the step that the hop finds, by its relations to the steps
+    before, and all bits of these.
+    """
+    all_bits, apart = 0, -spread if spread else 1
+    for r in range(s.t[HOPS, hop, 4], s.t[HOPS, hop, 5]):
+        other, bits = s.t[RELATIONS, r, 0], s.t[RELATIONS, r, 1]
+        if bits & BEFORE:
+            high = min(high, s.depths[other, 1] - apart)
+        if bits & AFTER:
+            low = max(low, s.depths[other, 0] + apart)
+        all_bits |= bits
+    return low, high, all_bits
 
 
 @inline
@@ -177,7 +238,7 @@ def _stack_of(s: Search, hop: int, start: int) -> int:
 
 
 @inline
-def _first_held(s: Search, hop: int, start: int, low: int, high: int, frontier: int) -> int:
+def _first_held(s: Search, hop: int, start: int, low: int, high: int, horizon: int) -> int:
     """The least time of a candidate in the range, beyond it if there is none."""
     stack = _stack_of(s, hop, start)
     if stack == -2:
@@ -187,14 +248,14 @@ def _first_held(s: Search, hop: int, start: int, low: int, high: int, frontier: 
     begin, size = s.stacks.stack[stack, START], s.stacks.stack[stack, SIZE]
     at = first_not_below(s.stacks.entry, begin, size, low)
     while at < begin + size and s.stacks.entry[at, TIME] <= high:
-        if s.events[s.stacks.entry[at, ROW], EXPIRES] >= frontier:
+        if s.events[s.stacks.entry[at, ROW], EXPIRES] >= horizon:
             return int(s.stacks.entry[at, TIME])
         at += 1
     return high + 1
 
 
 @inline
-def _last_held(s: Search, hop: int, start: int, low: int, high: int, frontier: int) -> int:
+def _last_held(s: Search, hop: int, start: int, low: int, high: int, horizon: int) -> int:
     """The largest time of a candidate in the range, below it if there is none."""
     stack = _stack_of(s, hop, start)
     if stack == -2:
@@ -204,7 +265,7 @@ def _last_held(s: Search, hop: int, start: int, low: int, high: int, frontier: i
     begin, size = s.stacks.stack[stack, START], s.stacks.stack[stack, SIZE]
     at = first_not_below(s.stacks.entry, begin, size, high + 1) - 1
     while at >= begin and s.stacks.entry[at, TIME] >= low:
-        if s.events[s.stacks.entry[at, ROW], EXPIRES] >= frontier:
+        if s.events[s.stacks.entry[at, ROW], EXPIRES] >= horizon:
             return int(s.stacks.entry[at, TIME])
         at -= 1
     return low - 1

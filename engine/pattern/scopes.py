@@ -15,7 +15,7 @@ from engine.pattern.search import (
     DOUBTS_N,
     EXPIRES,
     FOUND_N,
-    FRONTIER,
+    HORIZON,
     IMPOSSIBLE,
     ORDER,
     POSSIBLE,
@@ -119,9 +119,9 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
         at += 1
         meeting = completing
         if e[event, ORDER] < e[completing, ORDER]:
-            held = e[event, EXPIRES] >= e[completing, FRONTIER]
+            held = e[event, EXPIRES] >= e[completing, HORIZON]
         else:
-            held = until >= e[event, FRONTIER]
+            held = until >= e[event, HORIZON]
             meeting = event
         if held and not among(s.t, s.partial, s.t[SCOPES, scope, 0], event):
             lies = lies_in(s, scope, event, e[meeting, T_A])

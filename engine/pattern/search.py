@@ -43,7 +43,7 @@ SOURCE: Final = 3
 ORDER: Final = 4
 EXPIRES: Final = 5
 MEMBER: Final = 6
-FRONTIER: Final = 7
+HORIZON: Final = 7
 T_A: Final = 8
 EVENT_COLUMNS: Final = 9
 
@@ -80,7 +80,14 @@ AIS_CLOCK: Final = 16
 """1: what is newer than all is appended; 0: everything is treated as late (L10 Opt. 4.1)."""
 CLOCK: Final = 17
 """The largest time in any stack."""
-SCALARS: Final = 18
+BOUND_UNC: Final = 18
+"""How wrong the clock of any source may be (``engine.clock_bound``): so much, ..."""
+BOUND_RATE: Final = 19
+"""... and so many ppb of the time since ..."""
+BOUND_SINCE: Final = 20
+LARGEST_T_A: Final = 21
+"""The largest T_a so far."""
+SCALARS: Final = 22
 
 
 class Search(NamedTuple):
@@ -154,7 +161,7 @@ def slack_of(n: np.ndarray, e: np.ndarray, row: int) -> int:
 
 @inline
 def spread_of(n: np.ndarray) -> int:
-    """How far the difference of any two times may be off [ns]."""
+    """How far the difference of any two times of events held may be off [ns]."""
     return int(n[WIDEST_T_A] if n[MAX_DELAY] else 2 * n[WIDEST])
 
 

@@ -4,9 +4,10 @@ The matcher knows nothing of strategies: it says what each released row does to 
 new ones and, if it is of a negated step, invalidating older ones or putting them in doubt; a
 barrier makes results of that. No table of matches is kept: the kernel finds both among the events.
 
-An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress; then no row that is
-less than ``keep_late_ns`` late can need it (one of a negated step at the front is kept for another
-W). Rows later than that are counted and take no part.
+An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress by more than clocks may
+err (``engine.pattern.stream_clocks``); then no row that is less than ``keep_late_ns`` late can need
+it (one of a negated step at the front is kept for another W). Rows later than that are counted and
+take no part.
 Without WITHIN nothing can be dropped; how much is held is counted.
 """
 
@@ -29,7 +30,7 @@ from engine.pattern.kernel import Kernel, StackOptions
 from engine.pattern.matches import Changes, Judge
 from engine.pattern.membership import joined_attributes, kept_attributes, members
 from engine.pattern.purge_settings import PURGES
-from engine.pattern.store import EXPIRES, FIELDS, FRONTIER, MEMBER, ORDER, T_A, Store
+from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, ORDER, T_A, Store
 from engine.pattern.stream_clocks import Moved, StreamClocks
 from engine.pattern.tables import layout_of
 from engine.query.fields import attributes_of, released_columns
@@ -37,8 +38,6 @@ from engine.query.plan import OrPlan, SeqPlan
 from engine.released import Released, Strings
 
 _INT_MAX: Final = 2**63 - 1
-_NOTHING: Final = -(2**63) + 1
-"""Progress while there is none; what was purged has expired even against that."""
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
 
 
@@ -93,9 +92,14 @@ class SeqMatcher:
             tuple(steps[step].type for step in self._layout.tables.scopes[:, 1].tolist()),
             tuple(dict.fromkeys(step.type for step in steps if not step.negated)),
             len(steps),
+            self.settings.purge == "promises",
         )
         self._barrier = build_barrier(barrier_in_force(barrier, plan.realtime), asked)
-        self._clocks = StreamClocks(frozenset(step.type for step in steps))
+        self._clocks = StreamClocks(
+            frozenset(step.type for step in steps),
+            by_clock=self.settings.purge == "slack",
+            by_delay=self._rule is Rule.MAX_DELAY,
+        )
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
@@ -129,12 +133,7 @@ class SeqMatcher:
         n = self._store.n
         if not n:
             return 0
-        return int((self._store.columns[EXPIRES][:n] >= self._frontier()).sum())
-
-    def _frontier(self) -> int:
-        """What events have expired against."""
-        by_slack = self.settings.purge == "slack"
-        return max(_NOTHING, self._clocks.event_clock if by_slack else self._clocks.frontier)
+        return int((self._store.columns[EXPIRES][:n] >= self._clocks.horizon).sum())
 
     def process(self, released: Released) -> Sequence[Result]:
         self._strings = released.strings
@@ -156,14 +155,15 @@ class SeqMatcher:
         return Matches(given, self._store, self._layout, self._strings, self.plan.name, self.site)
 
     def _changes(self, released: Released, moved: Moved) -> Changes | None:
-        promised = moved.timeline.promised if self.settings.purge == "promises" else {}
+        promised = moved.timeline.told.promised if self.settings.purge == "promises" else {}
         first_new, rows = self._store.n, self._taken_in(released, moved)
         if not (len(rows) or (promised and first_new)):
             return None
         self._most = max(self._most, self._store.n)
+        self._kernel.count_on(self._clocks.bound, self._clocks.t_a)
         found = self._kernel.construct(self._store, first_new, released.strings, promised)
         judge = Judge(
-            self._layout, self._rule, self._store, released.strings, moved.widest[rows], first_new
+            self._layout, self._rule, self._store, released.strings, exact=self._clocks.exact
         )
         return judge.changes(*found)
 
@@ -173,18 +173,15 @@ class SeqMatcher:
             return np.empty(0, np.int64)
         member = members(self._layout, self._joined, released)
         expires = self._expiry(released, member)
-        frontier = moved.frontier
-        if self.settings.purge == "slack":
-            frontier = np.maximum(moved.newest, released.columns["ref"])
-        frontier = np.maximum(frontier, _NOTHING)
-        late = (member != 0) & (expires < frontier)
+        horizon = moved.rows.horizon
+        late = (member != 0) & (expires < horizon)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
         more = {
             ORDER: moved.first + rows,
             EXPIRES: expires[rows],
             MEMBER: member[rows],
-            FRONTIER: frontier[rows],
+            HORIZON: horizon[rows],
             T_A: np.full(len(rows), released.t_a),
         }
         now = self._at_once(released, moved, rows, more)
@@ -222,7 +219,7 @@ class SeqMatcher:
         n = self._store.n
         if not n:
             return
-        alive = self._store.columns[EXPIRES][:n] >= self._frontier()
+        alive = self._store.columns[EXPIRES][:n] >= self._clocks.horizon
         if 2 * int(alive.sum()) <= n:
             alive[self._barrier.held_rows()] = True
             number = self._store.keep(alive)

@@ -43,8 +43,8 @@ from engine.pattern.replay_pending import Replay, all_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.spill_bounds import spill_bounds
 from engine.pattern.spill_settings import SpillSettings
-from engine.pattern.store import EXPIRES, FRONTIER, MEMBER, ORDER, Store
-from engine.pattern.stream_clocks import Moved
+from engine.pattern.store import EXPIRES, HORIZON, MEMBER, ORDER, Store
+from engine.pattern.stream_clocks import Ahead, Moved
 from engine.pattern.waiting import Turn, Waiting, cut
 from engine.query.plan import OrPlan, SeqPlan
 from engine.released import Promises, Released
@@ -52,7 +52,7 @@ from engine.released import Promises, Released
 _LEAST: Final = -(2**61)
 """Progress below it is none."""
 _UNCERTAIN: Final = 8
-"""So many comparisons, each wrong by the widest error, may lie between two events of a match."""
+"""So many comparisons, each wrong by the largest error, may lie between two events of a match."""
 
 
 class SpillingMatcher(SeqMatcher):
@@ -146,10 +146,10 @@ class SpillingMatcher(SeqMatcher):
         if not released.n:
             return self._waiting.until(max(ends, default=_LEAST))
         release, ref = released.columns["release"], released.columns["ref"]
-        frontier, widest = self._clocks.ahead(released)
+        ahead = self._clocks.ahead(released)
         member = members(self._layout, self._joined, released)
-        mine = np.flatnonzero((member != 0) & (self._expiry(released, member) >= frontier))
-        rows = mine[self._reaches_cold(ref[mine], frontier[mine], widest[mine], released.t_a)]
+        mine = np.flatnonzero((member != 0) & (self._expiry(released, member) >= ahead.horizon))
+        rows = mine[self._reaches_cold(ref[mine], ahead, mine, released.t_a)]
         now = max([int(release[-1]), *ends])
         return self._waiting.add(rows, self._groups(ref[rows]), release, now)
 
@@ -158,14 +158,14 @@ class SpillingMatcher(SeqMatcher):
         return ref // self._bounds.together_ns
 
     def _reaches_cold(
-        self, ref: np.ndarray, frontier: np.ndarray, widest: np.ndarray | int, t_a: int
+        self, ref: np.ndarray, ahead: Ahead, rows: np.ndarray, t_a: int
     ) -> np.ndarray:
-        low = ref - self._reach_ns(widest, max(t_a, self._widest_t_a))
-        return np.asarray(low < self._border(frontier))
+        low = ref - self._reach_ns(ahead.error[rows], max(t_a, self._widest_t_a))
+        return np.asarray(low < self._border(ahead.frontier[rows]))
 
-    def _reach_ns(self, widest: np.ndarray | int, t_a: int) -> np.ndarray | int:
+    def _reach_ns(self, off: np.ndarray | int, t_a: int) -> np.ndarray | int:
         """How far from an event may be what it does something to, or what bears on that."""
-        error = t_a if self._rule is Rule.MAX_DELAY else 2 * widest
+        error = t_a if self._rule is Rule.MAX_DELAY else 2 * off
         return self._bounds.windows * (self._bounds.within_ns + _UNCERTAIN * error)
 
     def _border(self, frontier: np.ndarray) -> np.ndarray:
@@ -177,8 +177,8 @@ class SpillingMatcher(SeqMatcher):
     def _at_once(
         self, released: Released, moved: Moved, rows: np.ndarray, more: dict[str, np.ndarray]
     ) -> np.ndarray:
-        ref, frontier = released.columns["ref"][rows], moved.frontier[rows]
-        waits = self._reaches_cold(ref, frontier, moved.widest[rows], released.t_a)
+        ref = released.columns["ref"][rows]
+        waits = self._reaches_cold(ref, moved.rows, rows, released.t_a)
         self._widest_t_a = max(self._widest_t_a, released.t_a)
         if self._keys is not None:
             more[KEY] = self._keys.of(released, rows)
@@ -197,7 +197,7 @@ class SpillingMatcher(SeqMatcher):
         self._turns += 1
         nothing = Released(
             0, {}, {}, self._strings, self._widest_t_a,
-            promises=Promises() if self._promises else None,
+            promises=Promises() if self._promises else None, bound=self._clocks.bound,
         )  # fmt: skip
         timeline = replace(self._clocks.advance(nothing).timeline, now=turn.at)
         pending = self._pending
@@ -219,14 +219,14 @@ class SpillingMatcher(SeqMatcher):
 
     def _deferred(self, late: Columns, part: int) -> Changes | None:
         """What ``late`` events do; they stay."""
-        reach = self._reach_ns(self._clocks.widest, self._widest_t_a)
+        reach = self._reach_ns(self._clocks.error, self._widest_t_a)
         low, high = int(late["ref"].min() - reach), int(late["ref"].max() + reach)
         room = self._in_reach(late, low, high, part)
         self._most = max(self._most, self._store.n + self._pending.n + room.n)
         is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
         changes = Replay(
             self._layout, self._rule, self._bounds.within_ns, self._keep_ns or 0, room,
-            self._strings, self._clocks.widest,
+            self._strings, exact=self._clocks.exact,
         ).changes(is_late)  # fmt: skip
         self._keep(late)
         if changes is not None:
@@ -242,7 +242,7 @@ class SpillingMatcher(SeqMatcher):
             stands_for[name][:] = value
         store.add(stands_for, self._types, self._strings)
         changes.cause[:] = changes.completing[:] = store.n - 1
-        judge = Judge(self._layout, self._rule, store, self._strings, np.empty(0, np.int64), 0)
+        judge = Judge(self._layout, self._rule, store, self._strings, exact=True)
         return changes.take(judge.in_order(changes))
 
     def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
@@ -294,13 +294,13 @@ class SpillingMatcher(SeqMatcher):
 
     def _purge(self) -> None:
         """Spill what has become cold and drop what has expired, if either is a good part."""
-        frontier, n = self._clocks.frontier, self._store.n
+        horizon, n = self._clocks.horizon, self._store.n
         # What waits meets the events that were held when it came.
-        met = self._pending.columns[FRONTIER][: self._pending.n]
-        frontier = min(frontier, int(met.min(initial=frontier)))
-        self._cold.purge(frontier)
+        met = self._pending.columns[HORIZON][: self._pending.n]
+        horizon = min(horizon, int(met.min(initial=horizon)))
+        self._cold.purge(horizon)
         columns = self._store.columns
-        alive = self._is_hot() & (columns[EXPIRES][:n] >= frontier)
+        alive = self._is_hot() & (columns[EXPIRES][:n] >= horizon)
         border = int(self._border(np.array(self._clocks.frontier)))
         cold = alive & (columns["ref"][:n] < border)
         if border > self._cold_until and 4 * int(cold.sum()) >= n:

@@ -24,18 +24,18 @@ FIELDS: Final = (
 ORDER: Final = "order"
 """Number of the row in the released stream: what was released earlier."""
 EXPIRES: Final = "expires"
-"""The last frontier at which the event may still be part of a new match."""
+"""The last horizon at which the event may still be part of a new match."""
 MEMBER: Final = "member"
 """Bit k: the event satisfies step k's own conditions."""
-FRONTIER: Final = "frontier"
-"""Progress at the event."""
+HORIZON: Final = "horizon"
+"""What events have expired against at the event: progress, less what clocks may err."""
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 
 _IN_MATRIX: Final = {
     "ref": search.REF, "unc": search.UNC, "epoch": search.EPOCH, "source": search.SOURCE,
     ORDER: search.ORDER, EXPIRES: search.EXPIRES, MEMBER: search.MEMBER,
-    FRONTIER: search.FRONTIER, T_A: search.T_A,
+    HORIZON: search.HORIZON, T_A: search.T_A,
 }  # fmt: skip
 """What the kernel reads lies together, event by event; these columns are views of it."""
 _LEAST: Final = 1 << 10

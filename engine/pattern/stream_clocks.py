@@ -1,27 +1,48 @@
-"""The clocks of a released stream, row by row: progress, event clock, widest uncertainty."""
+"""The clocks of a released stream, row by row: progress, event clock, and how wrong they may be.
+
+What closes a scope, makes an event useless or lets it expire is never a clock as it stands, but
+what is left of it when the clocks of sources err the worst way (SPEC 4.3): those of every source
+that is synchronised, whether it has sent anything yet or not (``engine.clock_bound``).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 
 from engine.barrier.promises import PromiseBook
-from engine.barrier.timeline import ALL, LONG_AGO, Steps, Timeline, progress_steps
+from engine.barrier.timeline import ALL, LONG_AGO, Steps, Timeline, Told, progress_steps
+from engine.clock_bound import ClockBound
 from engine.released import IN_ORDER, Released
+
+NOTHING: Final = -(2**63) + 1
+"""The horizon while there is none; what was purged has expired even against that."""
+_COMPARED: Final = 3
+"""So many uncertain comparisons may lie between two events that bear on one match."""
+_EARLIEST: Final = -(2**62)
+_MOST_NS: Final = 1 << 59
+"""Of an error, so that what is left of a clock stays in int64."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Per row of a batch: the progress at it, what events have expired against (``horizon``), and
+    how wrong the clock of any source may be (``error``).
+    """
+
+    frontier: np.ndarray
+    horizon: np.ndarray
+    error: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One batch's moves: per row the progress at it, the largest ref before it, and the widest
-    uncertainty up to it; ``first`` is the number of its first row in the stream.
-    """
+    """One batch's moves; ``first`` is the number of its first row in the stream."""
 
     first: int
-    frontier: np.ndarray
-    newest: np.ndarray
-    widest: np.ndarray
+    rows: Ahead
     timeline: Timeline
 
 
@@ -30,25 +51,57 @@ class StreamClocks:
 
     Args:
         types: of the query's steps.
+        by_clock: events expire against the event clock (else against progress).
+        by_delay: two times differ by up to the site's largest delay (R19), not by what their
+            clocks err.
     """
 
-    def __init__(self, types: frozenset[str]) -> None:
+    def __init__(
+        self, types: frozenset[str], *, by_clock: bool = False, by_delay: bool = False
+    ) -> None:
         self._types = types
+        self._by_clock = by_clock
+        self._by_delay = by_delay
         self._book = PromiseBook(types)
         self.frontier = LONG_AGO
+        self.horizon = NOTHING
         self._newest = LONG_AGO
-        self.widest = 0
+        self.t_a = 0
+        """The site's largest delay, so far."""
+        self.bound = ClockBound()
         self.rows = 0
 
-    def ahead(self, released: Released) -> tuple[np.ndarray, np.ndarray]:
-        """Per row of a batch that is to come: progress at it, and the widest uncertainty."""
+    @property
+    def exact(self) -> bool:
+        """Whether no time can be wrong."""
+        if self._by_delay:
+            return not self.t_a
+        return not (self.bound.unc_ns or self.bound.rate_ppb)
+
+    @property
+    def error(self) -> int:
+        """How wrong the clock of any source may be, up to the largest ref yet [ns]."""
+        return int(self.bound.at(np.array([self._newest]))[0])
+
+    def ahead(self, released: Released) -> Ahead:
+        """Of a batch that is to come."""
         empty, steps = np.empty(0, np.int64), released.progress
-        ref, status, unc = (released.columns.get(name, empty) for name in ("ref", "status", "unc"))
+        ref, status = (released.columns.get(name, empty) for name in ("ref", "status"))
         moves = np.where(status == IN_ORDER, ref, LONG_AGO)
         inside = steps.row < released.n
         np.maximum.at(moves, steps.row[inside], steps.frontier[inside])
-        frontier = np.maximum.accumulate(np.concatenate(([self.frontier], moves)))[1:]
-        return frontier, np.maximum.accumulate(np.concatenate(([self.widest], unc)))[1:]
+        frontier = _running(self.frontier, moves)
+        newest = _running(self._newest, ref)
+        horizon = self._horizon(newest if self._by_clock else frontier, released)
+        error = released.bound.at(np.maximum(newest, frontier))
+        return Ahead(frontier, _running(self.horizon, horizon), error)
+
+    def _horizon(self, clock: np.ndarray, released: Released) -> np.ndarray:
+        """What is left of ``clock`` if the clocks of events err the worst way."""
+        error = np.minimum(released.bound.at(clock), _MOST_NS)
+        spread = np.maximum(2 * error, min(max(self.t_a, released.t_a), _MOST_NS))
+        left = np.maximum(clock, _EARLIEST) - _COMPARED * spread
+        return np.where(clock == LONG_AGO, NOTHING, left)
 
     def advance(self, released: Released) -> Moved:
         """The moves of a batch."""
@@ -57,17 +110,16 @@ class StreamClocks:
             released.columns.get(name, empty) for name in ("ref", "status", "release")
         )
         steps, first = released.progress, self.rows
-        inside = steps.row < released.n
-        frontier, widest = self.ahead(released)
-        newest = np.maximum.accumulate(np.concatenate(([self._newest], ref)))
+        rows = self.ahead(released)
         number = 2 * (first + np.arange(released.n)) + 1
         clock = Steps.of(ref, release, number, self._newest)
         if released.promises is None:
             progress = progress_steps(ref, status, release, first, steps, self.frontier)
-            promised, at = {ALL: progress}, steps.at
+            told, at = Told(clock, {ALL: progress}), steps.at
         else:
-            promised = self._book.steps(released, released.promises, first)
+            told = Told(clock, self._book.steps(released, released.promises, first))
             at = released.promises.at
+        self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
         types = sorted(self._types)
         place = np.full(len(released.strings) + 3, -1)
         place[[released.strings.find(kind) for kind in types]] = np.arange(len(types))
@@ -75,27 +127,49 @@ class StreamClocks:
         kinds = place[released.columns.get("type", empty)]
         mine = np.flatnonzero(kinds >= 0)
         timeline = Timeline(
-            max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()]), clock, promised,
-            ref[mine], number[mine], kinds[mine], types,
+            max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()]),
+            told, self._less(told, 1), self._less(told, 2), ref[mine], number[mine], kinds[mine],
+            types,
         )  # fmt: skip
-        self.frontier = max(
-            [self.frontier, *frontier[-1:].tolist(), *steps.frontier[~inside].tolist()]
-        )
-        self._newest, self.widest = int(newest[-1]), int(widest.max(initial=self.widest))
+        after = steps.frontier[steps.row >= released.n]
+        self.frontier = max([self.frontier, *rows.frontier[-1:].tolist(), *after.tolist()])
+        self._newest = int(ref.max(initial=self._newest))
         self.rows += released.n
-        return Moved(first, frontier, newest[:-1], widest, timeline)
+        last = np.array([self._newest if self._by_clock else self.frontier])
+        horizon = int(self._horizon(last, released)[0])
+        self.horizon = max([self.horizon, *rows.horizon[-1:].tolist(), horizon])
+        return Moved(first, rows, timeline)
 
-    @property
-    def event_clock(self) -> int:
-        """The largest ref yet."""
-        return self._newest
+    def _less(self, told: Told, errors: int) -> Told:
+        """What was told less so many clocks' errors."""
+        if self.exact:
+            return told
+        promised = {name: self._shorter(of, errors) for name, of in told.promised.items()}
+        return Told(self._shorter(told.clock, errors), promised)
+
+    def _shorter(self, steps: Steps, errors: int) -> Steps:
+        # Later times err by more, but by far less than they are later: values still ascend.
+        error = np.minimum(self.bound.at(steps.value), _MOST_NS) * errors
+        if self._by_delay:
+            error = np.full(len(steps.value), min(self.t_a, _MOST_NS))
+        # What lies where an error ends may lie before it; only beyond that there is no doubt.
+        error += error > 0
+        left = np.maximum(steps.value, _EARLIEST) - error
+        return replace(steps, value=np.where(steps.value < _EARLIEST, steps.value, left))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        clocks = [self.frontier, self._newest, self.widest, self.rows]
-        return {"clocks": clocks, "promises": self._book.snapshot()}
+        clocks = [self.frontier, self.horizon, self._newest, self.t_a, self.rows]
+        bound = [self.bound.unc_ns, self.bound.rate_ppb, self.bound.since]
+        return {"clocks": clocks, "bound": bound, "promises": self._book.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.frontier, self._newest, self.widest, self.rows = state["clocks"]
+        self.frontier, self.horizon, self._newest, self.t_a, self.rows = state["clocks"]
+        self.bound = ClockBound(*state["bound"])
         self._book.restore(state["promises"])
+
+
+def _running(before: int, values: np.ndarray) -> np.ndarray:
+    """The largest so far, ``before`` included."""
+    return np.maximum.accumulate(np.concatenate(([before], values)))[1:]

@@ -261,13 +261,24 @@ class _Branch:
         ]  # fmt: skip
         others = [p for p in self.plan.others if step in self._steps_of(p)]
         ends = self._ends(between)
-        scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, bool(others))
+        more = bool(others) or any(self._may_lie(p, step, ends) for p in self.positive)
+        scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
         self.builder.add("scopes", [(
             self.number, step, self._index(step, joined), *self._keys(step, joined, self.positive),
             *self.builder.add("relations", ends),
             *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
         )])  # fmt: skip
+
+    def _may_lie(self, positive: int, negated: int, ends: list[tuple[int, int]]) -> bool:
+        """Whether an event of the positive step may lie in the scope as one of the negated step: it
+        does not count, so it must not end a search either.
+        """
+        steps = list(self.builder.steps.values())
+        outside = [(end, positive) for end, bits in ends if bits == BEFORE]
+        outside += [(positive, end) for end, bits in ends if bits == AFTER]
+        apart = any(x == y or (x, y) in self.before for x, y in outside)
+        return steps[positive].type == steps[negated].type and not apart
 
     def _ends(self, between: Between) -> list[tuple[int, int]]:
         """Relations of an event that lies in the scope."""

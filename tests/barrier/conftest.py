@@ -50,8 +50,9 @@ def random_trace(
 
     Three sources number their events. A share ``late`` of events comes up to DELAY late, so that
     they come in any order. After a share ``pogs`` of its events a source promises truly that none
-    below the time of its next one follows; the promise may overtake events. At first it names each
-    type, so that it is known whom to wait for. One source ends early. Not ``numbered``: promises
+    below the time of its next one follows; the promise may overtake events. Before anything else each
+    source names each type, so that it is known whom to wait for: an event of a source that nobody
+    knew of breaks the promises of the others. One source ends early. Not ``numbered``: promises
     and ends have no number and overtake nothing.
     """
     chance = random.Random(seed)
@@ -62,10 +63,9 @@ def random_trace(
         delay = chance.randint(1, DELAY) if chance.random() < late else 0
         source = chance.choice("xyz")
         made.append(Event(source, chance.choice(types), ts, ts + delay, chance.randrange(ids)))
-    records: list[Record] = []
+    records = [Record("pog", 0, source, 0, None, 0, kind) for source in "xyz" for kind in types]
     for source in "xyz":
         mine = [event for event in made if event.source == source]
-        records += [Record("pog", 0, source, 0, None, 0, kind) for kind in types]
         for number, event in enumerate(mine):
             records.append(Record("event", event.arrival, source, number, event))
             if chance.random() < pogs:

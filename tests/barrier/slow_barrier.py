@@ -37,7 +37,7 @@ class SlowBarrier:
                 self.book.promise(record.type, record.source, promised, record.arrival, 0)
             else:
                 row += 1
-                self.book.event(record.event.type, record.source)
+                self.book.event(record.event.type, record.source, record.arrival, 0)
                 self.event(row, record.arrival)
             for life in [life for life in self.held if self.closed(life)]:
                 self.held.remove(life)

@@ -1,4 +1,4 @@
-"""What promises cover, with dictionaries: every type anew after each promise (SPEC 4.2)."""
+"""What promises cover, with dictionaries: every type anew after each record (SPEC 4.2)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ class SlowBook:
         if kind in self.senders:
             self.senders[kind].add(source)
 
-    def event(self, kind: str | None, source: str) -> None:
+    def event(self, kind: str | None, source: str, at: int, moment: int) -> None:
         self.seen(kind, source)
         self.ended.discard(source)
+        self.look(at, moment)
 
     def promise(self, kind: str | None, source: str | None, ref: int, at: int, moment: int) -> None:
         if source is not None:
@@ -41,6 +42,9 @@ class SlowBook:
             self.ended.add(source)
         else:
             self.said[kind, source] = max(self.said.get((kind, source), LONG_AGO), ref)
+        self.look(at, moment)
+
+    def look(self, at: int, moment: int) -> None:
         for of in self.types:
             if self.coverage(of) > self.covered[of]:
                 self.covered[of] = self.coverage(of)

@@ -7,7 +7,7 @@ from typing import Any
 
 import correctness as c
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lifetimes import Asked, Event, Life, Record, lives
 
@@ -72,7 +72,13 @@ def against(level: str, outcome: Any, made: list[Life], arrivals: list[int]) -> 
     }[level]()
 
 
+FIRST_PROMISES = {"dense": True, "asked": QUERIES[0], "cuts": []}
+"""Here one source's first promise came before the others had told of themselves (generator)."""
+
+
 @pytest.mark.parametrize("barrier", LEVELS)
+@example(seed=385, **FIRST_PROMISES)
+@example(seed=612410, **FIRST_PROMISES)
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 10**6), dense=st.booleans(), asked=st.sampled_from(QUERIES),
@@ -88,6 +94,14 @@ def test_every_barrier_has_its_properties(
     assert outcome.counters.get("promises_broken", 0) == 0
     for level in sorted(LEVELS[barrier]):
         assert against(level, outcome, made, arrivals) == [], f"{level}, seed {seed}"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 385, 612410])
+def test_each_source_names_each_type_before_anything_else(seed: int, tools: Any) -> None:
+    """Else a source that turns up later breaks what the others have promised (SPEC 4.2)."""
+    records = tools.random_trace(seed, 70, "ACB", 0.9, 0.8)
+    first = [(record.kind, record.source, record.type) for record in records[:9]]
+    assert sorted(first) == [("pog", source, kind) for source in "xyz" for kind in "ABC"]
 
 
 LACKS = [

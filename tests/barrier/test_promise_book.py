@@ -22,16 +22,22 @@ Pog = tuple[int, str | None, str | None, int]
 """(row before which it comes, type, source, ref)"""
 
 
+RELEASED = 10**6
+
+
 # ---- batches ----------------------------------------------------------------------------------
 def batch(
-    events: list[Event], pogs: list[Pog], strings: Strings, at: int = 0
+    events: list[Event], pogs: list[Pog], strings: Strings, at: int = 0, rows: int = 0
 ) -> tuple[Released, Promises]:
+    """After ``at`` promises and ``rows`` events: so many instants, those of events far above."""
+
     def codes(texts: list[str | None]) -> np.ndarray:
         return np.array([-1 if t is None else strings.code(t) for t in texts], np.int32)
 
     columns = {
         "type": codes([kind for kind, _ in events]),
         "source": codes([source for _, source in events]),
+        "release": RELEASED + rows + np.arange(len(events), dtype=np.int64),
     }
     promises = Promises(
         np.array([row for row, *_ in pogs], np.int64),
@@ -71,14 +77,15 @@ def test_against_the_slow_twin_cut_anywhere(
     rows = at = said = 0
     for number, (is_event, event, pog, cut) in enumerate(happens):
         if is_event:
-            slow.event(*event)
+            row = rows + len(events)
+            slow.event(*event, at=RELEASED + row, moment=2 * row + 1)
             events.append(event)
         else:
             slow.promise(*pog, at=said, moment=2 * (rows + len(events)))
             pogs.append((len(events), *pog))
             said += 1
         if cut or number == len(happens) - 1:
-            steps = book.steps(*batch(events, pogs, strings, at), rows)
+            steps = book.steps(*batch(events, pogs, strings, at, rows), rows)
             for kind in TYPES:
                 found[kind] += moves_of(steps[kind])
             rows, at = rows + len(events), at + len(pogs)
@@ -125,6 +132,15 @@ def test_one_that_comes_back_counts_again() -> None:
     assert covered(events, [*pogs, (3, "A", "s2", 9), (3, "A", "s1", 8)])["A"] == 8
 
 
+def test_who_covers_a_type_is_looked_at_when_an_event_comes_too() -> None:
+    """Until one sends a B, whoever is silent holds B back; the first B says whom to wait for."""
+    events: list[Event] = [("A", "silent"), ("A", "s1"), ("B", "s1"), ("B", "late")]
+    said: list[Pog] = [(2, None, "s1", 10)]
+    steps = PromiseBook(TYPES).steps(*batch(events, said, Strings()), 0)
+    assert moves_of(steps["B"]) == [(10, RELEASED + 2, 2 * 2 + 1)]
+    assert moves_of(steps["A"]) == moves_of(steps["C"]) == []
+
+
 @pytest.mark.parametrize("sources", [1, 40])
 def test_many_sources_and_promises(sources: int) -> None:
     slow, book, strings = SlowBook(TYPES), PromiseBook(TYPES), Strings()
@@ -138,7 +154,7 @@ def test_many_sources_and_promises(sources: int) -> None:
                      [(row, 1, row) for row in range(len(events))])  # fmt: skip
     for row, is_event, number in happens:
         if is_event:
-            slow.event(*events[number])
+            slow.event(*events[number], at=RELEASED + number, moment=2 * number + 1)
         else:
             slow.promise(*pogs[number][1:], at=number, moment=2 * row)
     steps = book.steps(*batch(events, pogs, strings), 0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.clock_bound import ClockBound
 from engine.pattern.seq import SeqMatcher
 from engine.query.plan import SeqPlan
 from engine.released import IN_ORDER, Progress, Promises, Released, Strings
@@ -57,7 +58,10 @@ def batch(
     events: Sequence[Event], strings: Strings, start: int, stop: int, *, t_a: int = 0,
     steps: Steps = (), pogs: Pogs | None = None,
 ) -> Released:  # fmt: skip
-    """Rows [start, stop) of the stream, with the progress steps (or punctuations) before them."""
+    """Rows [start, stop) of the stream, with the progress steps (or punctuations) before them.
+
+    Every source is known to be synchronised from the first row on.
+    """
     mine = events[start:stop]
     rows = range(start, stop)
     columns = {
@@ -94,7 +98,15 @@ def batch(
             np.array([p[3] for p in said], np.int64),
             np.array([p[0] for p in said], np.int64),
         )
-    return Released(len(mine), columns, types, strings, t_a, progress, promises=promises)
+    bound = ClockBound(widest(events))
+    return Released(
+        len(mine), columns, types, strings, t_a, progress, promises=promises, bound=bound
+    )
+
+
+def widest(events: Sequence[Event]) -> int:
+    """The largest uncertainty of the stream."""
+    return max((event.unc for event in events), default=0)
 
 
 def run(
@@ -148,11 +160,11 @@ def by_definition(
     rule: str = "pairwise", t_a: int = 0, horizon: int | None = None, steps: Steps = (),
 ) -> list[tuple[int, str, tuple[int, ...]]]:  # fmt: skip
     """(completing row, certainty, rows in step order) of every combination, in result order."""
-    frontiers, frontier = [], -(10**18)
+    frontiers, frontier, off = [], -(10**18), 3 * max(2 * widest(events), t_a)
     for row, event in enumerate(events):
         frontier = max([frontier, *(s[1] for s in steps if s[0] == row)])
         frontier = max(frontier, event.ref) if event.status == IN_ORDER else frontier
-        frontiers.append(frontier)
+        frontiers.append(frontier - off)
 
     def usable(row: int, at: int) -> bool:
         return horizon is None or events[row].ref + events[row].unc + horizon >= frontiers[at]
@@ -198,11 +210,13 @@ class Truth:
     steps: Steps = ()
 
     def frontiers(self) -> list[int]:
+        """Progress less what three comparisons may be wrong by (SPEC 4.3)."""
+        off = 3 * max(2 * widest(self.events), self.t_a)
         found, frontier = [], -FAR
         for row, event in enumerate(self.events):
             frontier = max([frontier, *(s[1] for s in self.steps if s[0] == row)])
             frontier = max(frontier, event.ref) if event.status == IN_ORDER else frontier
-            found.append(frontier)
+            found.append(frontier - off)
         return found
 
     def expires(self, event: Event) -> int:

@@ -1,0 +1,108 @@
+"""How wrong the clock of any source of a site may be: closing and purge count on it (SPEC 4.3).
+
+A source that has sent nothing yet may send the event that matters, and its clock errs as its last
+sync says. So this is not the uncertainty of the events seen, but that of any event that may come.
+
+Errors grow with the age of a sync. The bound is one line for the whole site: the largest error that
+any offset had where it began or ended, growing from the oldest of the sources' last syncs on at the
+largest rate yet. It is too wide rather than too narrow, and costs nothing per source and event.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.clock_prediction import SECOND, Line
+
+_MOST_NS: Final = 1 << 59
+"""18 years; six times as much, added to a time, stays in int64."""
+_EARLIEST: Final = -(1 << 61)
+_LATEST: Final = 1 << 62
+_RATE_MOST: Final = 10**8
+"""A tenth: what grows faster than that is no clock."""
+_ROUNDED_NS: Final = 2
+"""Reference times are rounded."""
+_STALE: Final = 64
+"""So many entries out of date are no reason to sort."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockBound:
+    """At reference time t a clock of the site errs by at most ``at(t)`` [ns].
+
+    That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by.
+    """
+
+    unc_ns: int = 0
+    rate_ppb: int = 0
+    since: int = 0
+
+    def at(self, ref: np.ndarray) -> np.ndarray:
+        """The bound at int64 reference times, int64."""
+        if not self.rate_ppb:
+            return np.full(ref.shape, self.unc_ns)
+        age = np.clip(ref, self.since, _LATEST) - self.since
+        # Whole seconds and the rest apart: their products with the rate stay within int64.
+        grown = age // SECOND * self.rate_ppb + age % SECOND * self.rate_ppb // SECOND
+        return np.asarray(np.minimum(grown + self.unc_ns, _MOST_NS))
+
+
+class SiteClocks:
+    """The bound of one site, sync by sync.
+
+    Args:
+        least_ns: uncertainty of a source that was never synchronised.
+    """
+
+    def __init__(self, least_ns: int = 0) -> None:
+        self._unc_ns = min(least_ns, _MOST_NS)
+        self._rate_ppb = 0
+        self._last: dict[int, int] = {}
+        """Source: reference time of its last sync, of those whose error grows."""
+        self._oldest: list[tuple[int, int]] = []
+        """Heap of (reference time, source); out of date where ``_last`` says otherwise."""
+
+    @property
+    def bound(self) -> ClockBound:
+        """What holds until the next sync."""
+        heap = self._oldest
+        while heap and self._last.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        since = min(max(heap[0][0], _EARLIEST), _LATEST) if heap else 0
+        return ClockBound(self._unc_ns, self._rate_ppb if heap else 0, since)
+
+    def begins(self, source: int, line: Line) -> None:
+        """An offset of the source with this code holds from now on."""
+        self._unc_ns = min(max(self._unc_ns, line.unc), _MOST_NS)
+        if line.skew_error_ppb <= 0:
+            self._last.pop(source, None)
+            return
+        # Time at the source runs by up to its skew faster than reference time.
+        rate_ppb = line.skew_error_ppb + line.skew_error_ppb // 1000 + 1
+        self._rate_ppb = min(max(self._rate_ppb, rate_ppb), _RATE_MOST)
+        self._last[source] = line.anchor + line.offset - _ROUNDED_NS
+        heapq.heappush(self._oldest, (self._last[source], source))
+        if len(self._oldest) > 2 * len(self._last) + _STALE:
+            self._sort()
+
+    def ends(self, unc_ns: int) -> None:
+        """An offset was in force until its error had grown to ``unc_ns``."""
+        self._unc_ns = min(max(self._unc_ns, unc_ns), _MOST_NS)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"unc": self._unc_ns, "rate": self._rate_ppb, "last": dict(self._last)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._unc_ns, self._rate_ppb = state["unc"], state["rate"]
+        self._last = dict(state["last"])
+        self._sort()
+
+    def _sort(self) -> None:
+        """The heap anew, without what is out of date."""
+        self._oldest = sorted((ref, source) for source, ref in self._last.items())
