@@ -3,9 +3,10 @@
 Source: R19 3.2.3.2, Pseudocode 3.1; SPEC 4.3. For e required before f with
 ``diff = ref_f - ref_e`` and bound b, the order is certain when ``diff > b``, uncertain when
 ``-b <= diff <= b``, else impossible; with b = 0 it must be ``diff > 0``. R19 takes the site's
-T_a as b (``max-delay``), ``pairwise`` the sum of both events' uncertainties. Two events of one
-source and epoch share one clock error, so their difference is exact. The kernel decides so pair by
-pair (``engine.pattern.construction``); here is the probability of what it leaves uncertain.
+T_a as b (``max-delay``), ``pairwise`` the sum of both events' uncertainties. Under the latter two
+events of one source and epoch share one clock error, so their difference is exact; R19's rule knows
+no such exemption (SPEC 4.3). The kernel decides so pair by pair and condition by condition
+(``engine.pattern.construction``); here is the probability of what it leaves uncertain.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from engine.pattern.probability import Doubtful, pair_probability, sampled_probability
-from engine.pattern.tables import BEFORE, NOT_LONG_BEFORE, Layout
+from engine.pattern.clocked_machine import Errors
+from engine.pattern.probability import (
+    Asked,
+    Doubtful,
+    pair_probability,
+    sampled_probability,
+)
+from engine.pattern.program_machine import Programs
+from engine.pattern.tables import BEFORE, OTHER_ENDS_SOON, Layout
 from engine.released import NO_EPOCH
 
 
@@ -30,16 +38,20 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``."""
+    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and ``end``,
+    the ``te`` that goes with ``ref``.
+    """
 
     ref: np.ndarray
     unc: np.ndarray
     epoch: np.ndarray
     source: np.ndarray
+    end: np.ndarray
 
     def take(self, rows: Any) -> Clock:
         """The clocks of ``rows`` (whatever indexes an array)."""
-        return Clock(self.ref[rows], self.unc[rows], self.epoch[rows], self.source[rows])
+        columns = (self.ref, self.unc, self.epoch, self.source, self.end)
+        return Clock(*(column[rows] for column in columns))
 
 
 def shares_clock(first: Clock, second: Clock) -> np.ndarray:
@@ -52,28 +64,46 @@ def shares_clock(first: Clock, second: Clock) -> np.ndarray:
 class Doubts:
     """Events that may lie in a scope, but not for certain; sorted by match, event, scope.
 
-    ``match``: number of the match. ``event``: what is known of the event's time; ``order``: its
-    number in the stream. ``scope``: number of the scope.
+    ``match``: number of the match. ``event``: what is known of the event's time; ``row``: its place
+    in the store; ``order``: its number in the stream. ``scope``: number of the scope.
     """
 
     match: np.ndarray
     event: Clock
+    row: np.ndarray
     order: np.ndarray
     scope: np.ndarray
 
 
+@dataclass(slots=True)
+class Conditions:
+    """Those that clock errors change, of the query whose ``programs`` these are, and what they read
+    of the events held: see ``engine.pattern.program_machine.holds``.
+    """
+
+    programs: Programs
+    ranks: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    events: np.ndarray
+
+
 def chances(
-    layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, clocks: Clock, doubts: Doubts
-) -> np.ndarray:
+    layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: Clock,
+    doubts: Doubts, conditions: Conditions | None,
+) -> np.ndarray:  # fmt: skip
     """Per match of one branch, the probability that it is true.
 
     Args:
         layout: of the query.
         branch: which of its branches.
         rule: how uncertain a pair is.
-        t_a: in force, per match; under ``max-delay`` every error is uniform within T_a/2.
+        t_a: in force, per match; under ``max-delay`` every error is uniform within T_a/2, and
+            independent of all others.
+        rows: (matches, steps): places of their events in the store.
         clocks: (matches, positive steps): of their events.
         doubts: about these matches.
+        conditions: None: clock errors change none.
     """
     tables, within_ns = layout.tables, layout.branches[branch].within_ns
     _, _, pairs_from, pairs_to, members_from, members_to = tables.branches[branch, :6].tolist()
@@ -84,21 +114,52 @@ def chances(
     pairs[:, :2] = local[pairs[:, :2]]
     by_max_delay = rule is Rule.MAX_DELAY
     half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
-    half = half.astype(np.float64)
-    if len(members) == 2 and not len(doubts.match):
-        least = 0 if (pairs[:, 2] & BEFORE).any() else -(within_ns or 0)
-        bounded = within_ns if (pairs[:, 2] & NOT_LONG_BEFORE).any() else None
+    half, long = half.astype(np.float64), clocks.end - clocks.ref
+    if len(members) == 2 and not len(doubts.match) and conditions is None:
+        # What is left of WITHIN once the event that comes last has taken its time.
+        room = None if within_ns is None else within_ns - long
+        least = 0 if room is None or (pairs[:, 2] & BEFORE).any() else -room[:, 0]
+        bounded = None
+        if room is not None and (pairs[:, 2] & OTHER_ENDS_SOON).any():
+            bounded = room[:, 1]
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
         return pair_probability(diff, half[:, 0], half[:, 1], bounded, least)
-    leader = _leaders(clocks)
+    leader = _leaders(clocks, by_max_delay=by_max_delay)
     doubtful = _doubtful(layout, local, clocks, leader, t_a if by_max_delay else None, doubts)
-    return sampled_probability(clocks.ref, half, leader, pairs, within_ns, doubtful)
+    asked = _asked(layout, branch, rows, half, leader, doubts, conditions)
+    return sampled_probability(clocks.ref, half, leader, pairs, within_ns, long, doubtful, asked)
 
 
-def _leaders(clocks: Clock) -> np.ndarray:
+def _asked(
+    layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, leader: np.ndarray,
+    doubts: Doubts, conditions: Conditions | None,
+) -> Asked | None:  # fmt: skip
+    """What the samples are asked besides the order of events."""
+    if conditions is None:
+        return None
+    tables = layout.tables
+    _, _, _, _, members_from, members_to, from_, to = tables.branches[branch, :8].tolist()
+    widest = np.zeros(half.shape)
+    every = np.arange(len(half))
+    for step in range(half.shape[1]):
+        # Of the events that share a clock one error for all, so that it cancels out.
+        np.maximum.at(widest, (every, leader[:, step]), half[:, step])
+    c = conditions
+    errors = Errors(c.events, -1, np.zeros(len(layout.steps)))
+    return Asked(
+        c.programs, c.ranks, c.raw, c.ok, errors, rows.copy(),
+        tables.members[members_from:members_to],
+        np.take_along_axis(widest, leader, axis=1), tables.conditions[:, :2].copy(), from_, to,
+        doubts.row, tables.scopes[:, 1].copy(), tables.scopes[:, 7:9].copy(),
+    )  # fmt: skip
+
+
+def _leaders(clocks: Clock, *, by_max_delay: bool) -> np.ndarray:
     """(matches, steps): the first step with the same error."""
     matches, steps = clocks.ref.shape
     leader = np.tile(np.arange(steps), (matches, 1))
+    if by_max_delay:
+        return leader
     every = np.arange(matches)
     for second in range(1, steps):
         for first in range(second - 1, -1, -1):
@@ -120,7 +181,7 @@ def _doubtful(
     match, event = doubts.match, doubts.event
     steps = clocks.ref.shape[1]
     exact = np.zeros((len(match), steps), np.bool_)
-    for step in range(steps):
+    for step in range(steps if t_a is None else 0):
         exact[:, step] = shares_clock(clocks.take((match, np.full(len(match), step))), event)
     error = event.unc if t_a is None else t_a[match] / 2
     return Doubtful(

@@ -50,9 +50,9 @@ from engine.pattern.search import (
     key_of,
     keys_equal,
     lowest,
+    matched,
     relations_hold,
     spread_of,
-    surely,
 )  # fmt: skip
 from engine.pattern.stacks import (
     GONE,
@@ -172,7 +172,7 @@ def _fits(s: Search, hop: int, branch: int, mine: int, row: int, t_a: int) -> bo
     if not keys_equal(s.t, s.same, s.tag, s.partial, from_, to, mine):
         return False
     s.partial[s.t[HOPS, hop, 0]] = mine
-    if conditions_hold(s, s.t[HOPS, hop, 6], s.t[HOPS, hop, 7]):
+    if conditions_hold(s, s.t[HOPS, hop, 6], s.t[HOPS, hop, 7], t_a):
         return True
     s.partial[s.t[HOPS, hop, 0]] = -1
     return False
@@ -220,7 +220,11 @@ def _completed(s: Search, tour: int, row: int) -> bool:
                 n[DOUBTS_N] = first_doubt
                 return killed > 0
     t_a = _latest_t_a(s, row, first_doubt)
-    sure = surely(s.t, n, s.events, s.partial, branch, t_a) == CERTAIN
+    verdict = matched(s, branch, t_a)
+    if verdict == IMPOSSIBLE:
+        n[DOUBTS_N] = first_doubt
+        return True
+    sure = verdict == CERTAIN
     at = _write(s.t, n, s.partial, s.found, branch, row, row)
     s.found[at, NEW] = s.found[at, STANDS] = 1
     s.found[at, SURE], s.found[at, SURE_BEFORE] = sure, 0
@@ -255,7 +259,7 @@ def _changed(s: Search, tour: int, row: int) -> bool:
     until = alive_until(s.t, e, s.partial, branch, n[KEEP])
     if until < e[row, HORIZON]:
         return True
-    if n[MAX_DELAY] and not surely(s.t, n, e, s.partial, branch, e[completing, T_A]):
+    if n[MAX_DELAY] and not matched(s, branch, e[completing, T_A]):
         return True
     for other in range(first, scope + 1):
         # One change, however many scopes it lies in: the first of them tells.
@@ -278,8 +282,8 @@ def _changed(s: Search, tour: int, row: int) -> bool:
             n[DOUBTS_N] = first_doubt
             return False
     t_a = _latest_t_a(s, completing, first_doubt)
-    sure_before = surely(s.t, n, e, s.partial, branch, t_a_before) == CERTAIN
-    sure = surely(s.t, n, e, s.partial, branch, t_a) == CERTAIN
+    sure_before = matched(s, branch, t_a_before) == CERTAIN
+    sure = matched(s, branch, t_a) == CERTAIN
     at = _write(s.t, n, s.partial, s.found, branch, row, completing)
     s.found[at, NEW], s.found[at, STANDS] = 0, stands
     s.found[at, SURE], s.found[at, SURE_BEFORE] = sure, sure_before

@@ -12,19 +12,15 @@ from engine.clock_bound import ClockBound
 from engine.pattern import construction as c
 from engine.pattern import scopes, search, stacks
 from engine.pattern.certainty import Rule
-from engine.pattern.program import (
-    awaits_text,
-    compile_programs,
-    text_constants,
-    text_ranks,
-    uses_text_order,
-)  # fmt: skip
+from engine.pattern.program import compile_programs, uses_text_order
 from engine.pattern.program_machine import Programs
+from engine.pattern.program_texts import awaits_text, text_constants, text_ranks
 from engine.pattern.store import Store
 from engine.pattern.tables import Layout
 from engine.released import Strings
 
 _LEAST: Final = 1 << 10
+_OPEN: Final = np.empty(0, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +118,7 @@ class Kernel:
                 search.Search(
                     self._layout.tables.t, n, store.events, *store.registers, programs,
                     self._ranks, self._stacks, np.full(steps, -1), np.zeros((steps, 2), np.int64),
-                    moves, self._covered, clock_of, found, doubts,
+                    moves, self._covered, clock_of, found, doubts, _OPEN,
                 ),
                 first, stop,
             )  # fmt: skip

@@ -9,9 +9,12 @@ import numpy as np
 from engine.barrier.timeline import LONG_AGO
 from engine.pattern import construction as c
 from engine.pattern import scopes
-from engine.pattern.certainty import Clock, Doubts, Rule, chances
+from engine.pattern.certainty import Clock, Conditions, Doubts, Rule, chances
+from engine.pattern.program import compile_programs, uses_text_order
+from engine.pattern.program_texts import text_constants, text_ranks
 from engine.pattern.store import ORDER, Store
-from engine.pattern.tables import NONE, NOT_LONG_AFTER, UPPER, Layout
+from engine.pattern.table_builder import NONE
+from engine.pattern.tables import NOT_LONG_AFTER, UPPER, Layout
 from engine.released import Strings
 
 
@@ -138,7 +141,7 @@ class Judge:
         order = self.store.columns[ORDER][event]
         places = np.lexsort((doubts[:, scopes.IN_SCOPE], order, match))
         return Doubts(
-            match[places], self.store.clock(event[places]), order[places],
+            match[places], self.store.clock(event[places]), event[places], order[places],
             doubts[places, scopes.IN_SCOPE].copy(),
         )  # fmt: skip
 
@@ -146,7 +149,24 @@ class Judge:
         self, branch: int, rows: np.ndarray, t_a: np.ndarray, doubts: Doubts
     ) -> np.ndarray:
         clocks: Clock = self.store.clock(rows[:, self._members(branch)])
-        return chances(self.layout, branch, self.rule, t_a, clocks, doubts)
+        return chances(
+            self.layout, branch, self.rule, t_a, rows, clocks, doubts, self._conditions(branch)
+        )
+
+    def _conditions(self, branch: int) -> Conditions | None:
+        """What the branch asks that clock errors change; None: nothing."""
+        tables, layout, store = self.layout.tables, self.layout, self.store
+        first, last, *_, from_, to = tables.branches[branch, :8].tolist()
+        ranges = [(from_, to), *tables.scopes[first:last, 7:9].tolist()]
+        if not any(tables.conditions[start:stop, 1].any() for start, stop in ranges):
+            return None
+        programs = compile_programs(
+            layout.predicates, layout.place, layout.register, store.kinds, self.strings
+        )
+        ranks = np.empty(0, np.int64)
+        if uses_text_order(programs):
+            ranks = text_ranks(self.strings, text_constants(layout.predicates))
+        return Conditions(programs, ranks, store.registers.raw, store.registers.ok, store.events)
 
     def _members(self, branch: int) -> np.ndarray:
         tables = self.layout.tables

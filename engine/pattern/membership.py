@@ -7,25 +7,30 @@ import numpy as np
 from engine.pattern.tables import Layout
 from engine.query.expression import View, column, mask
 from engine.query.fields import attributes_in, own_attribute, released_columns
-from engine.query.plan import Attribute, SeqPlan, Step
+from engine.query.plan import Attribute, Predicate, SeqPlan, Step
 from engine.released import Released
 
 
 def members(layout: Layout, joined: list[list[Attribute]], released: Released) -> np.ndarray:
-    """int64 per row, bit k: it satisfies what step k says of it alone.
+    """int64 per row, bit k: it satisfies what step k says of it alone, whatever clocks err by, and
+    is not longer than WITHIN if a match would hold it.
 
     Args:
         layout: of the query.
         joined: of ``joined_attributes``.
         released: the batch.
     """
-    found = np.zeros(released.n, np.int64)
+    found, within_ns = np.zeros(released.n, np.int64), layout.branches[0].within_ns
     rows_of: dict[str, np.ndarray] = {}
     for place, step in enumerate(layout.steps):
         if step.type not in rows_of:
             code = released.strings.find(step.type)
             rows_of[step.type] = np.flatnonzero(released.columns["type"] == code)
-        found[_chosen(step, joined[place], released, rows_of[step.type])] |= 1 << place
+        rows = rows_of[step.type]
+        if within_ns is not None and not step.negated and len(rows):
+            ends = released.columns["te"][rows], released.columns["ts"][rows]
+            rows = rows[ends[0] - ends[1] <= within_ns]
+        found[_chosen(layout.own[place], joined[place], released, rows)] |= 1 << place
     return found
 
 
@@ -54,24 +59,24 @@ def kept_attributes(layout: Layout) -> set[str] | None:
     if not any(plan.returns or plan.computed for plan in plans):
         return None
     used = [a for plan in plans for a in (*plan.returns, *(b for g in plan.equalities for b in g))]
-    used += [a for plan in plans for predicate in plan.others for a in attributes_in(predicate)]
+    used += [a for predicate in layout.predicates for a in attributes_in(predicate)]
     used += [a for plan in plans for one in plan.computed for a in attributes_in(one.expression)]
     names = (own_attribute(attribute.name) for attribute in used)
     return {name for name in names if name is not None}
 
 
 def _chosen(
-    step: Step, joined: list[Attribute], released: Released, rows: np.ndarray
+    where: Predicate | None, joined: list[Attribute], released: Released, rows: np.ndarray
 ) -> np.ndarray:
-    """Those of ``rows`` that satisfy the step's WHERE and have what it is joined by."""
-    if not len(rows) or (step.where is None and not joined):
+    """Those of ``rows`` that satisfy ``where`` and have what the step is joined by."""
+    if not len(rows) or (where is None and not joined):
         return rows
-    names = released_columns([*attributes_in(step.where), *joined, Attribute("ref")])
+    names = released_columns([*attributes_in(where), *joined, Attribute("ref")])
     columns = {name: released.columns[name][rows] for name in names if name in released.columns}
     view = View.of(columns, released.attr_types, released.strings)
     fine = _has_values(joined, view, len(rows))
-    if step.where is not None:
-        fine &= mask(step.where, columns, view.valid_of, released.attr_types, released.strings)
+    if where is not None:
+        fine &= mask(where, columns, view.valid_of, released.attr_types, released.strings)
     return np.asarray(rows[fine])
 
 

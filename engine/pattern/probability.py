@@ -9,6 +9,9 @@ sequences"): deterministic, the same for every match, resolution 1/points.
 Events of negated steps that may lie in a scope: given the errors of the positive events, the chance
 that such an event lies there is exact, the share of its own interval that the scope covers. Those
 of one clock are taken as independent of one another (an approximation: they share an error).
+
+Conditions on times (``Asked``) are asked of each sample. Where they are asked of an event of a
+negated step, its own error is sampled too, at one place in each of ``STRATA`` equal parts.
 """
 
 from __future__ import annotations
@@ -18,9 +21,19 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import njit
-from engine.pattern.tables import AFTER, BEFORE, NOT_LONG_AFTER, NOT_LONG_BEFORE
+from engine.pattern.clocked_machine import Errors
+from engine.pattern.program_machine import NO_PROGRAMS, Programs, holds
+from engine.pattern.tables import (
+    AFTER,
+    BEFORE,
+    NOT_LONG_AFTER,
+    NOT_LONG_BEFORE,
+    OTHER_ENDS_SOON,
+)
 
 POINTS: Final = 1024
+STRATA: Final = 16
+_GOLDEN: Final = 0.6180339887498949
 
 
 class Doubtful(NamedTuple):
@@ -46,6 +59,44 @@ class Doubtful(NamedTuple):
     relations: np.ndarray
 
 
+class Asked(NamedTuple):
+    """Conditions that clock errors change, and what they read.
+
+    ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.pattern.program_machine.holds``;
+    ``errors.given`` is written, by step of the query. ``rows``: (matches, steps of the query)
+    places of events; ``members``: which step each of a match's is; ``widest``: (matches, members)
+    half-width of the error that an event shares. ``conditions``: (n, 2) program and whether clock
+    errors change it, those from ``from_`` to ``to`` of the positive events. ``event``: per doubt,
+    the place of its event; per scope ``step`` and ``scopes``, its conditions from, to.
+    """
+
+    programs: Programs
+    ranks: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    errors: Errors
+    rows: np.ndarray
+    members: np.ndarray
+    widest: np.ndarray
+    conditions: np.ndarray
+    from_: int
+    to: int
+    event: np.ndarray
+    step: np.ndarray
+    scopes: np.ndarray
+
+
+def nothing_asked(matches: int) -> Asked:
+    """For ``matches``, whatever their clocks err by."""
+    none, real = np.empty(0, np.int64), np.empty(0, np.float64)
+    table = np.empty((0, 2), np.int64)
+    return Asked(
+        NO_PROGRAMS, none, table, np.empty((0, 2), np.bool_), Errors(table, -1, real),
+        np.empty((matches, 0), np.int64), none, np.empty((matches, 0)), table, 0, 0, none, none,
+        table,
+    )  # fmt: skip
+
+
 def no_doubts(matches: int, steps: int) -> Doubtful:
     """For ``matches`` of ``steps`` events."""
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
@@ -56,8 +107,8 @@ def no_doubts(matches: int, steps: int) -> Doubtful:
 
 
 def pair_probability(
-    diff_ns: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray, within_ns: int | None,
-    least_ns: int = 0,
+    diff_ns: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray,
+    within_ns: int | np.ndarray | None, least_ns: int | np.ndarray = 0,
 ) -> np.ndarray:  # fmt: skip
     """P(least < second - first <= within) for independent errors; exact.
 
@@ -92,24 +143,33 @@ def _error_below(x: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray) -
 
 def sampled_probability(
     ref_ns: np.ndarray, unc_ns: np.ndarray, clock: np.ndarray, pairs: np.ndarray,
-    within_ns: int | None, doubtful: Doubtful | None = None,
+    within_ns: int | None, long_ns: np.ndarray, doubtful: Doubtful | None = None,
+    asked: Asked | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """Share of sampled errors under which the events satisfy ``pairs`` and no doubtful one counts.
+    """Share of sampled errors under which the events satisfy ``pairs`` and what is asked besides,
+    and no doubtful one counts.
 
     Args:
         ref_ns: (matches, steps) int64.
         unc_ns: (matches, steps) half-widths; a float, as R19's T_a/2 may be half an integer.
         clock: (matches, steps): the first step that shares its clock error with this one.
-        pairs: (n, 3): step, other step, BEFORE and NOT_LONG_BEFORE (``engine.pattern.tables``).
+        pairs: (n, 3): step, other step, BEFORE and OTHER_ENDS_SOON (``engine.pattern.tables``).
         within_ns: longest allowed difference, or None.
+        long_ns: (matches, steps): from an event's start to its end.
         doubtful: events of negated steps.
+        asked: conditions on times.
     """
     steps = ref_ns.shape[1]
     since_first = (ref_ns - ref_ns[:, :1]).astype(np.float64)
     longest = np.inf if within_ns is None else float(within_ns)
     if doubtful is None:
         doubtful = no_doubts(len(ref_ns), steps)
-    return _share(since_first, unc_ns, clock, pairs, longest, errors_of(steps), doubtful)
+    if asked is None:
+        asked = nothing_asked(len(ref_ns))
+    return _share(
+        since_first, unc_ns, clock, pairs, longest, long_ns.astype(np.float64), errors_of(steps),
+        doubtful, asked,
+    )  # fmt: skip
 
 
 def errors_of(dimensions: int) -> np.ndarray:
@@ -125,7 +185,7 @@ def errors_of(dimensions: int) -> np.ndarray:
 @njit
 def _share(
     time: np.ndarray, unc: np.ndarray, clock: np.ndarray, pairs: np.ndarray, longest: float,
-    errors: np.ndarray, doubtful: Doubtful,
+    long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, asked: Asked,
 ) -> np.ndarray:  # fmt: skip
     """Pairs that share a clock are exact and were tested before: they are left out."""
     matches, steps = time.shape
@@ -141,35 +201,46 @@ def _share(
                 if clock[m, x] != clock[m, y]:
                     apart = true_time[y] - true_time[x]
                     fine = fine and not (bits & BEFORE and apart <= 0.0)
-                    fine = fine and not (bits & NOT_LONG_BEFORE and apart > longest)
+                    late = bits & OTHER_ENDS_SOON and apart + long[m, y] > longest
+                    fine = fine and not late
+            if fine and (asked.to > asked.from_ or len(asked.event) > 0):
+                for s in range(len(asked.members)):
+                    asked.errors.given[asked.members[s]] = (
+                        errors[p, clock[m, s]] * asked.widest[m, s]
+                    )
+                fine = fine and _all_hold(asked, asked.from_, asked.to, asked.rows[m])
             if fine:
-                share[m] += _none_lies(m, true_time, longest, errors[p], doubtful) / len(errors)
+                share[m] += _none_lies(m, p, true_time, longest, errors[p], doubtful, asked) / len(
+                    errors
+                )
     return share
 
 
 @njit
+def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
+    """Whether conditions hold of the events ``rows`` under the errors given."""
+    a = asked
+    for c in range(from_, to):
+        which = 2 * a.conditions[c, 0]
+        if a.conditions[c, 1] and not holds(
+            a.programs, a.ranks, which, rows, a.raw, a.ok, a.errors
+        ):
+            return False
+    return True
+
+
+@njit
 def _none_lies(
-    m: int, true_time: np.ndarray, longest: float, error: np.ndarray, d: Doubtful
-) -> float:
+    m: int, p: int, true_time: np.ndarray, longest: float, error: np.ndarray, d: Doubtful,
+    asked: Asked,
+) -> float:  # fmt: skip
     """The chance that no doubtful event lies in a scope of match ``m``, given its true times."""
-    weight, hit = 1.0, 0.0
+    weight, hit, first = 1.0, 0.0, d.start[m]
     for i in range(d.start[m], d.start[m + 1]):
         scope = d.scope[i]
-        again = i > d.start[m] and d.row[i - 1] == d.row[i]
-        if not (again and d.same_scope[d.scope[i - 1]] == d.same_scope[scope]):
-            low, high = -np.inf, np.inf
-            for r in range(d.from_[scope], d.to[scope]):
-                step, bits = d.relations[r, 0], d.relations[r, 1]
-                if d.exact[i, step]:
-                    continue
-                if bits & AFTER:
-                    low = max(low, true_time[step])
-                if bits & NOT_LONG_BEFORE:
-                    low = max(low, true_time[step] - longest)
-                if bits & BEFORE:
-                    high = min(high, true_time[step])
-                if bits & NOT_LONG_AFTER:
-                    high = min(high, true_time[step] + longest)
+        again = i > first and d.same_scope[d.scope[i - 1]] == d.same_scope[scope]
+        if not again:
+            low, high = _scope_of(i, true_time, longest, d)
             t, u = d.time[i], d.unc[i]
             if d.clock[i] >= 0:
                 t += error[d.clock[i]] * u
@@ -181,6 +252,66 @@ def _none_lies(
         # One event lies in one of several scopes at most: their chances add up, and steps side
         # by side have one scope.
         if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
+            if _some_asked(first, i + 1, d, asked):
+                hit = _share_that_lies(m, p, first, i + 1, true_time, longest, error, d, asked)
             weight *= max(0.0, 1.0 - hit)
-            hit = 0.0
+            hit, first = 0.0, i + 1
     return weight
+
+
+@njit
+def _scope_of(i: int, true_time: np.ndarray, longest: float, d: Doubtful) -> tuple[float, float]:
+    """Between which true times the event of doubt ``i`` lies in the scope."""
+    low, high, scope = -np.inf, np.inf, d.scope[i]
+    for r in range(d.from_[scope], d.to[scope]):
+        step, bits = d.relations[r, 0], d.relations[r, 1]
+        if d.exact[i, step]:
+            continue
+        if bits & AFTER:
+            low = max(low, true_time[step])
+        if bits & NOT_LONG_BEFORE:
+            low = max(low, true_time[step] - longest)
+        if bits & BEFORE:
+            high = min(high, true_time[step])
+        if bits & NOT_LONG_AFTER:
+            high = min(high, true_time[step] + longest)
+    return low, high
+
+
+@njit
+def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
+    """Whether clock errors change what is asked in one of some doubts' scopes."""
+    for i in range(start, min(stop, len(asked.event))):
+        for c in range(asked.scopes[d.scope[i], 0], asked.scopes[d.scope[i], 1]):
+            if asked.conditions[c, 1]:
+                return True
+    return False
+
+
+@njit
+def _share_that_lies(
+    m: int, p: int, start: int, stop: int, true_time: np.ndarray, longest: float,
+    error: np.ndarray, d: Doubtful, asked: Asked,
+) -> float:  # fmt: skip
+    """The share of an event's errors under which it lies in a scope and what is asked there holds;
+    its doubts are those from ``start`` to ``stop``.
+    """
+    lying, rows, t, u = 0, asked.rows[m], d.time[start], d.unc[start]
+    jitter = (p * _GOLDEN + start * _GOLDEN * _GOLDEN) % 1.0
+    for stratum in range(STRATA):
+        shift = (2.0 * (stratum + jitter) / STRATA - 1.0) * u
+        here = t + shift
+        if d.clock[start] >= 0:
+            here = t + error[d.clock[start]] * u
+            shift = asked.errors.given[asked.members[d.clock[start]]]
+        for i in range(start, stop):
+            low, high = _scope_of(i, true_time, longest, d)
+            step, before = asked.step[d.scope[i]], rows[asked.step[d.scope[i]]]
+            from_, to = asked.scopes[d.scope[i], 0], asked.scopes[d.scope[i], 1]
+            rows[step], asked.errors.given[step] = asked.event[i], shift
+            lies = low < here < high and _all_hold(asked, from_, to, rows)
+            rows[step] = before
+            if lies:
+                lying += 1
+                break
+    return lying / STRATA

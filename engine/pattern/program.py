@@ -1,23 +1,35 @@
 """Turns the join predicates of a query into programs for ``engine.pattern.program_machine``.
 
 The meaning is that of ``engine.query.expression.join_mask``, which works on columns: a program is
-asked for one combination of events at a time, so that a matcher can drop it where it arises.
+asked for one combination of events at a time, so that a matcher can drop it where it arises. Where
+clocks err, a predicate on times holds possibly or certainly: each has two programs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from engine.errors import ContractViolation
+from engine.pattern import clocked_machine as clocked
 from engine.pattern import program_machine as machine
+from engine.pattern.outcomes import EQUAL, LESS, MORE
 from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT, Programs
+from engine.pattern.program_texts import text_constants
+from engine.query.clocked import (
+    Coefficients,
+    clocked_aliases,
+    coefficients,
+    difference,
+    is_clocked,
+)
 from engine.query.expression import join_mask
 from engine.query.fields import attributes_in
 from engine.query.plan import (
+    Arithmetic,
     Attribute,
     Comparison,
     Constant,
@@ -28,10 +40,10 @@ from engine.query.plan import (
 )
 from engine.released import Strings
 
-_ALL: Final = machine.LESS | machine.EQUAL | machine.MORE
+_ALL: Final = LESS | EQUAL | MORE
 _OUTCOMES: Final = {
-    "=": machine.EQUAL, "!=": machine.LESS | machine.MORE, "<": machine.LESS,
-    "<=": machine.LESS | machine.EQUAL, ">": machine.MORE, ">=": machine.MORE | machine.EQUAL,
+    "=": EQUAL, "!=": LESS | MORE, "<": LESS,
+    "<=": LESS | EQUAL, ">": MORE, ">=": MORE | EQUAL,
 }  # fmt: skip
 _INTEGER: Final = {
     "+": machine.ADD_INT, "-": machine.SUBTRACT_INT, "*": machine.MULTIPLY_INT,
@@ -41,6 +53,11 @@ _FLOAT: Final = {
     "/": machine.DIVIDE,
 }  # fmt: skip
 _COMPARE: Final = {INT: machine.COMPARE_INT, FLOAT: machine.COMPARE_FLOAT}
+_NEAR: Final = {INT: clocked.NEAR_INT, FLOAT: clocked.NEAR_FLOAT}
+_INTERVALS: Final = {
+    "+": clocked.ADD_INTERVALS, "-": clocked.SUBTRACT_INTERVALS,
+    "*": clocked.MULTIPLY_INTERVALS, "/": clocked.DIVIDE_INTERVALS,
+}  # fmt: skip
 
 
 class _Operand(NamedTuple):
@@ -60,7 +77,7 @@ def compile_programs(
     kind: np.ndarray,
     strings: Strings,
 ) -> Programs:
-    """Programs of ``predicates``, in their order.
+    """Two programs for each of ``predicates``, in their order: possibly and certainly true.
 
     They are for these kinds and this state of ``strings``: to be compiled again when a kind
     changes, and when ``strings`` has grown after ``awaits_text`` was true.
@@ -78,8 +95,11 @@ def compile_programs(
     writer = _Writer(place, register, kind, strings, text_constants(predicates))
     start = []
     for predicate in predicates:
-        start.append(len(writer.code))
-        writer.predicate(predicate, True, machine.TRUE, machine.FALSE)
+        start += [len(writer.code)] * 2
+        writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=False)
+        if is_clocked(predicate):
+            start[-1] = len(writer.code)
+            writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=True)
     return Programs(
         writer.resolved(),
         np.array(start, np.int64),
@@ -91,63 +111,6 @@ def compile_programs(
 def uses_text_order(programs: Programs) -> bool:
     """Whether ``programs`` need ``text_ranks``: one of them orders texts."""
     return bool((programs.code[:, machine.OPERATION] == machine.COMPARE_TEXT).any())
-
-
-def awaits_text(predicates: Iterable[Predicate], strings: Strings) -> bool:
-    """Whether ``predicates`` name a text that is not yet in ``strings``."""
-    return any(
-        isinstance(constant.value, str) and strings.find(constant.value) < 0
-        for leaf in _leaves(predicates)
-        for constant in _constants_in(leaf)
-    )
-
-
-def text_constants(predicates: Iterable[Predicate]) -> tuple[str, ...]:
-    """The texts that ``predicates`` name, each once, for ``text_ranks``."""
-    found = {
-        constant.value: None
-        for leaf in _leaves(predicates)
-        for constant in _constants_in(leaf)
-        if isinstance(constant.value, str)
-    }
-    return tuple(found)
-
-
-def text_ranks(strings: Strings, constants: Sequence[str]) -> np.ndarray:
-    """Places of texts in the order of their code points; equal texts have equal places.
-
-    To be made again when ``strings`` has grown.
-
-    Args:
-        strings: the string table.
-        constants: of ``text_constants``.
-
-    Returns:
-        int64 (len(strings) + len(constants),): by code; the constants' from the end backwards.
-    """
-    texts = [*strings.texts, *reversed(constants)]
-    place = {text: rank for rank, text in enumerate(sorted(set(texts)))}
-    return np.array([place[text] for text in texts], np.int64)
-
-
-def _leaves(predicates: Iterable[Predicate]) -> Iterator[Comparison | Membership]:
-    for predicate in predicates:
-        if isinstance(predicate, Logic):
-            yield from _leaves(predicate.terms)
-        else:
-            yield predicate
-
-
-def _constants_in(leaf: Comparison | Membership) -> Iterator[Constant]:
-    stack: list[Expression] = (
-        [leaf.left, leaf.right] if isinstance(leaf, Comparison) else [leaf.item, *leaf.options]
-    )
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Constant):
-            yield node
-        elif not isinstance(node, Attribute):
-            stack += [node.left, node.right]
 
 
 @dataclass(slots=True)
@@ -176,28 +139,43 @@ class _Writer:
             code[:, column] = targets[code[:, column]]
         return code
 
-    def predicate(self, node: Predicate, truth: bool, then: int, other: int) -> None:
-        """A jump to ``then`` where ``node`` is certainly ``truth``, else to ``other``."""
+    def predicate(
+        self, node: Predicate, then: int, other: int, *, certain: bool, truth: bool = True
+    ) -> None:
+        """A jump to ``then`` where ``node`` is ``truth`` under some clock errors (``certain``:
+        under all), else to ``other``.
+        """
         match node:
             case Logic(op="not", terms=(term,)):
-                self.predicate(term, not truth, then, other)
+                self.predicate(term, then, other, certain=certain, truth=not truth)
             case Logic(op=op, terms=terms):
                 every = (op == "and") == truth
                 for term in terms[:-1]:
                     label = len(self.labels)
                     self.labels.append(machine.FALSE)
-                    self.predicate(term, truth, *((label, other) if every else (then, label)))
+                    ends = (label, other) if every else (then, label)
+                    self.predicate(term, *ends, certain=certain, truth=truth)
                     self.labels[label] = len(self.code)
-                self.predicate(terms[-1], truth, then, other)
-            case _ if not any(attributes_in(node)):
-                certain = node if truth else Logic("not", (node,))
-                self._always(bool(join_mask(certain, {})), then, other)
-            case Comparison(op=op, left=left, right=right):
-                outcomes = _OUTCOMES[op] if truth else _ALL ^ _OUTCOMES[op]
-                sides = self._value(left, 0, other), self._value(right, 1, other)
-                self._compare(outcomes, *sides, then, other)
-            case Membership():
-                self._membership(node, truth, then, other)
+                self.predicate(terms[-1], then, other, certain=certain, truth=truth)
+            case _ if not truth:
+                # It is false for certain where it is not possibly true; so is one with a null.
+                self._leaf(node, other, then, certain=not certain)
+            case _:
+                self._leaf(node, then, other, certain=certain)
+
+    def _leaf(self, node: Comparison | Membership, then: int, other: int, *, certain: bool) -> None:
+        if not any(attributes_in(node)):
+            self._always(bool(join_mask(node, {})), then, other)
+        elif isinstance(node, Membership):
+            self._membership(node, then, other, certain=certain)
+        else:
+            detail = _OUTCOMES[node.op] | (clocked.CERTAIN_BIT if certain else 0)
+            moved = difference(node.left, node.right)
+            if moved is None:
+                self._by_intervals(node, detail, then, other)
+                return
+            sides = self._value(node.left, 0, other), self._value(node.right, 1, other)
+            self._compare(detail, *sides, then, other, moved)
 
     def _emit(self, operation: int, left: _Operand, right: _Operand, *rest: int) -> None:
         self.code.append([operation, left.value, left.step, right.value, right.step, *rest])
@@ -206,42 +184,102 @@ class _Writer:
         self._emit(machine.COMPARE_INT, _ZERO, _ZERO, _ALL if passes else 0, then, other)
 
     def _compare(
-        self, outcomes: int, left: _Operand, right: _Operand, then: int, other: int
-    ) -> None:
+        self, detail: int, left: _Operand, right: _Operand, then: int, other: int,
+        moved: Coefficients,
+    ) -> None:  # fmt: skip
+        """``moved``: how far clock errors move ``left`` beside ``right``."""
         kinds = {left.kind, right.kind}
         if ABSENT in kinds or (TEXT in kinds and len(kinds) > 1):
             self._always(False, then, other)
             return
         if (left.kind, right.kind) == (FLOAT, INT):
-            left, right, outcomes = right, left, _mirrored(outcomes)
+            left, right, detail = right, left, _mirrored(detail)
+            moved = {alias: -factor for alias, factor in moved.items()}
+        if moved:
+            operation = clocked.NEAR_MIXED if len(kinds) > 1 else _NEAR[left.kind]
+            self._spread(moved, 2, other)
+            self._emit(operation, left, right, detail | 2 << clocked.PLACE_SHIFT, then, other)
+            return
+        detail &= _ALL
         if left.kind != TEXT:
             operation = machine.COMPARE_MIXED if len(kinds) > 1 else _COMPARE[left.kind]
-        elif outcomes in {_OUTCOMES["="], _OUTCOMES["!="]}:
+        elif detail in {_OUTCOMES["="], _OUTCOMES["!="]}:
             operation = machine.COMPARE_INT
             left, right = (self._coded(side) for side in (left, right))
         else:
             operation = machine.COMPARE_TEXT
-        self._emit(operation, left, right, outcomes, then, other)
+        self._emit(operation, left, right, detail, then, other)
 
-    def _membership(self, node: Membership, truth: bool, then: int, other: int) -> None:
+    def _spread(self, moved: Coefficients, place: int, other: int) -> None:
+        """How far the clocks of some events move a value, to ``place`` of ``work``."""
+        events = _Operand(INT, self._listed(moved), machine.CONSTANT)
+        self._result(clocked.SPREAD, FLOAT, events, _ZERO, place, other)
+
+    def _listed(self, moved: Coefficients) -> int:
+        """Where ``moved`` begins in ``table``."""
+        start = len(self.table)
+        self.table.append(len(moved))
+        for alias, factor in moved.items():
+            self.table += [self._step(alias), _bits(factor)]
+        return start
+
+    def _by_intervals(self, node: Comparison, detail: int, then: int, other: int) -> None:
+        """Of values that are no sums of times; as ever, where no clock errs."""
+        aliases = clocked_aliases([node.left, node.right])
+        exactly, nearly = len(self.labels), len(self.labels) + 1
+        self.labels += [machine.FALSE] * 2
+        events = _Operand(INT, self._listed(dict.fromkeys(aliases, 1.0)), machine.CONSTANT)
+        self._emit(clocked.NO_ERROR, events, _ZERO, 0, exactly, nearly)
+        self.labels[exactly] = len(self.code)
+        sides = self._value(node.left, 0, other), self._value(node.right, 1, other)
+        self._compare(detail, *sides, then, other, {})
+        self.labels[nearly] = len(self.code)
+        if self._interval(Arithmetic("-", node.left, node.right), 0, other):
+            self._emit(clocked.COMPARE_INTERVALS, _ZERO, _ZERO, detail, then, other)
+        else:
+            self._always(False, then, other)
+
+    def _interval(self, node: Expression, depth: int, other: int) -> bool:
+        """What ``node`` may be, to places ``depth`` and the next; False: it is no number."""
+        moved = coefficients(node)
+        if moved is not None:
+            value = self._value(node, depth, other)
+            if value.kind not in (INT, FLOAT):
+                return False
+            value = self._real(value, depth, other)
+            self._spread(moved, depth + 2, other)
+            wide = _Operand(INT, depth + 2, machine.CONSTANT)
+            self._result(clocked.WIDEN, FLOAT, value, wide, depth, other)
+            return True
+        assert isinstance(node, Arithmetic)
+        if not self._interval(node.left, depth, other):
+            return False
+        if not self._interval(node.right, depth + 2, other):
+            return False
+        left, right = (_Operand(INT, place, machine.CONSTANT) for place in (depth, depth + 2))
+        self._result(_INTERVALS[node.op], FLOAT, left, right, depth, other)
+        return True
+
+    def _membership(self, node: Membership, then: int, other: int, *, certain: bool) -> None:
         constants = [option.value for option in node.options]
         written = len(self.code)
         item = self._value(node.item, 0, other)
-        if item.kind == INT and all(isinstance(constant, int) for constant in constants):
+        exact = coefficients(node.item) == {}
+        if exact and item.kind == INT and all(isinstance(each, int) for each in constants):
             wanted = {int(constant) for constant in constants}
-        elif item.kind == TEXT and all(isinstance(constant, str) for constant in constants):
+        elif exact and item.kind == TEXT and all(isinstance(each, str) for each in constants):
             wanted = {self.strings.find(str(constant)) for constant in constants}
         else:
             del self.code[written:]
             if constants:
                 each = tuple(Comparison("=", node.item, option) for option in node.options)
-                self.predicate(Logic("or", each), truth, then, other)
+                self.predicate(Logic("or", each), then, other, certain=certain)
             else:
-                self._always(not truth, then, other)
+                self._always(False, then, other)
             return
         start = _Operand(INT, len(self.table), machine.CONSTANT)
         self.table += [len(wanted), *sorted(wanted)]
-        self._emit(machine.IN_TABLE, item, start, int(truth), then, other)
+        self._emit(machine.IN_TABLE, item, start, 1, then, other)
 
     def _coded(self, side: _Operand) -> _Operand:
         """A text by its code, which events' texts are already."""
@@ -271,13 +309,16 @@ class _Writer:
         return self._result(_FLOAT[node.op], FLOAT, left, right, depth, other)
 
     def _attribute(self, node: Attribute) -> _Operand:
-        if node.alias is None or node.alias not in self.place:
-            raise ContractViolation(f"predicate names alias {node.alias!r}, which has no step")
-        number = self.register.get(node.name)
+        step, number = self._step(node.alias), self.register.get(node.name)
         if number is None:
             raise ContractViolation(f"predicate names {node.name!r}, which has no register")
         kind = int(self.kind[number])
-        return _NULL if kind == ABSENT else _Operand(kind, number, self.place[node.alias])
+        return _NULL if kind == ABSENT else _Operand(kind, number, step)
+
+    def _step(self, alias: str | None) -> int:
+        if alias is None or alias not in self.place:
+            raise ContractViolation(f"predicate names alias {alias!r}, which has no step")
+        return self.place[alias]
 
     def _real(self, value: _Operand, depth: int, other: int) -> _Operand:
         if value.kind == FLOAT:
@@ -289,7 +330,7 @@ class _Writer:
     def _result(
         self, operation: int, kind: int, left: _Operand, right: _Operand, depth: int, other: int
     ) -> _Operand:
-        self.places = max(self.places, depth + 1)
+        self.places = max(self.places, depth + 2)  # an interval takes two
         label = len(self.labels)
         self.labels.append(len(self.code) + 1)
         self._emit(operation, left, right, depth, label, other)
@@ -301,7 +342,7 @@ def _bits(real: float) -> int:
 
 
 def _mirrored(outcomes: int) -> int:
-    """The outcomes seen from the other side."""
-    kept = outcomes & machine.EQUAL
-    less, more = outcomes & machine.LESS, outcomes & machine.MORE
-    return kept | (machine.MORE if less else 0) | (machine.LESS if more else 0)
+    """The outcomes seen from the other side; other bits stay."""
+    kept = outcomes & ~(LESS | MORE)
+    less, more = outcomes & LESS, outcomes & MORE
+    return kept | (MORE if less else 0) | (LESS if more else 0)

@@ -3,9 +3,9 @@
 One compiled machine for all queries: ``engine.pattern.program`` turns a query's predicates into
 rows of integers in microseconds, where compiling them with Numba would take seconds per query.
 
-Three-valued logic is gone from the program already. What is asked is where a predicate is
-certainly true, NOT has been pushed into the comparisons, and AND and OR have become jumps; so a
-null anywhere in a comparison means one thing, its ELSE jump. Nothing is allocated.
+AND, OR and NOT have become jumps, and a null anywhere in a comparison means one thing, its ELSE
+jump. What clock errors can change is asked in two ways (``engine.pattern.clocked_machine``).
+Nothing is allocated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,21 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import inline
+from engine.jit import inline, kernel
+from engine.pattern.clocked_machine import (
+    NEAR_MIXED,
+    NO_ERROR,
+    PLACE_SHIFT,
+    SPREAD,
+    WIDEN,
+    Errors,
+    intervals,
+    near,
+    no_error,
+    spread,
+    widened,
+)
+from engine.pattern.outcomes import bits_of, outcome_float, outcome_int, outcome_mixed, real_of
 
 INT: Final = 0
 """Kinds of a register: int64 or a truth value,"""
@@ -48,10 +62,9 @@ WORK: Final = -2
 TRUE: Final = -1
 FALSE: Final = -2
 
-# Outcomes of a comparison; none of them when a side is a NaN.
-LESS: Final = 1
-EQUAL: Final = 2
-MORE: Final = 4
+POSSIBLY: Final = 0
+"""The first of a predicate's two programs, whose numbers are 2 n and 2 n + 1."""
+CERTAINLY: Final = 1
 
 COMPARE_INT: Final = 0
 COMPARE_FLOAT: Final = 1
@@ -70,8 +83,6 @@ SUBTRACT_FLOAT: Final = 10
 MULTIPLY_FLOAT: Final = 11
 DIVIDE: Final = 12
 
-_EXACT: Final = 2**53
-_EDGE: Final = 2.0**63
 _SAFE: Final = 2.0**62
 
 
@@ -79,7 +90,8 @@ class Programs(NamedTuple):
     """Programs of some predicates, as plain arrays that a kernel takes as one argument.
 
     ``code`` int64 (instructions, COLUMNS); ``start`` int64: the first instruction of each
-    predicate; ``table`` int64: the lists of IN, each as its length and its sorted values;
+    program; ``table`` int64: the lists of IN, each as its length and its sorted values, and those
+    of events whose clocks a value reads;
     ``work`` int64: values on their way, so one ``Programs`` serves one thread.
     """
 
@@ -89,16 +101,10 @@ class Programs(NamedTuple):
     work: np.ndarray
 
 
-@inline
-def real_of(bits: int) -> float:
-    """The float64 whose bit pattern an int64 is."""
-    return np.int64(bits).view(np.float64)
-
-
-@inline
-def bits_of(real: float) -> int:
-    """The bit pattern of a float64, as an int64."""
-    return int(np.float64(real).view(np.int64))
+NO_PROGRAMS: Final = Programs(
+    np.empty((0, COLUMNS), np.int64), np.empty(0, np.int64), np.empty(0, np.int64),
+    np.empty(0, np.int64),
+)  # fmt: skip
 
 
 @inline
@@ -111,40 +117,6 @@ def _operand(value: int, step: int, rows: np.ndarray, raw: np.ndarray, work: np.
     if step >= 0:
         return raw[value, rows[step]]  # type: ignore[no-any-return]
     return value if step == CONSTANT else work[value]
-
-
-@inline
-def _outcome_int(left: int, right: int) -> int:
-    if left < right:
-        return LESS
-    return EQUAL if left == right else MORE
-
-
-@inline
-def _outcome_float(left: float, right: float) -> int:
-    if left < right:
-        return LESS
-    if left > right:
-        return MORE
-    return EQUAL if left == right else 0
-
-
-@inline
-def _outcome_mixed(whole: int, real: float) -> int:
-    """Exactly: beyond 2**53 an int64 need not be a float64."""
-    if -_EXACT <= whole <= _EXACT:
-        return _outcome_float(float(whole), real)
-    if real >= _EDGE:
-        return LESS
-    if real < -_EDGE:
-        return MORE
-    if np.isnan(real):
-        return 0
-    floor = np.floor(real)
-    base = np.int64(floor)
-    if whole == base:
-        return LESS if real > floor else EQUAL
-    return LESS if whole < base else MORE
 
 
 @inline
@@ -166,14 +138,14 @@ def _test(
 ) -> bool:
     """Whether a comparison or an IN holds."""
     if operation == COMPARE_INT:
-        outcome = _outcome_int(left, right)
+        outcome = outcome_int(left, right)
     elif operation == COMPARE_FLOAT:
-        outcome = _outcome_float(real_of(left), real_of(right))
+        outcome = outcome_float(real_of(left), real_of(right))
     elif operation == COMPARE_MIXED:
-        outcome = _outcome_mixed(left, real_of(right))
+        outcome = outcome_mixed(left, real_of(right))
     elif operation == COMPARE_TEXT:
         end = len(ranks)
-        outcome = _outcome_int(
+        outcome = outcome_int(
             ranks[left if left >= 0 else end + left], ranks[right if right >= 0 else end + right]
         )
     else:
@@ -210,21 +182,43 @@ def _real(operation: int, left: float, right: float) -> tuple[float, bool]:
 
 
 @inline
+def _clocked(
+    operation: int, first: int, second: int, detail: int, programs: Programs, rows: np.ndarray,
+    errors: Errors,
+) -> bool:  # fmt: skip
+    """An instruction on values that clock errors move."""
+    work, shifts = programs.work, len(errors.given) > 0
+    if operation == SPREAD:
+        work[detail] = bits_of(spread(programs.table, first, rows, errors))
+        return True
+    if operation == NO_ERROR:
+        return no_error(programs.table, first, rows, errors)
+    if operation <= NEAR_MIXED:
+        wide = real_of(work[detail >> PLACE_SHIFT])
+        return near(operation, first, second, wide, detail, shifts)
+    if operation == WIDEN:
+        widened(first, real_of(work[second]), detail, work, shifts)
+        return True
+    return intervals(operation, first, second, detail, work)
+
+
+@kernel
 def holds(
     programs: Programs, ranks: np.ndarray, which: int, rows: np.ndarray, raw: np.ndarray,
-    ok: np.ndarray,
+    ok: np.ndarray, errors: Errors,
 ) -> bool:  # fmt: skip
-    """Whether predicate number ``which`` is certainly true of a combination of events.
+    """Whether program number ``which`` says yes to a combination of events.
 
     Args:
         programs: of ``engine.pattern.program.compile_programs``; ``work`` is written.
         ranks: int64, of ``text_ranks``; may be empty if no predicate orders text.
-        which: the predicate's place among those compiled.
+        which: the program's place.
         rows: int64; ``rows[s]`` is the row of the event of step ``s``; steps that the predicate
             does not name are not looked at.
         raw: int64 (registers, capacity): integers and truth values, the bit patterns of floats,
             codes of texts.
         ok: bool (registers, capacity): not null. Of a text, that the code is not -1.
+        errors: of the events' clocks.
     """
     code, work = programs.code, programs.work
     at = programs.start[which]
@@ -243,6 +237,8 @@ def holds(
             work[detail], passes = _integer(operation, first, second)
         elif operation == TO_FLOAT:
             work[detail], passes = bits_of(float(first)), True
+        elif operation >= SPREAD:
+            passes = _clocked(operation, first, second, detail, programs, rows, errors)
         else:
             real, passes = _real(operation, real_of(first), real_of(second))
             work[detail] = bits_of(real)

@@ -24,7 +24,7 @@ from engine.pattern.search import (
     UNC,
     Search,
     among,
-    conditions_hold,
+    conditions_met,
     highest,
     key_of,
     keys_equal,
@@ -54,9 +54,9 @@ def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
     step = s.t[SCOPES, scope, 1]
     before = s.partial[step]
     s.partial[step] = event
-    fine = conditions_hold(s, s.t[SCOPES, scope, 7], s.t[SCOPES, scope, 8])
+    found = min(found, conditions_met(s, s.t[SCOPES, scope, 7], s.t[SCOPES, scope, 8], t_a))
     s.partial[step] = before
-    return found if fine else IMPOSSIBLE
+    return found
 
 
 @kernel

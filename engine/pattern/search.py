@@ -14,17 +14,21 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.pattern.program_machine import Programs, holds
+from engine.pattern import clocked_machine
+from engine.pattern.clocked_machine import Errors
+from engine.pattern.program_machine import CERTAINLY, POSSIBLY, Programs, holds
 from engine.pattern.stacks import Stacks, mixed
 from engine.pattern.tables import (
     AFTER,
     BEFORE,
     BRANCHES,
     CONDITIONS,
+    ENDS_SOON,
     KEYS,
     MEMBERS,
     NOT_LONG_AFTER,
     NOT_LONG_BEFORE,
+    OTHER_ENDS_SOON,
     PAIRS,
     RELATIONS,
 )  # fmt: skip
@@ -37,15 +41,17 @@ CERTAIN: Final = 2
 
 # Columns of ``Search.events``.
 REF: Final = 0
-UNC: Final = 1
-EPOCH: Final = 2
-SOURCE: Final = 3
+UNC: Final = clocked_machine.UNC
+EPOCH: Final = clocked_machine.EPOCH
+SOURCE: Final = clocked_machine.SOURCE
 ORDER: Final = 4
 EXPIRES: Final = 5
 MEMBER: Final = 6
 HORIZON: Final = 7
 T_A: Final = 8
-EVENT_COLUMNS: Final = 9
+END: Final = 9
+"""``te``, on the engine's clock."""
+EVENT_COLUMNS: Final = 10
 
 # Places in ``Search.scalars``.
 MAX_DELAY: Final = 0
@@ -98,7 +104,8 @@ class Search(NamedTuple):
     two values are equal when both are; tag (int8) 0 stands for null. ``partial``: by step, the
     event found, or -1. ``depths``: (steps, 2): the range of candidates left. ``moves``: (n, 3) of
     promises, in stream order, ``covered`` and ``clock_of`` by step (``engine.pattern.purge``).
-    ``found`` and ``doubts``: what is written (``engine.pattern.construction``).
+    ``found`` and ``doubts``: what is written (``engine.pattern.construction``). ``open``: float64,
+    empty: what clocks err by is not given.
     """
 
     t: np.ndarray
@@ -118,6 +125,7 @@ class Search(NamedTuple):
     clock_of: np.ndarray
     found: np.ndarray
     doubts: np.ndarray
+    open: np.ndarray
 
 
 @kernel
@@ -125,7 +133,7 @@ def related(n: np.ndarray, e: np.ndarray, bits: int, mine: int, other: int, t_a:
     """Whether all relations ``bits`` are impossible, possible or certain."""
     bound = t_a if n[MAX_DELAY] else e[mine, UNC] + e[other, UNC]
     shared = e[mine, EPOCH] == e[other, EPOCH] and e[mine, SOURCE] == e[other, SOURCE]
-    if shared and e[mine, EPOCH] != NO_EPOCH:
+    if shared and e[mine, EPOCH] != NO_EPOCH and not n[MAX_DELAY]:
         bound = 0
     later, found = e[mine, REF] - e[other, REF], CERTAIN
     if bits & BEFORE:
@@ -136,6 +144,10 @@ def related(n: np.ndarray, e: np.ndarray, bits: int, mine: int, other: int, t_a:
         found = min(found, _at_most(-later, n[WITHIN], bound))
     if bits & NOT_LONG_AFTER:
         found = min(found, _at_most(later, n[WITHIN], bound))
+    if bits & OTHER_ENDS_SOON:
+        found = min(found, _at_most(e[other, END] - e[mine, REF], n[WITHIN], bound))
+    if bits & ENDS_SOON:
+        found = min(found, _at_most(e[mine, END] - e[other, REF], n[WITHIN], bound))
     return found
 
 
@@ -192,7 +204,7 @@ def lowest(
             low = max(low, ref - slack if slack else ref + 1)
         if n[WITHIN] >= 0 and n[DIVIDER]:
             # Between two steps there may lie three uncertain comparisons: e, first, last, f.
-            more = slack if bits & NOT_LONG_BEFORE else 3 * spread_of(n)
+            more = slack if bits & (NOT_LONG_BEFORE | OTHER_ENDS_SOON) else 3 * spread_of(n)
             low = max(low, ref - n[WITHIN] - more)
     return low
 
@@ -209,7 +221,7 @@ def highest(
         if bits & BEFORE:
             high = min(high, ref + slack if slack else ref - 1)
         if n[WITHIN] >= 0:
-            more = slack if bits & NOT_LONG_AFTER else 3 * spread_of(n)
+            more = slack if bits & (NOT_LONG_AFTER | ENDS_SOON) else 3 * spread_of(n)
             high = min(high, ref + n[WITHIN] + more)
     return high
 
@@ -218,7 +230,7 @@ def highest(
 def surely(
     t: np.ndarray, n: np.ndarray, e: np.ndarray, partial: np.ndarray, branch: int, t_a: int
 ) -> int:
-    """Whether the positive events are a match: impossible, possible or certain."""
+    """Whether the positive events are in order: impossible, possible or certain."""
     found = CERTAIN
     for p in range(t[BRANCHES, branch, 2], t[BRANCHES, branch, 3]):
         mine, other = partial[t[PAIRS, p, 0]], partial[t[PAIRS, p, 1]]
@@ -260,19 +272,39 @@ def keys_equal(
 
 
 @inline
-def conditions_hold(s: Search, from_: int, to: int) -> bool:
-    """Of the events in ``partial``."""
+def _holds(s: Search, which: int, t_a: int) -> bool:
+    errors = Errors(s.events, t_a if s.scalars[MAX_DELAY] else -1, s.open)
+    return holds(s.programs, s.ranks, which, s.partial, s.raw, s.ok, errors)
+
+
+@inline
+def conditions_hold(s: Search, from_: int, to: int, t_a: int) -> bool:
+    """Whether the events in ``partial`` possibly satisfy a range of conditions."""
+    fine = True
     for c in range(from_, to):
-        which = s.t[CONDITIONS, c, 0]
-        if not _holds(s.programs, s.ranks, which, s.partial, s.raw, s.ok):
-            return False
-    return True
+        fine = fine and _holds(s, 2 * s.t[CONDITIONS, c, 0] + POSSIBLY, t_a)
+    return fine
 
 
 @kernel
-def _holds(
-    programs: Programs, ranks: np.ndarray, which: int, rows: np.ndarray, raw: np.ndarray,
-    ok: np.ndarray,
-) -> bool:  # fmt: skip
-    """Once in the machine code, not wherever it is asked."""
-    return holds(programs, ranks, which, rows, raw, ok)
+def conditions_met(s: Search, from_: int, to: int, t_a: int) -> int:
+    """Whether they satisfy them: impossible, possible or certain."""
+    if not conditions_hold(s, from_, to, t_a):
+        return IMPOSSIBLE
+    for c in range(from_, to):
+        number, clocked = s.t[CONDITIONS, c, 0], s.t[CONDITIONS, c, 1]
+        if clocked and not _holds(s, 2 * number + CERTAINLY, t_a):
+            return POSSIBLE
+    return CERTAIN
+
+
+@kernel
+def matched(s: Search, branch: int, t_a: int) -> int:
+    """Whether the positive events are a match, as far as clocks can say: impossible, possible or
+    certain.
+    """
+    found = surely(s.t, s.scalars, s.events, s.partial, branch, t_a)
+    from_, to = s.t[BRANCHES, branch, 6], s.t[BRANCHES, branch, 7]
+    if found != IMPOSSIBLE and from_ < to:
+        found = min(found, conditions_met(s, from_, to, t_a))
+    return found

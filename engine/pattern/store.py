@@ -29,13 +29,15 @@ MEMBER: Final = "member"
 """Bit k: the event satisfies step k's own conditions."""
 HORIZON: Final = "horizon"
 """What events have expired against at the event: progress, less what clocks may err."""
+END: Final = "end"
+"""``te`` on the engine's clock."""
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 
 _IN_MATRIX: Final = {
     "ref": search.REF, "unc": search.UNC, "epoch": search.EPOCH, "source": search.SOURCE,
     ORDER: search.ORDER, EXPIRES: search.EXPIRES, MEMBER: search.MEMBER,
-    HORIZON: search.HORIZON, T_A: search.T_A,
+    HORIZON: search.HORIZON, T_A: search.T_A, END: search.END,
 }  # fmt: skip
 """What the kernel reads lies together, event by event; these columns are views of it."""
 _LEAST: Final = 1 << 10
@@ -110,6 +112,7 @@ class Store:
             more: the columns of the constants above, of those rows.
         """
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
+        fresh[END] = fresh["te"] + (fresh["ref"] - fresh["ts"])
         for attr in released.attr_types:
             name = ATTR_PREFIX + attr
             if name not in released.columns or (attributes is not None and attr not in attributes):
@@ -201,7 +204,7 @@ class Store:
     def clock(self, rows: np.ndarray) -> Clock:
         """What is known of the times of ``rows``."""
         c = self.columns
-        return Clock(c["ref"], c["unc"], c["epoch"], c["source"]).take(rows)
+        return Clock(c["ref"], c["unc"], c["epoch"], c["source"], c[END]).take(rows)
 
     def view(self, rows: np.ndarray, names: set[str], strings: Strings) -> View:
         """The columns ``names`` of ``rows``, for predicates."""

@@ -11,14 +11,16 @@ The branches of an OR share steps (by alias), events and indexes; each has its o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from engine.pattern.table_builder import NAMES, NONE, Builder, conjunction, exact_and_clocked
+from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
-from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
+from engine.query.plan import OrPlan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, shape_of
 
 # Bits of a relation between an event ("mine") and another one.
@@ -28,6 +30,9 @@ AFTER: Final = 2
 NOT_LONG_BEFORE: Final = 4
 """The other is at most WITHIN after mine."""
 NOT_LONG_AFTER: Final = 8
+OTHER_ENDS_SOON: Final = 16
+"""The other ends (``te``) at most WITHIN after mine begins."""
+ENDS_SOON: Final = 32
 
 # Tables of ``Tables.t``, and their names.
 TOURS: Final = 0
@@ -51,17 +56,13 @@ HIGH: Final = 1
 FROM_RIP: Final = 1
 """A hop's stack is that of the step before the one found last, with the same key."""
 FROM_RIN: Final = 2
-NONE: Final = -1
 _MIRRORED: Final = {
     BEFORE: AFTER, AFTER: BEFORE, NOT_LONG_BEFORE: NOT_LONG_AFTER, NOT_LONG_AFTER: NOT_LONG_BEFORE,
 }  # fmt: skip
+"""Of what bounds a scope."""
 _SIDES: Final = ((AFTER, NOT_LONG_BEFORE), (BEFORE, NOT_LONG_AFTER))
 
 
-_NAMES: Final = (
-    "tours", "hops", "keys", "relations", "conditions", "prunes", "scopes", "branches", "pairs",
-    "members", "indexes", "registers",
-)  # fmt: skip
 _WIDTH: Final = 11
 
 
@@ -73,10 +74,12 @@ class Tables:
     ``hops``: step, index, keys from, to, relations from, to, conditions from, to, prunes from, to,
     and, if its stack lies beside that of the hop before, FROM_RIP or FROM_RIN, else 0.
     ``keys``: register of mine, other step, register of the other. ``relations``: other step,
-    bits. ``conditions``: numbers of predicates. ``prunes``: scope, side, whether its own event is
-    what is known (and not its other end), keys from, to.
+    bits. ``conditions``: numbers of predicates, whether clock errors change them.
+    ``prunes``: scope, side, whether its own event is what is known (and not its other end), keys
+    from, to.
     ``scopes``: branch, step, index, keys from, to, relations from, to, conditions from, to.
-    ``branches``: scopes from, to, pairs from, to, members from, to. ``pairs``: step, other step,
+    ``branches``: scopes from, to, pairs from, to, members from, to, and from, to of the conditions
+    on positive steps that clock errors change. ``pairs``: step, other step,
     bits. ``members``: positive steps, in order. ``indexes``: step, registers from, to,
     the index of the step before with the same key, and that of the step after (or -1).
     ``registers``: numbers of registers.
@@ -87,14 +90,14 @@ class Tables:
 
     def __init__(self, rows: dict[str, list[tuple[int, ...]]]) -> None:
         longest = max(map(len, rows.values()))
-        self.t = np.full((len(_NAMES), max(longest, 1), _WIDTH), NONE, np.int64)
-        for number, name in enumerate(_NAMES):
+        self.t = np.full((len(NAMES), max(longest, 1), _WIDTH), NONE, np.int64)
+        for number, name in enumerate(NAMES):
             for place, row in enumerate(rows[name]):
                 self.t[number, place, : len(row)] = row
-        self._lengths = {name: len(rows[name]) for name in _NAMES}
+        self._lengths = {name: len(rows[name]) for name in NAMES}
 
     def _table(self, number: int) -> np.ndarray:
-        return np.asarray(self.t[number, : self._lengths[_NAMES[number]]])
+        return np.asarray(self.t[number, : self._lengths[NAMES[number]]])
 
     @property
     def tours(self) -> np.ndarray:
@@ -124,6 +127,10 @@ class Tables:
     def indexes(self) -> np.ndarray:
         return self._table(INDEXES)
 
+    @property
+    def conditions(self) -> np.ndarray:
+        return self._table(CONDITIONS)
+
 
 @dataclass(slots=True)
 class Layout:
@@ -131,7 +138,7 @@ class Layout:
 
     ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
     say which of ``steps`` its own are. ``attributes``: names by register. ``predicates``: by
-    number.
+    number. ``own``: per step, what is asked of its event alone and no clock error changes.
     """
 
     tables: Tables
@@ -141,6 +148,7 @@ class Layout:
     places: list[tuple[int, ...]]
     attributes: list[str]
     predicates: list[Predicate]
+    own: list[Predicate | None]
 
     def negated(self) -> list[tuple[int, bool]]:
         """Steps of the scopes, and whether they stand at the front."""
@@ -158,64 +166,25 @@ class Layout:
         return {name: number for number, name in enumerate(self.attributes)}
 
 
-@dataclass(slots=True)
-class _Builder:
-    """The tables while they grow."""
-
-    steps: dict[str, Step]
-    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in _NAMES})
-    attributes: dict[str, int] = field(default_factory=dict)
-    predicates: list[Predicate] = field(default_factory=list)
-    indexes: dict[tuple[int, tuple[str, ...]], int] = field(default_factory=dict)
-
-    def add(self, table: str, more: Iterable[tuple[int, ...]]) -> tuple[int, int]:
-        """Appends rows; gives their range."""
-        rows = self.rows[table]
-        start = len(rows)
-        rows += more
-        return start, len(rows)
-
-    def place(self, alias: str | None) -> int:
-        return list(self.steps).index(str(alias))
-
-    def register(self, name: str) -> int:
-        return self.attributes.setdefault(name, len(self.attributes))
-
-    def condition(self, predicate: Predicate) -> tuple[int]:
-        for attribute in attributes_in(predicate):
-            self.register(attribute.name)
-        if predicate not in self.predicates:
-            self.predicates.append(predicate)
-        return (self.predicates.index(predicate),)
-
-    def index(self, step: int, own: Sequence[Attribute]) -> int:
-        """The number of the index of ``step`` by its attributes ``own``."""
-        name = (step, tuple(attribute.name for attribute in own))
-        if name not in self.indexes:
-            self.indexes[name] = len(self.indexes)
-            registers = self.add("registers", [(self.register(a.name),) for a in own])
-            self.add("indexes", [(step, *registers, NONE, NONE)])
-        return self.indexes[name]
-
-
 def layout_of(plan: SeqPlan | OrPlan) -> Layout:
     """The tables of a plan."""
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
     steps = {step.alias: step for step in plan.steps}
-    builder = _Builder(steps)
+    builder = Builder(steps)
     made = [_Branch(builder, number, plan) for number, plan in enumerate(branches)]
     for branch in made:
         branch.build()
     return Layout(
         Tables(builder.rows), tuple(steps.values()), tuple(branches), [b.shape for b in made],
         [b.places for b in made], list(builder.attributes), builder.predicates,
+        [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
     )  # fmt: skip
 
 
 class _Branch:
     """Adds one plan; from here on steps have the numbers of all branches' steps."""
 
-    def __init__(self, builder: _Builder, number: int, plan: SeqPlan) -> None:
+    def __init__(self, builder: Builder, number: int, plan: SeqPlan) -> None:
         self.builder, self.number, self.plan = builder, number, plan
         self.shape = shape_of(plan)
         self.places = tuple(builder.place(step.alias) for step in plan.steps)
@@ -228,6 +197,11 @@ class _Branch:
             {builder.place(a.alias): a for a in group if a.alias is not None}
             for group in plan.equalities
         ]
+        self.alone = {
+            place: exact_and_clocked(step)[1]
+            for place, step in zip(self.places, plan.steps, strict=True)
+        }
+        """By step, conditions on its event alone that clock errors change."""
         self.scopes: dict[int, _Scope] = {}
         self.indexes: dict[tuple[int, tuple[int, ...]], int] = {}
 
@@ -238,11 +212,16 @@ class _Branch:
             self._scope(between)
         pairs = add("pairs", [
             (x, y, self._bits(x, y)) for x in self.positive for y in self.positive
-            if self._bits(x, y) & (BEFORE | NOT_LONG_BEFORE)
+            if self._bits(x, y) & (BEFORE | OTHER_ENDS_SOON)
         ])  # fmt: skip
         members = add("members", [(step,) for step in self.positive])
         scopes = (first_scope, len(self.builder.rows["scopes"]))
-        add("branches", [(*scopes, *pairs, *members)])
+        asked = [p for place in self.positive for p in self.alone[place]]
+        asked += [
+            p for p in self.plan.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}
+        ]
+        conditions = add("conditions", [self.builder.condition(p) for p in asked])
+        add("branches", [(*scopes, *pairs, *members, *conditions)])
         for place, step in zip(self.places, self.plan.steps, strict=True):
             self._tour(place, negated=step.negated)
 
@@ -250,8 +229,8 @@ class _Branch:
         """How a positive step is related to another one."""
         bits = BEFORE if (mine, other) in self.before else 0
         bits |= AFTER if (other, mine) in self.before else 0
-        bits |= NOT_LONG_BEFORE if (mine, other) in self.within else 0
-        return bits | (NOT_LONG_AFTER if (other, mine) in self.within else 0)
+        bits |= OTHER_ENDS_SOON if (mine, other) in self.within else 0
+        return bits | (ENDS_SOON if (other, mine) in self.within else 0)
 
     def _scope(self, between: Between) -> None:
         step = self.places[between.step]
@@ -260,6 +239,7 @@ class _Branch:
             if step in group and any(p in group for p in self.positive)
         ]  # fmt: skip
         others = [p for p in self.plan.others if step in self._steps_of(p)]
+        others += self.alone[step]
         ends = self._ends(between)
         more = bool(others) or any(self._may_lie(p, step, ends) for p in self.positive)
         scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
@@ -312,6 +292,7 @@ class _Branch:
         earlier = [step for step in reversed(self.positive) if step < start]
         later = [step for step in self.positive if step > start]
         bound, pending = [start], list(self.plan.others)
+        pending += [p for place in {start, *self.positive} for p in self.alone[place]]
         hops: list[tuple[int, ...]] = []
         for step in later + earlier if negated else earlier + later:
             ready = [p for p in pending if self._steps_of(p) <= {*bound, step}]

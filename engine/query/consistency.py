@@ -48,30 +48,47 @@ def check_select(terms: Sequence[Term], context: Context) -> None:
 def check_pattern(terms: Sequence[Term], plan: SeqPlan, context: Context) -> None:
     """Refuses conjuncts that exclude each other or what the pattern of ``plan`` says.
 
-    What a negated step may not have is no condition on the others: each is looked at with them
-    alone, and one that no event can satisfy is refused too, for it would never count.
+    What a negated step must not have is no condition on the others: each is looked at with them
+    alone. That no event can satisfy it is no fault, as nothing then stands against a match
+    (``never_counts``); but text beside a number is a slip there too.
 
     Raises:
         UserError: with the first conjunct that those before it exclude.
     """
     negated = {step.alias for step in plan.steps if step.negated}
-    shape = shape_of(plan)
-    named = [{str(each.alias) for each in attributes_in(predicate)} for predicate, _ in terms]
     found: tuple[int, UserError] | None = None
-    for scope in [set[str](), *({alias} for alias in sorted(negated))]:
-        chosen = [place for place, names in enumerate(named) if names & negated <= scope]
-        if scope and not any(named[place] & scope for place in chosen):
-            continue
-        mine = [terms[place] for place in chosen]
-        known = list(_known(mine, plan, shape))
-        conflict = find_conflict([each for each, _ in known] + [each for each, _ in mine])
-        if conflict is None:
+    for alias in [None, *sorted(negated)]:
+        conflict, chosen, known = _conflict(terms, alias, plan)
+        if conflict is None or (alias is not None and conflict.mixed is None):
             continue
         place = chosen[conflict.place - len(known)]
         if found is None or place < found[0]:
-            found = place, _refusal(conflict, mine, known, context)
+            found = place, _refusal(conflict, [terms[each] for each in chosen], known, context)
     if found is not None:
         raise found[1]
+
+
+def never_counts(predicates: Sequence[Predicate], alias: str, plan: SeqPlan) -> bool:
+    """Whether what ``predicates`` ask of the negated step ``alias`` excludes itself."""
+    nowhere = (0, 0)
+    return _conflict([(each, nowhere) for each in predicates], alias, plan)[0] is not None
+
+
+def _conflict(
+    terms: Sequence[Term], alias: str | None, plan: SeqPlan
+) -> tuple[Conflict | None, list[int], list[_Known]]:
+    """Of the ``terms`` on positive steps and, if ``alias`` is one, on this negated step; with the
+    places of these terms, and what is known besides.
+    """
+    negated = {step.alias for step in plan.steps if step.negated}
+    scope = set[str]() if alias is None else {alias}
+    named = [{str(each.alias) for each in attributes_in(predicate)} for predicate, _ in terms]
+    chosen = [place for place, names in enumerate(named) if names & negated <= scope]
+    if scope and not any(named[place] & scope for place in chosen):
+        return None, chosen, []
+    mine = [terms[place] for place in chosen]
+    known = list(_known(mine, plan, shape_of(plan)))
+    return find_conflict([each for each, _ in known] + [each for each, _ in mine]), chosen, known
 
 
 def _refusal(

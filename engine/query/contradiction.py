@@ -4,7 +4,8 @@ Looks at comparisons joined by AND, between values (attributes, or sums and the 
 by its form) and with constants. What it finds is certain; what it does not find may still be
 contradictory. Values that must be equal become one; what must not be above another is ordered,
 and a circle of it is one value too; the smallest value that each can still have is handed on along
-that order. A comparison with null is never true, so every value compared is there and not NaN.
+that order. A comparison with null is never true, so every value compared is there and not NaN; NOT
+of one is true of null, so it says something only of values that others show to be there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from engine.query.fields import FIELDS, Kind
 from engine.query.plan import (
     Attribute,
     Comparison,
@@ -72,35 +74,48 @@ def _first(count: int, found: Callable[[int], bool]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """``left op right``; ``op`` is one of ``= != < <=``."""
+    """``left op right``; ``op`` is one of ``= != < <=``. ``denied``: it holds if both are there."""
 
     op: str
     left: Expression
     right: Expression
+    denied: bool
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        return self.left, self.right
 
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """``value op one of constants``; more than one constant with ``=`` alone."""
+    """``value op one of constants``; more than one constant with ``=`` alone. ``denied``: it holds
+    if the value is there.
+    """
 
     op: str
     value: Expression
     constants: tuple[int | float | str | bool, ...]
+    denied: bool
+
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        return (self.value,)
 
 
 _Fact = _Relation | _Limit
 
 
 def _facts(condition: Predicate, *, truth: bool) -> Iterable[_Fact]:
-    """What follows of ``condition`` being certainly ``truth``, as far as it is looked at."""
+    """What follows of ``condition`` being ``truth``, as far as it is looked at."""
     match condition:
         case Comparison(op=op, left=left, right=right):
-            yield from _compared(op if truth else _OPPOSITE[op], left, right)
+            yield from _compared(op if truth else _OPPOSITE[op], left, right, denied=not truth)
         case Membership(item=item, options=options) if truth:
-            yield _Limit("=", _known_as(item), tuple(option.value for option in options))
+            constants = tuple(option.value for option in options)
+            yield _Limit("=", _known_as(item), constants, denied=False)
         case Membership(item=item, options=options):
             for option in options:
-                yield _Limit("!=", _known_as(item), (option.value,))
+                yield _Limit("!=", _known_as(item), (option.value,), denied=True)
         case Logic(op="not", terms=(term,)):
             yield from _facts(term, truth=not truth)
         case Logic(op=op, terms=terms) if (op == "and") == truth:
@@ -108,17 +123,17 @@ def _facts(condition: Predicate, *, truth: bool) -> Iterable[_Fact]:
                 yield from _facts(term, truth=truth)
 
 
-def _compared(op: str, left: Expression, right: Expression) -> Iterable[_Fact]:
+def _compared(op: str, left: Expression, right: Expression, *, denied: bool) -> Iterable[_Fact]:
     if isinstance(left, Constant) and isinstance(right, Constant):
         return
     if isinstance(left, Constant):
-        yield _Limit(_MIRRORED.get(op, op), _known_as(right), (left.value,))
+        yield _Limit(_MIRRORED.get(op, op), _known_as(right), (left.value,), denied)
     elif isinstance(right, Constant):
-        yield _Limit(op, _known_as(left), (right.value,))
+        yield _Limit(op, _known_as(left), (right.value,), denied)
     elif op in {">", ">="}:
-        yield _Relation(_MIRRORED[op], _known_as(right), _known_as(left))
+        yield _Relation(_MIRRORED[op], _known_as(right), _known_as(left), denied)
     else:
-        yield _Relation(op, _known_as(left), _known_as(right))
+        yield _Relation(op, _known_as(left), _known_as(right), denied)
 
 
 def _known_as(value: Expression) -> Expression:
@@ -128,6 +143,10 @@ def _known_as(value: Expression) -> Expression:
     return value
 
 
+def _always_there(value: Expression) -> bool:
+    return isinstance(value, Attribute) and FIELDS.get(value.name) == Kind.TIME
+
+
 class _System:
     """Everything that some conditions ask of the values they name."""
 
@@ -135,7 +154,11 @@ class _System:
         self._parent: dict[Expression, Expression] = {}
         self._relations: list[_Relation] = []
         self._limits: list[_Limit] = []
-        for fact in (fact for group in facts for fact in group):
+        told = [fact for group in facts for fact in group]
+        there = {value for fact in told if not fact.denied for value in fact.values}
+        for fact in told:
+            if not all(value in there or _always_there(value) for value in fact.values):
+                continue
             if isinstance(fact, _Limit):
                 self._limits.append(fact)
             else:

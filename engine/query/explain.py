@@ -12,9 +12,20 @@ from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
 from engine.pattern.purge_settings import PurgeSettings
+from engine.query.consistency import never_counts
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.place import listed
-from engine.query.plan import Drift, Group, OrPlan, Part, Plan, Predicate, SeqPlan, TumblingPlan
+from engine.query.plan import (
+    Comparison,
+    Drift,
+    Group,
+    OrPlan,
+    Part,
+    Plan,
+    Predicate,
+    SeqPlan,
+    TumblingPlan,
+)
 from engine.query.render import (
     render,
     render_duration,
@@ -141,10 +152,20 @@ def _negated(plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> Iterator[
     for between in shape.between:
         step = plan.steps[between.step]
         yield f"!{step.alias}: no such {step.type} {_scope(between, plan, shape)};"
+        if never_counts(_conditions(plan), step.alias, plan):
+            yield "  none ever counts: what is asked of it excludes itself;"
         asked = [render_predicate(o) for o in plan.others if step.alias in _names(o)]
         if asked:
             yield f"  it counts only if {listed(asked)};"
         yield f"  {_closed(between, plan, shape, barrier)}"
+
+
+def _conditions(plan: SeqPlan) -> list[Predicate]:
+    """What the plan asks of its events, as it was sorted."""
+    found = [step.where for step in plan.steps if step.where is not None]
+    for group in plan.equalities:
+        found += [Comparison("=", group[0], other) for other in group[1:]]
+    return [*found, *plan.others]
 
 
 def _scope(between: Between, plan: SeqPlan, shape: Shape) -> str:

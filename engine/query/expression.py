@@ -1,13 +1,11 @@
 """Evaluates a plan's predicates and expressions on whole columns.
 
-Three-valued logic, as in SQL: null (absent, or a NaN) makes a comparison unknown, NOT of unknown
-is unknown, and only what is certainly true passes. Instead of carrying "unknown" along, every
-predicate is asked for the rows where it is certainly true or certainly false: NOT swaps the
-question and De Morgan does the rest.
+A comparison with null (absent, or a NaN) is false, and NOT of it is therefore true: every predicate
+is true or false, unlike in SQL.
 
 Integers stay int64: beyond 2**53 they are compared exactly, with floats too; a result outside
 int64 is null, and so is a division by zero. Text is compared by code for equality and by its
-characters' code points for order. Text beside a number is unknown.
+characters' code points for order. A comparison of text with a number is false.
 """
 
 from __future__ import annotations
@@ -63,7 +61,7 @@ def mask(
     attr_types: Mapping[str, str],
     strings: Strings,
 ) -> Bools:
-    """Where ``predicate`` is certainly true; aliases are not looked at.
+    """Where ``predicate`` is true; aliases are not looked at.
 
     Args:
         predicate: of one step, or of a SELECT.
@@ -87,12 +85,12 @@ def released_mask(predicate: Predicate, released: Released) -> Bools:
 
 def _one_view(predicate: Predicate, view: View, rows: int) -> Bools:
     with np.errstate(all="ignore"):
-        found = _where(predicate, True, lambda _alias: view)
+        found = _where(predicate, lambda _alias: view)
     return found if found.shape == (rows,) else np.broadcast_to(found, (rows,)).copy()
 
 
 def join_mask(predicate: Predicate, views: Mapping[str, View]) -> Bools:
-    """Where ``predicate``, which names the aliases of ``views``, is certainly true.
+    """Where ``predicate``, which names the aliases of ``views``, is true.
 
     Row i of each view belongs to combination i; views of shapes (n, 1) and (1, m) give the
     n x m combinations. All views share one string table.
@@ -101,7 +99,7 @@ def join_mask(predicate: Predicate, views: Mapping[str, View]) -> Bools:
         bool array of the shape to which the columns that ``predicate`` reads broadcast.
     """
     with np.errstate(all="ignore"):
-        return _where(predicate, True, _by_alias(views))
+        return _where(predicate, _by_alias(views))
 
 
 def join_value(expression: Expression, views: Mapping[str, View]) -> Value:
@@ -125,24 +123,24 @@ def evaluate(expression: Expression, view: View) -> Value:
         return _value(expression, lambda _alias: view)
 
 
-def _where(predicate: Predicate, truth: bool, view_of: Callable[[str | None], View]) -> Bools:
-    """Where ``predicate`` is certainly ``truth``."""
+def _where(predicate: Predicate, view_of: Callable[[str | None], View]) -> Bools:
+    """Where ``predicate`` is true."""
     match predicate:
         case Logic(op="not", terms=(term,)):
-            return _where(term, not truth, view_of)
+            return np.asarray(~_where(term, view_of))
         case Logic(op=op, terms=terms):
-            found = _where(terms[0], truth, view_of)
+            found = _where(terms[0], view_of)
             for term in terms[1:]:
-                other = _where(term, truth, view_of)
-                found = found & other if (op == "and") == truth else found | other
+                other = _where(term, view_of)
+                found = found & other if op == "and" else found | other
             return found
         case Comparison(op=op, left=left, right=right):
             first, second = _value(left, view_of), _value(right, view_of)
-            return compare(op, first, second, _strings(predicate, view_of), truth=truth)
+            return compare(op, first, second, _strings(predicate, view_of))
         case Membership(item=item, options=options):
             table = _strings(predicate, view_of)
             constants = [option.value for option in options]
-            return is_in(_value(item, view_of), constants, table, truth=truth)
+            return is_in(_value(item, view_of), constants, table)
 
 
 def _strings(

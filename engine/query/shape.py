@@ -34,8 +34,9 @@ class Shape:
 
     ``positive``: the steps that a match has. ``before``: pairs (x, y), x strictly before y,
     transitively closed. ``firsts``, ``lasts``: its minimal and maximal steps, among which are a
-    match's first and last event. ``within``: pairs (x, y) of which y - x <= WITHIN is asked;
-    together they bound the whole match. ``between``: one entry per negated step, in step order.
+    match's first and last event. ``within``: pairs (x, y) of which it is asked that y ends at most
+    WITHIN after x begins; with every event's own length they bound the whole match, intervals
+    too (SPEC 4.1). ``between``: one entry per negated step, in step order.
     """
 
     positive: tuple[int, ...]
@@ -89,7 +90,7 @@ def shape_of(plan: SeqPlan) -> Shape:
     _walk(pattern, negated, before, between)
     positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
     firsts, lasts = _ends(positive, before)
-    within = tuple((x, y) for x in firsts for y in lasts if x != y)
+    within = tuple((x, y) for x in firsts for y in positive if x != y)
     return Shape(
         positive,
         frozenset(before),

@@ -2,7 +2,7 @@
 
 Equalities are closed transitively (``a.id = b.id AND b.id = c.id`` is one group) over positive
 steps only: a predicate on a negated step decides which of its instances count (SPEC 4.1), so it
-must not make two positive steps equal.
+must not make two positive steps equal. Nor over times, whose equality is as uncertain as clocks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.query import syntax as s
+from engine.query.clocked import is_clocked
 from engine.query.conditions import Context, condition, conjuncts
 from engine.query.fields import attributes_in
 from engine.query.place import Span
@@ -93,7 +94,9 @@ def _sort_in(term: Term, place: int, parts: _Parts) -> None:
         parts.single.setdefault(next(iter(term.aliases)), []).append(term.predicate)
         return
     match term.predicate:
-        case Comparison(op="=", left=Attribute() as left, right=Attribute() as right):
+        case Comparison(op="=", left=Attribute() as left, right=Attribute() as right) if (
+            not is_clocked(term.predicate)
+        ):
             parts.equal.append((place, left, right))
         case _:
             parts.others.append((place, term.predicate))

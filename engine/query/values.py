@@ -15,7 +15,6 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _EXACT: Final = 2**53
 """Every integer up to this size is a float64."""
@@ -47,12 +46,8 @@ class Value:
 NULL: Final = Value("null", None, None)
 
 
-def compare(
-    op: str, left: Value, right: Value, strings: Strings | None, *, truth: bool
-) -> np.ndarray:
-    """Where ``left op right`` is certainly ``truth``; nowhere if a side is null."""
-    if not truth:
-        op = _OPPOSITE[op]
+def compare(op: str, left: Value, right: Value, strings: Strings | None) -> np.ndarray:
+    """Where ``left op right``; nowhere if a side is null."""
     if "null" in {left.kind, right.kind} or (left.kind == "str") != (right.kind == "str"):
         return _NOWHERE
     if left.kind == "str":
@@ -71,25 +66,22 @@ def compare(
 
 
 def is_in(
-    item: Value, constants: Sequence[int | float | str | bool], strings: Strings | None, *,
-    truth: bool,
-) -> np.ndarray:  # fmt: skip
-    """Where ``item IN constants`` is certainly ``truth``."""
+    item: Value, constants: Sequence[int | float | str | bool], strings: Strings | None
+) -> np.ndarray:
+    """Where ``item IN constants``; nowhere if it is null."""
     if item.kind == "int" and all(isinstance(constant, int) for constant in constants):
         wanted = np.array([int(constant) for constant in constants], np.int64)
-        found = np.isin(item.data, wanted, invert=not truth)
+        found = np.isin(item.data, wanted)
         return np.asarray(found if item.valid is None else found & item.valid)
     texts = [constant for constant in constants if isinstance(constant, str)]
     if item.kind == "str" and not isinstance(item.data, str) and len(texts) == len(constants):
         assert strings is not None
         codes = np.array([strings.find(text) for text in texts], np.int32)
-        found = np.isin(item.data, codes, invert=not truth)
+        found = np.isin(item.data, codes)
         return np.asarray(found if item.valid is None else found & item.valid)
-    op = "=" if truth else "!="
-    found = _NOWHERE if truth else ~_NOWHERE
+    found = _NOWHERE
     for constant in constants:
-        one = compare(op, item, Value.constant(constant), strings, truth=True)
-        found = found | one if truth else found & one
+        found = found | compare("=", item, Value.constant(constant), strings)
     return found
 
 

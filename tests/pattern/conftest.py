@@ -19,7 +19,9 @@ from engine.released import IN_ORDER, Progress, Promises, Released, Strings
 
 @dataclass(frozen=True)
 class Event:
-    """One released event; ``seq`` defaults to its row. ``attrs``: name -> value."""
+    """One released event; ``seq`` defaults to its row. ``attrs``: name -> value. ``long``: from its
+    start to its end.
+    """
 
     type: str
     ref: int
@@ -31,6 +33,7 @@ class Event:
     release: int | None = None
     arrival: int | None = None
     seq: int | None = None
+    long: int = 0
 
 
 Steps = Sequence[tuple[int, int, int]]
@@ -73,7 +76,7 @@ def batch(
         filled = [row if value is None else value for row, value in zip(rows, given, strict=True)]
         columns[name] = np.array(filled, np.int64)
     columns["ts"] = columns["ref"] - 1000
-    columns["te"] = columns["ts"]
+    columns["te"] = columns["ts"] + np.array([event.long for event in mine], np.int64)
     columns["status"] = np.array([event.status for event in mine], np.int8)
     columns["stream"] = np.full(len(mine), strings.code("events"), np.int32)
     for name in ("source", "type"):
@@ -133,10 +136,12 @@ def run(
 
 
 def pair(e: Event, f: Event, rule: str, t_a: int) -> int:
-    """The bound b of SPEC 4.3."""
+    """The bound b of SPEC 4.3; R19's rule knows no exemption for one source."""
+    if rule == "max-delay":
+        return t_a
     if e.source == f.source and e.epoch == f.epoch != -1:
         return 0
-    return e.unc + f.unc if rule == "pairwise" else t_a
+    return e.unc + f.unc
 
 
 def verdict(chosen: Sequence[Event], within: int | None, rule: str, t_a: int) -> str | None:
@@ -147,11 +152,13 @@ def verdict(chosen: Sequence[Event], within: int | None, rule: str, t_a: int) ->
         if diff <= 0 and (b == 0 or diff < -b):
             return None
         doubts |= diff <= b
-    if within is not None and len(chosen) > 1:
-        diff, b = chosen[-1].ref - chosen[0].ref, pair(chosen[0], chosen[-1], rule, t_a)
+    for f in chosen[1:] if within is not None else ():
+        diff, b = f.ref + f.long - chosen[0].ref, pair(chosen[0], f, rule, t_a)
         if diff > within + b:
             return None
         doubts |= diff > within - b
+    if within is not None and max(event.long for event in chosen) > within:
+        return None
     return "uncertain" if doubts else "confirmed"
 
 

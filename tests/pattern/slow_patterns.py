@@ -100,7 +100,7 @@ def _of_choice(
 
     def holds(mine: list[Predicate], bound: dict[int, int]) -> bool:
         known = {steps[place].alias: _record(events[row]) for place, row in bound.items()}
-        return all(slow(each, known) is True for each in mine)
+        return all(slow(each, known) for each in mine)
 
     on_positive = [each for each, named in asked if not named & barred]
     for combination in itertools.product(*(rows[place] for place in positive)):
@@ -108,7 +108,8 @@ def _of_choice(
         times = {place: events[row].ref for place, row in bound.items()}
         if len(set(combination)) < len(combination) or not ordered(tree, times):
             continue
-        if within is not None and max(times.values()) - min(times.values()) > within:
+        ends = [events[row].ref + getattr(events[row], "long", 0) for row in combination]
+        if within is not None and max(ends) - min(times.values()) > within:
             continue
         if not holds(on_positive, bound):
             continue
@@ -128,7 +129,8 @@ def _of_choice(
 
 
 def _record(event: Given) -> dict[str, Any]:
-    return {**event.attrs, "ts": event.ref, "ref": event.ref, "source": event.source,
+    end = event.ref + getattr(event, "long", 0)
+    return {**event.attrs, "ts": event.ref, "te": end, "ref": event.ref, "source": event.source,
             "type": event.type}  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.pattern.probability import POINTS, pair_probability, sampled_probability
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.tables import BEFORE, NOT_LONG_BEFORE
+from engine.pattern.tables import BEFORE, OTHER_ENDS_SOON
 from engine.query.plan import SeqPlan, Step
 
 
@@ -70,7 +70,7 @@ def test_far_apart_uncertainties_keep_their_precision() -> None:
 def in_a_row(steps: int) -> np.ndarray:
     """SEQ: each before each later one, and the last not long after the first."""
     pairs = [(x, y, BEFORE) for y in range(steps) for x in range(y)]
-    return np.array([*pairs, (0, steps - 1, NOT_LONG_BEFORE)], np.int64)
+    return np.array([*pairs, (0, steps - 1, OTHER_ENDS_SOON)], np.int64)
 
 
 def sampled(refs: list[int], unc: list[int], clock: list[int], within: int | None = None) -> float:
@@ -80,6 +80,7 @@ def sampled(refs: list[int], unc: list[int], clock: list[int], within: int | Non
         np.array([clock]),
         in_a_row(len(refs)),
         within,
+        np.zeros((1, len(refs)), np.int64),
     )
     return float(found[0])
 

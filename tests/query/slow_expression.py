@@ -56,32 +56,26 @@ def slow_float(op: str, left: float, right: float) -> float | None:
     return None if isnan(exact) else exact
 
 
-def slow_compare(op: str, left: Any, right: Any) -> bool | None:
+def slow_compare(op: str, left: Any, right: Any) -> bool:
     if left is None or right is None or isinstance(left, str) != isinstance(right, str):
-        return None
+        return False
     if not isinstance(left, str) and not any(isinf(x) for x in (left, right)):
         left, right = Fraction(left), Fraction(right)
-    return COMPARE[op](left, right)
+    return bool(COMPARE[op](left, right))
 
 
-def slow(node: Predicate, rows: Mapping[str | None, Row]) -> bool | None:
-    """None: not known, as in SQL."""
+def slow(node: Predicate, rows: Mapping[str | None, Row]) -> bool:
+    """A comparison with None is false."""
     match node:
         case Comparison(op=op, left=left, right=right):
             return slow_compare(op, slow_value(left, rows), slow_value(right, rows))
         case Membership(item=item, options=options):
             value = slow_value(item, rows)
-            return any_of([slow_compare("=", value, slow_value(o, rows)) for o in options])
+            return any(slow_compare("=", value, slow_value(o, rows)) for o in options)
         case Logic(op="not", terms=(term,)):
-            inner = slow(term, rows)
-            return None if inner is None else not inner
+            return not slow(term, rows)
         case Logic(op="or", terms=terms):
-            return any_of([slow(term, rows) for term in terms])
+            return any(slow(term, rows) for term in terms)
         case Logic(terms=terms):
-            inverse = any_of([None if (x := slow(t, rows)) is None else not x for t in terms])
-            return None if inverse is None else not inverse
+            return all(slow(term, rows) for term in terms)
     raise AssertionError(node)
-
-
-def any_of(found: list[bool | None]) -> bool | None:
-    return True if True in found else None if None in found else False

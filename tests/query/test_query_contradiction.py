@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.query import query
+from engine.errors import UserError
+from engine.query import explain, query
 from engine.query.contradiction import Conflict, find_conflict
 from engine.query.plan import Attribute, Comparison, Constant, Logic, Membership, Predicate
 from tests.query.slow_expression import slow
 
 NAMES = "xyz"
 # Constants are 0, 1, 2; three values fit strictly between any two of them, below and above.
-DOMAIN = [quarter / 4 for quarter in range(-3, 12)]
+# None: the event has no such attribute.
+DOMAIN = [None, *(quarter / 4 for quarter in range(-3, 12))]
 OPS = st.sampled_from(["=", "<", "<=", ">", ">="])
 ATTRIBUTES = st.sampled_from([Attribute(name, "a") for name in NAMES])
 CONSTANTS = st.builds(Constant, st.integers(0, 2))
@@ -108,5 +111,23 @@ def test_a_query_may_still_say_what_only_looks_odd() -> None:
         "EVENT SEQ(A a, !N n, !M m, B b) WHERE n.x > 3 AND m.x < 3 AND n.x = a.x AND m.x = b.x",
         "EVENT SEQ(A a, !N n, B b) WHERE n.x = a.x AND n.x = b.x AND a.x < b.y",
         "EVENT SEQ(A a, OR(B b, C c)) WHERE a.x = b.x AND b.x = 1 AND a.x = c.x AND c.x = 2",
+        "EVENT SEQ(A a) WHERE NOT a.x = 1 AND NOT a.x != 1",  # where a has no x
+        "EVENT SEQ(A a) WHERE NOT a.x < 3 AND NOT a.x > 1",
     ):
         query(text)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["n.id = 1 AND n.id = 2", "n.ts > b.ts", "a.x = 1 AND n.x = a.x AND b.x = 2 AND n.x > 1"],
+)
+def test_a_negated_step_that_no_event_can_be_is_no_error(asked: str) -> None:
+    """It stands against no match; EXPLAIN says so."""
+    plan = query(f"EVENT SEQ(A a, !N n, B b) WHERE {asked}")
+    assert "!n: no such N" in explain(plan)
+    assert "none ever counts: what is asked of it excludes itself" in explain(plan)
+    assert "none ever counts" not in explain(query("EVENT SEQ(A a, !N n, B b) WHERE n.id = 1"))
+    with pytest.raises(UserError, match="compared with text here and with a number elsewhere"):
+        query("EVENT SEQ(A a, !N n, B b) WHERE n.id = 1 AND n.id = 'x'")
+    with pytest.raises(UserError, match="can never be true"):
+        query(f"EVENT SEQ(A a, !N n, B b) WHERE {asked} AND a.x = 1 AND a.x = 2")

@@ -171,7 +171,7 @@ def test_shape_of_a_plain_sequence() -> None:
     plan, found = shaped("SEQ(!L l, A a, !M m, !N n, B b, C c, !T t)")
     assert found.positive == (1, 4, 5)
     assert found.before == {(1, 4), (1, 5), (4, 5)}
-    assert (found.firsts, found.lasts, found.within) == ((1,), (5,), ((1, 5),))
+    assert (found.firsts, found.lasts, found.within) == ((1,), (5,), ((1, 4), (1, 5)))
     assert found.between == (
         Between(0, (), (1,)),
         Between(2, (1,), (4,)),
@@ -185,7 +185,7 @@ def test_shape_of_and() -> None:
     _, found = shaped("AND(A a, SEQ(B b, !N n, C c))")
     assert found.before == {(1, 3)}
     assert (found.firsts, found.lasts) == ((0, 1), (0, 3))
-    assert found.within == ((0, 3), (1, 0), (1, 3))
+    assert found.within == ((0, 1), (0, 3), (1, 0), (1, 3))
     assert found.between == (Between(2, (1,), (3,)),)
 
 

@@ -1,0 +1,253 @@
+"""Conditions on times and WITHIN where clocks err: by hand, and beside every assignment drawn.
+
+The oracle knows nothing of uncertainty: it draws what each clock errs by, moves the events, and
+asks ``brute_matches``, which takes all times as exact.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from engine.errors import UserError
+from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.query import query
+from engine.query.plan import OrPlan, SeqPlan
+from tests.pattern.slow_patterns import brute_matches
+
+RULES = ["pairwise", "max-delay"]
+
+
+def answers(
+    tools: Any, text: str, events: list[Any], rule: str = "pairwise", t_a: int = 0,
+    cuts: tuple[int, ...] = (),
+) -> dict[tuple[int, ...], tuple[str, float]]:  # fmt: skip
+    """By the rows of each match that stands in the end: certainty and probability."""
+    plan = query("EVENT " + text)
+    assert isinstance(plan, SeqPlan | OrPlan)
+    settings_of = PatternSettings(rule, keep_late_ns=10**6)
+    net: dict[tuple[int, ...], tuple[str, float]] = {}
+    for result in tools.run(lambda: SeqMatcher(plan, settings_of), events, cuts, t_a=t_a):
+        rows = tuple(event["seq"] for event in result["events"])
+        said = (result["certainty"], result["probability"])
+        if result["op"] == "+":
+            assert rows not in net
+            net[rows] = said
+        else:
+            assert net.pop(rows) == said
+    return net
+
+
+def certainties(tools: Any, text: str, events: list[Any], **more: Any) -> list[str]:
+    return [certainty for certainty, _ in answers(tools, text, events, **more).values()]
+
+
+# ---- by hand ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("apart", "want"), [(13, []), (12, ["uncertain"]), (8, ["uncertain"]), (-2, ["confirmed"])]
+)
+def test_a_duration_is_uncertain_as_the_patterns_own_order_is(
+    tools: Any, rule: str, apart: int, want: list[str]
+) -> None:
+    """Reported as lost, or confirmed with p = 1: ``b.ref - a.ref <= 3`` of clocks +-5 was exact."""
+    events = [tools.Event("A", 100, 5, "x"), tools.Event("B", 100 + apart, 5, "y")]
+    first = "AND(A a, B b) WHERE b.ref - a.ref <= 3" if apart < 0 else "SEQ(A a, B b)"
+    text = first if apart < 0 else first + " WHERE b.ref - a.ref <= 2"
+    wide = [tools.replace(event, ref=event.ref - 20 * (event.type == "B")) for event in events]
+    assert certainties(tools, text, wide if apart < 0 else events, rule=rule, t_a=10) == want
+
+
+@pytest.mark.parametrize("name", ["ts", "ref", "te"])
+def test_the_probability_of_a_duration(tools: Any, name: str) -> None:
+    events = [tools.Event("A", 100, 5, "x"), tools.Event("B", 103, 5, "y")]
+    text = f"AND(A a, B b) WHERE b.{name} - a.{name} <= 3"
+    ((certainty, chance),) = answers(tools, text, events).values()
+    assert certainty == "uncertain"
+    assert chance == pytest.approx(0.5, abs=0.01)
+    # As WITHIN says it, whose probability is exact.
+    ((_, within),) = answers(tools, "SEQ(A a, B b) WITHIN 3", events).values()
+    ((_, where),) = answers(tools, "SEQ(A a, B b) WHERE b.ts - a.ts <= 3", events).values()
+    assert where == pytest.approx(within, abs=0.01)
+
+
+def test_events_of_one_clock_have_exact_durations_but_not_under_r19s_rule(tools: Any) -> None:
+    events = [tools.Event("A", 100, 5, "x", 1), tools.Event("B", 103, 5, "x", 1)]
+    for condition, want in (("<= 3", ["confirmed"]), ("< 3", [])):
+        text = f"SEQ(A a, B b) WHERE b.ts - a.ts {condition}"
+        assert certainties(tools, text, events) == want
+        assert certainties(tools, text, events, rule="max-delay", t_a=10) == ["uncertain"]
+    speed = "SEQ(A a, B b) WHERE b.v / (b.ts - a.ts) >= 2"
+    events[1] = tools.replace(events[1], attrs={"v": 6})
+    assert certainties(tools, speed, events) == ["confirmed"]
+    apart = [tools.replace(event, epoch=-1) for event in events]
+    assert certainties(tools, speed, apart) == ["uncertain"]
+
+
+@pytest.mark.parametrize(
+    ("ref", "want"), [(106, ["confirmed"]), (105, ["uncertain"]), (96, ["uncertain"]), (95, [])]
+)
+@pytest.mark.parametrize("rule", RULES)
+def test_one_steps_own_time_beside_a_constant(
+    tools: Any, ref: int, want: list[str], rule: str
+) -> None:
+    found = certainties(
+        tools, "SEQ(A a) WHERE a.ref > 100", [tools.Event("A", ref, 5)], rule=rule, t_a=10
+    )
+    assert found == want
+
+
+@pytest.mark.parametrize(
+    ("where", "want"),
+    [("n.ts > 100", "uncertain"), ("n.ts > 90", None), ("n.ts > 120", "confirmed"),
+     ("n.ts - a.ts <= 30", "uncertain"), ("n.ts - a.ts < 60", None)],
+)  # fmt: skip
+def test_a_condition_on_a_negated_steps_time_leaves_a_doubt(
+    tools: Any, where: str, want: str | None
+) -> None:
+    events = [
+        tools.Event("A", 70, 0, "x"), tools.Event("B", 150, 0, "x"), tools.Event("N", 103, 5, "y"),
+    ]  # fmt: skip
+    text = f"SEQ(A a, !N n, B b) WHERE {where}"
+    found = answers(tools, text, events)
+    assert [certainty for certainty, _ in found.values()] == ([want] if want else [])
+    if where == "n.ts > 100":
+        # Of n's errors from -5 to 5 those up to -3 leave the match: 2 of 10.
+        assert next(iter(found.values()))[1] == pytest.approx(0.2, abs=0.02)
+
+
+def test_equal_times_are_no_key_where_clocks_err(tools: Any) -> None:
+    events = [tools.Event("A", 100, 5, "x"), tools.Event("B", 104, 5, "y")]
+    assert certainties(tools, "AND(A a, B b) WHERE a.ts = b.ts", events) == ["uncertain"]
+    exact = [tools.replace(event, unc=0, ref=100) for event in events]
+    assert certainties(tools, "AND(A a, B b) WHERE a.ts = b.ts", exact) == ["confirmed"]
+
+
+def test_an_events_own_duration_is_exact(tools: Any) -> None:
+    events = [tools.Event("A", 100, 50, long=7)]
+    for condition, want in (("<= 7", ["confirmed"]), ("< 7", [])):
+        assert certainties(tools, f"SEQ(A a) WHERE a.te - a.ts {condition}", events) == want
+
+
+def test_within_counts_from_the_first_start_to_the_last_end(tools: Any) -> None:
+    """A 1|5, B 3|9, WITHIN 5 was a match; the span is 8."""
+    events = [tools.Event("A", 1, long=4), tools.Event("B", 3, long=6)]
+    assert certainties(tools, "SEQ(A a, B b) WITHIN 5", events) == []
+    assert certainties(tools, "SEQ(A a, B b) WITHIN 7", events) == []
+    assert certainties(tools, "SEQ(A a, B b) WITHIN 8", events) == ["confirmed"]
+    assert certainties(tools, "AND(A a, B b) WITHIN 8", events[::-1]) == ["confirmed"]
+    # One that is too long itself is none; nor may the first one outlast the span.
+    assert certainties(tools, "SEQ(A a) WITHIN 3", events) == []
+    assert certainties(tools, "SEQ(A a) WITHIN 4", events) == ["confirmed"]
+    longer = [tools.Event("A", 1, long=12), tools.Event("B", 3)]
+    assert certainties(tools, "SEQ(A a, B b) WITHIN 11", longer) == []
+    assert certainties(tools, "SEQ(A a, B b) WITHIN 12", longer) == ["confirmed"]
+    wide = [tools.Event("A", 1, 2, "x", long=4), tools.Event("B", 3, 2, "y", long=6)]
+    for within, want in ((3, []), (4, ["uncertain"]), (11, ["uncertain"]), (13, ["uncertain"])):
+        assert certainties(tools, f"SEQ(A a, B b) WITHIN {within}", wide) == (
+            want if within > 6 else []
+        )
+
+
+# ---- beside every assignment drawn ------------------------------------------------------------
+PATTERNS = [
+    ("SEQ(A a)", "a", ""), ("SEQ(A a, B b)", "ab", ""), ("AND(A a, B b)", "ab", ""),
+    ("SEQ(A a, B b, C c)", "abc", ""), ("SEQ(A a, AND(B b, C c))", "abc", ""),
+    ("SEQ(A a, OR(B b, C c))", "ab", ""), ("SEQ(A a, !N n, B b)", "ab", "n"),
+    ("SEQ(!N n, A a, B b)", "ab", "n"), ("SEQ(A a, !N n)", "a", "n"),
+    ("SEQ(A a, !N n, AND(B b, C c))", "abc", "n"),
+]  # fmt: skip
+TEMPLATES = [
+    "{x}.ts - {y}.ts {op} {c}", "{x}.ref {op} {y}.ref + {c}", "NOT {x}.ts - {y}.te {op} {c}",
+    "{x}.ts {op} {c}", "NOT {x}.te < {c}", "{x}.te - {x}.ts {op} {c}", "{x}.ts = {y}.ts",
+    "{x}.ts - {y}.ts {op} {y}.v", "2 * {x}.ts - {y}.ts {op} {c} + 4", "{x}.ts IN ({c}, 7)",
+    "({x}.ts - {y}.ts {op} {c} OR {x}.v > 1)", "NOT ({x}.ts {op} {c} AND {x}.ts - {y}.ts < 3)",
+    "{x}.v / ({x}.ts - {y}.ts) {op} 0.5", "({x}.ts - {y}.ts) * {y}.v {op} {c}",
+]  # fmt: skip
+CLOCKS = st.tuples(st.sampled_from([0, 0, 1, 2, 3]), st.sampled_from([-1, 1]))
+EVENT = st.tuples(
+    st.sampled_from("ABCNAB"), st.integers(0, 14), st.integers(0, 2), st.sampled_from([0, 0, 0, 3]),
+    st.sampled_from([None, 0, 2]),
+)  # fmt: skip
+
+
+@st.composite
+def conditions(draw: st.DrawFn) -> str:
+    """A pattern with conditions on times."""
+    pattern, positive, negated = draw(st.sampled_from(PATTERNS))
+    terms = []
+    for _ in range(draw(st.integers(1, 2))):
+        x, y = draw(st.permutations([*positive, *negated, positive[0]]))[:2]
+        op, c = draw(st.sampled_from(["<", "<=", ">", ">=", "=", "!="])), draw(st.integers(-2, 12))
+        term = draw(st.sampled_from(TEMPLATES)).format(x=x, y=y, op=op, c=c)
+        terms.append(term)
+    within = draw(st.sampled_from([4, 9])) if negated or draw(st.booleans()) else None
+    text = f"{pattern} WHERE {' AND '.join(terms)}" + (f" WITHIN {within}" if within else "")
+    try:
+        query("EVENT " + text)
+    except UserError as error:
+        assume(not any(word in str(error) for word in ("never be true", "never occur", "no match")))
+        assume("alternatives" not in str(error))
+        raise
+    return text
+
+
+def assignments(events: list[Any], rule: str, t_a: int, count: int) -> Any:
+    """What each clock may err by: all at their ends, none, and at random."""
+    dice = random.Random(len(events))
+    for number in range(count):
+        clocks: dict[Any, float] = {}
+        moved = []
+        for row, event in enumerate(events):
+            shares = rule == "pairwise" and event.epoch >= 0
+            clock = (event.source, event.epoch) if shares else row
+            if clock not in clocks:
+                clocks[clock] = dice.randint(-64, 64) / 64  # so that sums are exact
+                if number < count // 3:
+                    clocks[clock] = dice.choice([-1, -0.5, 0, 0.5, 1])
+            half = event.unc if rule == "pairwise" else t_a / 2
+            moved.append((event, event.ref + clocks[clock] * half))
+        yield moved
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    text=conditions(), rule=st.sampled_from(RULES), clocks=st.tuples(CLOCKS, CLOCKS, CLOCKS),
+    drawn=st.lists(EVENT, min_size=1, max_size=8), cuts=st.lists(st.integers(0, 8), max_size=3),
+)  # fmt: skip
+def test_no_assignment_finds_a_match_that_is_not_told_and_none_denies_a_confirmed_one(
+    tools: Any, text: str, rule: str, clocks: Any, drawn: Any, cuts: list[int]
+) -> None:
+    events = [
+        tools.Event(
+            kind, ref, clocks[source][0], f"s{source}", clocks[source][1], long=long,
+            attrs={} if v is None else {"v": v},
+        )
+        for kind, ref, source, long, v in drawn
+    ]  # fmt: skip
+    t_a = 2 * max(unc for unc, _ in clocks)
+    found = answers(tools, text, events, rule, t_a)
+    assert answers(tools, text, events, rule, t_a, tuple(cuts)) == found
+    plan = query("EVENT " + text)
+    assert isinstance(plan, SeqPlan | OrPlan)
+    count, times = 120, dict.fromkeys(found, 0)
+    for moved in assignments(events, rule, t_a, count):
+        exact = [tools.replace(event, ref=ref) for event, ref in moved]
+        true = {tuple(row for _, row in match) for match in brute_matches(plan, exact)}
+        assert true <= found.keys()
+        assert true >= {rows for rows, (certainty, _) in found.items() if certainty == "confirmed"}
+        for rows in true:
+            times[rows] += 1
+    for rows, (certainty, chance) in found.items():
+        assert 0 <= chance <= 1
+        assert chance == 1 or certainty == "uncertain"
+        if times[rows] == 0:
+            assert chance < 0.1
+        if times[rows] == count:
+            assert chance > 0.9
