@@ -31,6 +31,7 @@ from engine.pattern.chunk_store import ChunkStore
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import needed_attributes
+from engine.query.fields import names
 from engine.query.plan import Plan
 from engine.reference import SourceClocks, Sync
 from engine.released import Released, Strings
@@ -101,6 +102,7 @@ class Chain:
             predict=settings.order.time == "ref",
             default_uncertainty_ns=settings.guards.default_uncertainty_ns,
         )
+        self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
             build_operator(
@@ -140,7 +142,7 @@ class Chain:
             if needed is None:
                 return None, None
             attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
-            columns |= operator.required_columns()
+            columns |= operator.required_columns() - {r.SITE}
         return attributes, columns
 
     def process(self, frames: list[Frame]) -> ChainOutput:
@@ -210,7 +212,7 @@ class Chain:
             incarnation=record.get(r.INCARNATION) or 0,
             first_seq=record.get(r.FIRST_SEQ),
             precision=record.get(r.PRECISION) or 0,
-            skew_error_ppb=record.get(r.SKEW_ERROR_PPB) or 0,
+            skew_error_ppb=record.get(r.SKEW_ERROR_PPB),
         )
         if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
             newest = self._order.newest_ts(self.strings.code(sync.source))
@@ -224,6 +226,7 @@ class Chain:
             now = int(columns[r.ARRIVAL][-1])
             parts.clear()
             lengths.clear()
+            self.clocks.seen(columns)
             self._hand_on(self._order.process(columns, rows), output)
             for results, operator in zip(output.results, self._operators, strict=True):
                 results.extend(operator.advance(now))
@@ -266,6 +269,8 @@ class Chain:
             columns[r.STREAM] = np.full(rows, DEFAULT_STREAM_CODE, np.int32)
         if r.TYPE not in columns:
             columns[r.TYPE] = np.full(rows, -1, np.int32)
+        if self._site_code >= 0:
+            columns[r.SITE] = np.full(rows, self._site_code, np.int32)
         present = {n: t for n, t in self._types.items() if ATTR_PREFIX + n in columns}
         if r.ID in columns:
             present.update({n: t for n, t in self._types.items() if n.startswith("$")})

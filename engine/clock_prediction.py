@@ -37,6 +37,9 @@ SYNCS_KEPT: Final = 8
 SKEW_MAX_PPB: Final = 500_000
 """The steepest slope, NTP's frequency tolerance (RFC 5905: 500 ppm); it also stands in for what a
 source does not state. Event times of one source never change their order by it."""
+UNSTATED_PPB: Final = 50_000
+"""By how much the uncertainty of an offset grows whose source does not state its skew's error; what
+agents state of ordinary crystals (``edge_agent.timesync``). It is no bound of the skew itself."""
 WANDER_PPB: Final = 2_000
 """How far a crystal's frequency moves within minutes; temperature does that."""
 _FLOORED_NS: Final = 2
@@ -75,9 +78,14 @@ class Line:
         return self.unc + age * skew_error_ppb // SECOND
 
 
-def limit_ppb(stated_ppb: int) -> int:
+def limit_ppb(stated_ppb: int | None) -> int:
     """What bounds a source's skew: what it states, or NTP's tolerance when it states nothing."""
     return stated_ppb or SKEW_MAX_PPB
+
+
+def growth_ppb(stated_ppb: int | None) -> int:
+    """How fast an offset that is held grows uncertain; 0 must be stated (R19's offsets are so)."""
+    return UNSTATED_PPB if stated_ppb is None else stated_ppb
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +104,15 @@ class Step:
     unc: int
 
 
-def stepped(line: Line, sample: Sample, stated_ppb: int) -> Step | None:
-    """The jump that lies between ``line`` and a new sync, or None when their bounds meet."""
+def stepped(
+    line: Line, sample: Sample, stated_ppb: int | None, *, is_held: bool = False
+) -> Step | None:
+    """The jump that lies between ``line`` and a new sync, or None when their bounds meet.
+
+    ``is_held``: the line is an offset that is held, of whose skew only the limit is known.
+    """
     age = sample.ts - line.anchor
-    error = line.skew_error_ppb or limit_ppb(stated_ppb)
+    error = (0 if is_held else line.skew_error_ppb) or limit_ppb(stated_ppb)
     # Before its anchor a line is level, wherever the clock came from.
     before = error + abs(line.skew_ppb)
     by = sample.offset - line.offset_at(sample.ts)
@@ -111,17 +124,17 @@ def stepped(line: Line, sample: Sample, stated_ppb: int) -> Step | None:
     return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
 
 
-def held(sample: Sample, stated_ppb: int) -> Line:
+def held(sample: Sample, stated_ppb: int | None) -> Line:
     """The offset of one sync, held until the next (R19 3.2.2)."""
-    return Line(sample.ts, sample.offset, sample.unc, 0, stated_ppb)
+    return Line(sample.ts, sample.offset, sample.unc, 0, growth_ppb(stated_ppb))
 
 
-def explained(samples: Sequence[Sample], stated_ppb: int) -> tuple[list[Sample], Line]:
+def explained(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[Sample], Line]:
     """The newest of ``samples`` that one line explains, and that line (or the last one's offset).
 
     Args:
         samples: at least one, of ascending ``ts``, oldest first.
-        stated_ppb: bound of the source's skew by its own word; 0: it states none.
+        stated_ppb: bound of the source's skew by its own word; None or 0: it states none.
     """
     for first in range(len(samples)):
         kept = samples[first:]
@@ -133,7 +146,7 @@ def explained(samples: Sequence[Sample], stated_ppb: int) -> tuple[list[Sample],
     return list(samples[1 - SYNCS_MIN :]), held(samples[-1], stated_ppb)
 
 
-def fitted(samples: Sequence[Sample], stated_ppb: int) -> Line | None:
+def fitted(samples: Sequence[Sample], stated_ppb: int | None) -> Line | None:
     """The line through ``samples`` (as ``explained`` has them), anchored at the last one.
 
     None: no line within the stated skew passes through all of their intervals.

@@ -1,9 +1,9 @@
 """Source information store of the engine: offsets, uncertainties and their epochs (SPEC 2).
 
 ``ref = ts + offset`` (R19 Eq 3.15) with uncertainty ``delay / 2`` + precision (Eq 3.14), growing by
-``skew_error_ppb`` of the offset's age. A stored offset applies to events by event time from its
-measurement on; an epoch is the validity of one offset, so two events of one source and epoch share
-one clock error. The site's ``t_a`` is the largest filtered delay (Eq 3.16).
+``skew_error_ppb`` of the offset's age (50 ppm where the sync does not say). A stored offset applies
+to events by event time from its measurement on; an epoch is the validity of one offset, so two
+events of one source and epoch share one clock error. The site's ``t_a`` is the largest filtered delay (Eq 3.16).
 
 Beyond R19, the offset of an epoch has a slope from a source's third sync on, and a sync that
 contradicts what was known before it is a step of the source's clock (``clock_prediction.py``).
@@ -13,19 +13,34 @@ the step, and share their clock error with no other event. What was released bef
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
-from typing import Any
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
+from edge_agent.records import Kind
 from engine.clock_bound import ClockBound, SiteClocks
-from engine.clock_prediction import SECOND, SYNCS_KEPT, Line, Sample, Step, explained, held, stepped
+from engine.clock_prediction import (
+    SECOND,
+    SYNCS_KEPT,
+    SYNCS_MIN,
+    Line,
+    Sample,
+    Step,
+    explained,
+    growth_ppb,
+    held,
+    stepped,
+)
 from engine.columns import Columns
 from engine.jit import kernel
 from engine.order.merge import reference
 from engine.order.state import CLOCK, EPOCHS_KEPT, INT_MAX, INT_MIN, NONE
 from engine.released import LATE_DROPPED, Strings
+
+_UNANCHORED: Final = 2**62
+"""The anchor of an offset until it is known: no event is so late, so it does not age."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +48,7 @@ class Sync:
     """One sync record; durations in ns.
 
     ``ts``: event time at the source from which the offset is in force; None: after everything
-    seen of the source so far.
+    seen of the source so far. ``skew_error_ppb``: None: it does not say.
     """
 
     source: str
@@ -45,7 +60,7 @@ class Sync:
     incarnation: int = 0
     first_seq: int | None = None
     precision: int = 0
-    skew_error_ppb: int = 0
+    skew_error_ppb: int | None = None
 
     @property
     def uncertainty(self) -> int:
@@ -62,7 +77,7 @@ class _Known:
     """
 
     delay: int
-    report: tuple[int, int, int]
+    report: tuple[int, int, int | None]
     line: Line
     samples: list[Sample] = field(default_factory=list)
     syncs: int = 0
@@ -85,6 +100,7 @@ class SourceClocks:
         self.next_epoch = 0
         self.clocks = _empty(0)
         self._predict = predict
+        self._unanchored: set[int] = set()
         self._known: dict[str, _Known] = {}
         self._site = SiteClocks(default_uncertainty_ns)
 
@@ -113,7 +129,9 @@ class SourceClocks:
         report = (sync.offset, sync.uncertainty, sync.skew_error_ppb)
         if sync.ts is None:
             start = newest_ts + 1 if newest_ts > INT_MIN else INT_MIN
-            line = Line(max(newest_ts, 0), sync.offset, sync.uncertainty, 0, 0)
+            anchor = newest_ts if newest_ts > INT_MIN else _UNANCHORED
+            growth = growth_ppb(sync.skew_error_ppb)
+            line = Line(anchor, sync.offset, sync.uncertainty, 0, growth)
         else:
             start = sync.ts
             line = held(Sample(sync.ts, sync.offset, sync.uncertainty), sync.skew_error_ppb)
@@ -132,13 +150,37 @@ class SourceClocks:
         else:
             start = self._predicted(code, known, before, start)
         self._enter(code, start, known.line, self.next_epoch)
+        if known.line.anchor == _UNANCHORED:
+            self._unanchored.add(code)
         self.next_epoch += 1
+
+    def seen(self, columns: Columns) -> None:
+        """Records are to come, in order of arrival: an offset measured at no stated time, before
+        any event of its source, is as old as the first one.
+        """
+        if not self._unanchored:
+            return
+        source = columns["source"]
+        mine = np.isin(source, np.fromiter(self._unanchored, np.int64))
+        if "kind" in columns:
+            mine &= columns["kind"] == int(Kind.EVENT)
+        rows = np.flatnonzero(mine)
+        for code, first in zip(*np.unique(source[rows], return_index=True), strict=True):
+            ts = int(columns["ts"][rows[first]])
+            anchors = self.clocks["anchor"][code]
+            anchors[anchors == _UNANCHORED] = ts
+            known = self._known[self.strings.texts[code]]
+            known.line = replace(known.line, anchor=ts)
+            self._site.begins(int(code), known.line)
+            self._unanchored.discard(int(code))
 
     def _predicted(self, code: int, known: _Known, before: Line, start: int) -> int:
         """Fit the line of ``known`` anew, after ``before``; gives where it starts to apply."""
         offset, unc, stated_ppb = known.report
         sample = Sample(known.line.anchor, offset, unc)
-        step = stepped(before, sample, stated_ppb) if known.samples else None
+        is_held, step = len(known.samples) < SYNCS_MIN, None
+        if known.samples:
+            step = stepped(before, sample, stated_ppb, is_held=is_held)
         if step is not None:
             known.clock_steps += 1
             known.last_step_ns = step.by
@@ -236,6 +278,7 @@ class SourceClocks:
         """Plain data."""
         return {
             "next_epoch": self.next_epoch,
+            "unanchored": sorted(self._unanchored),
             "known": {source: astuple(known) for source, known in self._known.items()},
             "clocks": self.clocks.copy(),
             "site": self._site.snapshot(),
@@ -244,6 +287,7 @@ class SourceClocks:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
         self.next_epoch = state["next_epoch"]
+        self._unanchored = set(state["unanchored"])
         self._known = {
             source: _Known(delay, report, Line(*line), [Sample(*each) for each in samples], *counts)
             for source, (delay, report, line, samples, *counts) in state["known"].items()

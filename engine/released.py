@@ -119,7 +119,8 @@ class Released:
     (int64; two events of one source with equal epoch share one clock reading error), ``release``
     (arrival-clock instant), ``status`` (int8, above), and per attribute ``attrs.NAME`` with, where
     some event lacks it, a bool mask ``valid.NAME``. String attributes are int32 codes.
-    ``attr_types`` names each attribute's type: ``int float bool str``.
+    ``site`` (a code too) is there if a query names it. ``attr_types`` names each attribute's type:
+    ``int float bool str``.
     ``t_a`` is the largest filtered delay of the site's sources (R19 Eq 3.16) in force here.
     Rows are sorted by ``release``; LATE and LATE_DROPPED rows fill gaps reported earlier.
     ``bound``: how wrong the clock of any source of the site may be, as far as is known here.

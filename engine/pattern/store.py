@@ -112,6 +112,8 @@ class Store:
             more: the columns of the constants above, of those rows.
         """
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
+        if "site" in released.columns:
+            fresh["site"] = released.columns["site"][rows]
         fresh[END] = fresh["te"] + (fresh["ref"] - fresh["ts"])
         for attr in released.attr_types:
             name = ATTR_PREFIX + attr

@@ -188,7 +188,7 @@ def column(name: str, view: View) -> Value:
             return Value("int", columns[name], None)
         case "seq":
             return Value("int", columns["seq"], columns["seq"] >= 0)
-        case "source" | "stream" | "type":
+        case "source" | "stream" | "type" | "site":
             return Value("str", columns[name], columns[name] >= 0)
     own = name.removeprefix(ATTR_PREFIX)
     values = columns.get(ATTR_PREFIX + own)

@@ -50,6 +50,7 @@ FIELDS: Final[dict[str, Kind]] = {
     "source": Kind.TEXT,
     "stream": Kind.TEXT,
     "type": Kind.TEXT,
+    "site": Kind.TEXT,
 }
 """Record fields: names that win over an event's own attribute of that name."""
 
@@ -131,6 +132,11 @@ def attributes_of(plan: Plan) -> Iterator[Attribute]:
         yield from attributes_in(aggregate.attribute)
     yield from attributes_in(plan.where)
     yield from plan.group_by
+
+
+def names(plans: Iterable[Plan], field: str) -> bool:
+    """Whether one of ``plans`` names the record field ``field``."""
+    return any(attribute.name == field for plan in plans for attribute in attributes_of(plan))
 
 
 def shows_everything(plan: SeqPlan) -> bool:

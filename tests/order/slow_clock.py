@@ -16,7 +16,7 @@ from typing import Any
 NEVER = 1 - 2**63
 EPOCHS_KEPT, SYNCS_KEPT, SYNCS_MIN = 8, 8, 3
 PPB = 10**9
-TOLERANCE, WANDER = 500_000, 2_000
+TOLERANCE, UNSTATED, WANDER = 500_000, 50_000, 2_000
 Point = tuple[int, int, int]
 """(time, offset, uncertainty) of a sync."""
 
@@ -29,7 +29,7 @@ class Epoch:
     """
 
     start: int
-    anchor: int
+    anchor: int | None
     offset: int
     unc: int
     skew: int = 0
@@ -38,7 +38,7 @@ class Epoch:
     shared: bool = True
 
     def at(self, ts: int) -> tuple[int, int]:
-        age = max(0, ts - self.anchor)
+        age = 0 if self.anchor is None else max(0, ts - self.anchor)
         return self.offset + age * self.skew // PPB, self.unc + age * self.rate // PPB
 
 
@@ -52,7 +52,7 @@ class SlowClock:
         self.steps: list[int] = []
 
     def learn(self, record: dict[str, Any], newest: int | None) -> None:
-        ts, rate = record.get("ts"), record.get("skew_error_ppb") or 0
+        ts, rate = record.get("ts"), record.get("skew_error_ppb")
         unc = (record["delay"] + 1) // 2 + (record.get("precision") or 0)
         report = (record["offset"], unc, rate)
         if self.epochs and report == self.report and ts in (None, self.epochs[-1].anchor):
@@ -61,15 +61,21 @@ class SlowClock:
         if ts is None:
             start = NEVER if newest is None or not self.epochs else newest + 1
             self.points = []
-            self.epochs.append(Epoch(start, max(newest or 0, 0), record["offset"], unc))
+            growth = UNSTATED if rate is None else rate
+            self.epochs.append(Epoch(start, newest, record["offset"], unc, rate=growth))
         else:
             self.timed((ts, record["offset"], unc), rate)
         self.epochs[0].start = NEVER if len(self.epochs) == 1 else self.epochs[0].start
         del self.epochs[:-EPOCHS_KEPT]
 
-    def timed(self, point: Point, stated: int) -> None:
+    def begin(self, ts: int) -> None:
+        """An event came: what was measured at no stated time, before any, is as old as it."""
+        for epoch in self.epochs:
+            epoch.anchor = ts if epoch.anchor is None else epoch.anchor
+
+    def timed(self, point: Point, stated: int | None) -> None:
         ts, offset, unc = point
-        new = Epoch(ts, ts, offset, unc, 0, stated)
+        new = Epoch(ts, ts, offset, unc, 0, UNSTATED if stated is None else stated)
         if self.points:
             before = self.epochs[-1]
             step = self.jump(before, point, stated)
@@ -88,11 +94,13 @@ class SlowClock:
             del self.points[0]
         self.epochs.append(new)
 
-    def jump(self, before: Epoch, point: Point, stated: int) -> tuple[int, int, int] | None:
+    def jump(self, before: Epoch, point: Point, stated: int | None) -> tuple[int, int, int] | None:
         """(size, how far back at most, uncertainty), if the clock cannot have run so."""
         ts, offset, unc = point
+        assert before.anchor is not None
         age = ts - before.anchor
-        growth = before.rate or stated or TOLERANCE
+        growth = before.rate if len(self.points) >= SYNCS_MIN else 0
+        growth = growth or stated or TOLERANCE
         size = offset - before.at(ts)[0]
         strict = growth if age >= 0 else growth + abs(before.skew)
         allowed = before.unc + floor(Fraction(abs(age) * strict, PPB)) + unc
@@ -105,6 +113,7 @@ class SlowClock:
 
     def doubt(self, before: Epoch, new: Epoch, back: int, unc: int) -> None:
         before.doubt = unc
+        assert before.anchor is not None
         old = Epoch(before.anchor - back, before.anchor, before.offset, unc, before.skew)
         self.epochs.append(old)
         if back:
@@ -144,7 +153,7 @@ def corners(points: Sequence[Point], limit: int) -> list[tuple[Fraction, Fractio
     return found
 
 
-def line(points: Sequence[Point], stated: int) -> tuple[int, int, int, int] | None:
+def line(points: Sequence[Point], stated: int | None) -> tuple[int, int, int, int] | None:
     """(offset, uncertainty, skew, its error) at the last point, or None: no line explains all."""
     limit = stated or TOLERANCE
     possible = corners(points, limit)

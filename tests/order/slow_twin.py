@@ -93,6 +93,8 @@ class Twin:
 
     def event(self, record: dict[str, Any], now: int) -> None:
         source, stream = record["source"], record.get("stream", "events")
+        if source in self.clocks:
+            self.clocks[source].begin(record["ts"])
         lane = self.lane(source, stream)
         event = Event(
             source, stream, record.get("incarnation", 0), record["seq"], record["ts"], now

@@ -74,7 +74,34 @@ def test_two_syncs_or_syncs_without_a_time_are_held(order: Any) -> None:
     never = order("none").process([*untimed, *AFTER])
     assert [row[6] - row[4] for row in two.released] == [6 * MS] * 3
     assert [row[7] for row in two.released] == [MS, MS + 30 * 50_000, MS + 59 * 50_000]
-    assert [row[6:8] for row in never.released] == [(row[4] + 6 * MS, MS) for row in never.released]
+    assert [row[6] - row[4] for row in never.released] == [6 * MS] * 3
+    # They age from the newest event that had been seen: here from the first one on.
+    assert [row[7] for row in never.released] == [MS, MS + 30 * 50_000, MS + 59 * 50_000]
+
+
+def test_a_sync_that_states_no_skew_error_loses_certainty_at_50_ppm(order: Any) -> None:
+    """It never did: a 3 ms order was certain 60 s after it. 0 must be stated."""
+    for when in ({"ts": 0}, {"ts": None}):
+        for stated, ppb in ((None, 50_000), (0, 0), (7_000, 7_000)):
+            sync = {"kind": "sync", "source": "a", "offset": 0, "delay": 2 * MS, "arrival": 0}
+            events = [{"source": "a", "seq": n, "ts": n * 60 * S, "arrival": n * 60 * S + 1}
+                      for n in range(3)]  # fmt: skip
+            trace = [{**sync, **when, "skew_error_ppb": stated}, *events]
+            for done in (
+                order("none").process(trace),
+                order("none").process(trace[:1]).process(trace[1:2]).process(trace[2:]),
+            ):
+                assert [row[7] for row in done.released] == [MS + n * 60 * ppb for n in range(3)]
+
+
+def test_a_clock_that_states_nothing_may_run_off_by_more_than_50_ppm(order: Any) -> None:
+    """That is how fast certainty is lost, not a bound that would make each sync a step."""
+    syncs = [{"kind": "sync", "source": "a", "offset": n * 12 * MS, "delay": 2 * MS,
+              "ts": n * 60 * S, "arrival": n * 60 * S} for n in range(4)]  # fmt: skip
+    last = {"source": "a", "seq": 0, "ts": 240 * S, "arrival": 240 * S}
+    done = order("none").process([*syncs, last])
+    (row,) = done.released
+    assert abs(row[6] - row[4] - 48 * MS) <= row[7] < 20 * MS
 
 
 def test_a_report_told_for_every_stream_is_one_sync(order: Any) -> None:

@@ -229,7 +229,7 @@ def test_spec_2_ref_is_ts_plus_offset(order: Any) -> None:
     trace = [
         {"kind": "sync", "source": "a", "offset": hour, "delay": 10, "arrival": 0, "ts": 0},
         {"kind": "sync", "source": "b", "offset": -5, "delay": 7, "arrival": 0, "precision": 2,
-         "ts": 0},
+         "ts": 0, "skew_error_ppb": 0},
         {"source": "a", "seq": 0, "ts": 1, "arrival": 1},
         {"source": "b", "seq": 0, "ts": hour, "arrival": 1},
         {"source": "c", "seq": 0, "ts": hour, "arrival": 1},

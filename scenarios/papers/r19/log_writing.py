@@ -167,6 +167,7 @@ def _sync_frame(synced: Sequence[tuple[Source, Measured]]) -> Frame:
             r.ARRIVAL: first + number,
             r.OFFSET: measured.offset_ns,
             r.DELAY: measured.delay_ns,
+            r.SKEW_ERROR_PPB: 0,  # R19's uncertainty does not grow
         }
         for number, (source, measured) in enumerate(synced)
     ]
