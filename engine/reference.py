@@ -3,7 +3,8 @@
 ``ref = ts + offset`` (R19 Eq 3.15) with uncertainty ``delay / 2`` + precision (Eq 3.14), growing by
 ``skew_error_ppb`` of the offset's age (50 ppm where the sync does not say). A stored offset applies
 to events by event time from its measurement on; an epoch is the validity of one offset, so two
-events of one source and epoch share one clock error. The site's ``t_a`` is the largest filtered delay (Eq 3.16).
+events of one source and epoch share one clock error. The site's ``t_a`` is the largest filtered
+delay (Eq 3.16).
 
 Beyond R19, the offset of an epoch has a slope from a source's third sync on, and a sync that
 contradicts what was known before it is a step of the source's clock (``clock_prediction.py``).

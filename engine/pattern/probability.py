@@ -297,7 +297,8 @@ def _share_that_lies(
     its doubts are those from ``start`` to ``stop``.
     """
     lying, rows, t, u = 0, asked.rows[m], d.time[start], d.unc[start]
-    jitter = (p * _GOLDEN + start * _GOLDEN * _GOLDEN) % 1.0
+    # By the event, so that what is taken back repeats what was given, whatever came since.
+    jitter = (p * _GOLDEN + (d.row[start] & 1023) * _GOLDEN * _GOLDEN) % 1.0
     for stratum in range(STRATA):
         shift = (2.0 * (stratum + jitter) / STRATA - 1.0) * u
         here = t + shift

@@ -122,6 +122,19 @@ def test_a_condition_on_a_negated_steps_time_leaves_a_doubt(
         assert next(iter(found.values()))[1] == pytest.approx(0.2, abs=0.02)
 
 
+@pytest.mark.parametrize("cuts", [(), (4,), (1, 2, 3, 4, 5)])
+def test_what_is_taken_back_repeats_the_probability(tools: Any, cuts: tuple[int, ...]) -> None:
+    events = [
+        tools.Event("A", 70, 0, "x"), tools.Event("A", 71, 0, "x"), tools.Event("N", 103, 5, "y"),
+        tools.Event("N", 102, 5, "z"), tools.Event("B", 150, 0, "x"), tools.Event("N", 120, 0, "x"),
+    ]  # fmt: skip
+    text = "SEQ(A a, !N n, B b) WHERE n.ts > 100 AND n.ts - a.ts < 60"
+    before = answers(tools, text, events[:-1], cuts=cuts)
+    assert [certainty for certainty, _ in before.values()] == ["uncertain"] * 2
+    assert all(0.05 < chance < 0.1 for _, chance in before.values())  # 0.2 * 0.3
+    assert answers(tools, text, events, cuts=cuts) == {}
+
+
 def test_equal_times_are_no_key_where_clocks_err(tools: Any) -> None:
     events = [tools.Event("A", 100, 5, "x"), tools.Event("B", 104, 5, "y")]
     assert certainties(tools, "AND(A a, B b) WHERE a.ts = b.ts", events) == ["uncertain"]
