@@ -51,7 +51,7 @@ class GatewayHost:
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection.key] = connection
-        self.core.connected(connection.key, self._now())
+        self.core.connected(connection.key, self._now(), connection.network.name)
         self._carry_out()
 
     def closed(self, connection: Connection) -> None:

@@ -63,6 +63,9 @@ class FrameList:
     def append(self, frame: Frame) -> None:
         self.frames.append(frame)
 
+    def flush(self) -> None:
+        """Frames stay in memory."""
+
 
 def simulate(scenario: Scenario, sink: Sink, data: Path) -> Simulated:
     """Runs ``scenario``; its frames go to ``sink`` while it runs.

@@ -77,6 +77,12 @@ class Intake:
         self._counts = counts
         self._islands_max = islands_max
 
+    def fits(self, source: Source, site: Site, data: m.Data, bytes_max: int) -> bool:
+        """Whether the site's frame may take ``data`` too: each part fills the others' columns."""
+        if not site.builder.rows or data.stream >= len(source.schemas):
+            return True
+        return site.builder.bytes_with(data, source.schemas[data.stream]) <= bytes_max
+
     def data(self, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
         """Records the events of ``data`` that did not come before; False: all of them did.
 
