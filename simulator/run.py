@@ -120,7 +120,7 @@ def _manifest(world: World, accounts: dict[str, Account]) -> dict[str, Any]:
     for account in accounts.values():
         total.add(account)
     sessions = [each.session for each in world.devices]
-    refusals = sorted(world.gateway.core.counts.items())
+    refusals = sorted(world.gateway.counts.items())
     return {
         "scenario": world.scenario.name,
         "seed": world.scenario.seed,

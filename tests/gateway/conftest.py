@@ -153,7 +153,7 @@ class World:
         return EPOCH + self.time - self.set_back
 
     def start_gateway(self, **options: Any) -> None:
-        """A start, or a restart that knows no more than the log; what it had not written is gone."""
+        """A start, or a restart that knows its log alone; what it had not written is gone."""
         for number in list(self.keys):
             self.cut(number, told=True)
         self.log.waiting.clear()
