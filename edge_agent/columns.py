@@ -48,16 +48,24 @@ class Masked:
 Column = Buffer | Codes | Masked
 
 
-def check_finite(values: memoryview | bytes, name: str) -> None:
+def check_finite(
+    values: memoryview | bytes, name: str, valid: memoryview | bytes | None = None
+) -> None:
     """Refuses infinite elements of a packed column of float; NaN stands for "no value".
+
+    ``valid``: one byte per element, 0 where it does not count; None: all count.
 
     Raises:
         ValueError: one is infinite.
     """
-    numbers = array("d", values)
+    numbers = array("d")
+    numbers.frombytes(values)
     if sys.byteorder == "big":
         numbers.byteswap()
-    if math.inf in numbers or -math.inf in numbers:
+    if math.inf not in numbers and -math.inf not in numbers:
+        return
+    counts = valid or bytes([1]) * len(numbers)
+    if any(one and math.isinf(number) for one, number in zip(counts, numbers, strict=True)):
         raise ValueError(f"{name}: an infinite value; leave it out, or give NaN for no value")
 
 

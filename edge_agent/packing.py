@@ -113,8 +113,9 @@ def _attr(column: Column, kind: str, rows: int, name: str) -> m.Values | m.Texts
         return _texts(column, rows, name, 0, m.TEXT_MAX)
     if isinstance(column, Masked):
         valid = packed(column.valid, "bool", rows, f"{name} (valid)")
-        return m.Values(packed(column.values, kind, rows, name), valid)
-    values = packed(column, kind, rows, name)
+        values = packed(column.values, kind, rows, name)
+    else:
+        valid, values = None, packed(column, kind, rows, name)
     if kind == "float":
-        check_finite(values, name)
-    return m.Values(values, None)
+        check_finite(values, name, valid)
+    return m.Values(values, valid)

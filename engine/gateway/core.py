@@ -34,7 +34,7 @@ from engine.gateway.timers import Timers
 
 __all__ = ["Close", "GatewayCore", "GatewaySettings", "Output", "Recalled", "Send", "Sink"]
 
-TIMERS_PER_WAKE: Final = 256
+TIMERS_PER_WAKE: Final = 64
 """A call of ``wake`` does no more than so many, and is due again at once: thousands of sites that
 are due together must not keep the driver from its connections."""
 _SPREAD: Final = 4
@@ -67,7 +67,7 @@ class GatewayCore:
         self.clock = ArrivalClock(recalled.last_arrival)
         self._sink = sink
         self._admission = Admission(settings, recalled)
-        self._intake = Intake(self.sources, self.counts, settings.islands_max)
+        self._intake = Intake(self.sources, self.counts, settings)
         self._peers: dict[Hashable, Peer] = {}
         self._half_bytes = 0
         self._sites: dict[str, Site] = {}
@@ -186,7 +186,17 @@ class GatewayCore:
         if peer.source is not None:
             peer.source.connections.pop(connection, None)
             if not peer.source.connections:
-                self._admission.left(peer.source)
+                self._left(peer.source)
+
+    def _left(self, source: Source) -> None:
+        self._admission.left(source)
+        site = self._sites[source.site]
+        if not source.announced:
+            self._intake.forgot(source)
+        if not source.announced and site.sources.get(source.name) is source:
+            del site.sources[source.name]
+            if not site.sources:
+                del self._sites[source.site]
 
     def _watch_rest(self, peer: Peer, whole: int, arrival: int) -> None:
         """The rest of a half message must come in time, and there must be room for all of them."""
@@ -287,6 +297,8 @@ class GatewayCore:
                 above=refusal.above,
             )  # fmt: skip
             return
+        if old is not None and old.announced:
+            self._intake.forgot(old)
         for connection in list(old.connections) if old else ():
             former = self._peers[connection]
             self._refuse(former, "superseded", "a newer incarnation came", b"", retry=False)

@@ -61,6 +61,8 @@ class Source:
     dirty: bool = False
     """Something of it is in the frame that is being built."""
     promises: WaitingPromises = field(default_factory=WaitingPromises)
+    before: PastSource | None = None
+    """The newest of its earlier starts of which the log has something."""
 
 
 @dataclass(slots=True, eq=False)
@@ -122,17 +124,29 @@ class Admission:
         if self.kept_bytes + cost > self._settings.sources_bytes_max:
             limit = self._settings.sources_bytes_max
             raise Refusal("sources_bytes_max", f"{limit} bytes of sources are kept", retry=True)
-        self._schemas.keep(hello.site, new)
-        source = old if same and old is not None else self._made(hello, declared, old)
+        if same and old is not None:
+            source = old
+        else:
+            source = self._made(hello, declared, old)
+            self._schemas.claim(hello.site, schemas)
         if not source.schemas:
             source.schemas = self._schemas.hold(declared, schemas)
         return source, None if same else old
 
     def left(self, source: Source) -> None:
-        """The last connection of ``source`` is gone: its schemas come again with the next."""
-        if source.schemas:
-            source.schemas = ()
-            self._schemas.release(source.declared)
+        """The last connection of ``source`` is gone: its schemas come again with the next.
+
+        A start of which nothing was recorded is forgotten; those before it are not.
+        """
+        self._schemas.release(source.declared)
+        if not source.announced:
+            self._schemas.give_up(source.site, source.schemas)
+            if self.sources[source.site, source.name] is source:
+                del self.sources[source.site, source.name]
+                if source.before is not None:
+                    self._past[source.site, source.name] = source.before
+                self._bytes -= SOURCE_BYTES + LANE_BYTES * len(source.lanes)
+        source.schemas = ()
 
     def _made(self, hello: Hello, declared: bytes, old: Source | None) -> Source:
         key = (hello.site, hello.source)
@@ -143,6 +157,7 @@ class Admission:
             hello.site, hello.source, hello.incarnation, hello.start, declared,
             [Lane(each.acked, streams.get(each.schema.name)) for each in hello.streams],
             Lane(hello.control_acked), hello.resend, announced=known is not None,
+            before=_before(old, past),
         )  # fmt: skip
         self._bytes += SOURCE_BYTES + LANE_BYTES * len(source.lanes)
         if old is not None:
@@ -156,7 +171,8 @@ class Admission:
         """Refuses what is not a newer start of its source, or comes while the old one is alive."""
         newest = old.incarnation if old else past.incarnation if past else None
         # The start that the log remembers may go on: it says the same incarnation.
-        if newest is not None and hello.incarnation < newest + (old is not None):
+        over = old is not None or (past is not None and past.over)
+        if newest is not None and hello.incarnation < newest + over:
             detail = (
                 f"{hello.incarnation} of {hello.source} is not above {newest}, which the gateway "
                 "knows; each start of a source needs a larger incarnation"
@@ -172,6 +188,12 @@ class Admission:
         if heard is not None and arrival - heard < self._settings.takeover_ns:
             detail = f"another incarnation of {old.name} is connected and alive"
             raise Refusal("duplicate_source", detail, retry=True)
+
+
+def _before(old: Source | None, past: PastSource | None) -> PastSource | None:
+    if old is not None:
+        return PastSource(old.incarnation, over=True) if old.announced else old.before
+    return past
 
 
 def _same_start(source: Source, hello: Hello) -> bool:

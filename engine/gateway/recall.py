@@ -31,10 +31,14 @@ _ISLANDS_MAX: Final = 4096
 
 @dataclass(slots=True)
 class PastSource:
-    """A source as the log knows it: ``streams`` of its newest incarnation, by name."""
+    """A source as the log knows it: ``streams`` of its newest incarnation, by name.
+
+    ``over``: a newer start was seen, so that this one may not go on.
+    """
 
     incarnation: int
     streams: dict[str, ReceivedSet] = field(default_factory=dict)
+    over: bool = False
 
 
 class Recalled:

@@ -2,13 +2,14 @@
 
 A HELLO of 64 KB becomes 260 KB of Python objects, so they are counted, and given back when
 the last connection of the last source that declared them is gone: the next HELLO brings them again.
-Types of attributes are kept for good, as the log keeps them.
+Types of attributes are kept for as long as the log may have them: for good, or, when nothing of a
+source was ever recorded, until it leaves.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from edge_agent.messages import StreamSchema
@@ -46,9 +47,9 @@ class SchemaStore:
     def __init__(self, attr_types: Mapping[str, Mapping[str, str]]) -> None:
         self.bytes = 0
         self._used: dict[bytes, tuple[Schemas, int, int]] = {}  # schemas, users, cost
-        self._attr_types: dict[str, dict[str, str]] = {}
+        self._attr_types: dict[str, dict[str, tuple[str, int]]] = {}  # type, how many claim it
         for site, types in attr_types.items():
-            self.keep(site, dict(types))
+            self.claim(site, (StreamSchema("", dict(types)),))
 
     def new_types(self, site: str, schemas: Schemas) -> dict[str, str]:
         """The attributes among ``schemas`` that the site has not had yet.
@@ -61,7 +62,7 @@ class SchemaStore:
         new: dict[str, str] = {}
         for schema in schemas:
             for name, kind in schema.attrs.items():
-                have = known.get(name) or new.setdefault(name, kind)
+                have = known[name][0] if name in known else new.setdefault(name, kind)
                 if have != kind:
                     detail = f"attribute {name} is {kind} here and {have} elsewhere at the site"
                     raise Refusal("attr_type", detail, retry=False)
@@ -70,7 +71,7 @@ class SchemaStore:
         return {name: kind for name, kind in new.items() if name not in known}
 
     def cost(self, declared: bytes, schemas: Schemas, new: Mapping[str, str]) -> int:
-        """Bytes that ``hold`` and ``keep`` would add."""
+        """Bytes that ``hold`` and ``claim`` would add."""
         return (0 if declared in self._used else _cost(schemas)) + _names_cost(new)
 
     def hold(self, declared: bytes, schemas: Schemas) -> Schemas:
@@ -90,14 +91,31 @@ class SchemaStore:
             del self._used[declared]
             self.bytes -= cost
 
-    def keep(self, site: str, new: dict[str, str]) -> None:
-        """The log will have these attributes of ``site``."""
-        if new:
-            self._attr_types.setdefault(site, {}).update(new)
-            self.bytes += _names_cost(new)
+    def claim(self, site: str, schemas: Schemas) -> None:
+        """The log may have the attributes of ``schemas`` at ``site`` from now on."""
+        known = self._attr_types.setdefault(site, {})
+        for schema in schemas:
+            for name, kind in schema.attrs.items():
+                users = known[name][1] if name in known else 0
+                known[name] = (kind, users + 1)
+                self.bytes += 0 if users else _names_cost((name,))
+
+    def give_up(self, site: str, schemas: Schemas) -> None:
+        """Takes back one ``claim``: nothing with these attributes was recorded because of it."""
+        known = self._attr_types[site]
+        for schema in schemas:
+            for name in schema.attrs:
+                kind, users = known[name]
+                if users > 1:
+                    known[name] = (kind, users - 1)
+                else:
+                    del known[name]
+                    self.bytes -= _names_cost((name,))
+        if not known:
+            del self._attr_types[site]
 
 
-def _names_cost(names: Mapping[str, str]) -> int:
+def _names_cost(names: Iterable[str]) -> int:
     return sum(_OBJECT_BYTES + len(name) for name in names)
 
 

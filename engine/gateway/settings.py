@@ -49,6 +49,10 @@ class GatewaySettings:
     """What is kept of all sources: names, schemas of the connected, numbers of their streams."""
     islands_max: int = 4096
     """Runs of numbers received ahead of a gap, per stream."""
+    islands_total_max: int = 1 << 20
+    """The same over all streams of all sources."""
+    promises_max: int = 1 << 18
+    """Promises that wait for the numbers before them, over all sources."""
     takeover_ns: int = 5_000_000_000
     hello_timeout_ns: int = 10_000_000_000
     ntp: ServerClock = field(default_factory=ServerClock)

@@ -127,3 +127,27 @@ def test_there_may_be_no_larger_incarnation(world_of: WorldOf) -> None:
     world.boot(0)
     world.run(S)
     assert world.agent.state is s.SessionState.FAILED
+
+
+@pytest.mark.parametrize("recalled", [False, True])
+def test_a_start_that_said_nothing_does_not_make_the_gateway_forget(
+    bench_of: BenchOf, recalled: bool
+) -> None:
+    bench = bench_of()
+    bench.join("c", a_hello(incarnation=5, start=1))
+    bench.say("c", SYNC, a_data(0, 3))
+    bench.core.finish(1)
+    bench.core.disconnected("c", 1)
+    if recalled:
+        bench = bench_of(recalled=Recalled(bench.log.frames))
+    bench.answers()
+    assert bench.join("x", a_hello(incarnation=9, start=2), now=2) == [m.Welcome(0, (0,))]
+    bench.core.disconnected("x", 3)
+    for incarnation in (3, 4) if recalled else (3, 4, 5):
+        said = bench.join(f"y{incarnation}", a_hello(incarnation=incarnation, start=3), now=4)
+        assert refusal(said) == ("stale_incarnation", True, 5)
+    assert bench.join("z", a_hello(incarnation=6, start=3), now=5) == [m.Welcome(0, (0,))]
+    bench.say("z", SYNC)
+    bench.core.disconnected("z", 6)
+    said = bench.join("w", a_hello(incarnation=6, start=4), now=7)
+    assert refusal(said) == ("stale_incarnation", True, 6)
