@@ -6,6 +6,7 @@ wire a column is its elements in little-endian order: int64, float64, int32 code
 
 from __future__ import annotations
 
+import math
 import sys
 from array import array
 from collections.abc import Sequence
@@ -45,6 +46,27 @@ class Masked:
 
 
 Column = Buffer | Codes | Masked
+
+
+def check_finite(
+    values: memoryview | bytes, name: str, valid: memoryview | bytes | None = None
+) -> None:
+    """Refuses infinite elements of a packed column of float; NaN stands for "no value".
+
+    ``valid``: one byte per element, 0 where it does not count; None: all count.
+
+    Raises:
+        ValueError: one is infinite.
+    """
+    numbers = array("d")
+    numbers.frombytes(values)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    if math.inf not in numbers and -math.inf not in numbers:
+        return
+    counts = valid or bytes([1]) * len(numbers)
+    if any(one and math.isinf(number) for one, number in zip(counts, numbers, strict=True)):
+        raise ValueError(f"{name}: an infinite value; leave it out, or give NaN for no value")
 
 
 def packed(values: Buffer, kind: str, rows: int, name: str) -> memoryview | bytes:

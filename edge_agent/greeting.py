@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edge_agent import messages as m
+from edge_agent import wire
 from edge_agent.sequence import Numbers
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncReport
+from edge_agent.unacked import Outgoing, Unacked
 
 
 def hello_message(
@@ -30,10 +32,35 @@ def hello_message(
         resend=settings.delivery is Delivery.RESEND,
         control_acked=control_acked,
         streams=declared,
+        start=numbers.start,
     )
 
 
-def sync_message(number: int, report: SyncReport) -> m.Sync:
+class SyncReports:
+    """Results of time sync on their way up. Control number 0 is the first one."""
+
+    def __init__(self, unacked: Unacked) -> None:
+        self._unacked = unacked
+        self._newest: Outgoing | None = None
+
+    def put(self, report: SyncReport, control_next: int, ended: bool) -> int:
+        """Sends ``report``; one before it that is still unsent is said anew, in its place.
+
+        Gives the next control number; ``ended``: no more of them may be taken.
+        """
+        waiting = self._newest
+        if waiting is not None and waiting.tries == 0 and not waiting.done:
+            self._unacked.replace(waiting, wire.encode(_sync_message(waiting.first, report)))
+            return control_next
+        if waiting is not None and ended:
+            return control_next
+        number = 0 if waiting is None else control_next
+        data = wire.encode(_sync_message(number, report))
+        self._newest = self._unacked.add(m.CONTROL, number, 1, data, urgent=waiting is None)
+        return control_next + (waiting is not None)
+
+
+def _sync_message(number: int, report: SyncReport) -> m.Sync:
     """A round's result under control number ``number``; offset positive = the source is slow."""
     return m.Sync(
         number=number,

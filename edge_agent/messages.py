@@ -11,12 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-PROTOCOL_VERSION: Final = 1
+PROTOCOL_VERSION: Final = 2
 MESSAGE_MAX: Final = 1 << 20
 """Longest message [bytes] after its length prefix."""
 HELLO_MAX: Final = 1 << 16
 """Longest first message of a connection, before anything is known of the peer."""
 ROWS_MAX: Final = 65_536
+CELLS_MAX: Final = 1 << 21
+"""Most rows times attributes that are given: one text for all rows is a few bytes on the wire, and
+a column in the log."""
 NAME_MAX: Final = 200
 """Longest name of a site, source, stream, type or attribute [characters]."""
 TEXT_MAX: Final = 4_096
@@ -64,6 +67,9 @@ class Hello:
     """Unacked messages will come again; else a gap in the numbers stays one."""
     control_acked: int
     streams: tuple[HelloStream, ...]
+    start: int = 0
+    """64 random bits that this start of the agent drew: tells it from another start that says the
+    same ``incarnation``, because a disk or a clock was set back."""
     version: int = PROTOCOL_VERSION
 
 
@@ -168,11 +174,15 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class ErrorMessage:
-    """The gateway refuses and will close. ``retry``: trying again later may help."""
+    """The gateway refuses and will close. ``retry``: trying again later may help.
+
+    ``above``: of ``stale_incarnation``, the incarnation that the source's next HELLO must exceed.
+    """
 
     reason: str
     detail: str
     retry: bool
+    above: int | None = None
 
 
 Control = Promise | Begin | Sync | Eos

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from edge_agent import messages as m
-from edge_agent.columns import Buffer, Codes, Column, Masked, packed
+from edge_agent.columns import Buffer, Codes, Column, Masked, check_finite, packed
 from edge_agent.errors import SettingsError
 
 
@@ -67,6 +67,12 @@ def data_message(
     if given:
         known = ", ".join(schema.attrs) or "none"
         raise ValueError(f"stream {schema.name} has no attribute {min(given)}; it has: {known}")
+    cells = rows * (len(columns) - columns.count(None))
+    if cells > m.CELLS_MAX:
+        raise ValueError(
+            f"stream {schema.name}: {rows} rows of {cells // rows} attributes at once; emit fewer "
+            f"rows: at most {m.CELLS_MAX} values"
+        )
     return m.Data(
         index,
         0,
@@ -107,5 +113,9 @@ def _attr(column: Column, kind: str, rows: int, name: str) -> m.Values | m.Texts
         return _texts(column, rows, name, 0, m.TEXT_MAX)
     if isinstance(column, Masked):
         valid = packed(column.valid, "bool", rows, f"{name} (valid)")
-        return m.Values(packed(column.values, kind, rows, name), valid)
-    return m.Values(packed(column, kind, rows, name), None)
+        values = packed(column.values, kind, rows, name)
+    else:
+        valid, values = None, packed(column, kind, rows, name)
+    if kind == "float":
+        check_finite(values, name, valid)
+    return m.Values(values, valid)

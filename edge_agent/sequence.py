@@ -4,14 +4,31 @@ A number is local to (source, stream, incarnation). A restarted device has forgo
 number; without an incarnation its new 0, 1, 2... would look like duplicates of old events, and
 continuing elsewhere would look like a gap. So every start brings an id of its own, and
 numbers begin at ``first_seq`` again.
+
+**The contract of incarnations** (SPEC 3.1), told here and nowhere else: *each start of a source has
+a larger incarnation than every start before it*. The engine takes the events of a smaller one for
+late, so the gateway lets none in. What a device hands in should be a counter on its disk, or its
+wall clock in ns at its start; it need not be right, as disks and clocks are set back:
+
+* The gateway refuses a HELLO whose incarnation is not above all that it knows of the source with
+  the ERROR ``stale_incarnation``, which names the one to exceed. An agent that was never welcomed
+  has sent nothing, so it takes the next one and says HELLO again; ``AgentSession.incarnation`` is
+  the one in force, to be stored where the next start will count on from it.
+* Two starts may say the same incarnation. ``start``, 64 random bits in the HELLO, tells them apart
+  for a gateway that has heard the first one; where only the log remembers that one, the WELCOME
+  has numbers in it that the second one never sent, and that tells the agent.
+* An agent that was welcomed before is refused for good: another start has taken its name, and
+  were both to raise theirs, each would throw out the other for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from edge_agent.errors import SettingsError
 from edge_agent.limits import COUNTER_MAX
+from edge_agent.messages import ErrorMessage
 
 SEQ_MAX: Final = COUNTER_MAX
 """No number reaches this: sums of a number and a count stay far inside int64."""
@@ -20,8 +37,8 @@ SEQ_MAX: Final = COUNTER_MAX
 class Numbers:
     """Next number of each of ``streams`` streams of one incarnation."""
 
-    def __init__(self, streams: int, incarnation: int, first_seq: int = 0) -> None:
-        """Starts each stream at ``first_seq``.
+    def __init__(self, streams: int, incarnation: int, first_seq: int = 0, start: int = 0) -> None:
+        """Starts each stream at ``first_seq``; ``start``: see the module.
 
         Raises:
             SettingsError: incarnation or first number is not in [0, 2**62).
@@ -32,7 +49,26 @@ class Numbers:
             raise SettingsError(f"first number {first_seq} is not in [0, 2**62)")
         self.incarnation = incarnation
         self.first_seq = first_seq
+        self.start = start
+        self.welcomed = False
+        """Whether a gateway has taken this incarnation: it stays what it is from then on."""
         self.next = [first_seq] * streams
+
+    def foreign(self, control_next: int, next_seqs: Sequence[int]) -> bool:
+        """Whether a WELCOME speaks of another start, as nothing of this one was sent yet."""
+        return not self.welcomed and (control_next > 0 or max(next_seqs) > self.first_seq)
+
+    def foreign_start(self) -> ErrorMessage:
+        """What the gateway would have said, had it known that such a WELCOME was for another."""
+        detail = f"another start has sent numbers as incarnation {self.incarnation}"
+        return ErrorMessage("stale_incarnation", detail, retry=True, above=self.incarnation)
+
+    def exceed(self, incarnation: int) -> bool:
+        """Takes the next larger incarnation; False: it must not, or there is none."""
+        if self.welcomed or incarnation + 1 >= SEQ_MAX:
+            return False
+        self.incarnation = max(self.incarnation, incarnation + 1)
+        return True
 
     def take(self, stream: int, count: int) -> int:
         """The first of ``count`` consecutive numbers of ``stream``, now used up."""

@@ -22,7 +22,7 @@ from edge_agent import wire
 from edge_agent.clock import Now
 from edge_agent.columns import Buffer, Codes, Column
 from edge_agent.errors import WireError
-from edge_agent.greeting import hello_message, sync_message
+from edge_agent.greeting import SyncReports, hello_message
 from edge_agent.heartbeat import Heartbeat
 from edge_agent.outputs import (
     Close,
@@ -38,8 +38,8 @@ from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
 from edge_agent.sequence import Numbers
 from edge_agent.settings import Delivery, SessionSettings
-from edge_agent.timesync import SyncReport, SyncState, TimeSync
-from edge_agent.unacked import Outgoing, Unacked
+from edge_agent.timesync import SyncState, TimeSync
+from edge_agent.unacked import Unacked
 
 __all__ = [
     "AgentSession", "Close", "Connect", "Delivery", "Emitted", "Output", "SendBytes",
@@ -57,8 +57,8 @@ class AgentSession:
         incarnation: int,
         cookie: Callable[[], int],
     ) -> None:
-        """``incarnation``: in [0, 2**62), never used before by this source; ``cookie()``: 64 random
-        bits per call.
+        """``incarnation``: in [0, 2**62), larger than at every start before this one, as well as
+        the device knows (``edge_agent.sequence``); ``cookie()``: 64 random bits per call.
 
         Raises:
             SettingsError: a stream's name, attribute or the incarnation is out of its range.
@@ -71,14 +71,14 @@ class AgentSession:
         self.counts: Counter[str] = Counter()
         """Rows: ``emitted acked refused_full refused_finished refused_failed``. Occurrences:
         ``refused_controls resent_messages heartbeats heartbeats_skipped bad_message disconnected
-        ack_timeout hello_timeout error_REASON``."""
+        ack_timeout hello_timeout incarnation_raised error_REASON``."""
         self._index = {stream.name: index for index, stream in enumerate(self.streams)}
-        self._numbers = Numbers(len(self.streams), incarnation)
+        self._numbers = Numbers(len(self.streams), incarnation, start=cookie() % (1 << 64))
         self._control_next = 1
         self._acked = dict.fromkeys((m.CONTROL, *range(len(self.streams))), 0)
         self._unacked = Unacked(list(self._acked), settings.unacked_bytes_max)
         self._sync = TimeSync(settings.sync, cookie)
-        self._sync_message: Outgoing | None = None
+        self._reports = SyncReports(self._unacked)
         self._pool = Pool(settings.connections, settings.reconnect_ns, settings.reconnect_ns_max)
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
@@ -88,6 +88,7 @@ class AgentSession:
 
     @property
     def incarnation(self) -> int:
+        """The one in force: the gateway may have asked for a larger one than was handed in."""
         return self._numbers.incarnation
 
     @property
@@ -297,7 +298,11 @@ class AgentSession:
             case m.Ack() if link.state is LinkState.READY:
                 self._acks(message.control_next, message.next_seqs)
             case m.Welcome() if link.state is LinkState.GREETING:
+                if self._numbers.foreign(message.control_next, message.next_seqs):
+                    self._refused(link, self._numbers.foreign_start(), now)
+                    return
                 self._acks(message.control_next, message.next_seqs)
+                self._numbers.welcomed = True
                 self._pool.welcomed(link)
                 if self.state is SessionState.CONNECTING:
                     self.state = SessionState.SYNCING
@@ -305,12 +310,22 @@ class AgentSession:
                     self._after_sync(now)
             case m.ErrorMessage():
                 self.counts[f"error_{message.reason}"] += 1
-                if message.retry:
-                    self._drop(link, message.reason, now)
-                else:
-                    self._fail(message)
+                self._refused(link, message, now)
             case _:
                 raise WireError("unexpected", type(message).__name__)
+
+    def _refused(self, link: Link, error: m.ErrorMessage, now: Now) -> None:
+        again = error.retry
+        if error.above is not None and error.above >= self._numbers.incarnation:
+            again = self._numbers.exceed(error.above)
+            self.counts["incarnation_raised"] += again
+            for other in self._pool.links:
+                if again and other.is_open() and other is not link:
+                    self._drop(other, error.reason, now)  # it said the former incarnation
+        if again:
+            self._drop(link, error.reason, now)
+        else:
+            self._fail(error)
 
     def _acks(self, control_next: int, next_seqs: tuple[int, ...]) -> None:
         if len(next_seqs) != len(self.streams):
@@ -346,24 +361,8 @@ class AgentSession:
     def _after_sync(self, now: Now) -> None:
         self._outputs += [SendDatagram(data) for data in self._sync.requests()]
         for report in self._sync.reports():
-            self._report(report)
+            self._control_next = self._reports.put(report, self._control_next, self._eos_made)
         self._pump(now)
-
-    def _report(self, report: SyncReport) -> None:
-        """Control number 0 is the first report; one that is still unsent is said anew."""
-        waiting = self._sync_message
-        old = waiting is not None and waiting.tries == 0 and not waiting.done
-        number = 0 if waiting is None else waiting.first if old else self._control_next
-        data = wire.encode(sync_message(number, report))
-        if waiting is not None and old:
-            self._unacked.replace(waiting, data)
-            return
-        if waiting is not None:
-            if self._eos_made:
-                return
-            self._control_next += 1
-        urgent = waiting is None
-        self._sync_message = self._unacked.add(m.CONTROL, number, 1, data, urgent)
 
     def _pump(self, now: Now) -> None:
         """Give waiting messages to connections; before RUNNING only the first sync report."""

@@ -52,13 +52,13 @@ def _fields(message: m.Message) -> list[Any]:
             ]
             return [HELLO, message.version, message.site, message.source, message.token,
                     message.incarnation, message.resend, message.control_acked,
-                    streams]  # fmt: skip
+                    streams, message.start]  # fmt: skip
         case m.Welcome():
             return [WELCOME, message.version, message.control_next, message.next_seqs]
         case m.Ack():
             return [ACK, message.control_next, message.next_seqs]
         case m.ErrorMessage():
-            return [ERROR, message.reason, message.detail, message.retry]
+            return [ERROR, message.reason, message.detail, message.retry, message.above]
 
 
 def _column(column: m.Values | m.Texts | None) -> list[Any] | None:
@@ -151,6 +151,7 @@ def _hello(f: list[Any]) -> m.Hello:
     return m.Hello(
         _text(f[2], "site"), _text(f[3], "source"), _text(f[4], "token", 0, m.TEXT_MAX),
         _seq(f[5], "incarnation"), _bool(f[6], "resend"), _seq(f[7], "control number"), streams,
+        _int(f[9], 0, 2**64 - 1, "start"),
     )  # fmt: skip
 
 
@@ -223,11 +224,12 @@ def _welcome(f: list[Any]) -> m.Welcome:
 
 def _error(f: list[Any]) -> m.ErrorMessage:
     detail = _text(f[2], "detail", 0, m.TEXT_MAX)
-    return m.ErrorMessage(_text(f[1], "reason"), detail, _bool(f[3], "retry"))
+    above = None if f[4] is None else _seq(f[4], "incarnation")
+    return m.ErrorMessage(_text(f[1], "reason"), detail, _bool(f[3], "retry"), above)
 
 
 _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
-    HELLO: (9, _hello),
+    HELLO: (10, _hello),
     DATA: (9, _data),
     PROMISE: (5, _promise),
     BEGIN: (6, _begin),
@@ -235,7 +237,7 @@ _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
     EOS: (4, lambda f: m.Eos(_seq(f[1], "control number"), _time(f[2], "ts"), _seqs(f[3]))),
     WELCOME: (4, _welcome),
     ACK: (3, lambda f: m.Ack(_seq(f[1], "control number"), _seqs(f[2]))),
-    ERROR: (4, _error),
+    ERROR: (5, _error),
 }
 
 
@@ -292,6 +294,11 @@ class Decoder:
         self.limit = limit
         self._rest = bytearray()
         self._broken = False
+
+    @property
+    def pending(self) -> int:
+        """Bytes of a message of which the rest has not come."""
+        return len(self._rest)
 
     def feed(self, data: bytes) -> Iterator[m.Message]:
         """The messages that ``data`` completes, in order; take them all before the next call.

@@ -144,7 +144,7 @@ class Device:
                 unacked_bytes_max=settings.unacked_bytes_max,
             ),
             settings.workload.streams(),
-            incarnation=len(self.sessions),
+            incarnation=len(self.sessions) if settings.counts_boots else 0,
             cookie=lambda: int(self._cookies.integers(2**64, dtype=np.uint64)),
         )
         self.sessions.append(session)
@@ -208,7 +208,7 @@ class Device:
         self.counts["polled"] += rows
         if emitted.accepted:
             self.counts["accepted"] += rows
-            stamped.numbered.append((low, high, emitted.first_seq, self.session.incarnation))
+            stamped.numbered.append((low, high, emitted.first_seq, self.session))
         else:
             assert emitted.reason is not None
             self.refused[emitted.reason] += rows

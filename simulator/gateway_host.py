@@ -7,12 +7,13 @@ and the gateway's NTP answers come from that clock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
 
 from simpy import Environment
 
 from engine.gateway.core import Close, GatewayCore
-from simulator.alarm import LocalAlarm
+from simulator.alarm import LocalAlarm, call_at
 from simulator.clocks import Clock
 from simulator.links import Tally
 from simulator.network import Connection, Network
@@ -23,13 +24,24 @@ class GatewayHost:
 
     Args:
         env: virtual time.
-        core: the gateway.
+        start: makes a gateway that knows what the log says.
         clock: the engine's clock.
+        restarts_ns: true instants at which the gateway stops in good order and starts again.
     """
 
-    def __init__(self, env: Environment, core: GatewayCore, clock: Clock) -> None:
-        self.core = core
+    def __init__(
+        self,
+        env: Environment,
+        start: Callable[[], GatewayCore],
+        clock: Clock,
+        restarts_ns: Iterable[int] = (),
+    ) -> None:
+        self.core = start()
         self.clock = clock
+        self._begin = start
+        self._former: Counter[tuple[str, str]] = Counter()
+        for at_ns in restarts_ns:
+            call_at(env, at_ns, self._restart)
         self.delivered: dict[str, Tally] = {}
         """Messages and events that reached the core, by network."""
         self.unheard: Counter[str] = Counter()
@@ -37,6 +49,11 @@ class GatewayHost:
         self._env = env
         self._connections: dict[Hashable, Connection] = {}
         self._alarm = LocalAlarm(env, clock.when_reads, self._wake)
+
+    @property
+    def counts(self) -> Counter[tuple[str, str]]:
+        """``GatewayCore.counts`` over all starts."""
+        return self._former + self.core.counts
 
     def start(self) -> None:
         """Starts the core's timers."""
@@ -51,7 +68,7 @@ class GatewayHost:
 
     def opened(self, connection: Connection) -> None:
         self._connections[connection.key] = connection
-        self.core.connected(connection.key, self._now())
+        self.core.connected(connection.key, self._now(), connection.network.name)
         self._carry_out()
 
     def closed(self, connection: Connection) -> None:
@@ -75,6 +92,15 @@ class GatewayHost:
         self._carry_out()
 
     # --- inside
+
+    def _restart(self, _: Any) -> None:
+        self.finish()
+        self._former += self.core.counts
+        for connection in self._connections.values():
+            connection.close_from_gateway()
+        self._connections.clear()
+        self.core = self._begin()
+        self._wake()
 
     def _now(self) -> int:
         return self.clock.read(self._env.now)

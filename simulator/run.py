@@ -63,6 +63,9 @@ class FrameList:
     def append(self, frame: Frame) -> None:
         self.frames.append(frame)
 
+    def flush(self) -> None:
+        """Frames stay in memory."""
+
 
 def simulate(scenario: Scenario, sink: Sink, data: Path) -> Simulated:
     """Runs ``scenario``; its frames go to ``sink`` while it runs.
@@ -117,7 +120,7 @@ def _manifest(world: World, accounts: dict[str, Account]) -> dict[str, Any]:
     for account in accounts.values():
         total.add(account)
     sessions = [each.session for each in world.devices]
-    refusals = sorted(world.gateway.core.counts.items())
+    refusals = sorted(world.gateway.counts.items())
     return {
         "scenario": world.scenario.name,
         "seed": world.scenario.seed,

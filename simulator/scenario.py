@@ -81,6 +81,8 @@ class SourceSettings:
         sync: time sync.
         restarts_ns: instants after the start at which the agent starts anew, with a new
             incarnation; what was not yet sent is gone.
+        counts_boots: the device's disk keeps how often it was started; if not, each start says
+            incarnation 0, and the gateway makes it take a larger one.
         unacked_bytes_max: how much the agent buffers; it refuses events beyond.
     """
 
@@ -101,6 +103,7 @@ class SourceSettings:
     promise_first: tuple[str, ...] = field(default=(), metadata=parsed_by(_parse_types))
     sync: SyncSettings = field(default=SyncSettings(), metadata=parsed_by(_parse_sync))
     restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
+    counts_boots: bool = True
     unacked_bytes_max: int = 8 << 20
 
     def __post_init__(self) -> None:
@@ -114,10 +117,7 @@ class SourceSettings:
         check(lag, "heartbeat_lag", "must not be negative")
         check(0 <= self.promise_share <= 1, "promise_share", "must lie in 0..1")
         check(self.unacked_bytes_max > 0, "unacked_bytes_max", "must be positive")
-        in_order = list(self.restarts_ns) == sorted(set(self.restarts_ns))
-        check(
-            in_order and min(self.restarts_ns, default=1) > 0, "restarts", "must be in order, > 0"
-        )
+        _check_restarts(self.restarts_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +129,23 @@ class GatewayPlace:
         tick_every_ns: silence that is recorded, 0 = none.
         frame_rows: a frame is written when it has so many rows, or
         frame_every_ns: after so long.
+        restarts_ns: instants after the start at which it stops in good order and starts again:
+            connections break, and all that it knows of the devices is what its log says.
     """
 
     clock: ClockSettings = field(default=ClockSettings(), metadata=_settings_of(ClockSettings))
     tick_every_ns: int = 100_000_000
     frame_rows: int = 8192
     frame_every_ns: int = 200_000_000
+    restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
+
+    def __post_init__(self) -> None:
+        _check_restarts(self.restarts_ns)
+
+
+def _check_restarts(restarts_ns: tuple[int, ...]) -> None:
+    in_order = list(restarts_ns) == sorted(set(restarts_ns))
+    check(in_order and min(restarts_ns, default=1) > 0, "restarts", "must be in order, > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,13 @@ _EMPTY: Final = pa.schema(
 )
 
 
+class Start(Protocol):
+    """One start of an agent."""
+
+    @property
+    def incarnation(self) -> int: ...
+
+
 @dataclass(slots=True)
 class StampedBatch:
     """A batch of one source, stamped by its clock; ``seq`` is filled in as the agent numbers it.
@@ -50,13 +57,14 @@ class StampedBatch:
         ts: starts at the source's clock, int64.
         te: ends at the source's clock, int64, or None for point events.
         numbered: runs that the agent numbered: first row, end row, number of the first row, and
-            the incarnation.
+            the start of the agent, which says its incarnation when the run is over: the gateway may
+            make it take a larger one before its first event is sent.
     """
 
     batch: Batch
     ts: np.ndarray
     te: np.ndarray | None
-    numbered: list[tuple[int, int, int, int]]
+    numbered: list[tuple[int, int, int, Start]]
 
     @classmethod
     def stamp(cls, batch: Batch, clock: Clock) -> StampedBatch:
@@ -68,9 +76,9 @@ class StampedBatch:
         """Number and incarnation of each event, int64; ``NO_SEQ`` where it has none."""
         seq = np.full(self.ts.size, NO_SEQ, np.int64)
         incarnations = seq.copy()
-        for low, high, first_seq, incarnation in self.numbered:
+        for low, high, first_seq, start in self.numbered:
             seq[low:high] = np.arange(first_seq, first_seq + high - low)
-            incarnations[low:high] = incarnation
+            incarnations[low:high] = start.incarnation
         return seq, incarnations
 
 

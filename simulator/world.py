@@ -15,7 +15,7 @@ from simpy import Environment
 
 from edge_agent import records as r
 from engine.frame import Frame
-from engine.gateway.core import GatewayCore, GatewaySettings, Sink
+from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Sink
 from simulator.alarm import call_at
 from simulator.balance import Account, add_links
 from simulator.clocks import Clock, ClockSettings, draw_rates
@@ -43,11 +43,18 @@ class CountedSink:
         self.events: Counter[str] = Counter()
         """By source."""
         self.digest = FrameDigest()
+        self.recalled: Recalled | None = None
+        """What a gateway that starts again reads from the log; None: it never does."""
         self._sink = sink
+
+    def flush(self) -> None:
+        """Nothing to do: a simulated gateway's disk keeps a frame as soon as it has it."""
 
     def append(self, frame: Frame) -> None:
         self._sink.append(frame)
         self.digest.add(frame)
+        if self.recalled is not None:
+            self.recalled.take(frame)
         self.frames += 1
         source = frame.batch.column(r.SOURCE)
         codes = source.indices.fill_null(-1).to_numpy()
@@ -84,18 +91,24 @@ class World:
         self._seeds = Seeds(scenario.seed)
         self._stop = self.env.event()
         place = scenario.gateway
-        core = GatewayCore(
-            GatewaySettings(
-                tick_every_ns=place.tick_every_ns,
-                frame_rows=place.frame_rows,
-                frame_every_ns=place.frame_every_ns,
-            ),
-            self.sink,
+        restarts_ns = [scenario.start_ns + at_ns for at_ns in place.restarts_ns]
+        self.sink.recalled = Recalled() if restarts_ns else None
+        self.gateway = GatewayHost(
+            self.env, self._core, self._clock("gateway", place.clock), restarts_ns
         )
-        self.gateway = GatewayHost(self.env, core, self._clock("gateway", place.clock))
         self.devices = [
             self._device(source, Place(scenario.start_ns, data)) for source in scenario.sources
         ]
+
+    def _core(self) -> GatewayCore:
+        place = self.scenario.gateway
+        settings = GatewaySettings(
+            without_tokens=True,
+            tick_every_ns=place.tick_every_ns,
+            frame_rows=place.frame_rows,
+            frame_every_ns=place.frame_every_ns,
+        )
+        return GatewayCore(settings, self.sink, recalled=self.sink.recalled)
 
     def run(self) -> None:
         """Runs until every device is done and the network is empty, or ``drain_ns`` is over."""
@@ -110,7 +123,7 @@ class World:
         found: dict[str, Account] = {}
         for device in self.devices:
             found.setdefault(device.settings.name, Account()).add(self._account(device))
-        counted = self.gateway.core.counts
+        counted = self.gateway.counts
         for name, account in found.items():
             account.known = counted[name, "duplicate"]
             account.refused_by_gateway = counted[name, "refused"]

@@ -31,6 +31,13 @@ def tell_summary(counters: dict[str, Any], host: Host) -> None:
     found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
     told_of = f"{total('arrived'):,} events {spoken_host(host)}"
     sys.stderr.write(f"{told_of}{': ' + found if found else ''}\n")
+    earlier = total("earlier_start")
+    if earlier:
+        sys.stderr.write(
+            f"{earlier:,} of the late events are of an earlier start of their source: numbers "
+            "begin anew with each start, so each needs a larger incarnation than the one before; "
+            "orders that do not go by numbers, such as kslack:1s, take them as they are\n"
+        )
     for name, value in sorted(_refusals(counters).items()):
         sys.stderr.write(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from edge_agent.errors import WireError
 from edge_agent.limits import TIME_MAX_NS
-from edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
+from edge_agent.messages import CELLS_MAX, Data, StreamSchema, Texts, Values
 
 INT: Final = np.dtype("<i8")
+FLOAT: Final = np.dtype("<f8")
 CODE: Final = np.dtype("<i4")
 
 
@@ -31,12 +32,15 @@ def check_data(data: Data, schema: StreamSchema) -> None:
     """Refuses a message that the engine could not read.
 
     Raises:
-        ContentRefused: ``attrs`` (not those of the schema), ``time`` (beyond the years 1823-2116),
-            ``te`` (an event that ends before it begins) or ``codes`` (outside their dictionary).
+        ContentRefused: ``attrs`` (not those of the schema), ``cells`` (rows times attributes that
+            are given beyond CELLS_MAX), ``time`` (beyond the years 1823-2116), ``te`` (an event
+            that ends before it begins), ``codes`` (outside their dictionary) or ``infinite``.
     """
     if len(data.attrs) != len(schema.attrs):
         detail = f"{len(data.attrs)} attributes instead of {len(schema.attrs)}"
         raise ContentRefused("attrs", detail)
+    if data.rows * (len(data.attrs) - data.attrs.count(None)) > CELLS_MAX:
+        raise ContentRefused("cells", f"more than {CELLS_MAX} values in one message")
     ts = np.frombuffer(data.ts, INT)
     _check_times(ts, "ts")
     if data.te is not None:
@@ -52,7 +56,7 @@ def check_data(data: Data, schema: StreamSchema) -> None:
         if isinstance(column, Texts) != (kind == "str"):
             raise ContentRefused("attrs", f"attribute {name} is not of type {kind}")
         if isinstance(column, Values):
-            _check_values(column.values, data.rows, kind, name)
+            _check_values(column, data.rows, kind, name)
         else:
             _check_codes(column, name)
 
@@ -63,9 +67,15 @@ def _check_times(times: np.ndarray, name: str) -> None:
         raise ContentRefused("time", f"{name} lies beyond {TIME_MAX_NS} ns")
 
 
-def _check_values(values: Packed, rows: int, kind: str, name: str) -> None:
-    if len(values) != rows * (1 if kind == "bool" else 8):
+def _check_values(column: Values, rows: int, kind: str, name: str) -> None:
+    if len(column.values) != rows * (1 if kind == "bool" else 8):
         raise ContentRefused("attrs", f"attribute {name} is not a column of type {kind}")
+    if kind == "float":
+        infinite = np.isinf(np.frombuffer(column.values, FLOAT))
+        if column.valid is not None:
+            infinite &= np.frombuffer(column.valid, np.uint8) != 0
+        if infinite.any():
+            raise ContentRefused("infinite", f"attribute {name} is infinite")
 
 
 def _check_codes(texts: Texts, name: str) -> None:

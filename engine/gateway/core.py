@@ -5,94 +5,77 @@ Arrival is the engine's clock when the bytes came, made monotone. Whatever a pee
 gateway refuses, counts and keeps it, or records it; it acks what the sink has made durable.
 Numbers of a message whose *content* is refused count as received (the message is kept in the
 dead letters), since resending the same bytes would not help; the engine sees them as missing.
+
+A sink that fails (OSError) is tried again; nothing is acked until then, and when the memory for
+what waits is used up, peers are told to come back later. A gateway that goes on with a log is
+handed what it must know of it (``engine.gateway.recall``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from collections.abc import Hashable
+from typing import Final
 
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.errors import SAMPLE_BYTES, NtpRefused, WireError
-from edge_agent.ntp import ServerClock
-from engine.frame import Frame
+from engine.gateway.arrival_clock import ArrivalClock
 from engine.gateway.content import ContentRefused
 from engine.gateway.dead_letter import DeadLetters
 from engine.gateway.intake import Intake, Site
-from engine.gateway.peers import Admission, Peer, Refusal, Source
+from engine.gateway.outputs import Close, Output, Send, Sink
+from engine.gateway.peers import Admission, Peer, Source
+from engine.gateway.recall import Recalled
+from engine.gateway.schemas import Refusal
+from engine.gateway.settings import GatewaySettings
 from engine.gateway.source_store import SourceStore
+from engine.gateway.timers import Timers
 
+__all__ = ["Close", "GatewayCore", "GatewaySettings", "Output", "Recalled", "Send", "Sink"]
 
-class Sink(Protocol):
-    """Where frames go: the arrival log."""
-
-    def append(self, frame: Frame) -> None:
-        """Returns when ``frame`` is durable; an exception means that it is not."""
-
-
-class Send(NamedTuple):
-    """Write these bytes, one message, to this connection."""
-
-    connection: Hashable
-    data: bytes
-
-
-class Close(NamedTuple):
-    """Close this connection; nothing more is to be reported of it."""
-
-    connection: Hashable
-    reason: str
-
-
-Output = Send | Close
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GatewaySettings:
-    """Limits and rhythms. Durations are on the arrival clock."""
-
-    tokens: Mapping[tuple[str, str], str] | None = None
-    """Token of each (site, source); None: the gateway is open to any source."""
-    tick_every_ns: int = 100_000_000
-    """A site silent for so long gets a tick record; 0: no ticks."""
-    tick_limit_ns: int = 60_000_000_000
-    """A site without connections gets no ticks any more after so long."""
-    frame_rows: int = 8192
-    frame_bytes: int = 4 << 20
-    frame_every_ns: int = 200_000_000
-    """A frame is closed at the first of these three: rows, bytes, age of its first record."""
-    connections_max: int = 4096
-    connections_per_source: int = 64
-    sources_max: int = 65_536
-    islands_max: int = 4096
-    """Runs of numbers received ahead of a gap, per stream."""
-    takeover_ns: int = 5_000_000_000
-    hello_timeout_ns: int = 10_000_000_000
-    ntp: ServerClock = field(default_factory=ServerClock)
+TIMERS_PER_WAKE: Final = 64
+"""A call of ``wake`` does no more than so many, and is due again at once: thousands of sites that
+are due together must not keep the driver from its connections."""
+_SPREAD: Final = 4
+"""A frame is closed before a message that would make it larger than so many times its bytes, as
+each gives columns that the rows of the other lack."""
+_COMMIT: Final = "commit"
 
 
 class GatewayCore:
     """All connections of one gateway. ``connection`` is any hashable key, never used twice."""
 
     def __init__(
-        self, settings: GatewaySettings, sink: Sink, dead_letters: DeadLetters | None = None
+        self,
+        settings: GatewaySettings,
+        sink: Sink,
+        dead_letters: DeadLetters | None = None,
+        recalled: Recalled | None = None,
     ) -> None:
+        """``recalled``: of the log that ``sink`` goes on with; None: it is a new one."""
+        recalled = Recalled() if recalled is None else recalled
         self.settings = settings
         self.sources = SourceStore()
         self.dead_letters = DeadLetters() if dead_letters is None else dead_letters
         self.counts: Counter[tuple[str, str]] = Counter()
         """By (source, reason); source "" before it is known. Of events: ``recorded``,
-        ``duplicate``, ``refused``, ``given_up``; all others: messages, connections, datagrams."""
+        ``duplicate``, ``refused``, ``given_up``; all others: messages, connections, datagrams,
+        ``sink_failed``."""
+        self.sink_error: OSError | None = None
+        """Why the sink failed when it was last tried; None: it did not."""
+        self.clock = ArrivalClock(recalled.last_arrival)
         self._sink = sink
-        self._admission = Admission(settings.tokens, settings.sources_max, settings.takeover_ns)
-        self._intake = Intake(self.sources, self.counts, settings.islands_max)
+        self._admission = Admission(settings, recalled)
+        self._intake = Intake(self.sources, self.counts, settings)
         self._peers: dict[Hashable, Peer] = {}
+        self._half_bytes = 0
         self._sites: dict[str, Site] = {}
-        self._arrival = -(2**63)
-        self._due: int | None = None
+        self._waiting_bytes = 0
+        self._written: dict[Source, None] = {}
+        """Sources of frames that the sink has taken and not made durable yet."""
+        self._unflushed = False
+        self._timers = Timers()
         self._outputs: list[Output] = []
 
     def outputs(self) -> list[Output]:
@@ -100,106 +83,152 @@ class GatewayCore:
         made, self._outputs = self._outputs, []
         return made
 
-    def connected(self, connection: Hashable, now_ns: int) -> None:
-        """A peer connected; it has ``hello_timeout_ns`` to say who it is."""
-        arrival = self._advance(now_ns)
+    def connected(self, connection: Hashable, now_ns: int, host: str) -> None:
+        """A peer at address ``host`` connected; it has ``hello_timeout_ns`` to say who it is."""
+        arrival = self.clock.advance(now_ns)
         assert connection not in self._peers
-        if len(self._peers) >= self.settings.connections_max:
-            self.counts["", "connections_max"] += 1
-            error = m.ErrorMessage("connections_max", "too many connections", retry=True)
-            self._outputs.append(Send(connection, wire.encode(error)))
-            self._outputs.append(Close(connection, "connections_max"))
-            return
-        due = arrival + self.settings.hello_timeout_ns
-        self._peers[connection] = Peer(connection, due)
-        self._wake_by(due)
+        if not self.settings.admits(host):
+            self._turn_away(connection, "no_tokens", "only this machine may connect", retry=False)
+        elif len(self._peers) >= self.settings.connections_max:
+            self._turn_away(connection, "connections_max", "too many connections", retry=True)
+        else:
+            self._peers[connection] = Peer(connection)
+            self._timers.set(("peer", connection), arrival + self.settings.hello_timeout_ns)
 
     def disconnected(self, connection: Hashable, now_ns: int) -> None:
         """A connection is gone; harmless when it was refused or closed before."""
-        self._advance(now_ns)
+        self.clock.advance(now_ns)
         self._remove(connection)
 
     def received(self, connection: Hashable, data: bytes, now_ns: int) -> None:
         """Bytes of a connection; the records in them arrive now."""
-        arrival = self._advance(now_ns)
+        arrival = self.clock.advance(now_ns)
         peer = self._peers.get(connection)
         if peer is None:
             self.counts["", "closed_connection"] += 1
             return
+        whole = 0
         try:
             for message in peer.decoder.feed(data):
+                whole += 1
                 self._take(peer, message, arrival)
                 if connection not in self._peers:
-                    return
+                    break
         except WireError as error:
             self._refuse(peer, error.reason, error.detail, error.sample, retry=True)
+        self._watch_rest(peer, whole, arrival)
+        self._commit_if_due()
 
     def datagram_received(self, data: bytes, received_ns: int, sent_ns: int) -> bytes | None:
         """The answer to an NTP question, or None when it deserves none.
 
         ``received_ns`` and ``sent_ns``: the engine's clock at its arrival and at its departure.
         """
+        ahead = self.clock.ahead_ns
         try:
-            return self.settings.ntp.answer(data, received_ns, sent_ns)
+            return self.settings.ntp.answer(data, received_ns + ahead, sent_ns + ahead)
         except NtpRefused as refused:
             self.counts["", f"ntp_{refused.reason}"] += 1
             return None
 
     def next_wake(self) -> int | None:
         """Instant of the engine's clock at which ``wake`` is due, at the latest."""
-        return self._due
+        due = self._timers.next_due()
+        return None if due is None else self.clock.engine_ns(due)
 
     def wake(self, now_ns: int) -> None:
-        """Writes ticks, closes frames and silent newcomers that are due; harmless otherwise."""
-        if self._due is None or now_ns < self._due:
+        """Writes ticks, closes frames and silent peers that are due; harmless otherwise.
+
+        Not all of them at once, if they are many: then ``next_wake`` is not later than ``now_ns``.
+        """
+        due = self.next_wake()
+        if due is None or now_ns < due:
             return
-        arrival = self._advance(now_ns)
-        late = [p for p in self._peers.values() if p.source is None and p.hello_due <= arrival]
-        for peer in late:
-            self._refuse(peer, "hello_timeout", "no HELLO came", b"", retry=True)
-        newcomers = (p.hello_due for p in self._peers.values() if p.source is None)
-        self._due = min(newcomers, default=None)
-        for site in self._sites.values():
-            if site.tick_due is not None and site.tick_due <= arrival:
-                self._tick(site, arrival)
-            if site.frame_due is not None and site.frame_due <= arrival:
-                self._flush(site)
-            for due in (site.tick_due, site.frame_due):
-                if due is not None:
-                    self._wake_by(due)
+        arrival = self.clock.advance(now_ns)
+        for _ in range(TIMERS_PER_WAKE):
+            key = self._timers.pop_due(arrival)
+            if key is None:
+                break
+            match key:
+                case ("peer", connection):
+                    self._too_slow(self._peers[connection])
+                case ("site", name):
+                    self._site_due(self._sites[str(name)], arrival)
+                case _:
+                    self._commit_later()
+        self._commit_if_due()
 
     def finish(self, now_ns: int) -> None:
-        """The gateway stops: every frame is closed and acked."""
-        self._advance(now_ns)
+        """The gateway stops: every frame is closed and acked.
+
+        Raises:
+            OSError: of the sink; what it did not take is kept, for another call.
+        """
+        self.clock.advance(now_ns)
         for site in self._sites.values():
-            self._flush(site)
+            self._append(site)
+        self._commit()
 
     # --- inside
 
-    def _advance(self, now_ns: int) -> int:
-        """The arrival clock: the engine's clock, but never backwards."""
-        self._arrival = max(self._arrival, now_ns)
-        return self._arrival
-
-    def _wake_by(self, due: int) -> None:
-        self._due = due if self._due is None else min(self._due, due)
+    def _turn_away(self, connection: Hashable, reason: str, detail: str, *, retry: bool) -> None:
+        self.counts["", reason] += 1
+        self._outputs.append(Send(connection, wire.encode(m.ErrorMessage(reason, detail, retry))))
+        self._outputs.append(Close(connection, reason))
 
     def _remove(self, connection: Hashable) -> None:
         peer = self._peers.pop(connection, None)
-        if peer is not None and peer.source is not None:
+        if peer is None:
+            return
+        self._timers.set(("peer", connection), None)
+        self._half_bytes -= peer.half_bytes
+        peer.half_bytes = 0
+        if peer.source is not None:
             peer.source.connections.pop(connection, None)
+            if not peer.source.connections:
+                self._left(peer.source)
+
+    def _left(self, source: Source) -> None:
+        self._admission.left(source)
+        site = self._sites[source.site]
+        if not source.announced:
+            self._intake.forgot(source)
+        if not source.announced and site.sources.get(source.name) is source:
+            del site.sources[source.name]
+            if not site.sources:
+                del self._sites[source.site]
+
+    def _watch_rest(self, peer: Peer, whole: int, arrival: int) -> None:
+        """The rest of a half message must come in time, and there must be room for all of them."""
+        if peer.connection not in self._peers:
+            return
+        half = peer.decoder.pending
+        self._half_bytes += half - peer.half_bytes
+        if peer.source is not None and (whole or not peer.half_bytes):
+            due = arrival + self.settings.message_timeout_ns if half else None
+            self._timers.set(("peer", peer.connection), due)
+        peer.half_bytes = half
+        if self._half_bytes > self.settings.half_messages_max:
+            self._refuse(peer, "busy", "too many unfinished messages", b"", retry=True)
+
+    def _too_slow(self, peer: Peer) -> None:
+        if peer.source is None:
+            self._refuse(peer, "hello_timeout", "no HELLO came", b"", retry=True)
+        else:
+            self._refuse(peer, "message_timeout", "half a message came", b"", retry=True)
 
     def _refuse(
-        self, peer: Peer, reason: str, detail: str, sample: bytes, *, retry: bool, name: str = ""
-    ) -> None:
+        self, peer: Peer, reason: str, detail: str, sample: bytes, *, retry: bool, name: str = "",
+        above: int | None = None,
+    ) -> None:  # fmt: skip
         """Tells the peer why, closes its connection and keeps what it sent."""
         source = peer.source
         site, name = (source.site, source.name) if source else ("", name)
         self.counts[source.name if source else "", reason] += 1
         self.dead_letters.add(
-            self._arrival, (site, name, str(peer.connection)), reason, detail, sample
+            self.clock.now, (site, name, str(peer.connection)), reason, detail, sample
         )
-        error = m.ErrorMessage(reason, detail[: m.TEXT_MAX], retry)
+        error = m.ErrorMessage(reason, detail[: m.TEXT_MAX], retry, above)
         self._outputs.append(Send(peer.connection, wire.encode(error)))
         self._outputs.append(Close(peer.connection, reason))
         self._remove(peer.connection)
@@ -215,26 +244,34 @@ class GatewayCore:
             raise WireError("no_hello", "HELLO comes first")
         source.connections[peer.connection] = arrival
         site = self._sites[source.site]
+        if self.sink_error is not None and self._waiting_bytes > self.settings.waiting_bytes_max:
+            self._refuse(peer, "busy", "the log cannot be written", b"", retry=True)
+            return
+        before = site.builder.bytes
         match message:
             case m.Data():
+                if not self._intake.fits(
+                    source, site, message, _SPREAD * self.settings.frame_bytes
+                ):
+                    self._write(site)
+                    before = site.builder.bytes
                 new = self._data(peer, source, site, message, arrival)
             case m.Promise() | m.Begin() | m.Sync() | m.Eos():
                 new = self._intake.control(source, site, message, arrival)
             case _:
                 raise WireError("direction", f"{type(message).__name__} is the gateway's to say")
+        self._waiting_bytes += site.builder.bytes - before
         if not new:
             # It came before: its ack may be lost with the connection that carried it.
             self._ack(source)
             return
         site.heard(arrival, self.settings)
-        if site.builder.rows >= self.settings.frame_rows or (
-            site.builder.bytes >= self.settings.frame_bytes
+        if self.sink_error is None and (
+            site.builder.rows >= self.settings.frame_rows
+            or site.builder.bytes >= self.settings.frame_bytes
         ):
-            self._flush(site)
-        if site.frame_due is not None:
-            self._wake_by(site.frame_due)
-        if site.tick_due is not None:
-            self._wake_by(site.tick_due)
+            self._write(site)
+        self._plan(site)
 
     def _data(self, peer: Peer, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
         try:
@@ -255,18 +292,24 @@ class GatewayCore:
             self._admission.check_token(hello)
             source, old = self._admission.admit(hello, arrival)
         except Refusal as refusal:
-            detail, retry = refusal.detail, refusal.retry
-            self._refuse(peer, refusal.reason, detail, b"", retry=retry, name=claimed)
+            self._refuse(
+                peer, refusal.reason, refusal.detail, b"", retry=refusal.retry, name=claimed,
+                above=refusal.above,
+            )  # fmt: skip
             return
+        if old is not None and old.announced:
+            self._intake.forgot(old)
         for connection in list(old.connections) if old else ():
             former = self._peers[connection]
             self._refuse(former, "superseded", "a newer incarnation came", b"", retry=False)
-        if len(source.connections) >= self.settings.connections_per_source:
-            oldest = min(source.connections, key=source.connections.__getitem__)
-            self._refuse(self._peers[oldest], "replaced", "too many connections", b"", retry=True)
+        oldest = min(source.connections, key=source.connections.__getitem__, default=None)
+        full = len(source.connections) >= self.settings.connections_per_source
         peer.source = source
         peer.decoder.limit = m.MESSAGE_MAX
+        self._timers.set(("peer", peer.connection), None)
         source.connections[peer.connection] = arrival
+        if full and oldest is not None:
+            self._refuse(self._peers[oldest], "replaced", "too many connections", b"", retry=True)
         site = self._sites.get(source.site)
         if site is None:
             site = self._sites[source.site] = Site(source.site)
@@ -274,20 +317,79 @@ class GatewayCore:
         welcome = m.Welcome(source.control.durable, tuple(lane.durable for lane in source.lanes))
         self._outputs.append(Send(peer.connection, wire.encode(welcome)))
 
+    def _plan(self, site: Site) -> None:
+        dues = [due for due in (site.tick_due, site.frame_due) if due is not None]
+        self._timers.set(("site", site.name), min(dues, default=None))
+
+    def _site_due(self, site: Site, arrival: int) -> None:
+        try:
+            if site.tick_due is not None and site.tick_due <= arrival:
+                self._tick(site, arrival)
+            if site.frame_due is not None and site.frame_due <= arrival:
+                self._write(site)
+        finally:
+            self._plan(site)
+
     def _tick(self, site: Site, arrival: int) -> None:
         connected = any(source.connections for source in site.sources.values())
         ended = all(source.ended for source in site.sources.values())
         forgotten = not connected and arrival - site.last_record > self.settings.tick_limit_ns
+        before = site.builder.bytes
         site.ticked(arrival, self.settings, last=ended or forgotten)
+        self._waiting_bytes += site.builder.bytes - before
 
-    def _flush(self, site: Site) -> None:
-        """Close the site's frame: append it to the log, then ack what was in it."""
+    # --- what is durable
+
+    def _append(self, site: Site) -> None:
+        """Close the site's frame and give it to the sink."""
         if site.builder.rows:
             self._sink.append(site.builder.build())
+            self._unflushed = True
+            self._waiting_bytes -= site.builder.bytes
         for source in site.flushed():
             for lane in (source.control, *source.lanes):
-                lane.durable = lane.received.next
+                lane.written = lane.received.next
+            self._written[source] = None
+
+    def _commit(self) -> None:
+        """Make durable what the sink has taken, then ack it."""
+        if self._unflushed:
+            self._sink.flush()
+            self._unflushed = False
+        self.sink_error = None
+        written, self._written = self._written, {}
+        for source in written:
+            for lane in (source.control, *source.lanes):
+                lane.durable = lane.written
             self._ack(source)
+
+    def _write(self, site: Site) -> None:
+        """``_append``, again later when the sink fails."""
+        try:
+            self._append(site)
+        except OSError as error:
+            self._failed(error)
+            site.frame_due = self.clock.now + self.settings.sink_retry_ns
+
+    def _commit_if_due(self) -> None:
+        """Commits now, or sets when to: with the first frame that waits for it."""
+        if (self._unflushed or self._written) and not self._timers.is_set(_COMMIT):
+            if self.settings.commit_every_ns:
+                self._timers.set(_COMMIT, self.clock.now + self.settings.commit_every_ns)
+            else:
+                self._commit_later()
+
+    def _commit_later(self) -> None:
+        """``_commit``, again later when the sink fails."""
+        try:
+            self._commit()
+        except OSError as error:
+            self._failed(error)
+            self._timers.set(_COMMIT, self.clock.now + self.settings.sink_retry_ns)
+
+    def _failed(self, error: OSError) -> None:
+        self.counts["", "sink_failed"] += 1
+        self.sink_error = error
 
     def _ack(self, source: Source) -> None:
         """On the connection heard last: the likeliest to be alive."""

@@ -21,6 +21,8 @@ from engine.gateway.content import CODE, INT
 
 ROW_BYTES: Final = 64
 """Charged per row for the columns that the gateway adds."""
+CELL_BYTES: Final = 9
+"""Charged per row and attribute: a value, and whether there is one."""
 TEXT_BYTES: Final = 64
 """Charged per entry of a dictionary beside its characters."""
 _SYNC_FIELDS: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
@@ -89,30 +91,39 @@ def cut(data: Data, start: int, end: int) -> Data:
 
 
 class FrameBuilder:
-    """Collects the parts of one frame. ``bytes`` is an estimate of the frame's memory."""
+    """Collects the parts of one frame."""
 
     def __init__(self, site: str) -> None:
         self.site = site
         self.rows = 0
-        self.bytes = 0
         self._parts: list[Part] = []
+        self._given: set[str] = set()
+        self._text_bytes = 0
 
     def add(self, part: Part) -> None:
         """Rows that came after all rows added before."""
         assert not self._parts or part.arrival >= self._parts[-1].arrival
         self._parts.append(part)
         self.rows += part.rows
-        self.bytes += part.rows * (ROW_BYTES + 8 * len(part.schema.attrs))
-        for column in (part.data.types, *part.data.attrs):
-            if isinstance(column, Texts):
-                self.bytes += sum(TEXT_BYTES + len(name) for name in column.names)
+        self._given.update(_given(part.data, part.schema))
+        self._text_bytes += _text_bytes(part.data)
+
+    @property
+    def bytes(self) -> int:
+        """The frame's memory, about: a column that one part gives has every row of the frame."""
+        return self.rows * (ROW_BYTES + CELL_BYTES * len(self._given)) + self._text_bytes
+
+    def bytes_with(self, data: Data, schema: StreamSchema) -> int:
+        """``bytes`` if ``data`` were added."""
+        given = len(self._given.union(_given(data, schema)))
+        rows = self.rows + data.rows
+        return rows * (ROW_BYTES + CELL_BYTES * given) + self._text_bytes + _text_bytes(data)
 
     def tick(self, arrival: int) -> None:
         """Nothing came until ``arrival``. A tick right after a tick takes its place."""
         if self._parts and self._parts[-1].kind is Kind.TICK:
             self._parts.pop()
             self.rows -= 1
-            self.bytes -= ROW_BYTES
         self.add(Part(Kind.TICK, arrival, one_row(arrival)))
 
     def build(self) -> Frame:
@@ -123,7 +134,23 @@ class FrameBuilder:
     def clear(self) -> None:
         """The frame that was built is durable: begin the next one."""
         self._parts = []
-        self.rows = self.bytes = 0
+        self._given = set()
+        self.rows = self._text_bytes = 0
+
+
+def _given(data: Data, schema: StreamSchema) -> list[str]:
+    """Names of the attributes that have values in some row."""
+    named = zip(schema.attrs, data.attrs, strict=False)  # content is checked later
+    return [name for name, column in named if column is not None]
+
+
+def _text_bytes(data: Data) -> int:
+    return sum(
+        TEXT_BYTES + len(name)
+        for column in (data.types, *data.attrs)
+        if isinstance(column, Texts)
+        for name in column.names
+    )
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
@@ -197,7 +224,9 @@ def _values(columns: Sequence[Values | None], kind: str, counts: np.ndarray) -> 
     values = np.frombuffer(b"".join(given), dtype)
     if kind == "bool":
         values = values != 0
-    if all(column is not None and column.valid is None for column in columns):
+    # A fraction that is NaN is none (engine.value_rules).
+    nan = np.isnan(values) if kind == "float" else np.zeros(0, bool)
+    if not nan.any() and all(c is not None and c.valid is None for c in columns):
         return pa.array(values)
     ones = memoryview(bytes([1]) * int(counts.max()))
     masks = [
@@ -205,6 +234,8 @@ def _values(columns: Sequence[Values | None], kind: str, counts: np.ndarray) -> 
         for column, n in zip(columns, rows, strict=True)
     ]
     absent = np.frombuffer(b"".join(masks), np.uint8) == 0
+    if kind == "float":
+        absent |= nan
     return pa.array(values, _ARROW[kind], mask=absent)
 
 

@@ -11,7 +11,8 @@ from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.frames import FrameBuilder, Part, cut, one_row
 from engine.gateway.peers import Lane, Source
-from engine.gateway.promises import Promised
+from engine.gateway.promises import Promised, WaitingPromises
+from engine.gateway.settings import GatewaySettings
 from engine.gateway.source_store import SourceStore
 
 
@@ -71,11 +72,25 @@ class Intake:
     """Writes messages of accepted sources into their site's frame."""
 
     def __init__(
-        self, store: SourceStore, counts: Counter[tuple[str, str]], islands_max: int
+        self, store: SourceStore, counts: Counter[tuple[str, str]], limits: GatewaySettings
     ) -> None:
         self._store = store
         self._counts = counts
-        self._islands_max = islands_max
+        self._limits = limits
+        self._islands = 0
+        self._promises = 0
+
+    def forgot(self, source: Source) -> None:
+        """``source`` says nothing any more: what was kept for its gaps is free."""
+        self._islands -= sum(lane.received.islands for lane in (source.control, *source.lanes))
+        self._promises -= source.promises.keys
+        source.promises = WaitingPromises()
+
+    def fits(self, source: Source, site: Site, data: m.Data, bytes_max: int) -> bool:
+        """Whether the site's frame may take ``data`` too: each part fills the others' columns."""
+        if not site.builder.rows or data.stream >= len(source.schemas):
+            return True
+        return site.builder.bytes_with(data, source.schemas[data.stream]) <= bytes_max
 
     def data(self, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
         """Records the events of ``data`` that did not come before; False: all of them did.
@@ -95,7 +110,7 @@ class Intake:
         if not parts:
             return False
         self._make_room(source, lane, first, end)
-        lane.received.add(first, end)
+        self._came(lane, first, end)
         site.touched(source)
         try:
             check_data(data, schema)
@@ -136,18 +151,25 @@ class Intake:
                 self._begin(source, site, message, arrival)
             case m.Eos():
                 self._eos(source, site, message, arrival)
-        lane.received.add(number, number + 1)
+        self._came(lane, number, number + 1)
         site.touched(source)
         return True
 
+    def _came(self, lane: Lane, first: int, end: int) -> None:
+        before = lane.received.islands
+        lane.received.add(first, end)
+        self._islands += lane.received.islands - before
+
     def _make_room(self, source: Source, lane: Lane, first: int, end: int) -> None:
-        received = lane.received
-        if received.islands < self._islands_max or not received.makes_island(first, end):
+        received, limits = lane.received, self._limits
+        full = received.islands >= limits.islands_max or self._islands >= limits.islands_total_max
+        if not full or not received.makes_island(first, end):
             return
-        if source.resend:
+        if source.resend or not received.islands:
             # The first gap will be resent: closing makes the agent begin there.
             raise WireError("islands_max", f"{received.islands} gaps before number {first}")
         self._counts[source.name, "given_up"] += received.give_up_first_gap()
+        self._islands -= 1
 
     def _announce(
         self, source: Source, site: Site, sync: m.Sync | None, ts: int, arrival: int
@@ -196,13 +218,18 @@ class Intake:
             if not source.resend or next_seq <= source.lanes[stream].received.next:
                 self._pog(source, site, stream, promised, arrival)
             else:
-                kept = source.promises.wait(stream, promised)
+                before = source.promises.keys
+                room = self._promises < self._limits.promises_max
+                kept = room and source.promises.wait(stream, promised)
+                self._promises += source.promises.keys - before
                 self._counts[source.name, "promise_waited" if kept else "promise_dropped"] += 1
 
     def _proven(self, source: Source, site: Site, stream: int, arrival: int) -> None:
         """Records the promises that waited for the numbers which have just come."""
+        before = source.promises.keys
         for promised in source.promises.proven(stream, source.lanes[stream].received.next):
             self._pog(source, site, stream, promised, arrival)
+        self._promises += source.promises.keys - before
 
     def _pog(
         self, source: Source, site: Site, stream: int, promised: Promised, arrival: int

@@ -1,49 +1,58 @@
-"""Sources and connections as the gateway knows them, and who is let in.
+"""Sources and their connections: who is let in.
 
 A source is known by (site, name) and has one incarnation at a time. A new incarnation takes over
 when the old one's connections are closed or silent for ``takeover_ns``: so a device that
 restarted gets in, and a second device under the same name is refused, loudly, while the
-first goes on undisturbed.
+first goes on undisturbed. Incarnations increase (``edge_agent.sequence`` has the contract).
 """
 
 from __future__ import annotations
 
 import hmac
-from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Final
 
-from edge_agent.messages import HELLO_MAX, Hello, StreamSchema
+from edge_agent.messages import HELLO_MAX, Hello
 from edge_agent.wire import Decoder
 from engine.gateway.promises import WaitingPromises
+from engine.gateway.recall import PastSource, Recalled
 from engine.gateway.received import ReceivedSet
+from engine.gateway.schemas import Refusal, Schemas, SchemaStore, digest
+from engine.gateway.settings import GatewaySettings
 
-SITE_ATTRS_MAX = 1024
-PAST_INCARNATIONS = 8
+SOURCE_BYTES: Final = 2048
+LANE_BYTES: Final = 400
+"""Charged per source and per stream of it for as long as it is known: measured."""
 
 
 class Lane:
-    """Numbers of one stream (or of the controls): what came, and what of it is durable."""
+    """Numbers of one stream (or of the controls): what came, was written, and is durable."""
 
-    __slots__ = ("durable", "received", "start")
+    __slots__ = ("durable", "received", "start", "written")
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, received: ReceivedSet | None = None) -> None:
         self.start = start
-        self.durable = start
-        self.received = ReceivedSet(start)
+        self.received = ReceivedSet(start) if received is None else received
+        self.received.add(0, start)
+        self.written = self.durable = self.received.next
 
 
 @dataclass(slots=True, eq=False)
 class Source:
-    """One source in its present incarnation."""
+    """One source in its present incarnation. ``schemas`` is empty while it is not connected."""
 
     site: str
     name: str
     incarnation: int
-    resend: bool
-    schemas: tuple[StreamSchema, ...]
+    start: int
+    """The 64 random bits of the agent's start; see ``edge_agent.sequence``."""
+    declared: bytes
+    """Digest of the schemas."""
     lanes: list[Lane]
     control: Lane
+    resend: bool
+    schemas: Schemas = ()
     connections: dict[Hashable, int] = field(default_factory=dict)
     """Open connections, and when each was heard last (arrival clock)."""
     announced: bool = False
@@ -52,7 +61,8 @@ class Source:
     dirty: bool = False
     """Something of it is in the frame that is being built."""
     promises: WaitingPromises = field(default_factory=WaitingPromises)
-    past: deque[int] = field(default_factory=lambda: deque(maxlen=PAST_INCARNATIONS))
+    before: PastSource | None = None
+    """The newest of its earlier starts of which the log has something."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,42 +70,33 @@ class Peer:
     """One connection; ``source`` is None until its HELLO was accepted."""
 
     connection: Hashable
-    hello_due: int
     decoder: Decoder = field(default_factory=lambda: Decoder(HELLO_MAX))
     source: Source | None = None
-
-
-class Refusal(Exception):  # noqa: N818 - a peer is refused; nothing went wrong here
-    """A HELLO that is not accepted. ``retry``: the same HELLO may be accepted later."""
-
-    def __init__(self, reason: str, detail: str, *, retry: bool) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
-        self.retry = retry
+    half_bytes: int = 0
+    """Of a message of which the rest has not come."""
 
 
 class Admission:
     """All sources that were ever accepted, by (site, name)."""
 
-    def __init__(
-        self,
-        tokens: Mapping[tuple[str, str], str] | None,
-        sources_max: int,
-        takeover_ns: int,
-    ) -> None:
-        """``tokens`` None: any source is accepted, without a token."""
+    def __init__(self, settings: GatewaySettings, recalled: Recalled) -> None:
+        """``recalled``: the log that is continued."""
         self.sources: dict[tuple[str, str], Source] = {}
-        self._tokens = tokens
-        self._sources_max = sources_max
-        self._takeover_ns = takeover_ns
-        self._attr_types: dict[str, dict[str, str]] = {}
+        self._settings = settings
+        self._past = dict(recalled.sources)
+        self._schemas = SchemaStore(recalled.attr_types)
+        self._bytes = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of all sources, about."""
+        return self._bytes + self._schemas.bytes
 
     def check_token(self, hello: Hello) -> None:
         """Raises Refusal when the token is not this source's."""
-        if self._tokens is None:
+        if self._settings.tokens is None:
             return
-        expected = self._tokens.get((hello.site, hello.source))
+        expected = self._settings.tokens.get((hello.site, hello.source))
         if expected is None or not hmac.compare_digest(expected.encode(), hello.token.encode()):
             raise Refusal("token", "no such source, or not its token", retry=False)
 
@@ -105,46 +106,95 @@ class Admission:
         Raises:
             Refusal: ``stale_incarnation``, ``duplicate_source``, ``schema`` (streams changed
                 without a new incarnation), ``attr_type`` (an attribute has another type
-                elsewhere at the site), ``attrs_max`` or ``sources_max``.
+                elsewhere at the site), ``attrs_max``, ``sources_max`` or ``sources_bytes_max``.
         """
         key = (hello.site, hello.source)
-        old = self.sources.get(key)
+        old, past = self.sources.get(key), self._past.get(key)
         schemas = tuple(stream.schema for stream in hello.streams)
-        if old is not None and old.incarnation == hello.incarnation:
-            if old.schemas != schemas:
-                raise Refusal("schema", "streams changed without a new incarnation", retry=False)
-            return old, None
-        if old is not None:
-            self._check_takeover(old, hello.incarnation, arrival)
-        elif len(self.sources) >= self._sources_max:
-            raise Refusal("sources_max", f"{self._sources_max} sources are known", retry=True)
-        self._check_attrs(hello.site, schemas)
-        source = Source(
-            hello.site, hello.source, hello.incarnation, hello.resend, schemas,
-            [Lane(stream.acked) for stream in hello.streams], Lane(hello.control_acked),
-        )  # fmt: skip
-        if old is not None:
-            source.past.extend((*old.past, old.incarnation))
-        self.sources[key] = source
-        return source, old
+        declared = digest(schemas)
+        same = old is not None and _same_start(old, hello)
+        if same and old is not None and old.declared != declared:
+            raise Refusal("schema", "streams changed without a new incarnation", retry=False)
+        if not same:
+            self._check_start(hello, old, past, arrival)
+        new = self._schemas.new_types(hello.site, schemas)
+        held = same and old is not None and bool(old.schemas)
+        cost = 0 if held else self._schemas.cost(declared, schemas, new)
+        cost += 0 if old is not None else SOURCE_BYTES + LANE_BYTES * len(hello.streams)
+        if self.kept_bytes + cost > self._settings.sources_bytes_max:
+            limit = self._settings.sources_bytes_max
+            raise Refusal("sources_bytes_max", f"{limit} bytes of sources are kept", retry=True)
+        if same and old is not None:
+            source = old
+        else:
+            source = self._made(hello, declared, old)
+            self._schemas.claim(hello.site, schemas)
+        if not source.schemas:
+            source.schemas = self._schemas.hold(declared, schemas)
+        return source, None if same else old
 
-    def _check_takeover(self, old: Source, incarnation: int, arrival: int) -> None:
-        if incarnation in old.past:
-            raise Refusal("stale_incarnation", f"{incarnation} was replaced", retry=False)
+    def left(self, source: Source) -> None:
+        """The last connection of ``source`` is gone: its schemas come again with the next.
+
+        A start of which nothing was recorded is forgotten; those before it are not.
+        """
+        self._schemas.release(source.declared)
+        if not source.announced:
+            self._schemas.give_up(source.site, source.schemas)
+            if self.sources[source.site, source.name] is source:
+                del self.sources[source.site, source.name]
+                if source.before is not None:
+                    self._past[source.site, source.name] = source.before
+                self._bytes -= SOURCE_BYTES + LANE_BYTES * len(source.lanes)
+        source.schemas = ()
+
+    def _made(self, hello: Hello, declared: bytes, old: Source | None) -> Source:
+        key = (hello.site, hello.source)
+        past = self._past.pop(key, None)
+        known = past if past is not None and past.incarnation == hello.incarnation else None
+        streams = {} if known is None else known.streams
+        source = Source(
+            hello.site, hello.source, hello.incarnation, hello.start, declared,
+            [Lane(each.acked, streams.get(each.schema.name)) for each in hello.streams],
+            Lane(hello.control_acked), hello.resend, announced=known is not None,
+            before=_before(old, past),
+        )  # fmt: skip
+        self._bytes += SOURCE_BYTES + LANE_BYTES * len(source.lanes)
+        if old is not None:
+            self._bytes -= SOURCE_BYTES + LANE_BYTES * len(old.lanes)
+        self.sources[key] = source
+        return source
+
+    def _check_start(
+        self, hello: Hello, old: Source | None, past: PastSource | None, arrival: int
+    ) -> None:
+        """Refuses what is not a newer start of its source, or comes while the old one is alive."""
+        newest = old.incarnation if old else past.incarnation if past else None
+        # The start that the log remembers may go on: it says the same incarnation.
+        over = old is not None or (past is not None and past.over)
+        if newest is not None and hello.incarnation < newest + over:
+            detail = (
+                f"{hello.incarnation} of {hello.source} is not above {newest}, which the gateway "
+                "knows; each start of a source needs a larger incarnation"
+            )
+            raise Refusal("stale_incarnation", detail, retry=True, above=newest)
+        if old is None:
+            if len(self.sources) >= self._settings.sources_max:
+                raise Refusal(
+                    "sources_max", f"{self._settings.sources_max} sources are known", retry=True
+                )
+            return
         heard = max(old.connections.values(), default=None)
-        if heard is not None and arrival - heard < self._takeover_ns:
+        if heard is not None and arrival - heard < self._settings.takeover_ns:
             detail = f"another incarnation of {old.name} is connected and alive"
             raise Refusal("duplicate_source", detail, retry=True)
 
-    def _check_attrs(self, site: str, schemas: tuple[StreamSchema, ...]) -> None:
-        known = self._attr_types.get(site, {})
-        new: dict[str, str] = {}
-        for schema in schemas:
-            for name, kind in schema.attrs.items():
-                have = known.get(name) or new.setdefault(name, kind)
-                if have != kind:
-                    detail = f"attribute {name} is {kind} here and {have} elsewhere at the site"
-                    raise Refusal("attr_type", detail, retry=False)
-        if len(known) + len(new) > SITE_ATTRS_MAX:
-            raise Refusal("attrs_max", f"{SITE_ATTRS_MAX} attributes at one site", retry=False)
-        self._attr_types[site] = {**known, **new}
+
+def _before(old: Source | None, past: PastSource | None) -> PastSource | None:
+    if old is not None:
+        return PastSource(old.incarnation, over=True) if old.announced else old.before
+    return past
+
+
+def _same_start(source: Source, hello: Hello) -> bool:
+    return (source.incarnation, source.start) == (hello.incarnation, hello.start)

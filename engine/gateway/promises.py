@@ -32,16 +32,17 @@ class WaitingPromises:
 
     def __init__(self) -> None:
         self._streams: dict[int, dict[str | None, tuple[Promised, Promised]]] = {}
-        self._keys = 0
+        self.keys = 0
+        """Pairs of stream and type for which a promise waits."""
 
     def wait(self, stream: int, promised: Promised) -> bool:
         """Keeps ``promised`` until it is proven; False: there is no room for one more type."""
         waiting = self._streams.setdefault(stream, {})
         known = waiting.get(promised.type)
         if known is None:
-            if self._keys >= KEYS_MAX:
+            if self.keys >= KEYS_MAX:
                 return False
-            self._keys += 1
+            self.keys += 1
             waiting[promised.type] = (promised, promised)
             return True
         first = min(known[0], promised, key=_number)
@@ -59,7 +60,7 @@ class WaitingPromises:
             if newest.next_seq <= next_seq:
                 found.append(newest)
                 del waiting[name]
-                self._keys -= 1
+                self.keys -= 1
             elif first.next_seq <= next_seq:
                 found.append(first)
                 waiting[name] = (newest, newest)

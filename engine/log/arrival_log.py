@@ -115,6 +115,7 @@ class LogWriter:
 
         Raises:
             ContractViolation: an empty frame, or one that arrived before its site's last.
+            OSError: a file that was due could not be written; ``frame`` was not taken.
         """
         if frame.rows == 0:
             raise ContractViolation(f"site {frame.site!r}: an empty frame")
@@ -129,7 +130,24 @@ class LogWriter:
         self._rows += frame.rows
         self._bytes += len(payload)
         if self._rows >= self.rows_per_file or self._bytes >= BYTES_PER_FILE:
-            self.flush()
+            try:
+                self.flush()
+            except OSError:
+                self._give_back(frame, last)
+                raise
+
+    def _give_back(self, frame: Frame, arrived: int | None) -> None:
+        """``frame``, appended last, is not in the log: its owner keeps it, and may append it again.
+
+        ``arrived``: the last arrival of its site before it.
+        """
+        _, payload = self._waiting.pop()
+        self._rows -= frame.rows
+        self._bytes -= len(payload)
+        if arrived is None:
+            del self._arrived[frame.site]
+        else:
+            self._arrived[frame.site] = arrived
 
     def flush(self) -> Path | None:
         """Puts the waiting frames on disk as one file; gives its path, or None without frames."""

@@ -227,6 +227,7 @@ def late_or_duplicate(
         late = seq < ln[lane].forgotten
     if not late and inc < ln[lane].inc:
         late = inc != ln[lane].prev_inc or seq >= ln[lane].prev_expected
+    ln[lane].earlier_start += late and inc < ln[lane].inc
     if not late:
         ln[lane].duplicate += 1
         set_aside(rows, ln, ck, s, out, row, DUPLICATE)

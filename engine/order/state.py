@@ -47,9 +47,13 @@ MARKER_JUMP: Final = 3
 COUNTERS: Final = (
     "arrived", "in_order", "residual", "late_passed", "late_dropped", "duplicate",
     "quarantined_future", "quarantined_jump", "missing_total", "missing_filled",
-    "residual_dropped",
+    "residual_dropped", "earlier_start",
 )  # fmt: skip
-"""Counters kept per lane; every event that arrived is in exactly one of the next seven."""
+"""Counters kept per lane; every event that arrived is in exactly one of the next seven.
+
+``earlier_start``: late ones of a smaller incarnation than the lane is in, which is late for good:
+incarnations of a source increase (SPEC 3.1). The gateway sees to it; logs of others may break it.
+"""
 PROGRESS: Final = ("silences", "blocked_ns")
 """How a lane held the others back: times nothing came of it for longer than its idle timeout, and
 how long in all events of others stood ready that then went on because of it."""

@@ -162,8 +162,10 @@ def test_each_rule_of_content_has_its_reason(
 
 def test_silence_is_recorded_until_the_source_ends(bench_of: BenchOf) -> None:
     bench = bench_of(tick_every_ns=100 * MS, frame_every_ns=S)
-    bench.join("c", a_hello())
+    bench.core.connected("c", 0, "127.0.0.1")
     assert bench.core.next_wake() == 10 * S
+    bench.say("c", a_hello())
+    assert bench.core.next_wake() is None
     bench.say("c", SYNC, now=0)
     for _ in range(3):
         now = bench.core.next_wake()

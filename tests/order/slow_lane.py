@@ -14,7 +14,7 @@ JUMP = 2**18
 COUNTERS = (
     "arrived", "in_order", "residual", "late_passed", "late_dropped", "duplicate",
     "quarantined_future", "quarantined_jump", "missing_total", "missing_filled",
-    "residual_dropped", "silences", "blocked_ns",
+    "residual_dropped", "earlier_start", "silences", "blocked_ns",
 )  # fmt: skip
 
 

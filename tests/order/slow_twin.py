@@ -199,6 +199,7 @@ class Twin:
             self.aside.append((lane.source, event.seq, "duplicate"))
             return
         lane.taken.add(key)
+        lane.counts["earlier_start"] += event.inc < lane.inc
         if key in lane.missing:
             lane.missing.remove(key)
             lane.counts["missing_filled"] += 1

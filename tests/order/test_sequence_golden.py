@@ -148,6 +148,22 @@ def test_a_new_incarnation_starts_anew_after_the_old_one_is_drained(order: Any) 
     assert done.counters["a", "events"]["duplicate"] == 0
 
 
+def test_events_of_a_smaller_incarnation_are_late_and_counted_apart(order: Any) -> None:
+    """A log that no gateway guarded: the device lost its counter and began at 0 again."""
+    first = [{**one, "incarnation": 7} for one in events([0, 1, 2])]
+    second = [{**one, "incarnation": 0} for one in events([0, 1, 2, 3], at=5)]
+    done = order("sequence").process([*first, *second]).finish()
+    (lane,) = done.counters.values()
+    assert (lane["in_order"], lane["late_dropped"], lane["earlier_start"]) == (3, 4, 4)
+    # A straggler of the start before is late too, and one of its copies is none of them.
+    both = [{**one, "incarnation": 7} for one in events([0, 2])]
+    both += [{**one, "incarnation": 8} for one in events([0, 1], at=5)]
+    both += [{**one, "incarnation": 7} for one in events([0, 1], at=9)]
+    done = order("sequence:timeout=fixed:1").process(both).finish()
+    (lane,) = done.counters.values()
+    assert (lane["late_dropped"], lane["duplicate"], lane["earlier_start"]) == (1, 1, 1)
+
+
 def test_merge_ties_go_by_source_then_number(order: Any) -> None:
     trace = [
         {"source": source, "seq": seq, "ts": 5, "arrival": 0}

@@ -99,6 +99,20 @@ def test_a_restart_is_a_new_incarnation_and_what_was_not_sent_is_gone(world: Wor
     assert done.manifest["sources"]["main/s0"]["incarnations"] == 2
 
 
+def test_a_device_that_forgot_its_starts_is_given_larger_incarnations(world: World) -> None:
+    done, rows = world(
+        source(restarts=["2305 ms", "4305 ms"], counts_boots=False), duration="4 s", drain="30 s",
+        gateway={"restarts": ["3450 ms"]},
+    )  # fmt: skip
+    logged = [(row.get("incarnation", 0), row["seq"]) for row in of_kind(rows)]
+    assert len(logged) == 400
+    assert [incarnation for incarnation, seq in logged if seq == 0] == [0, 1, 2]
+    assert logged == sorted(logged)
+    true = [(row["incarnation"], row["seq"]) for row in done.events.to_pylist()]
+    assert true == logged
+    assert done.manifest["sources"]["main/s0"]["session"]["incarnation_raised"] == 1
+
+
 def test_an_outage_delays_a_reliable_link_and_loses_nothing(world: World) -> None:
     cut = {**constant("1 ms"), "reliable": True, "outages": [{"start": "2200 ms", "length": "1 s"}]}
     done, rows = world(source(up=cut), duration="2 s")
@@ -209,18 +223,24 @@ def unruly(draw: st.DrawFn) -> dict[str, Any]:
         down={"delay": {"model": "uniform", "low": 0, "high": "30 ms"}},
         connections=draw(st.integers(1, 3)),
         resend=draw(st.booleans()),
-        restarts=draw(st.sampled_from([[], ["2400 ms"]])),
+        restarts=draw(st.sampled_from([[], ["2400 ms"], ["2400 ms", "2700 ms"]])),
+        counts_boots=draw(st.booleans()),
         clock={"offset": "-7 ms", "skew_ppb": 50_000, "wander_ppb": 100},
         unacked_bytes_max=draw(st.sampled_from([3000, 1 << 20])),
     )
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(unruly(), st.integers(0, 1000))
+@given(
+    unruly(),
+    st.integers(0, 1000),
+    st.sampled_from([[], ["2500 ms"], ["1 s", "2600 ms", "2800 ms"]]),
+)
 def test_sums_balance_and_the_log_tells_the_truth(
-    world: World, first: dict[str, Any], seed: int
+    world: World, first: dict[str, Any], seed: int, restarts: list[str]
 ) -> None:
-    done, rows = world(first, source("s1"), seed=seed)  # an imbalance would raise
+    gateway = {"restarts": restarts}
+    done, rows = world(first, source("s1"), seed=seed, gateway=gateway)  # an imbalance would raise
     logged = [
         (row["source"], row.get("incarnation", 0), row["seq"], row["ts"]) for row in of_kind(rows)
     ]

@@ -1,0 +1,35 @@
+"""What a gateway asks its driver to do, and where its frames go."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple, Protocol
+
+from engine.frame import Frame
+
+
+class Sink(Protocol):
+    """Where frames go: the arrival log."""
+
+    def append(self, frame: Frame) -> None:
+        """Takes ``frame``; an exception means that it was not taken."""
+
+    def flush(self) -> object:
+        """Returns when all that was taken is durable; an exception: a later call must do it."""
+
+
+class Send(NamedTuple):
+    """Write these bytes, one message, to this connection."""
+
+    connection: Hashable
+    data: bytes
+
+
+class Close(NamedTuple):
+    """Close this connection; nothing more is to be reported of it."""
+
+    connection: Hashable
+    reason: str
+
+
+Output = Send | Close

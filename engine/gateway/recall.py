@@ -1,0 +1,146 @@
+"""What a gateway that starts again must know of the log it goes on with.
+
+Without it, an agent's resent events would be recorded twice, a restarted source could come in with
+a smaller incarnation, an attribute could come back with another type (which no query could read),
+and arrivals could go back. All of that stands in the log, so it is read from there:
+
+* of every source its newest incarnation, and which numbers of each stream have come;
+* of every site the types of its attributes;
+* the last arrival.
+
+Control numbers are not in the log. They are taken up where the agent was acked: a promise, a sync
+or an end that was recorded and not acked may stand in the log twice, which says nothing new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent import records as r
+from edge_agent.records import Kind
+from engine.frame import ATTR_PREFIX, Frame
+from engine.gateway.received import ReceivedSet
+
+_ISLANDS_MAX: Final = 4096
+
+
+@dataclass(slots=True)
+class PastSource:
+    """A source as the log knows it: ``streams`` of its newest incarnation, by name.
+
+    ``over``: a newer start was seen, so that this one may not go on.
+    """
+
+    incarnation: int
+    streams: dict[str, ReceivedSet] = field(default_factory=dict)
+    over: bool = False
+
+
+class Recalled:
+    """Everything that a gateway must know of its log; ``take`` its frames in order."""
+
+    def __init__(self, frames: Iterable[Frame] = ()) -> None:
+        self.last_arrival: int | None = None
+        self.sources: dict[tuple[str, str], PastSource] = {}
+        self.attr_types: dict[str, dict[str, str]] = {}
+        for frame in frames:
+            self.take(frame)
+
+    def take(self, frame: Frame) -> None:
+        """The next frame of the log."""
+        if not frame.rows:
+            return
+        last = frame.last_arrival
+        self.last_arrival = last if self.last_arrival is None else max(self.last_arrival, last)
+        types = self.attr_types.setdefault(frame.site, {})
+        for column in frame.batch.schema:
+            if column.name.startswith(ATTR_PREFIX):
+                types.setdefault(column.name.removeprefix(ATTR_PREFIX), _type_name(column.type))
+        self._take_numbers(frame)
+
+    def _take_numbers(self, frame: Frame) -> None:
+        batch, rows = frame.batch, frame.rows
+        sources, names = _codes(batch.column(r.SOURCE))
+        streams, stream_names = _column_codes(batch, r.STREAM, r.DEFAULT_STREAM)
+        incarnation = _ints(batch, r.INCARNATION, rows, 0)
+        kind = _ints(batch, r.KIND, rows, int(Kind.EVENT))
+        first_seq = _ints(batch, r.FIRST_SEQ, rows, -1)
+        seq = _ints(batch, r.SEQ, rows, -1)
+        counted = np.flatnonzero(
+            (sources >= 0)
+            & (((kind == Kind.EVENT) & (seq >= 0)) | ((kind == Kind.SYNC) & (first_seq >= 0)))
+        )
+        if not len(counted):
+            return
+        keys = (streams[counted], incarnation[counted], sources[counted])
+        order = counted[np.lexsort(keys)]
+        ordered = [key[order] for key in (sources, incarnation, streams)]
+        starts = np.flatnonzero(
+            np.concatenate([[True], np.any([np.diff(key) != 0 for key in ordered], axis=0)])
+        )
+        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+            of = order[start:end]
+            row = int(of[0])
+            received = self._stream(
+                frame.site, names[sources[row]], stream_names[streams[row]], int(incarnation[row])
+            )
+            if received is not None:
+                announced = of[kind[of] == Kind.SYNC]
+                _add(received, first_seq[announced], np.sort(seq[of[kind[of] == Kind.EVENT]]))
+
+    def _stream(self, site: str, source: str, stream: str, incarnation: int) -> ReceivedSet | None:
+        """The numbers of a stream; None: of an incarnation that is over."""
+        past = self.sources.get((site, source))
+        if past is None or incarnation > past.incarnation:
+            past = self.sources[site, source] = PastSource(incarnation)
+        if incarnation < past.incarnation:
+            return None
+        return past.streams.setdefault(stream, ReceivedSet(0))
+
+
+def _add(received: ReceivedSet, announced: np.ndarray, seq: np.ndarray) -> None:
+    """Numbers ``seq`` (ascending) have come; ``announced``: those that streams began with."""
+    for first in announced.tolist():
+        received.add(0, first)
+    if len(seq):
+        breaks = np.flatnonzero(np.diff(seq) > 1)
+        lows = seq[np.concatenate([[0], breaks + 1])].tolist()
+        highs = seq[np.concatenate([breaks, [len(seq) - 1]])].tolist()
+        for low, high in zip(lows, highs, strict=True):
+            received.add(low, high + 1)
+    while received.islands > _ISLANDS_MAX:
+        received.give_up_first_gap()
+
+
+def _type_name(kind: pa.DataType) -> str:
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind):
+        return "int"
+    return "float" if pa.types.is_floating(kind) else "str"
+
+
+def _codes(column: pa.Array) -> tuple[np.ndarray, list[str]]:
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, encoded.dictionary.to_pylist()
+
+
+def _column_codes(batch: pa.RecordBatch, name: str, absent: str) -> tuple[np.ndarray, list[str]]:
+    """Codes and texts of a column; where it is left out or null, every row says ``absent``."""
+    if name not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.int64), [absent]
+    codes, texts = _codes(batch.column(name))
+    return np.where(codes < 0, len(texts), codes), [*texts, absent]
+
+
+def _ints(batch: pa.RecordBatch, name: str, rows: int, absent: int) -> np.ndarray:
+    if name not in batch.schema.names:
+        return np.full(rows, absent, np.int64)
+    column = batch.column(name).cast(pa.int64())
+    return np.asarray(column.fill_null(absent).to_numpy(zero_copy_only=False))

@@ -1,0 +1,81 @@
+"""Limits and rhythms of a gateway, and whom it is open to; checked when they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+
+from edge_agent.ntp import ServerClock
+from engine.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewaySettings:
+    """Limits and rhythms. Durations are on the arrival clock.
+
+    Raises:
+        UserError: no tokens, though peers of other machines may connect.
+    """
+
+    tokens: Mapping[tuple[str, str], str] | None = None
+    """Token of each (site, source); None: any source that may connect is let in."""
+    listen: str = "127.0.0.1"
+    """Address that the server binds."""
+    without_tokens: bool = False
+    """Whoever reaches ``listen`` may send, though it is not this machine's own address."""
+    tick_every_ns: int = 100_000_000
+    """A site silent for so long gets a tick record; 0: no ticks."""
+    tick_limit_ns: int = 60_000_000_000
+    """A site without connections gets no ticks any more after so long."""
+    frame_rows: int = 8192
+    frame_bytes: int = 4 << 20
+    frame_every_ns: int = 200_000_000
+    """A frame is closed at the first of these three: rows, bytes, age of its first record."""
+    commit_every_ns: int = 0
+    """Closed frames are made durable, and acked, together after so long; 0: at once."""
+    sink_retry_ns: int = 1_000_000_000
+    """A sink that failed is tried again after so long."""
+    waiting_bytes_max: int = 256 << 20
+    """Of all frames in the making; when the sink fails until then, peers are told to wait."""
+    connections_max: int = 4096
+    connections_per_source: int = 64
+    half_messages_max: int = 256 << 20
+    """Bytes of messages of which the rest has not come, over all connections."""
+    message_timeout_ns: int = 30_000_000_000
+    """So long may a message take from its first byte to its last."""
+    sources_max: int = 65_536
+    sources_bytes_max: int = 256 << 20
+    """What is kept of all sources: names, schemas of the connected, numbers of their streams."""
+    islands_max: int = 4096
+    """Runs of numbers received ahead of a gap, per stream."""
+    islands_total_max: int = 1 << 20
+    """The same over all streams of all sources."""
+    promises_max: int = 1 << 18
+    """Promises that wait for the numbers before them, over all sources."""
+    takeover_ns: int = 5_000_000_000
+    hello_timeout_ns: int = 10_000_000_000
+    ntp: ServerClock = field(default_factory=ServerClock)
+
+    def __post_init__(self) -> None:
+        if self.tokens is None and not self.without_tokens and not is_loopback(self.listen):
+            raise UserError(
+                f"the gateway listens at {self.listen} and has no tokens, so anyone could write "
+                "into its log: give tokens, listen at 127.0.0.1, or set without_tokens"
+            )
+
+    def admits(self, host: str) -> bool:
+        """Whether a peer at address ``host`` may connect at all."""
+        return self.tokens is not None or self.without_tokens or is_loopback(host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` (an address or ``localhost``) can only be this machine."""
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

@@ -1,0 +1,229 @@
+"""Whatever a peer sends, memory and the length of one call stay bounded; nobody waits for ever."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge_agent import messages as m
+from edge_agent import wire
+from edge_agent.columns import Codes, Masked
+from edge_agent.packing import data_message
+from engine.errors import UserError
+from engine.gateway.core import TIMERS_PER_WAKE, GatewaySettings
+from engine.gateway.received import ReceivedSet
+from tests.gateway.device_messages import SCHEMA, SYNC, a_data, a_hello
+
+MS = 10**6
+S = 10**9
+HERE = "127.0.0.1"
+BenchOf = Callable[..., Any]
+
+
+def wide_hello(number: int, names: int = 250) -> m.Hello:
+    """A source at a site of its own, with attributes that nobody else has."""
+    attrs = {f"{number}_{each}": "int" for each in range(names)}
+    streams = (m.HelloStream(m.StreamSchema("events", attrs), 0, 0),)
+    return m.Hello(f"site {number}", "d", "", 1, True, 0, streams)
+
+
+def reasons(said: list[Any]) -> list[str]:
+    return [each.reason for each in said if isinstance(each, m.ErrorMessage)]
+
+
+def test_who_says_hello_and_nothing_else_leaves_nothing_behind(bench_of: BenchOf) -> None:
+    bench = bench_of()
+    for number in range(300):
+        assert reasons(bench.join(f"c{number}", wide_hello(number))) == []
+        bench.core.disconnected(f"c{number}", 0)
+    core = bench.core
+    assert core._admission.kept_bytes == 0
+    assert not core._admission.sources
+    assert not core._sites
+    assert not core._peers
+    assert core.next_wake() is None
+
+
+def test_what_is_kept_of_sources_is_bounded_and_shared(bench_of: BenchOf) -> None:
+    bench = bench_of(sources_bytes_max=1 << 20)
+    refused = [
+        number
+        for number in range(40)
+        if reasons(bench.join(f"c{number}", wide_hello(number))) == ["sources_bytes_max"]
+    ]
+    assert 0 < len(refused) < 40
+    assert bench.core._admission.kept_bytes <= 1 << 20
+    # A thousand devices of one make have one schema.
+    bench = bench_of(sources_bytes_max=3 << 20)
+    for number in range(1000):
+        hello = wide_hello(0)
+        said = bench.join(
+            f"c{number}", m.Hello("main", f"d{number}", "", 1, True, 0, hello.streams)
+        )
+        assert reasons(said) == []
+
+
+def test_schemas_of_a_source_that_left_come_again_with_its_next_hello(bench_of: BenchOf) -> None:
+    bench = bench_of()
+    bench.join("c", a_hello())
+    bench.say("c", SYNC, a_data(0, 1))
+    kept = bench.core._admission.kept_bytes
+    bench.core.disconnected("c", 1)
+    assert bench.core._admission.kept_bytes < kept
+    assert bench.join("d", a_hello()) == [m.Welcome(0, (0,))]
+    bench.say("d", a_data(1, 1), now=2)
+    other = (m.HelloStream(m.StreamSchema("events", {"v": "str"}), 0, 0),)
+    assert reasons(bench.join("x", a_hello("e", streams=other))) == ["attr_type"]
+    bench.core.finish(3)
+    assert [row for row in bench.log.rows("seq", "attrs.v") if row[0] is not None] == [
+        (0, 100), (1, 101),
+    ]  # fmt: skip
+
+
+def test_half_a_message_must_come_to_its_end_in_time(bench_of: BenchOf) -> None:
+    bench = bench_of(message_timeout_ns=30 * S)
+    bench.join("c", a_hello())
+    bench.say("c", SYNC)
+    data = wire.encode(a_data(0, 100))
+    bench.core.received("c", data[:9], 5 * S)
+    bench.core.received("c", data[9:20], 30 * S)
+    bench.core.wake(34 * S)
+    assert reasons(bench.answers()) == []
+    bench.core.wake(35 * S)
+    assert reasons(bench.answers()) == ["message_timeout"]
+    assert bench.core._half_bytes == 0
+    # One that came whole in its time has no deadline any more.
+    bench.join("d", a_hello())
+    bench.core.received("d", data[:9], 40 * S)
+    bench.core.received("d", data[9:], 41 * S)
+    bench.core.wake(100 * S)
+    assert reasons(bench.answers()) == []
+
+
+def test_unfinished_messages_share_a_limit(bench_of: BenchOf) -> None:
+    bench = bench_of(half_messages_max=5000)
+    for number in range(3):
+        bench.join(f"c{number}", a_hello(f"d{number}"))
+        bench.core.received(f"c{number}", wire.encode(a_data(0, 1000))[:2000], 0)
+    assert reasons(bench.answers()) == ["busy"]
+    assert bench.core._half_bytes == 4000
+
+
+def test_columns_of_one_message_do_not_widen_the_rows_of_another(bench_of: BenchOf) -> None:
+    """One row with 200 attributes, then 65,536 without any: 700 MB in one frame."""
+    attrs = {f"a{number}": "int" for number in range(200)}
+    streams = (m.HelloStream(m.StreamSchema("events", attrs), 0, 0),)
+    bench = bench_of()
+    bench.join("c", a_hello(streams=streams))
+    one = m.Data(0, 0, 1, bytes(8), None, None, None, (m.Values(bytes(8), None),) * 200)
+    rows = m.ROWS_MAX - 1000
+    empty = m.Data(0, 1, rows, bytes(8 * rows), None, None, None, (None,) * 200)
+    bench.say("c", SYNC, one, empty)
+    bench.core.finish(1)
+    assert [frame.rows for frame in bench.log.frames] == [2, rows]
+    assert max(frame.batch.nbytes for frame in bench.log.frames) < 4 << 20
+
+
+def test_one_text_for_all_rows_is_not_a_column_for_every_attribute(bench_of: BenchOf) -> None:
+    attrs = {f"a{number}": "str" for number in range(200)}
+    schema = m.StreamSchema("events", attrs)
+    bench = bench_of()
+    bench.join("c", a_hello(streams=(m.HelloStream(schema, 0, 0),)))
+    rows = m.ROWS_MAX
+    texts = (m.Texts(["x"], None),) * 200
+    bench.say("c", SYNC, m.Data(0, 0, rows, bytes(8 * rows), None, None, None, texts))
+    assert bench.core.counts["d", "cells"] == 1
+    assert bench.core.counts["d", "refused"] == rows
+    fits = m.CELLS_MAX // 200
+    bench.say("c", m.Data(0, rows, fits, bytes(8 * fits), None, None, None, texts))
+    assert bench.core.counts["d", "recorded"] == fits
+    # The agent does not send what the gateway would refuse.
+    codes = Codes(["x"], np.zeros(rows, np.int32))
+    with pytest.raises(ValueError, match="65536 rows of 200 attributes at once; emit fewer rows"):
+        data_message(0, schema, ts=np.zeros(rows, np.int64), te=None, ids=None, types=None,
+                     attrs=dict.fromkeys(attrs, codes))  # fmt: skip
+
+
+def test_one_wake_does_not_do_the_work_of_all_sites(bench_of: BenchOf) -> None:
+    bench = bench_of(tick_every_ns=100 * MS)
+    for number in range(300):
+        bench.join(f"c{number}", m.Hello(f"site {number}", "d", "", 1, True, 0,
+                                         (m.HelloStream(SCHEMA, 0, 0),)))  # fmt: skip
+        bench.say(f"c{number}", SYNC)
+    due = bench.core.next_wake()
+    assert due == 100 * MS
+    calls = 0
+    while bench.core.next_wake() <= 200 * MS:
+        before = len(bench.log.frames)
+        bench.core.wake(200 * MS)
+        assert len(bench.log.frames) - before <= TIMERS_PER_WAKE
+        calls += 1
+    assert calls == -(-300 // TIMERS_PER_WAKE)
+    assert sum(frame.rows for frame in bench.log.frames) == 2 * 300
+
+
+def test_gaps_share_a_limit_too(bench_of: BenchOf) -> None:
+    bench = bench_of(islands_total_max=10)
+    for source in "de":
+        bench.join(source, a_hello(source))
+        said = bench.say(source, *[a_data(2 * number, 1) for number in range(1, 9)])
+        assert reasons(said) == ([] if source == "d" else ["islands_max"])
+    lanes = [each.lanes[0].received for each in bench.core._admission.sources.values()]
+    assert sum(lane.islands for lane in lanes) == 10
+    assert all(isinstance(lane, ReceivedSet) for lane in lanes)
+
+
+def test_without_tokens_a_gateway_is_open_to_its_own_machine_only(bench_of: BenchOf) -> None:
+    for host in ("0.0.0.0", "::", "192.168.1.5", "gateway.local"):
+        with pytest.raises(UserError, match="no tokens, so anyone could write"):
+            GatewaySettings(listen=host)
+        assert GatewaySettings(listen=host, without_tokens=True).admits(host)
+        assert GatewaySettings(listen=host, tokens={}).admits(host)
+    for host in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost"):
+        assert GatewaySettings(listen=host).admits(host)
+    # A server that binds something else than ``listen`` does not open it either.
+    bench = bench_of()
+    bench.core.connected("c", 0, "192.168.1.5")
+    assert reasons(bench.answers()) == ["no_tokens"]
+    assert not bench.core._peers
+
+
+def test_infinite_is_refused_and_nan_is_no_value(bench_of: BenchOf) -> None:
+    schema = m.StreamSchema("events", {"v": "float"})
+    bench = bench_of()
+    bench.join("c", a_hello(streams=(m.HelloStream(schema, 0, 0),)))
+
+    def floats(first: int, *values: float, valid: bytes | None = None) -> m.Data:
+        column = m.Values(struct.pack(f"<{len(values)}d", *values), valid)
+        stamps = bytes(8 * len(values))
+        return m.Data(0, first, len(values), stamps, None, None, None, (column,))
+
+    inf, nan = float("inf"), float("nan")
+    bench.say(
+        "c", SYNC, floats(0, 1.5, nan), floats(2, 2.5, inf), floats(4, -inf, 3.5, valid=b"\0\1")
+    )
+    bench.core.finish(1)
+    rows = [row for row in bench.log.rows("seq", "attrs.v") if row[0] is not None]
+    assert rows == [(0, 1.5), (1, None), (4, None), (5, 3.5)]
+    assert bench.core.counts["d", "infinite"] == 1
+    assert bench.core.counts["d", "refused"] == 2
+    # The agent does not send it either: the program that emits it is told.
+    none = {"ts": np.zeros(2, np.int64), "te": None, "ids": None, "types": None}
+    data_message(0, schema, **none, attrs={"v": np.array([1, nan])})
+    data_message(
+        0, schema, **none, attrs={"v": Masked(np.array([1, inf]), np.array([True, False]))}
+    )
+    for given in (np.array([1, -inf]), Masked(np.array([1, inf]), np.array([False, True]))):
+        with pytest.raises(ValueError, match="v: an infinite value"):
+            data_message(0, schema, **none, attrs={"v": given})
+
+
+def test_the_first_connection_s_host_must_be_told(bench_of: BenchOf) -> None:
+    """A server cannot forget it: ``connected`` asks for it."""
+    with pytest.raises(TypeError):
+        bench_of().core.connected("c", 0)
+    bench_of().core.connected("c", 0, HERE)

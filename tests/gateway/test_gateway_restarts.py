@@ -1,0 +1,139 @@
+"""Gateways and agents that start again, clocks set back, sinks that fail: nothing lost or twice.
+
+The worlds are random (a failing example prints its seed and steps). At every moment everything
+acked is in the log, durable; no number stands there twice and arrivals never go back
+(``World.check_acked``, ``NumberedLog``). In the end all that the last start emitted is there, and
+``sequence`` puts all of it in order: incarnations increase, whatever the devices said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.chain import Chain, ChainSettings
+from engine.gateway.core import Recalled
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+
+MS = 10**6
+S = 10**9
+WorldOf = Callable[..., Any]
+
+NETWORKS = st.fixed_dictionaries(
+    {
+        "lose": st.sampled_from([0, 0, 10]),
+        "repeat": st.sampled_from([0, 20]),
+        "breaks": st.sampled_from([0, 3, 10]),
+        "lose_datagram": st.sampled_from([0, 30]),
+        "delay_ns_max": st.sampled_from([MS, 30 * MS]),
+        "whole": st.booleans(),
+    }
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("emit"), st.integers(1, 60)),
+        st.tuples(st.just("other"), st.integers(1, 9)),
+        st.tuples(st.just("run"), st.integers(1, 400)),
+        st.tuples(st.just("cut"), st.integers(0, 2)),
+        st.tuples(st.just("boot"), st.sampled_from([None, 0, 0, 1, 3, 9, 2**40])),
+        st.tuples(st.just("gateway"), st.just(0)),
+        st.tuples(st.just("clock"), st.sampled_from([1, 999, 1500, 3_600_000])),
+        st.tuples(st.just("sink"), st.sampled_from([(), ("append",), ("flush",)])),
+        st.tuples(st.just("promise"), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    network=NETWORKS,
+    steps=STEPS,
+    connections=st.integers(1, 3),
+    commit_every_ns=st.sampled_from([0, 50 * MS]),
+)
+def test_nothing_is_lost_or_twice_and_all_is_ordered(
+    world_of: WorldOf,
+    seed: int,
+    network: dict[str, Any],
+    steps: list[tuple[str, Any]],
+    connections: int,
+    commit_every_ns: int,
+) -> None:
+    world = world_of(seed, network, connections=connections)
+    world.commit_every_ns = commit_every_ns
+    world.start_gateway()
+    for step, size in steps:
+        match step:
+            case "emit":
+                world.emit("events", size)
+            case "other":
+                world.emit("other", size)
+            case "run":
+                world.run(size * MS)
+            case "cut" if size in world.keys:
+                world.cut(size, told=True)
+            case "boot":
+                world.boot(size)
+            case "gateway":
+                world.start_gateway()
+            case "clock":
+                world.set_back += size * MS
+            case "sink":
+                world.log.fails = set(size)
+            case "promise":
+                world.agent.promise(world.now(), world.now().wall_ns, stream="events")
+    world.log.fails = set()
+    world.settle()
+    world.check()
+    check_order(world)
+
+
+def check_order(world: Any) -> None:
+    """``sequence``, which waits for ever here, takes no event for late and none for a copy."""
+    settings_ = ChainSettings(
+        parse_order("sequence:timeout=fixed:1d", "ns"), guards=Guards(None), ordered="full"
+    )
+    rows = sum(len(have) for have in world.log.numbers.values())
+    for frames in (1, 1000):
+        chain = Chain(settings_, "main")
+        parts = range(0, len(world.log.frames), frames)
+        outputs = [chain.process(world.log.frames[at : at + frames]) for at in parts]
+        released = [part for output in (*outputs, chain.finish()) for part in output.ordered]
+        assert sum(part.n for part in released) == rows
+        for lane in chain.counters()["lanes"]:
+            for name in ("late_dropped", "late_passed", "duplicate", "quarantined_jump"):
+                assert lane[name] == 0, name
+        if released:
+            names = ("stream", "incarnation", "seq")
+            places = np.concatenate(
+                [np.stack([part.columns[n] for n in names], axis=1) for part in released]
+            )
+            for stream in np.unique(places[:, 0]):
+                of = places[places[:, 0] == stream, 1:].tolist()
+                assert of == sorted(of)
+
+
+def test_what_a_gateway_recalls_does_not_depend_on_its_log_s_frames(world_of: WorldOf) -> None:
+    world = world_of(5, {"lose": 20, "whole": False})
+    for _ in range(3):
+        world.boot()
+        world.run(200 * MS)
+        world.emit("events", 30)
+        world.run(20 * MS)
+    world.settle()
+    frames = world.log.frames
+    whole = Recalled(frames)
+    single = Recalled([frame.slice(row, 1) for frame in frames for row in range(frame.rows)])
+    for each in (whole, single):
+        past = each.sources["main", "d"]
+        assert past.incarnation == world.agent.incarnation
+        assert past.streams["events"].next == world.agent.next_seq("events")
+    assert whole.attr_types == single.attr_types == {"main": {"n": "int"}}
+    assert whole.last_arrival == single.last_arrival == frames[-1].last_arrival

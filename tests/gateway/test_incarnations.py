@@ -1,0 +1,153 @@
+"""Each start of a source has a larger incarnation: the gateway's door sees to it (SPEC 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from edge_agent import messages as m
+from edge_agent import session as s
+from edge_agent import wire
+from edge_agent.sequence import SEQ_MAX, Numbers
+from engine.gateway.core import Recalled
+from tests.gateway.device_messages import SYNC, a_data, a_hello
+
+S = 10**9
+MS = 10**6
+BenchOf = Callable[..., Any]
+WorldOf = Callable[..., Any]
+
+
+def refusal(said: list[Any]) -> tuple[str, bool, int | None]:
+    (error,) = [each for each in said if isinstance(each, m.ErrorMessage)]
+    return error.reason, error.retry, error.above
+
+
+@pytest.mark.parametrize("incarnation", [0, 4, 5])
+def test_a_restart_with_a_smaller_or_equal_incarnation_is_told_which_one_to_exceed(
+    bench_of: BenchOf, incarnation: int
+) -> None:
+    bench = bench_of()
+    bench.join("c", a_hello(incarnation=5, start=1))
+    bench.say("c", SYNC, a_data(0, 3))
+    bench.core.disconnected("c", 1)
+    said = bench.join("x", a_hello(incarnation=incarnation, start=2), now=2)
+    assert refusal(said) == ("stale_incarnation", True, 5)
+    assert bench.join("y", a_hello(incarnation=6, start=2), now=3) == [m.Welcome(0, (0,))]
+
+
+def test_a_lost_connection_is_no_new_start(bench_of: BenchOf) -> None:
+    bench = bench_of()
+    bench.join("c", a_hello(incarnation=5, start=1))
+    bench.say("c", SYNC, a_data(0, 3))
+    bench.core.finish(1)
+    bench.answers()
+    bench.core.disconnected("c", 1)
+    assert bench.join("x", a_hello(incarnation=5, start=1), now=2) == [m.Welcome(1, (3,))]
+
+
+def test_a_restarted_gateway_knows_incarnations_numbers_and_types_from_its_log(
+    bench_of: BenchOf,
+) -> None:
+    bench = bench_of()
+    bench.join("c", a_hello(incarnation=5, start=1))
+    bench.say("c", SYNC, a_data(0, 3), a_data(6, 2), now=50)
+    bench.core.finish(60)
+    again = bench_of(recalled=Recalled(bench.log.frames))
+    assert refusal(again.join("x", a_hello(incarnation=4), now=1)) == ("stale_incarnation", True, 5)
+    text = (m.HelloStream(m.StreamSchema("events", {"v": "str"}), 0, 0),)
+    said = again.join("y", a_hello("other", streams=text), now=1)
+    assert refusal(said) == ("attr_type", False, None)
+    assert again.join("z", a_hello(incarnation=5, start=1), now=1) == [m.Welcome(0, (3,))]
+    # Nothing twice, and no arrival before the last one: the log goes on.
+    again.say("z", a_data(0, 9), now=2)
+    again.core.finish(3)
+    assert again.log.rows("seq", "arrival", "kind") == [
+        (3, 50, None), (4, 50, None), (5, 50, None), (8, 50, None),
+    ]  # fmt: skip
+    assert again.core.counts["d", "duplicate"] == 5
+
+
+def test_an_agent_takes_the_next_incarnation_and_loses_nothing(world_of: WorldOf) -> None:
+    world = world_of(1, {})
+    world.boot(7)
+    world.run(S)
+    world.emit("events", 5)
+    world.run(S)
+    world.boot(3)
+    world.emit("events", 4)
+    world.settle()
+    world.check()
+    assert world.agent.incarnation == 8
+    assert world.agent.counts["incarnation_raised"] == 1
+    assert {key: len(have) for key, have in world.log.numbers.items()} == {
+        (7, "events"): 5,
+        (8, "events"): 4,
+    }
+
+
+def test_an_agent_whose_incarnation_only_the_log_knows_takes_another(world_of: WorldOf) -> None:
+    """The WELCOME has numbers that it never sent."""
+    world = world_of(2, {})
+    world.boot(7)
+    world.run(S)
+    world.emit("events", 5)
+    world.run(S)
+    world.start_gateway()
+    world.boot(7)
+    world.emit("events", 4)
+    world.settle()
+    world.check()
+    assert world.agent.incarnation == 8
+    assert [len(have) for have in world.log.numbers.values()] == [5, 4]
+
+
+def test_an_agent_that_was_welcomed_does_not_take_its_name_back(world_of: WorldOf) -> None:
+    """Two devices of one name must not throw out each other for ever: the older one ends."""
+    world = world_of(3, {})
+    world.run(S)
+    former = world.agent
+    hello = m.ErrorMessage("stale_incarnation", "", True, above=former.incarnation)
+    number = next(iter(world.keys))
+    former.received(number, wire.encode(hello), world.now())
+    assert former.state is s.SessionState.FAILED
+    assert former.failure == hello
+
+
+def test_there_may_be_no_larger_incarnation(world_of: WorldOf) -> None:
+    numbers = Numbers(1, 3)
+    assert numbers.exceed(SEQ_MAX - 2)
+    assert numbers.incarnation == SEQ_MAX - 1
+    assert not Numbers(1, 3).exceed(SEQ_MAX - 1)
+    world = world_of(4, {})
+    world.boot(SEQ_MAX - 1)
+    world.run(S)
+    world.boot(0)
+    world.run(S)
+    assert world.agent.state is s.SessionState.FAILED
+
+
+@pytest.mark.parametrize("recalled", [False, True])
+def test_a_start_that_said_nothing_does_not_make_the_gateway_forget(
+    bench_of: BenchOf, recalled: bool
+) -> None:
+    bench = bench_of()
+    bench.join("c", a_hello(incarnation=5, start=1))
+    bench.say("c", SYNC, a_data(0, 3))
+    bench.core.finish(1)
+    bench.core.disconnected("c", 1)
+    if recalled:
+        bench = bench_of(recalled=Recalled(bench.log.frames))
+    bench.answers()
+    assert bench.join("x", a_hello(incarnation=9, start=2), now=2) == [m.Welcome(0, (0,))]
+    bench.core.disconnected("x", 3)
+    for incarnation in (3, 4) if recalled else (3, 4, 5):
+        said = bench.join(f"y{incarnation}", a_hello(incarnation=incarnation, start=3), now=4)
+        assert refusal(said) == ("stale_incarnation", True, 5)
+    assert bench.join("z", a_hello(incarnation=6, start=3), now=5) == [m.Welcome(0, (0,))]
+    bench.say("z", SYNC)
+    bench.core.disconnected("z", 6)
+    said = bench.join("w", a_hello(incarnation=6, start=4), now=7)
+    assert refusal(said) == ("stale_incarnation", True, 6)
