@@ -121,7 +121,7 @@ def _check_presence(batch: pa.RecordBatch, kind: np.ndarray) -> None:
     """Times and sources where they must be."""
     if batch.column(r.ARRIVAL).null_count:
         raise FrameError("a record without arrival")
-    for name, kinds in ((r.TS, _TIMED), (r.SOURCE, _OF_SOURCE)):
+    for name, kinds in ((r.TS, _TIMED), (r.SOURCE, _OF_SOURCE), (r.SEQ, (Kind.EVENT,))):
         column = batch.column(name)
         hidden = pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0
         if not column.null_count and not hidden:
@@ -138,14 +138,14 @@ def _check_range(name: str, column: pa.Array, kind: np.ndarray) -> None:
     least, most = pc.min_max(column).as_py().values()
     if least is None:
         return
-    if name == r.SEQ:
-        least = max(least, 0) if least == _NO_NUMBER else least
     if not beyond(name, np.array([least, most])).any():
         return
     values = np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False))
     outside = beyond(name, values)
     if name == r.SEQ:
-        outside &= values != _NO_NUMBER
+        outside &= (values != _NO_NUMBER) | (kind == Kind.EVENT)
+    if not outside.any():
+        return
     row = int(np.flatnonzero(outside)[0])
     which = Kind(int(kind[row])).name.lower()
     raise FrameError(f"record {row} of kind {which}: {beyond_said(name).partition(';')[0]}")
