@@ -93,6 +93,9 @@ def decode(
         frame: records in arrival order.
         strings: the site's table; new texts are added.
         wanted: attribute columns to decode; None = all.
+
+    Raises:
+        ContractViolation: an event without a source, or a value of a type that frames do not hold.
     """
     columns: Columns = {}
     types: dict[str, str] = {}
@@ -113,7 +116,17 @@ def decode(
         if te.null_count:
             given = te.is_valid().to_numpy(zero_copy_only=False)
             columns[r.TE] = np.where(given, columns[r.TE], columns[r.TS])
+    if lacking_event(columns, r.SOURCE):
+        raise ContractViolation(f"site {frame.site!r}: an event without a source")
     return columns, types
+
+
+def lacking_event(columns: Columns, name: str) -> bool:
+    """Whether an event lacks ``name``, of which kernels make a place in a table, unchecked."""
+    absent = columns[name] < 0
+    if r.KIND in columns and absent.any():
+        absent = absent & (columns[r.KIND] == int(r.Kind.EVENT))
+    return bool(absent.any())
 
 
 def sync_records(frame: Frame) -> list[dict[str, Any]]:

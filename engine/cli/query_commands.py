@@ -20,7 +20,7 @@ from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
 from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.errors import UserError
-from engine.log.input_log import PLAIN_FORM, InputForm
+from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
 from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import order_names, parse_order
@@ -339,7 +339,7 @@ def _export_late(made: Path, late: Path | None, time_unit: str) -> None:
 
 def _letters(on_bad: str, dead_letter: Path | None, out: Path | None, source: str) -> Path | None:
     """Where skipped lines are kept: the user's file, or one beside the output."""
-    if on_bad != "skip" or Path(source).is_dir():
+    if on_bad != "skip" or (Path(source).is_dir() and input_kind(source) == InputKind.LOG):
         return None
     if dead_letter is None:
         name = "stdin" if source == STDIN else Path(source).name

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,41 +15,44 @@ from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from engine.errors import ContractViolation, UserError
 from engine.frame import Frame
+from engine.log.file_facts import MARK, FileFacts, checksum
+from engine.log.frame_rules import attribute_types
+from engine.log.log_files import (
+    FILE_NAME,
+    FIRST_ARRIVAL,
+    LAST_ARRIVAL,
+    LOG_SCHEMA,
+    PAYLOAD,
+    ROWS,
+    SITE,
+    arrivals_given,
+    check_files,
+    check_rows,
+    frame_of,
+    is_log_file,
+    log_files,
+    pieces,
+    read_file,
+)
 from engine.log.read_ahead import read_ahead
 from engine.log.whole_file import (
-    DAMAGED,
     NS_PER_MS,
     TEMPORARY_SUFFIX,
-    parquet_files,
     write_parquet,
 )
+from engine.value_rules import joined_type
 
-SITE: Final = "site"
-FIRST_ARRIVAL: Final = "first_arrival"
-LAST_ARRIVAL: Final = "last_arrival"
-ROWS: Final = "rows"
-PAYLOAD: Final = "payload"
-LOG_SCHEMA: Final = pa.schema(
-    {
-        SITE: pa.string(),
-        FIRST_ARRIVAL: pa.int64(),
-        LAST_ARRIVAL: pa.int64(),
-        ROWS: pa.int64(),
-        PAYLOAD: pa.binary(),
-    }
-)
+__all__ = [
+    "FIRST_ARRIVAL", "LAST_ARRIVAL", "LOG_SCHEMA", "PAYLOAD", "ROWS", "SITE", "LogReader",
+    "LogWriter", "frames_at", "is_log_file",
+]  # fmt: skip
 ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
 """A file is closed at the first frame that reaches either; this one bounds the memory."""
-_PIECE_BYTES: Final = 1 << 20
 _LOCK: Final = ".lock"
-_ARRIVAL: Final = b"slackwater.arrival"
-_LINE_NUMBERS: Final = b"line numbers"
-_NAME: Final = re.compile(r"frames-([0-9]+)\.parquet")
 
 
 class LogWriter:
@@ -98,15 +100,15 @@ class LogWriter:
 
     def _continue(self) -> None:
         """Takes up numbers, mtimes and arrival clocks where the existing files end."""
-        files = _log_files(self.directory)
+        files = log_files(self.directory)
         self._number = 0
         self._mtime_ms = 0
         self._arrived: dict[str, int] = {}
         for file in files:
-            found = _NAME.fullmatch(file.name)
+            found = FILE_NAME.fullmatch(file.name)
             self._number = max(self._number, int(found[1]) if found else 0)
             self._mtime_ms = max(self._mtime_ms, file.stat().st_mtime_ns // NS_PER_MS)
-            index = _read(file, [SITE, LAST_ARRIVAL])
+            index = read_file(file, [SITE, LAST_ARRIVAL])
             for site, last in zip(*(column.to_pylist() for column in index.columns), strict=True):
                 self._arrived[site] = max(last, self._arrived.get(site, last))
 
@@ -125,7 +127,7 @@ class LogWriter:
                 f"site {frame.site!r}: frame of arrival {frame.first_arrival} after {last}"
             )
         self._arrived[frame.site] = frame.last_arrival
-        payload = frame.to_bytes()
+        payload = Frame(frame.site, frame.batch.replace_schema_metadata(MARK)).to_bytes()
         self._waiting.append((frame, payload))
         self._rows += frame.rows
         self._bytes += len(payload)
@@ -154,21 +156,24 @@ class LogWriter:
         if not self._waiting:
             return None
         frames = [frame for frame, _ in self._waiting]
-        table = pa.Table.from_arrays(
-            [
-                pa.array([frame.site for frame in frames], pa.string()),
-                pa.array([frame.first_arrival for frame in frames], pa.int64()),
-                pa.array([frame.last_arrival for frame in frames], pa.int64()),
-                pa.array([frame.rows for frame in frames], pa.int64()),
-                pa.array([payload for _, payload in self._waiting], pa.binary()),
-            ],
-            schema=LOG_SCHEMA,
+        columns = [
+            [frame.site for frame in frames],
+            [frame.first_arrival for frame in frames],
+            [frame.last_arrival for frame in frames],
+            [frame.rows for frame in frames],
+            [payload for _, payload in self._waiting],
+        ]
+        facts = FileFacts(
+            self._number + 1, len(frames), self.arrival_given, checksum(zip(*columns, strict=True))
         )
-        metadata = {} if self.arrival_given else {_ARRIVAL: _LINE_NUMBERS}
-        schema = LOG_SCHEMA.with_metadata(metadata)
+        schema = LOG_SCHEMA.with_metadata(facts.as_metadata())
+        table = pa.Table.from_arrays(
+            [pa.array(values, of.type) for values, of in zip(columns, schema, strict=True)],
+            schema=schema,
+        )
         path = self.directory / f"frames-{self._number + 1:012d}.parquet"
         self._mtime_ms = write_parquet(
-            path, [table.cast(schema)], schema, plain_columns=(PAYLOAD,), after_ms=self._mtime_ms
+            path, [table], schema, plain_columns=(PAYLOAD,), after_ms=self._mtime_ms
         )
         self._number += 1
         self._waiting.clear()
@@ -210,15 +215,16 @@ class LogReader:
         if not self.directory.is_dir():
             what = "is a file, not a folder" if self.directory.exists() else "no such folder"
             raise UserError(f"{self.directory}: {what}; an arrival log is a folder")
-        self.files = _log_files(self.directory)
+        self.files = log_files(self.directory)
         if not self.files:
             found = _found_instead(self.directory)
             raise UserError(f"{self.directory}: not an arrival log: {found}")
-        metadata = pq.read_schema(self.files[-1]).metadata or {}
-        self.arrival_given = metadata.get(_ARRIVAL) != _LINE_NUMBERS
+        facts = check_files(self.files)
+        self.arrival_given = arrivals_given(self.files[-1], facts[-1])
 
     def __iter__(self) -> Iterator[Frame]:
         arrived: dict[str, tuple[int, Path]] = {}
+        types: dict[tuple[str, str], str] = {}
         frames = read_ahead(partial(_frames, file, None) for file in self.files)
         for file, of_file in zip(self.files, frames, strict=True):
             for row, frame in enumerate(of_file):
@@ -229,14 +235,15 @@ class LogReader:
                         f"{frame.first_arrival} after {last} of {where.name}; files of two logs?"
                     )
                 arrived[frame.site] = (frame.last_arrival, file)
+                _join_types(types, file, row, frame)
                 yield frame
 
     def one_by_one(self) -> Iterator[Frame]:
         """The same frames, each read when it is its turn: for who may need but the first few."""
         for file in self.files:
-            entries = (entry for piece in _pieces(file) for entry in piece.to_pylist())
+            entries = (entry for piece in pieces(file) for entry in piece.to_pylist())
             for row, entry in enumerate(entries):
-                yield _frame(file, row, entry)
+                yield frame_of(file, row, entry)
 
 
 def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[list[Frame]]:
@@ -251,79 +258,31 @@ def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[
 
 
 def _frames(file: Path, places: Sequence[int] | None) -> list[Frame]:
-    """The frames in rows ``places`` of a file; None: all."""
-    table = _read(file, LOG_SCHEMA.names)
+    """The frames in rows ``places`` of a file; None: all, and the file is as it was written."""
+    table = read_file(file, LOG_SCHEMA.names)
+    has_facts = True
     if places is None:
         places = range(table.num_rows)
+        has_facts = check_rows(file, table)
     else:
         table = table.take(places)
-    return [_frame(file, row, entry) for row, entry in zip(places, table.to_pylist(), strict=True)]
+    return [
+        frame_of(file, row, entry, has_facts=has_facts)
+        for row, entry in zip(places, table.to_pylist(), strict=True)
+    ]
 
 
-def _log_files(directory: Path) -> list[Path]:
-    """Complete files of the log.
-
-    Raises:
-        UserError: a Parquet file that is damaged or not part of an arrival log.
-    """
-    files = parquet_files(directory)
-    for file in files:
-        try:
-            schema = pq.read_schema(file)
-        except DAMAGED as error:
-            raise _damaged(file, error) from error
-        if any(
-            name not in schema.names or schema.field(name).type != LOG_SCHEMA.field(name).type
-            for name in LOG_SCHEMA.names
-        ):
+def _join_types(types: dict[tuple[str, str], str], file: Path, row: int, frame: Frame) -> None:
+    """An attribute keeps its type throughout a site, but for whole numbers among fractions."""
+    for name, found in attribute_types(frame.batch).items():
+        known = types.get((frame.site, name))
+        joined = joined_type(known, found)
+        if joined is None:
             raise UserError(
-                f"{directory}: not an arrival log: {file.name} has the columns "
-                f"{', '.join(schema.names[:8])}; make a log of it with slackwater log import"
+                f"{file}: row {row}: site {frame.site!r}: {name} is {found} here and was {known} "
+                "before; give one of them another name"
             )
-    return files
-
-
-def is_log_file(schema: pa.Schema) -> bool:
-    """Whether a Parquet file of this schema is one file of an arrival log."""
-    return set(LOG_SCHEMA.names) <= set(schema.names)
-
-
-def _read(file: Path, columns: list[str]) -> pa.Table:
-    try:
-        return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
-    except DAMAGED as error:
-        raise _damaged(file, error) from error
-
-
-def _pieces(file: Path) -> Iterator[pa.RecordBatch]:
-    """The file's rows, about ``_PIECE_BYTES`` at a time."""
-    try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
-            about = opened.metadata
-            size = sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
-            rows = max(1, _PIECE_BYTES * about.num_rows // max(1, size))
-            yield from opened.iter_batches(rows, columns=LOG_SCHEMA.names)
-    except DAMAGED as error:
-        raise _damaged(file, error) from error
-
-
-def _damaged(file: Path, error: Exception) -> UserError:
-    said = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-    return UserError(f"{file}: damaged file: {said}; restore it, or move it away to read the rest")
-
-
-def _frame(file: Path, row: int, entry: dict[str, object]) -> Frame:
-    site, payload = entry[SITE], entry[PAYLOAD]
-    if not isinstance(site, str) or not isinstance(payload, bytes):
-        raise UserError(f"{file}: damaged file: row {row} has no site or no payload")
-    try:
-        frame = Frame.from_bytes(site, payload)
-    except (ContractViolation, *DAMAGED) as error:
-        raise _damaged(file, error) from error
-    said = (entry[ROWS], entry[FIRST_ARRIVAL], entry[LAST_ARRIVAL])
-    if frame.rows == 0 or said != (frame.rows, frame.first_arrival, frame.last_arrival):
-        raise UserError(f"{file}: damaged file: row {row} does not describe its payload")
-    return frame
+        types[frame.site, name] = joined
 
 
 def _found_instead(directory: Path) -> str:

@@ -24,6 +24,7 @@ from engine.log.row_import import (
     FIELDS,
     ColumnPlan,
     RowBatch,
+    as_attribute,
     column_faults,
     kind_codes,
     time_faults,
@@ -111,6 +112,7 @@ def typed_rows(text: Text, plan: ColumnPlan, types: dict[str, str], times: Times
         elif field == r.KIND:
             fields[field], unknown = kind_codes(columns[column])
             why = f"is no kind of record; known are {', '.join(r.KIND_NAMES)}"
+            why += f"; {as_attribute(column)}"
             faults += column_faults(unknown, lines, column, columns[column], why)
         elif field == r.ID:
             fields[field] = _converted(columns[column], types[column])
@@ -150,7 +152,8 @@ def _int_field(text: pa.Array, lines: np.ndarray, column: str) -> tuple[pa.Array
             faults.append(Fault(int(line), f'column "{column}": {shown} is beyond 64 bits'))
             number = None
         elif value is not None and number is None:
-            faults.append(Fault(int(line), f'column "{column}": "{value[:40]}" is not an integer'))
+            said = f'column "{column}": "{value[:40]}" is not an integer'
+            faults.append(Fault(int(line), f"{said}; {as_attribute(column)}"))
         values.append(number)
     return pa.array(values, pa.int64()), faults
 

@@ -25,6 +25,7 @@ from engine.log.row_import import (
     ColumnPlan,
     RowBatch,
     RowRead,
+    as_attribute,
     column_faults,
     kind_codes,
     plan_columns,
@@ -115,7 +116,7 @@ class ParquetRead(RowRead):
             if not fits and not pa.types.is_null(type_):
                 raise UserError(
                     f'{self.path}: column "{column}" is {type_}, but {field} is {wanted}; '
-                    f"--map attrs.{column}={column} makes it an attribute"
+                    f"{as_attribute(column)}"
                 )
         for column in plan.attrs.values():
             type_ = schema.field(column).type
@@ -138,6 +139,7 @@ class ParquetRead(RowRead):
             if field == r.KIND:
                 fields[field], unknown = kind_codes(column.cast(pa.string()))
                 why = f"is no kind of record; known are {', '.join(r.KIND_NAMES)}"
+                why += f"; {as_attribute(name)}"
                 faults += column_faults(unknown, lines, name, column, why)
             elif field in TIME_FIELDS:
                 fields[field], why_not = self._time(field, column, lines)

@@ -26,7 +26,7 @@ from engine.log.intake import Intake
 from engine.log.lines import CHUNK_LINES
 from engine.log.record_rules import FIELDS_OF_KIND
 from engine.log.sorting import Sorter, check_sort
-from engine.log.times import Times
+from engine.log.times import NOT_TIME, Times
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
 _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]
@@ -241,8 +241,15 @@ def time_faults(
         said = why
         if not why.startswith('"'):
             said = f'column "{column}": {_shown(values[row].as_py())} {why}'
+            if column != r.TS and why == NOT_TIME:
+                said += f"; {as_attribute(column)}"
         faults.append(Fault(int(lines[row]), said))
     return faults
+
+
+def as_attribute(column: str) -> str:
+    """The remedy for a column that has the name of a field by chance."""
+    return f"--map attrs.{column}={column} makes it an attribute"
 
 
 def column_faults(

@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
-from engine.columns import VALID_PREFIX, Columns, join
+from engine.columns import VALID_PREFIX, Columns, join, lacking_event
+from engine.errors import ContractViolation
 from engine.order.base import Guards, Ordered
 from engine.order.lanes import LaneTable
 from engine.order.sequence_run import flush, new_rows, place_rings, run, survivors
@@ -149,7 +150,13 @@ class Sequence:
         return len(self._rows)
 
     def process(self, columns: Columns, rows: int) -> Ordered:
-        """Records in arrival order; see ``engine.order.base.Order``."""
+        """Records in arrival order; see ``engine.order.base.Order``.
+
+        Raises:
+            ContractViolation: an event without a number.
+        """
+        if lacking_event(columns, r.SEQ):
+            raise ContractViolation("order sequence: an event without a number")
         pending = len(self._rows)
         all_rows = np.empty(pending + rows, ROW)
         _words(all_rows)[:pending] = _words(self._rows)

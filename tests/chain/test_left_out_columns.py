@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
+from engine.errors import ContractViolation
 from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -195,3 +196,16 @@ def test_a_column_of_untyped_nulls_is_one_that_is_left_out() -> None:
         | nulls
     )
     assert told([[Frame("main", batch)]], "none") == told([[plain]], "none")
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_an_event_without_source_or_number_is_refused_before_a_kernel_reads_it(order: str) -> None:
+    plain = {"source": "a", "seq": 0, "ts": 1, "arrival": 1, "type": "A"}
+    with pytest.raises(ContractViolation, match="site 'main': an event without a source"):
+        chain_of(order).process([frame([plain, plain | {"source": None}])])
+    numberless = frame([plain, plain | {"seq": None}, {"kind": "tick", "arrival": 2}])
+    if order.startswith("sequence"):
+        with pytest.raises(ContractViolation, match="order sequence: an event without a number"):
+            chain_of(order).process([numberless])
+    else:
+        assert chain_of(order).process([numberless])

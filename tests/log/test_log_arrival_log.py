@@ -26,7 +26,7 @@ def frame(first: int, rows: int = 2, site: str = "main", **attrs: list[Any]) -> 
     columns = {
         "source": pa.array(["s0"] * rows, STRING),
         "seq": pa.array(arrival, pa.int64()),
-        "ts": pa.array([2**62 + a for a in arrival], pa.int64()),
+        "ts": pa.array([2**61 + a for a in arrival], pa.int64()),
         "arrival": pa.array(arrival, pa.int64()),
         **{f"attrs.{name}": pa.array(values) for name, values in attrs.items()},
     }

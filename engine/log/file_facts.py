@@ -1,0 +1,76 @@
+"""What a file of a log says of itself in its footer, and how one finds that it is no longer true.
+
+Pages have checksums of their own, a Parquet footer has none: so the facts in it have one, and they
+hold one of all rows. Each payload is marked, too: a file with marked payloads and without facts has
+lost them. Files of earlier versions have neither.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import pyarrow as pa
+
+_FACTS: Final = b"slackwater.facts"
+_CHECK: Final = b"slackwater.check"
+_EARLIER: Final = b"slackwater.arrival"
+_LINE_NUMBERS: Final = b"line numbers"
+MARK: Final = {b"slackwater.frame": b"in a file with facts"}
+"""Schema metadata of each payload."""
+
+
+class FactsError(ValueError):
+    """The footer is damaged, or the file is not the one it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """``number``: of the file in its log; ``frames``: its rows; ``arrival_given``: see
+    ``LogWriter``; ``checksum``: of all rows.
+    """
+
+    number: int
+    frames: int
+    arrival_given: bool
+    checksum: int
+
+    def as_metadata(self) -> dict[bytes, bytes]:
+        """For the file's schema."""
+        text = json.dumps(asdict(self)).encode()
+        return {_FACTS: text, _CHECK: str(zlib.crc32(text)).encode()}
+
+
+def checksum(rows: Iterable[tuple[str, int, int, int, bytes]]) -> int:
+    """Of rows (site, first arrival, last arrival, number of records, payload)."""
+    found = 0
+    for site, *numbers, payload in rows:
+        found = zlib.crc32(payload, zlib.crc32(repr((site, numbers)).encode(), found))
+    return found
+
+
+def facts_of(metadata: Mapping[bytes, bytes] | None) -> FileFacts | None:
+    """What the schema's metadata says; None: nothing.
+
+    Raises:
+        FactsError: damaged.
+    """
+    text, check = ((metadata or {}).get(name) for name in (_FACTS, _CHECK))
+    if text is None and check is None:
+        return None
+    if text is None or check != str(zlib.crc32(text)).encode():
+        raise FactsError("its footer is not as it was written")
+    return FileFacts(**json.loads(text))
+
+
+def earlier_arrival_given(metadata: Mapping[bytes, bytes] | None) -> bool:
+    """Of a file of an earlier version."""
+    return (metadata or {}).get(_EARLIER) != _LINE_NUMBERS
+
+
+def is_marked(schema: pa.Schema) -> bool:
+    """Whether a payload of this schema stands in a file with facts."""
+    return bool((schema.metadata or {}).keys() & MARK.keys())

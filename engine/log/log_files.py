@@ -1,0 +1,216 @@
+"""The files of an arrival log: which they are, whether they are as they were written, the rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.errors import ContractViolation, UserError
+from engine.frame import Frame
+from engine.log.file_facts import (
+    FactsError,
+    FileFacts,
+    checksum,
+    earlier_arrival_given,
+    facts_of,
+    is_marked,
+)
+from engine.log.frame_rules import FrameError, checked
+from engine.log.whole_file import DAMAGED, parquet_files
+
+SITE: Final = "site"
+FIRST_ARRIVAL: Final = "first_arrival"
+LAST_ARRIVAL: Final = "last_arrival"
+ROWS: Final = "rows"
+PAYLOAD: Final = "payload"
+LOG_SCHEMA: Final = pa.schema(
+    {
+        SITE: pa.string(),
+        FIRST_ARRIVAL: pa.int64(),
+        LAST_ARRIVAL: pa.int64(),
+        ROWS: pa.int64(),
+        PAYLOAD: pa.binary(),
+    }
+)
+FILE_NAME: Final = re.compile(r"frames-([0-9]+)\.parquet")
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+def log_files(directory: Path) -> list[Path]:
+    """Complete files of the log.
+
+    Raises:
+        UserError: a Parquet file that is damaged or not part of an arrival log, or is no file.
+    """
+    for path in sorted(directory.iterdir()):
+        if (
+            path.suffix == ".parquet"
+            and not path.name.startswith((".", "_"))
+            and not path.is_file()
+        ):
+            what = (
+                "a folder" if path.is_dir() else "a link to nothing" if path.is_symlink() else None
+            )
+            raise UserError(f"{path}: is {what or 'no file'} in a log's file's place; restore it")
+    files = parquet_files(directory)
+    for file in files:
+        try:
+            schema = pq.read_schema(file)
+        except DAMAGED as error:
+            raise damaged(file, error) from error
+        if any(
+            name not in schema.names or schema.field(name).type != LOG_SCHEMA.field(name).type
+            for name in LOG_SCHEMA.names
+        ):
+            raise UserError(
+                f"{directory}: not an arrival log: {file.name} has the columns "
+                f"{', '.join(schema.names[:8])}; make a log of it with slackwater log import"
+            )
+    return files
+
+
+def check_files(files: Sequence[Path]) -> list[FileFacts | None]:
+    """What each file says of itself.
+
+    Raises:
+        UserError: a damaged footer; a file that is missing, there twice, or under another's name.
+    """
+    found: list[FileFacts | None] = []
+    last = 0
+    seen: dict[FileFacts, Path] = {}
+    for file in files:
+        facts = facts_in(file)
+        found.append(facts)
+        name = FILE_NAME.fullmatch(file.name)
+        number = int(name[1]) if name else None
+        if facts is not None:
+            if facts in seen:
+                raise UserError(
+                    f"{file}: is a copy of {seen[facts].name} in the same log; move one away"
+                )
+            seen[facts] = file
+            if number is not None and facts.number != number:
+                raise UserError(f"{file}: was written as file {facts.number} of its log; "
+                                "give it its name again")  # fmt: skip
+        if number is not None:
+            if number != last + 1:
+                lost = file.with_name(f"frames-{last + 1:012d}.parquet").name
+                raise UserError(
+                    f"{file.parent}: file {lost} of the log is missing; restore it, as what "
+                    "follows cannot be told without"
+                )
+            last = number
+    return found
+
+
+def facts_in(file: Path) -> FileFacts | None:
+    """What a file says of itself; None for one of an earlier version.
+
+    Raises:
+        UserError: a damaged footer.
+    """
+    try:
+        about = pq.read_metadata(file)
+        facts = facts_of(pq.read_schema(file).metadata)
+    except (FactsError, *DAMAGED) as error:
+        raise damaged(file, error) from error
+    groups = [about.row_group(n).num_rows for n in range(about.num_row_groups)]
+    if sum(groups) != about.num_rows or (facts is not None and facts.frames != about.num_rows):
+        raise damaged(file, FactsError("it has not the rows that it was written with"))
+    return facts
+
+
+def arrivals_given(file: Path, facts: FileFacts | None) -> bool:
+    """Whether arrivals are instants, as the log's last file says."""
+    if facts is not None:
+        return facts.arrival_given
+    for piece in pieces(file):  # one look, as what the payload says has a checksum
+        for entry in piece.slice(0, 1).to_pylist():
+            frame_of(file, 0, entry, has_facts=False)
+        break
+    return earlier_arrival_given(pq.read_schema(file).metadata)
+
+
+def check_rows(file: Path, table: pa.Table) -> bool:
+    """All rows of a file against its facts; False: it has none.
+
+    Raises:
+        UserError: they are not as they were written.
+    """
+    facts = facts_in(file)
+    if facts is None:
+        return False
+    columns = [table.column(name).to_pylist() for name in LOG_SCHEMA.names]
+    if any(None in column for column in columns[:-1]) or None in columns[-1]:
+        raise damaged(file, FactsError("a row has no site or no payload"))
+    if checksum(zip(*columns, strict=True)) != facts.checksum:
+        raise damaged(file, FactsError("its rows are not as they were written"))
+    return True
+
+
+def _refuse_marked(frame: Frame) -> None:
+    if is_marked(frame.batch.schema):
+        raise FactsError("its footer has lost what it said of the file")
+
+
+def frame_of(file: Path, row: int, entry: dict[str, object], *, has_facts: bool = True) -> Frame:
+    """The frame of a row of a file that has facts, or none: then it must have no mark.
+
+    Raises:
+        UserError: damaged.
+    """
+    site, payload = entry[SITE], entry[PAYLOAD]
+    if not isinstance(site, str) or not isinstance(payload, bytes):
+        raise UserError(f"{file}: damaged file: row {row} has no site or no payload")
+    try:
+        frame = Frame.from_bytes(site, payload)
+        if not has_facts:
+            _refuse_marked(frame)
+        frame = checked(Frame(site, frame.batch.replace_schema_metadata(None)))
+    except (ContractViolation, FactsError, FrameError, *DAMAGED) as error:
+        raise damaged(file, error) from error
+    said = (entry[ROWS], entry[FIRST_ARRIVAL], entry[LAST_ARRIVAL])
+    if frame.rows == 0 or said != (frame.rows, frame.first_arrival, frame.last_arrival):
+        raise UserError(f"{file}: damaged file: row {row} does not describe its payload")
+    return frame
+
+
+def is_log_file(schema: pa.Schema) -> bool:
+    """Whether a Parquet file of this schema is one file of an arrival log."""
+    return set(LOG_SCHEMA.names) <= set(schema.names)
+
+
+def read_file(file: Path, columns: list[str]) -> pa.Table:
+    """Some columns of a file.
+
+    Raises:
+        UserError: damaged.
+    """
+    try:
+        return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
+    except DAMAGED as error:
+        raise damaged(file, error) from error
+
+
+def pieces(file: Path) -> Iterator[pa.RecordBatch]:
+    """The file's rows, about ``_PIECE_BYTES`` at a time."""
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            about = opened.metadata
+            size = sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
+            rows = max(1, _PIECE_BYTES * about.num_rows // max(1, size))
+            yield from opened.iter_batches(rows, columns=LOG_SCHEMA.names)
+    except DAMAGED as error:
+        raise damaged(file, error) from error
+
+
+def damaged(file: Path, error: Exception) -> UserError:
+    """What a user is told of a damaged file."""
+    said = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+    return UserError(f"{file}: damaged file: {said}; restore it, or move it away to read the rest")
