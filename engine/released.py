@@ -59,7 +59,7 @@ def _no_ints() -> np.ndarray:
 
 @dataclass(slots=True)
 class Progress:
-    """Progress that no row shows: punctuations, end of stream, a slack K behind the clock.
+    """Progress that no row shows: punctuations, end of stream.
 
     Step ``i`` says: after the first ``row[i]`` rows of this batch, at arrival-clock instant
     ``at[i]``, every later in-order event has ``ref >= frontier[i]``. Besides these steps, each
@@ -122,6 +122,10 @@ class Released:
     Rows are sorted by ``release``; LATE and LATE_DROPPED rows fill gaps reported earlier.
     ``promises``: the punctuations of a stream in no order; None: the stream is in order, and its
     progress is a promise for every type and source.
+    ``slack``: what a slack K behind the event clock says, of an order that goes by one. K is a guess,
+    no promise: windows close by it and can be corrected, nothing else goes by it.
+    ``delays``: filtered delays of the synchronised sources [ns], for operators that ask why T_a is
+    what it is; in no order.
     """
 
     n: int
@@ -132,3 +136,5 @@ class Released:
     progress: Progress = field(default_factory=Progress)
     gaps: Gaps = field(default_factory=Gaps)
     promises: Promises | None = None
+    slack: Progress = field(default_factory=Progress)
+    delays: np.ndarray = field(default_factory=_no_ints)

@@ -116,12 +116,15 @@ def test_spec_4_4_missing_counts_gaps_that_could_belong_and_late_rows_fill_them(
         (tools.Event(5), tools.Event(15), tools.Event(25), late, tools.Event(31)),
         gaps=((1, "s0", 7, 2, 5, 15), (2, "other", 1, 1, 15, 19)),
     )
+    # The window before the late event's own counted it too: corrected with the next that closes.
     results = tools.run(lambda: operator(plan(COUNT)), stream)
     assert brief(results, "value", "missing") == [
         ("+", 0, 1, {"count(*)": 1}, 2),
         ("+", 10, 2, {"count(*)": 1}, 3),
         ("-", 10, 3, {"count(*)": 1}, 3),
         ("+", 10, 3, {"count(*)": 2}, 2),
+        ("-", 0, 4, {"count(*)": 1}, 2),
+        ("+", 0, 4, {"count(*)": 1}, 1),
         ("+", 20, 4, {"count(*)": 1}, 0),
     ]
 
@@ -144,7 +147,9 @@ def test_spec_4_4_late_event_retracts_and_corrects_until_the_horizon(tools: Any)
         ("-", 0, 4, {"s": 3}),
         ("+", 0, 4, {"s": 7}),
     ]
-    assert made.counters() == {"too_late": 1, "refused_groups": 0, "capped_uncertainty": 0}
+    assert made.counters() == {
+        "too_late": 1, "refused_groups": 0, "capped_uncertainty": 0, "wide_gaps": 0,
+    }  # fmt: skip
 
 
 def test_default_horizon_is_a_minute_or_a_longer_window(tools: Any) -> None:
@@ -274,8 +279,8 @@ def test_memory_stays_bounded_on_an_endless_stream(tools: Any) -> None:
         made.process(tools.batch(tools.Stream(events), strings))
         state = made.snapshot()
         sizes.add(len(state["cells"]["window"]))
-        assert len(state["emitted"]) < 6
-        assert len(state["measures"]["v"]["kept"]) < 6
+        sizes |= {len(state["standing"]["next"]), len(state["kept"]["next"])}
+        assert state["kept"]["tally"][1] < 60
     assert sizes == {256}
 
 
@@ -295,8 +300,10 @@ def test_results_share_nothing_with_later_retractions(tools: Any) -> None:
 def test_uncertainty_beyond_a_window_is_capped_and_counted(tools: Any) -> None:
     made = operator(plan(COUNT))
     made.process(tools.batch(tools.Stream((tools.Event(105, unc=1000),)), Strings()))
-    (result,) = made.finish(9)  # the neighbours hold an ambiguous event, but no event
-    assert (result["window"]["start"], result["certain"], result["ambiguous"]) == (100, 0, 1)
+    results = made.finish(9)
+    assert brief(results, "value", "certain", "ambiguous") == [
+        ("+", start, 9, {"count(*)": count}, 0, 1) for start, count in ((90, 0), (100, 1), (110, 0))
+    ]
     assert made.counters()["capped_uncertainty"] == 1
 
 
@@ -308,11 +315,120 @@ def test_ambiguous_events_are_waited_for_when_uncertainty_exceeds_half_of_max_de
     assert brief(results, "certain", "ambiguous") == [("+", 0, 2, 1, 1)]
 
 
+def test_events_of_one_clock_move_together_in_bounds(tools: Any) -> None:
+    # Whatever the clock's error, at most one of 100 and 199 leaves [100, 200).
+    for epoch, least in ((7, 2), (-1, 1)):
+        events = [
+            tools.Event(ref, v=v, unc=2, epoch=epoch) for ref, v in ((100, 1), (150, 10), (199, 4))
+        ]
+        result = tools.run(
+            lambda: operator(plan(COUNT, *FIVE, size=100)), tools.Stream(tuple(events)), (), 9
+        )[1]
+        assert (result["certain"], result["ambiguous"]) == (1, 2)
+        assert result["bounds"]["count(*)"] == [least, 3]
+        assert result["bounds"]["sum(v)"] == [10 + (least == 2), 15]
+        assert result["bounds"]["max(v)"] == [10, 10]
+
+
+def test_a_clock_whose_error_is_not_constant_is_bounded_by_what_it_grew(tools: Any) -> None:
+    # The later event's error may be 3 more than the earlier one's: both can leave.
+    for later, least in ((5, 1), (8, 0)):
+        events = (tools.Event(100, unc=2, epoch=7), tools.Event(196, unc=later, epoch=7))
+        result = tools.run(lambda: operator(plan(COUNT, size=100)), tools.Stream(events), (), 9)[1]
+        assert result["bounds"]["count(*)"] == [least, 2], later
+
+
+def test_a_window_that_only_possibly_has_an_event_gives_a_row(tools: Any) -> None:
+    events = (tools.Event(8, v=3, unc=3),)
+    results = tools.run(lambda: operator(plan(COUNT, FIVE[2])), tools.Stream(events), (), 9)
+    assert brief(results, "value", "certain", "ambiguous") == [
+        ("+", 0, 9, {"count(*)": 1, "avg(v)": 3.0}, 0, 1),
+        ("+", 10, 9, {"count(*)": 0, "avg(v)": None}, 0, 1),
+    ]
+    assert results[1]["bounds"] == {"count(*)": [0, 1], "avg(v)": [3.0, 3.0]}
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+def test_a_window_whose_events_were_all_lost_gives_a_row(tools: Any, by_key: bool) -> None:
+    found = tools.Event(17, v=3, status=LATE_DROPPED, seq=1)
+    stream = tools.Stream(
+        (tools.Event(5), tools.Event(35), found, tools.Event(50)), gaps=((1, "s0", 1, 1, 5, 35),)
+    )
+    results = tools.run(lambda: operator(plan(COUNT, FIVE[4], by_key=by_key)), stream, (), 99)
+    lost, nobody, key = {"count(*)": 0, "max(v)": None}, {}, {}
+    if by_key:
+        nobody, key = {"g": None}, {"g": 0}
+    # The late event tells of its own window at once; that nothing is missing in the others, the next
+    # window that closes. 20 to 30 then has nothing to say any more.
+    assert brief(results, "value", "missing", "key")[:8] == [
+        ("+", 0, 1, {"count(*)": 1, "max(v)": 1}, 1, key),
+        ("+", 10, 1, lost, 1, nobody),
+        ("+", 20, 1, lost, 1, nobody),
+        ("-", 10, 2, lost, 1, nobody),
+        ("+", 10, 2, {"count(*)": 1, "max(v)": 3}, 0, key),
+        ("-", 0, 3, {"count(*)": 1, "max(v)": 1}, 1, key),
+        ("+", 0, 3, {"count(*)": 1, "max(v)": 1}, 0, key),
+        ("-", 20, 3, lost, 1, nobody),
+    ]
+
+
+def test_missing_is_corrected_for_every_key_of_the_window(tools: Any) -> None:
+    found = tools.Event(4, key=2, status=LATE, seq=1)
+    stream = tools.Stream(
+        (tools.Event(3, key=0), tools.Event(6, key=1), tools.Event(12), found, tools.Event(25)),
+        gaps=((1, "s0", 1, 1, 3, 6),),
+    )
+    results = tools.run(lambda: operator(plan(COUNT, by_key=True)), stream, (), 99)
+    net = {}
+    for result in results:
+        place = (result["window"]["start"], result["key"]["g"])
+        if result["op"] == "+":
+            net[place] = result["missing"]
+        else:
+            assert net.pop(place) == result["missing"]
+    assert net == {(0, 0): 0, (0, 1): 0, (0, 2): 0, (10, 0): 0, (20, 0): 0}
+
+
+def test_a_gap_known_after_its_window_closed_is_told_with_the_next_that_closes(tools: Any) -> None:
+    stream = tools.Stream(
+        (tools.Event(3), tools.Event(12), tools.Event(25)), gaps=((2, "s0", 1, 2, 3, 12),)
+    )
+    results = tools.run(lambda: operator(plan(COUNT)), stream)
+    assert brief(results, "missing") == [
+        ("+", 0, 1, 0), ("-", 0, 2, 0), ("+", 0, 2, 2), ("+", 10, 2, 2),
+    ]  # fmt: skip
+
+
+def test_a_gap_over_very_many_windows_gives_no_row_each_and_is_counted(tools: Any) -> None:
+    year = 10**12
+    stream = tools.Stream((tools.Event(3), tools.Event(year)), gaps=((1, "s0", 1, 1, 3, year),))
+    made = operator(plan(COUNT))
+    results = [*made.process(tools.batch(stream, Strings())), *made.finish(9)]
+    assert brief(results, "missing") == [("+", 0, 1, 1), ("+", year, 9, 1)]
+    assert made.counters()["wide_gaps"] == 1
+
+
+@pytest.mark.parametrize("drift", [Drift.EACH, Drift.TOGETHER])
+def test_one_source_with_a_long_delay_is_left_out_of_max_delay_and_counted(
+    tools: Any, drift: Drift
+) -> None:
+    events = (tools.Event(98), tools.Event(103), tools.Event(150, unc=90), tools.Event(330))
+    results = {}
+    for t_a, delays in ((20_000, [20_000, 6, 2]), (6, [6, 2])):
+        made = operator(plan(COUNT, size=100, drift=drift))
+        released = tools.batch(tools.Stream(events, t_a=t_a), Strings())
+        released.delays = np.array(delays)
+        results[t_a] = list(made.process(released))
+        assert made.counters()["drift_sources_left_out"] == len(delays) - 2
+    assert results[20_000] == results[6] != []
+
+
 # ---- the twin, and any cut ------------------------------------------------------------------
 
 EVENT = {
     "ref": st.integers(0, 60), "v": st.integers(-6, 6) | st.none(), "key": st.integers(0, 2),
     "unc": st.sampled_from([0, 0, 0, 0, 1, 3, 30]), "seq": st.integers(0, 9),
+    "epoch": st.sampled_from([-1, -1, 0, 1]), "source": st.sampled_from(["s0", "s0", "s1"]),
     "status": st.sampled_from([IN_ORDER] * 5 + [RESIDUAL, LATE, LATE_DROPPED]),
 }  # fmt: skip
 
@@ -322,6 +438,12 @@ def streams(draw: st.DrawFn, tools: Any, t_a: list[int]) -> Any:
     events = draw(st.lists(st.builds(tools.Event, **EVENT), max_size=12))
     if draw(st.booleans()):
         events.sort(key=lambda event: event.ref)
+    # The uncertainty of a clock grows with its age, and never by as much.
+    worst, grows = draw(st.sampled_from([0, 1, 3, 12])), draw(st.sampled_from([0, 0, 1, 3]))
+    events = [
+        event if event.epoch < 0 else tools.replace(event, unc=worst + event.ref * grows // 60)
+        for event in events
+    ]
     if draw(st.booleans()):
         events = [tools.replace(e, v=None if e.v is None else e.v / 4) for e in events]
     rows = st.integers(0, len(events))
