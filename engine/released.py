@@ -122,8 +122,8 @@ class Released:
     Rows are sorted by ``release``; LATE and LATE_DROPPED rows fill gaps reported earlier.
     ``promises``: the punctuations of a stream in no order; None: the stream is in order, and its
     progress is a promise for every type and source.
-    ``slack``: what a slack K behind the event clock says, of an order that goes by one. K is a guess,
-    no promise: windows close by it and can be corrected, nothing else goes by it.
+    ``slack``: what a slack K behind the event clock says, of an order that goes by one. K is a
+    guess, no promise: windows close by it and can be corrected, nothing else goes by it.
     ``delays``: filtered delays of the synchronised sources [ns], for operators that ask why T_a is
     what it is; in no order.
     """

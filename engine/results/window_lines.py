@@ -1,29 +1,66 @@
-"""Results of windows as JSON lines without a Python object per row: as ``json.dumps`` writes them."""
+"""Results of windows as JSON lines, as ``json.dumps`` writes them, without an object per row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import json
+from collections.abc import Collection, Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.results.json_texts import around, in_one, json_text, pair, rest
-from engine.results.schema import JSON_FIELDS, MORE, WINDOW_EXTRAS, WINDOW_FIELDS
+from engine.results.schema import (
+    JSON_FIELDS,
+    MORE,
+    WINDOW_EXTRAS,
+    WINDOW_FIELDS,
+    as_json,
+)
 
 _AT_ONCE: Final = 1 << 14
 """Rows: bounds the texts in memory."""
 
 
-def window_lines(table: pa.Table, unit: int) -> Iterator[str]:
+def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[str]:
     """A line, with its end, for each row of a table of ``WINDOW_SCHEMA``.
 
     Args:
         table: the results.
         unit: of ``at`` and of the windows' ends [ns]; they are rounded down.
+        times: labels of aggregates that are times, too.
     """
+    if times and unit > 1:
+        table = _in_units(table, unit, frozenset(times))
     for start in range(0, table.num_rows, _AT_ONCE):
         yield from _lines(table.slice(start, _AT_ONCE), unit).to_pylist()
+
+
+def _in_units(table: pa.Table, unit: int, times: frozenset[str]) -> pa.Table:
+    """The aggregates ``times`` in ``unit`` ns: whole numbers rounded down, as all times are."""
+    for name in ("value", "low", "middle", "high", "bounds"):
+        texts = [
+            None if text is None else as_json(_divided(json.loads(text), unit, times))
+            for text in table.column(name).to_pylist()
+        ]
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, pa.array(texts, pa.string()))
+    return table
+
+
+def _divided(values: dict[str, Any], unit: int, times: frozenset[str]) -> dict[str, Any]:
+    return {
+        label: _quotient(value, unit) if label in times else value
+        for label, value in values.items()
+    }
+
+
+def _quotient(value: Any, unit: int) -> Any:
+    if isinstance(value, list):
+        return [_quotient(one, unit) for one in value]
+    if value is None:
+        return None
+    return value // unit if isinstance(value, int) else value / unit
 
 
 def _lines(table: pa.Table, unit: int) -> pa.Array:

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.errors import ContractViolation
 from engine.query.plan import Drift
-from engine.results.float_texts import float_texts
+from engine.results.number_texts import number_texts
 from engine.results.schema import MORE, POSITION, WINDOW_SCHEMA, as_json
-from engine.window.content import LEAST, MOST, UNKNOWN
-from engine.window.number import FLOAT, HALF_WORD, INT
+from engine.window.content import LEAST, MOST, NUMBERS, UNKNOWN
 from engine.window.results import COUNTS, DRIFT_NAMES, PLACES, WindowResults
-
-_INT_MAX: Final = 1 << 31
 
 
 def columns_of_windows(results: WindowResults) -> pa.Table:
@@ -29,6 +24,9 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
     n, told, plan = len(results), results.columns, results.plan
     start = results.start()
     known, which = results.distinct_keys()
+    # By number, then by row, so that a column is one slice.
+    every = number_texts(told.kinds.T, told.words.transpose(1, 0, 2))
+    texts = [every.slice(j * n, n) for j in range(told.kinds.shape[1])]
     names = pa.array(DRIFT_NAMES, pa.string())
     columns: dict[str, pa.Array] = {
         POSITION: pa.array(np.arange(n)),
@@ -41,13 +39,13 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
         ),
         "key": pa.array([as_json(key) for key in known], pa.string()).take(pa.array(which)),
         "drift": pa.nulls(n, pa.string()),
-        "bounds": _bounds(results),
+        "bounds": _bounds(results, texts),
         MORE: pa.nulls(n, pa.string()),
     }
     if plan.drift is Drift.EACH:
         columns["drift"] = names.take(pa.array(told.stage))
     for name in PLACES:
-        columns[name] = _labelled(results, name)
+        columns[name] = _labelled(results, texts, name)
     for j, name in enumerate(COUNTS):
         counts = told.counts[:, j]
         columns[name] = pa.array(counts, mask=counts == UNKNOWN)
@@ -56,20 +54,19 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
     )
 
 
-def _labelled(results: WindowResults, name: str) -> pa.Array:
+def _labelled(results: WindowResults, texts: list[pa.Array], name: str) -> pa.Array:
     """``value``, ``low``, ``middle`` or ``high`` as JSON; null where a result has none."""
     pairs = [
-        _pair(label, _text(*results.numbers(a, PLACES[name])))
-        for a, label in enumerate(results.labels)
+        _pair(label, texts[a * NUMBERS + PLACES[name]]) for a, label in enumerate(results.labels)
     ]
     return _braced(pairs, results.shows(name))
 
 
-def _bounds(results: WindowResults) -> pa.Array:
+def _bounds(results: WindowResults, texts: list[pa.Array]) -> pa.Array:
     pairs = []
     for a, label in enumerate(results.labels):
         if results.bounded[a]:
-            both = (_text(*results.numbers(a, LEAST)), _text(*results.numbers(a, MOST)))
+            both = (texts[a * NUMBERS + LEAST], texts[a * NUMBERS + MOST])
             ends = pc.binary_join_element_wise(*both, ", ")
             pairs.append(_pair(label, pc.binary_join_element_wise("[", ends, "]", "")))
     return _braced(pairs, results.last)
@@ -86,22 +83,3 @@ def _braced(pairs: list[pa.Array], there: np.ndarray) -> pa.Array:
         return pc.if_else(pa.array(there), pa.scalar("{}"), null)
     inner = pc.binary_join_element_wise(*pairs, ", ")
     return pc.if_else(pa.array(there), pc.binary_join_element_wise("{", inner, "}", ""), null)
-
-
-def _text(kinds: np.ndarray, words: np.ndarray) -> pa.Array:
-    """Numbers as JSON."""
-    high, low = words[:, 0], words[:, 1]
-    is_int, is_float = kinds == INT, kinds == FLOAT
-    plain = is_int & (high >= -_INT_MAX) & (high < _INT_MAX)
-    whole = np.where(plain, (np.where(plain, high, 0) << HALF_WORD) | low, 0)
-    text = pc.if_else(pa.array(plain), pc.cast(pa.array(whole), pa.string()), "null")
-    if is_float.any():
-        floats = np.where(is_float, high, 0).astype(np.int64).view(np.float64)
-        if not np.isfinite(floats).all():
-            raise ContractViolation("a window's result holds a NaN or an infinity")
-        text = pc.if_else(pa.array(is_float), float_texts(floats), text)
-    large = is_int & ~plain
-    if large.any():
-        told = [str((a << HALF_WORD) + b) for a, b in words[large].tolist()]
-        text = pc.replace_with_mask(text, pa.array(large), pa.array(told, pa.string()))
-    return text

@@ -27,8 +27,8 @@ SUMMARY_SIZE: Final = 6
 class Sums(NamedTuple):
     """Of ``m`` attributes and ``c`` cells. ``floats`` is ``ints`` seen as float64.
 
-    ``of``: bool (m, 3). ``n``: int64 (m, c), values. ``ints``: int64 (m, c, 4). ``moments``: float64
-    (m, c, 3): count, mean and sum of squared deviations; c is 0 where nobody needs them.
+    ``of``: bool (m, 3). ``n``: int64 (m, c), values. ``ints``: int64 (m, c, 4). ``moments``:
+    float64 (m, c, 3): count, mean and sum of squared deviations; c is 0 where nobody needs them.
     """
 
     of: np.ndarray
@@ -39,7 +39,7 @@ class Sums(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Of ``m`` attributes and the batch's ``n`` rows: ``ints``, seen as float64 ``floats``, ``valid``."""
+    """Of ``m`` attributes and the batch's ``n`` rows. ``floats`` is ``ints`` seen as float64."""
 
     ints: np.ndarray
     floats: np.ndarray
@@ -148,7 +148,7 @@ def _add_floats(
 
 @kernel
 def _add_moments(
-    row: np.ndarray, cell: np.ndarray, values: Values, m: int, is_float: bool, n: np.ndarray,
+    row: np.ndarray, cell: np.ndarray, values: Values, m: int, is_float: bool,
     moments: np.ndarray,
 ) -> None:  # fmt: skip
     for j in range(len(row)):
@@ -168,7 +168,7 @@ def add_rows(row: np.ndarray, cell: np.ndarray, values: Values, sums: Sums) -> N
     for m in range(len(sums.of)):
         is_float = sums.of[m, IS_FLOAT]
         if sums.of[m, MOMENTS]:
-            _add_moments(row, cell, values, m, is_float, sums.n[m], sums.moments[m])
+            _add_moments(row, cell, values, m, is_float, sums.moments[m])
         if is_float:
             _add_floats(row, cell, values.floats[m], values.valid[m], sums.n[m], sums.floats[m])
         else:
@@ -216,7 +216,7 @@ def add_float(out: np.ndarray, x: float) -> None:
 @kernel
 def whole(out: np.ndarray) -> float:
     """A compensated sum; an infinity leaves no NaN as rounding error."""
-    return out[TOTAL] + out[REST] if np.isfinite(out[REST]) else out[TOTAL]
+    return float(out[TOTAL] + out[REST] if np.isfinite(out[REST]) else out[TOTAL])
 
 
 @kernel

@@ -84,7 +84,7 @@ def rows_in(cells: Cells, chosen: np.ndarray) -> int:
 
 @njit
 def summarise(sums: Sums, m: int, chosen: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> int:
-    """Sum up attribute ``m`` of ``chosen`` into ``ints`` or ``floats``; gives the values' number."""
+    """Sum up attribute ``m`` of ``chosen`` into ``ints`` or ``floats``; gives how many values."""
     if sums.of[m, IS_FLOAT]:
         return merge_floats(sums, m, chosen, floats)
     return merge_ints(sums, m, chosen, ints)
@@ -161,8 +161,8 @@ def _quantile(kept: Kept, found: np.ndarray, m: int, is_float: bool, q: float) -
     above, share = min(below + 1, n - 1), rank - below
     step = values[above] - values[below]
     if step == 0.0:  # two infinities, too
-        return values[below]
+        return float(values[below])
     # From the nearer of the two, which loses less.
     if share < 0.5:
-        return values[below] + step * share
-    return values[above] - step * (1.0 - share)
+        return float(values[below] + step * share)
+    return float(values[above] - step * (1.0 - share))

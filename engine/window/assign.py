@@ -1,4 +1,4 @@
-"""The pass over released rows: finds each row's windows and cells, adds it up, corrects what is told.
+"""The pass over released rows: finds their windows and cells, adds up, corrects what was told.
 
 Sequential in row order, so results do not depend on how the stream is cut into batches. It stops
 wherever Python has work to do (windows to close, room to make) and continues from there.
@@ -38,8 +38,8 @@ DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL = 0, 1, 2, 3, 4
 class Rows(NamedTuple):
     """A batch as the pass reads it; ``selected`` and ``nulls`` are empty where they say nothing.
 
-    int64 of length n: ``ref unc epoch release seq``; int32 codes ``source stream``; int8 ``status``;
-    ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
+    int64 of length n: ``ref unc epoch release seq``; int32 codes ``source stream``; int8
+    ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
     """
 
     ref: np.ndarray
@@ -128,16 +128,16 @@ def _contribute(
     """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
     rows, cells = batch.rows, book.held.cells
     if k <= _over(st, batch.geo):
-        return np.int64(-2), np.int64(NONE)
+        return -2, NONE
     header = header_of(cells, k, batch.gaps, batch.known + st[GAP])
     if header == NONE:
-        return np.int64(NONE), np.int64(NONE)
+        return NONE, NONE
     tag = part
     if len(rows.nulls) > 0:
         tag |= rows.nulls[i] << PART_BITS
     cell = add_to_window(cells, header, tag, rows.keys, i)
     if cell == NONE:
-        return np.int64(NONE), np.int64(NONE)
+        return NONE, NONE
     cells.rows[cell] += 1
     cells.unc[header] = max(cells.unc[header], u)
     book.entries.row[st[ENTRIES]] = i
@@ -152,7 +152,8 @@ def _contribute(
 
 @kernel
 def keeps_all(held: Held) -> bool:
-    for m in range(len(held.sums.of)):
+    """Whether some aggregate needs every single value."""
+    for m in range(len(held.sums.of)):  # noqa: SIM110 - compiled code has no any()
         if held.sums.of[m, KEEPS_ALL]:
             return True
     return False

@@ -3,14 +3,14 @@
 Events of one source and epoch share one clock error, so they move together: their true times keep
 their order, and the errors of two of them differ by at most what their uncertainties do (a skew
 that is not known exactly makes the uncertainty grow between two syncs, and never fall). What lies
-in the window is therefore a *run* of the events of a clock in order of time. A clock's runs are told
-by where they start and where they can end. Events that share no clock are runs of one.
+in the window is therefore a *run* of the events of a clock in order of time. A clock's runs are
+told by where they start and where they can end. Events that share no clock are runs of one.
 
 With errors e(i) in [-u(i), u(i)] and |e(i) - e(j)| <= |u(i) - u(j)|, a run that starts with
-event p and ends before event q exists if the bounds that the two ends put on the four events around
-them agree, pair by pair (difference constraints; Cormen et al., ch. 24). All bounds are sums of
-``ref - u`` or ``ref + u``, which only ascend, so the possible q of each p form a stretch, and both of
-its ends move one way.
+event p and ends before event q exists if the bounds that the two ends put on the four events
+around them agree, pair by pair (difference constraints; Cormen et al., ch. 24). All bounds are sums
+of ``ref - u`` or ``ref + u``, which only ascend, so the possible q of each p form a stretch, and
+both of its ends move one way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Smallest and largest value of an aggregate over all assignments of the ambiguous events.
 
-An assignment says which of the ambiguous events are in the window (SPEC 4.4): for every clock one of
-its runs (``engine.window.assignments``). ``sum avg min max`` range over the assignments with at
+An assignment says which of the ambiguous events are in the window (SPEC 4.4): for every clock one
+of its runs (``engine.window.assignments``). ``sum avg min max`` range over the assignments with at
 least one value, as they are null without. The smallest average is found by Dinkelbach 1967: the
 assignment that minimises ``sum - a * count`` lowers the average ``a``, until none does.
 
@@ -29,14 +29,14 @@ class Choice(NamedTuple):
     """One attribute of the ambiguous events, and the run chosen of each clock.
 
     ``ints``, seen as float64 ``floats``: values in order of ``Runs.event``, and last the sure
-    events' smallest or largest. ``valid``: those that have one. ``count``, ``total``: sums up to
-    each unit of a clock, at the places of ``Runs.nearest``. ``first``, ``behind``: units.
+    events' smallest or largest. ``valid``: those that have one. ``values``, ``total``: number and
+    sum up to each unit of a clock, at the places of ``Runs.nearest``. ``first``, ``behind``: units.
     """
 
     ints: np.ndarray
     floats: np.ndarray
     valid: np.ndarray
-    count: np.ndarray
+    values: np.ndarray
     total: np.ndarray
     first: np.ndarray
     behind: np.ndarray
@@ -79,7 +79,7 @@ def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
         with_first = with_behind = 0
         for p in range(runs.clock[g], runs.clock[g + 1] + 1):
             for q in range(runs.nearest[p + g], runs.farthest[p + g] + 1):
-                n = c.count[q + g] - c.count[p + g]
+                n = c.values[q + g] - c.values[p + g]
                 cost = -price * n
                 if sign != 0.0:
                     cost += sign * (c.total[q + g] - c.total[p + g])
@@ -89,7 +89,7 @@ def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
                     c.behind[g] = q
                 if n > 0 and (cost < best_with or best_with == np.inf):
                     best_with, with_first, with_behind = cost, p, q
-        values += c.count[c.behind[g] + g] - c.count[c.first[g] + g]
+        values += c.values[c.behind[g] + g] - c.values[c.first[g] + g]
         if best_with != np.inf and (best_with - best < extra or forced < 0):
             extra, forced = best_with - best, g
             forced_first, forced_behind = with_first, with_behind
@@ -99,7 +99,7 @@ def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
         return -1
     c.first[forced] = forced_first
     c.behind[forced] = forced_behind
-    return int(c.count[forced_behind + forced] - c.count[forced_first + forced])
+    return int(c.values[forced_behind + forced] - c.values[forced_first + forced])
 
 
 @njit
@@ -188,12 +188,12 @@ def bound_avg(
 @njit
 def _less(c: Choice, is_float: bool, sign: int, i: int, j: int) -> bool:
     if is_float:
-        return sign * c.floats[i] < sign * c.floats[j]
-    return c.ints[i] < c.ints[j] if sign > 0 else c.ints[i] > c.ints[j]
+        return bool(sign * c.floats[i] < sign * c.floats[j])
+    return bool(c.ints[i] < c.ints[j] if sign > 0 else c.ints[i] > c.ints[j])
 
 
 @njit
-def nearest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -> int:
+def nearest_end(c: Choice, sign: int, is_float: bool, sure: bool) -> int:
     """The event with the smallest (``sign`` -1: largest) value, which some run has; or -1.
 
     ``sure``: the last value counts too.
@@ -239,10 +239,10 @@ def _best_run(
         q, far = runs.nearest[p + g], runs.farthest[p + g]
         if q > far:
             continue
-        empty = empty or c.count[q + g] == c.count[p + g]
-        while q < far and c.count[q + g] == c.count[p + g]:
+        empty = empty or c.values[q + g] == c.values[p + g]
+        while q < far and c.values[q + g] == c.values[p + g]:
             q += 1
-        if c.count[q + g] == c.count[p + g]:
+        if c.values[q + g] == c.values[p + g]:
             continue
         while taken < q:
             low = _lowest(runs, c, taken, sign, is_float)

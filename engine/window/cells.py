@@ -66,18 +66,19 @@ def new_cells(capacity: int, group_columns: int) -> Cells:
     """An empty table; ``capacity`` is a power of two."""
     link = np.arange(1, capacity + 1)
     link[-1] = NONE
+    of_headers = {name: np.zeros(capacity, np.int64) for name in ("unc", "missing", "headers")}
+    chains = {name: np.full(capacity, NONE) for name in ("down", "lead", "slot", "first", "last")}
     return Cells(
-        np.full(TABLE_PLACES * capacity, NONE, np.int32),
-        np.zeros(capacity, np.int64),
-        np.zeros(capacity, np.int64),
-        np.zeros((capacity, group_columns), np.int64),
-        np.zeros(capacity, np.int64),
-        link,
-        *np.full((5, capacity), NONE),
-        *np.zeros((2, capacity), np.int64),
-        np.zeros(capacity, np.int8),
-        np.zeros(capacity, np.int64),
-        np.zeros(3, np.int64),
+        table=np.full(TABLE_PLACES * capacity, NONE, np.int32),
+        window=np.zeros(capacity, np.int64),
+        tag=np.zeros(capacity, np.int64),
+        keys=np.zeros((capacity, group_columns), np.int64),
+        rows=np.zeros(capacity, np.int64),
+        link=link,
+        stale=np.zeros(capacity, np.int8),
+        tally=np.zeros(3, np.int64),
+        **of_headers,
+        **chains,
     )
 
 
@@ -117,7 +118,7 @@ def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -
 @kernel
 def find(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
     """The cell of the key ``keys[row]``, or -1."""
-    return np.int64(cells.table[_place_of(cells, window, tag, keys, row)])
+    return int(np.int64(cells.table[_place_of(cells, window, tag, keys, row)]))
 
 
 @kernel
@@ -125,9 +126,9 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
     """The cell, made if it is new; -1 when none is free."""
     place = _place_of(cells, window, tag, keys, row)
     if cells.table[place] != NONE:
-        return np.int64(cells.table[place])
+        return int(np.int64(cells.table[place]))
     if cells.tally[LIVE] == len(cells.window):
-        return np.int64(NONE)
+        return int(NONE)
     fresh = cells.tally[FREE]
     cells.tally[FREE] = cells.link[fresh]
     cells.tally[LIVE] += 1
@@ -149,7 +150,7 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
     if tag == HEADER:
         cells.headers[cells.tally[HEADERS]] = fresh
         cells.tally[HEADERS] += 1
-    return np.int64(fresh)
+    return int(fresh)
 
 
 @kernel

@@ -34,7 +34,7 @@ from engine.window.aggregate import (
 )
 from engine.window.assignments import Runs, runs_of
 from engine.window.cells import HEADER, NONE, Cells
-from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE
+from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
 from engine.window.kept import Kept, gather
 from engine.window.number import (
     NULL,
@@ -125,6 +125,7 @@ def read_content(
         for j in range(NUMBERS):
             put_null(out.kinds, out.words, a * NUMBERS + j)
     last = stage == STAGE_LAST
+    alike = last and _all_whole(held.cells, leader)
     # One place that calls, as each takes seconds to compile. CERTAIN: bounds where nothing is in
     # doubt, else overwritten.
     for place in range(LOW_ONE, LEAST + 1):
@@ -132,10 +133,15 @@ def read_content(
             bit = 1 << (place - LOW_ONE)
             chosen = _cells(held, leader, bit)
             for a in range(len(held.asked.function)):
-                if place < LEAST or held.asked.function[a] <= MAX:
+                at = a * NUMBERS
+                if place == LEAST and held.asked.function[a] > MAX:
+                    continue
+                if alike and place > LOW_ONE:
+                    copy_number(out.kinds, out.words, at + place, at + LOW_ONE)
+                else:
                     put_aggregate(
                         held.asked, a, held.cells, held.sums, held.kept, leader, bit, chosen,
-                        out.kinds, out.words, a * NUMBERS + place,
+                        out.kinds, out.words, at + place,
                     )  # fmt: skip
             if place == LEAST:
                 out.counts[CERTAIN_ROWS] = rows_in(held.cells, chosen)
@@ -149,6 +155,17 @@ def read_content(
     return True
 
 
+@kernel
+def _all_whole(cells: Cells, leader: int) -> bool:
+    """Whether no event of a key is near an edge: the three windows hold the same, for certain."""
+    cell = leader
+    while cell != NONE:
+        if cells.tag[cell] != HEADER and (cells.tag[cell] & WHOLE) != WHOLE:
+            return False
+        cell = cells.down[cell]
+    return True
+
+
 @njit
 def _cells(held: Held, leader: int, bits: int) -> np.ndarray:
     """As ``cells_with``; a header has none."""
@@ -159,7 +176,7 @@ def _cells(held: Held, leader: int, bits: int) -> np.ndarray:
 
 @kernel
 def _values(held: Held, stage: int, out: Content) -> None:
-    """``VALUE``: MIDDLE's, or of the window that closes, or the mean of the three that are known."""
+    """``VALUE``: MIDDLE's, or of the window that closes, or the mean of the three."""
     for a in range(len(held.asked.function)):
         at = a * NUMBERS
         if held.mode == TOGETHER:
@@ -225,7 +242,7 @@ def _bound(
         which = 1 if function == MIN else -1
         b.put_sure_end(choice, is_float, which, ints, floats)
         if sign == which:
-            found = b.nearest_end(runs, choice, which, is_float, n > 0)
+            found = b.nearest_end(choice, which, is_float, n > 0)
         else:
             found = b.farthest_end(runs, choice, which, is_float, n > 0)
         if found >= 0:

@@ -45,10 +45,17 @@ def new_kept(capacity: int, attributes: int) -> Kept:
     following[-1] = NONE
     ints = np.zeros((capacity, attributes), np.int64)
     return Kept(
-        following, np.zeros(capacity, np.int8), np.zeros(capacity, np.int32),
-        *np.zeros((3, capacity), np.int64), ints, ints.view(np.float64),
-        np.zeros((capacity, attributes), np.bool_), np.zeros(2, np.int64),
-    )  # fmt: skip
+        next=following,
+        part=np.zeros(capacity, np.int8),
+        source=np.zeros(capacity, np.int32),
+        epoch=np.zeros(capacity, np.int64),
+        ref=np.zeros(capacity, np.int64),
+        unc=np.zeros(capacity, np.int64),
+        ints=ints,
+        floats=ints.view(np.float64),
+        valid=np.zeros((capacity, attributes), np.bool_),
+        tally=np.zeros(2, np.int64),
+    )
 
 
 def more_kept(kept: Kept) -> Kept:

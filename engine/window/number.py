@@ -1,7 +1,7 @@
 """Numbers of results in columns: null, an integer of any size (two words), or a float's bits.
 
-An integer is ``high * 2**32 + low`` with ``0 <= low < 2**32``. A number is one int8 ``kind`` and one
-row of two int64 ``words``.
+An integer is ``high * 2**32 + low`` with ``0 <= low < 2**32``. A number is one int8 ``kind`` and
+one row of two int64 ``words``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def copy_number(kinds: np.ndarray, words: np.ndarray, j: int, k: int) -> None:
 def as_float(kinds: np.ndarray, words: np.ndarray, j: int) -> float:
     """Number ``j``, which is not null, as a float."""
     if kinds[j] == FLOAT:
-        return words.view(np.float64)[j, 0]
+        return float(words.view(np.float64)[j, 0])
     return np.float64(words[j, 0]) * 4294967296.0 + np.float64(words[j, 1])
 
 

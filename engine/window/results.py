@@ -46,9 +46,8 @@ class WindowResults(Sequence[Result]):
 
     def __init__(self, outbox: Outbox, plan: TumblingPlan, keys: GroupKeys, site: str) -> None:
         n = int(outbox.tally[0])
-        self.columns = Outbox(
-            *(column[:n].copy() for column in outbox[:-1]), tally=outbox.tally.copy()
-        )
+        of_rows = {name: column[:n].copy() for name, column in outbox._asdict().items()}
+        self.columns = Outbox(**{**of_rows, "tally": outbox.tally.copy()})
         self.plan, self.keys, self.site = plan, keys, site
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """What was told of windows: the results that stand, and those that go out now.
 
-A retraction repeats the content of the result that it takes back, so what stands is kept, per key of
-a window and stage, until the window can be corrected no more.
+A retraction repeats the content of the result that it takes back, so what stands is kept, per key
+of a window and stage, until the window can be corrected no more.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _slot(cells: Cells, standing: Standing, leader: int) -> int:
         for place in range(standing.there.shape[1]):
             standing.there[fresh, place] = False
         cells.slot[leader] = fresh
-    return cells.slot[leader]
+    return int(cells.slot[leader])
 
 
 @kernel

@@ -47,6 +47,7 @@ from engine.window.windows_freed import free_over
 
 _CHUNK: Final = 1 << 16
 _FIRST: Final = 256
+_OUTBOX_MAX: Final = 1 << 14
 _FIXED_COLUMNS: Final = frozenset(
     {"ref", "unc", "epoch", "release", "status", "source", "stream", "seq"}
 )
@@ -100,12 +101,12 @@ class TumblingWindow:
         """Rows that some window did not get: see ``WindowSettings`` and the module.
 
         ``wide_gaps``: missing events whose place is so vague that windows without any event do not
-        tell of them. ``drift_sources_left_out``: the most sources at once whose delay is as long
+        tell of them. ``sources_left_out_of_t_a``: the most sources at once whose delay is as long
         as the window, so that T_a leaves them out (``engine.window.drift``).
         """
         counts = {name: int(self._st[place]) for name, place in _COUNTERS.items()}
         if self.plan.drift is not Drift.NONE:
-            counts["drift_sources_left_out"] = self._left_out
+            counts["sources_left_out_of_t_a"] = self._left_out
         return counts
 
     def process(self, released: Released) -> Sequence[Result]:
@@ -132,6 +133,7 @@ class TumblingWindow:
                 self._close(int(st[a.FRONTIER_AT]), results)
             elif why == a.OUTBOX_FULL:
                 self._send(results)
+                self._make_outbox(min(2 * len(self._outbox.at), _OUTBOX_MAX))
             elif why != a.DONE:
                 self._grow(why)
         self._send(results)
@@ -268,13 +270,17 @@ class TumblingWindow:
             self._stand(2 * len(self._standing.next) + needed)
         if self._outbox.tally[0] + 2 * needed > len(self._outbox.at):
             self._send(results)
-            if 2 * needed > len(self._outbox.at):
-                columns, n = len(self.plan.group_by), len(self.plan.aggregates)
-                self._outbox = t.new_outbox(4 * needed, columns, n)
+            self._make_outbox(max(4 * needed, min(2 * len(self._outbox.at), _OUTBOX_MAX)))
         t.tell_all(
             self._held, self._standing, self._outbox, self._scratch, header, leaders, stage,
             self.plan.size_ns, at,
         )  # fmt: skip
+
+    def _make_outbox(self, capacity: int) -> None:
+        """Larger ones make fewer and longer pieces of results, but every site has one."""
+        if capacity > len(self._outbox.at):
+            columns, n = len(self.plan.group_by), len(self.plan.aggregates)
+            self._outbox = t.new_outbox(capacity, columns, n)
 
     def _send(self, results: Results) -> None:
         if self._outbox.tally[0]:
@@ -293,9 +299,12 @@ class TumblingWindow:
     def snapshot(self) -> dict[str, Any]:
         held = self._held
         live = held.cells.table[held.cells.table >= 0]
-        parts = {
-            "cells": held.cells, "sums": held.sums, "kept": held.kept, "standing": self._standing
-        }  # fmt: skip
+        parts: dict[str, dict[str, np.ndarray]] = {
+            "cells": held.cells._asdict(),
+            "sums": held.sums._asdict(),
+            "kept": held.kept._asdict(),
+            "standing": self._standing._asdict(),
+        }
         return {
             "st": self._st[: a.LASTING].tolist(),
             "geo": list(self._geo),
@@ -304,7 +313,7 @@ class TumblingWindow:
             "missing": self._missing.snapshot(),
             "keys": self._keys.snapshot(held.cells.keys[live]),
             **{
-                name: {field: column.copy() for field, column in part._asdict().items()
+                name: {field: column.copy() for field, column in part.items()
                        if field != "floats"}
                 for name, part in parts.items()
             },
@@ -336,7 +345,7 @@ def _with_floats(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _attributes(plan: TumblingPlan) -> tuple[dict[str, bool], np.ndarray]:
-    """The aggregated attributes, whether they are only counted, and what ``Sums.of`` says of each."""
+    """The aggregated attributes, whether they are only counted, and ``Sums.of``."""
     functions: dict[str, set[str]] = {}
     for aggregate in plan.aggregates:
         if aggregate.attribute is not None:
