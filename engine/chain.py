@@ -32,9 +32,10 @@ from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import needed_attributes
 from engine.query.fields import names
-from engine.query.plan import Plan
+from engine.query.plan import Drift, Plan, TumblingPlan
 from engine.reference import SourceClocks, Sync
 from engine.released import Released, Strings
+from engine.window.settings import WindowSettings
 
 _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
@@ -56,7 +57,7 @@ class ChainSettings:
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
     and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
     of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
-    memory; None: nothing.
+    memory; None: nothing. ``window``: of windows.
     """
 
     order: OrderSettings
@@ -69,6 +70,7 @@ class ChainSettings:
     aside: str = "no"
     pattern: PatternSettings = field(default_factory=PatternSettings)
     spill: SpillSettings | None = None
+    window: WindowSettings = field(default_factory=WindowSettings)
 
 
 @dataclass(slots=True)
@@ -113,9 +115,14 @@ class Chain:
                 settings.pattern,
                 settings.spill,
                 chunks and chunks(plan.name),
+                settings.window,
             )
             for plan in settings.plans
         ]
+        self._asks_delays = any(
+            isinstance(plan, TumblingPlan) and plan.drift is not Drift.NONE
+            for plan in settings.plans
+        )
         self._attributes, wanted = self._projection()
         self._order = build_order(
             settings.order, self.clocks, settings.guards, wanted, len(self._operators)
@@ -255,7 +262,7 @@ class Chain:
 
     def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
-        told = (ordered.progress.row, ordered.gaps.row)
+        told = (ordered.progress.row, ordered.slack.row, ordered.gaps.row)
         promises = ordered.promises
         if not ordered.n and not any(map(len, told)) and not (promises and len(promises.row)):
             return None
@@ -276,7 +283,8 @@ class Chain:
             present.update({n: t for n, t in self._types.items() if n.startswith("$")})
         return Released(
             rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
-            ordered.gaps, ordered.promises, self.clocks.bound,
+            ordered.gaps, ordered.promises, self.clocks.bound, ordered.slack,
+            self.clocks.delays() if self._asks_delays else np.empty(0, np.int64),
         )  # fmt: skip
 
     def _keep_quarantined(self, columns: Columns) -> None:

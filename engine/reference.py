@@ -115,6 +115,10 @@ class SourceClocks:
         """The largest filtered delay over the site's sources [ns] (R19 Eq 3.16)."""
         return max((known.delay for known in self._known.values()), default=0)
 
+    def delays(self) -> np.ndarray:
+        """The filtered delay of every synchronised source [ns], in no order."""
+        return np.fromiter((known.delay for known in self._known.values()), np.int64)
+
     def grow(self, sources: int) -> None:
         """Make room for source codes below ``sources``; codes of other texts need none."""
         have = len(self.clocks)

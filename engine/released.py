@@ -61,7 +61,7 @@ def _no_ints() -> np.ndarray:
 
 @dataclass(slots=True)
 class Progress:
-    """Progress that no row shows: punctuations, end of stream, a slack K behind the clock.
+    """Progress that no row shows: punctuations, end of stream.
 
     Step ``i`` says: after the first ``row[i]`` rows of this batch, at arrival-clock instant
     ``at[i]``, every later in-order event has ``ref >= frontier[i]``. Besides these steps, each
@@ -126,6 +126,10 @@ class Released:
     ``bound``: how wrong the clock of any source of the site may be, as far as is known here.
     ``promises``: the punctuations of a stream in no order; None: the stream is in order, and its
     progress is a promise for every type and source.
+    ``slack``: what a slack K behind the event clock says, of an order that goes by one. K is a
+    guess, no promise: windows close by it and can be corrected, nothing else goes by it.
+    ``delays``: filtered delays of the synchronised sources [ns], for operators that ask why T_a is
+    what it is; in no order.
     """
 
     n: int
@@ -137,3 +141,5 @@ class Released:
     gaps: Gaps = field(default_factory=Gaps)
     promises: Promises | None = None
     bound: ClockBound = field(default_factory=ClockBound)
+    slack: Progress = field(default_factory=Progress)
+    delays: np.ndarray = field(default_factory=_no_ints)

@@ -19,6 +19,7 @@ from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
 from engine.cli.watch import if_interrupted, tell_compiling, watched
+from engine.cli.window_option import WindowText, read_window
 from engine.errors import UserError
 from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
 from engine.log.lines import STDIN
@@ -29,6 +30,7 @@ from engine.pattern.seq import PatternSettings
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analyse import read_query
+from engine.query.fields import time_labels
 from engine.query.plan import Plan, TumblingPlan
 from engine.results.export import export_jsonl, export_parquet
 from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
@@ -122,6 +124,7 @@ def query(
     barrier_text: BarrierText = None,
     certainty: Rule = "pairwise",
     purge_text: PurgeText = "late",
+    window: WindowText = None,
     out: Out = None,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -159,6 +162,7 @@ def query(
         settings = ChainSettings(
             order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late),
             pattern=PatternSettings(**purge.of_pattern()), spill=spilled,
+            window=read_window(window, time_unit, plans),
         )  # fmt: skip
         made = folder / "parts"
         tell_compiling(quiet=quiet)
@@ -246,14 +250,14 @@ def _explain(
 def _export(
     made: Path, out: Path | None, time_unit: str, plans: tuple[Plan, ...], shown: Path
 ) -> None:
-    names = [plan.name for plan in plans]
+    names, times = [plan.name for plan in plans], time_labels(plans)
     if out is not None and out.suffix == ".parquet":
         export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
     elif _at_terminal(out):
-        export_jsonl(made, shown, time_unit, names)
+        export_jsonl(made, shown, time_unit, names, times)
         _show(shown)
     else:
-        export_jsonl(made, out or sys.stdout, time_unit, names)
+        export_jsonl(made, out or sys.stdout, time_unit, names, times)
 
 
 def _at_terminal(out: Path | None) -> bool:

@@ -21,6 +21,7 @@ class Ordered:
     ``MARKER_JUMP``). ``taps``: what the first queries read instead, one each, of an order that
     gives queries their own (``kslack-chain``).
     ``promises``: the punctuations, of an order that puts nothing in order; else None.
+    ``slack``: what a slack says of its progress; windows alone go by it.
     """
 
     n: int
@@ -30,6 +31,7 @@ class Ordered:
     quarantined: Columns = field(default_factory=dict)
     taps: tuple[Ordered, ...] = ()
     promises: Promises | None = None
+    slack: Progress = field(default_factory=Progress)
 
 
 class Order(Protocol):

@@ -71,7 +71,7 @@ class KSlackChain(HeldOrder):
         came, upto = np.arange(start, end, dtype=np.int32), np.arange(1, new + 1)
         taps = []
         for number, index in enumerate(self._stages):
-            buffer, gone = self._buffer(index, len(came)), np.empty(new, np.int64)
+            buffer, gone = self._buffer(index, len(came), new), np.empty(new, np.int64)
             _run(buffer, start, end, index.scalars, came, upto, gone)
             taps.append(self._tap(number, buffer))
             came, upto = buffer.out_row[: index.scalars[OUT]], gone
@@ -84,7 +84,7 @@ class KSlackChain(HeldOrder):
             return Ordered(0, {})
         taps, came = [], np.empty(0, np.int32)
         for number, index in enumerate(self._stages):
-            buffer = self._buffer(index, len(came))
+            buffer = self._buffer(index, len(came), 0)
             _flush(buffer, index.scalars, came)
             taps.append(self._tap(number, buffer))
             came = buffer.out_row[: index.scalars[OUT]]

@@ -34,12 +34,19 @@ NOW: Final = 7
 """The last arrival."""
 MOST: Final = 8
 """The most rows held at once so far."""
-OWN: Final = 9
+STEPS: Final = 9
+TOLD: Final = 10
+"""The largest limit up to which all was let go, of those that no released row shows."""
+OWN: Final = 11
 """The first place that an operator may use."""
 
 
 class Buffer(NamedTuple):
-    """Arrays of one call: keys and arrivals of all rows, which of them are held, what goes."""
+    """Arrays of one call: keys and arrivals of all rows, which of them are held, what goes.
+
+    ``step_out``, ``step_limit``, ``step_at``: after so many rows went, at that instant, everything
+    up to the limit had gone.
+    """
 
     key: np.ndarray
     arrival: np.ndarray
@@ -48,6 +55,9 @@ class Buffer(NamedTuple):
     out_row: np.ndarray
     out_release: np.ndarray
     out_status: np.ndarray
+    step_out: np.ndarray
+    step_limit: np.ndarray
+    step_at: np.ndarray
 
 
 @inline
@@ -98,8 +108,7 @@ def _pop_heap(b: Buffer, s: np.ndarray) -> None:
 
 
 @inline
-def release_until(b: Buffer, s: np.ndarray, limit: int, now: int) -> None:
-    """Let go of everything with event time up to ``limit``, smallest first, at instant ``now``."""
+def _release_rows(b: Buffer, s: np.ndarray, limit: int, now: int) -> None:
     while True:
         queued, heaped = s[HEAD] < s[TAIL], s[HEAPED] > 0
         if heaped and (not queued or before(b, b.heap[0], b.queue[s[HEAD]])):
@@ -125,6 +134,19 @@ def release_until(b: Buffer, s: np.ndarray, limit: int, now: int) -> None:
             b.out_status[place] = IN_ORDER
 
 
+@inline
+def release_until(b: Buffer, s: np.ndarray, limit: int, now: int) -> None:
+    """Let go of everything with event time up to ``limit``, smallest first, at instant ``now``."""
+    _release_rows(b, s, limit, now)
+    if limit > s[LAST] and limit > s[TOLD] and limit < INT_MAX:
+        s[TOLD] = limit
+        step = s[STEPS]
+        s[STEPS] = step + 1
+        b.step_out[step] = s[OUT]
+        b.step_limit[step] = limit
+        b.step_at[step] = now
+
+
 @kernel
 def flush_all(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
     """End of the input: everything goes, in order. No row is new: ``start`` equals ``end``."""
@@ -140,7 +162,7 @@ class Index:
 
     def __init__(self, own: tuple[int, ...], late: str) -> None:
         self.scalars = np.zeros(OWN + len(own), np.int64)
-        self.scalars[[CLOCK, LAST, NOW]] = INT_MIN
+        self.scalars[[CLOCK, LAST, NOW, TOLD]] = INT_MIN
         self.scalars[LATE_STATUS] = LATE if late == "pass" else LATE_DROPPED
         self.scalars[OWN:] = own
         self._queue, self._heap = np.empty((2, 0), np.int32)
@@ -178,13 +200,13 @@ class Index:
         self._heap[: len(heaped)] = heaped
         s[HEAD], s[TAIL] = 0, len(queued)
 
-    def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int) -> Buffer:
-        """What a kernel works on; at most the rows held and ``rows`` new ones can go."""
-        self.scalars[OUT], self.scalars[MOST] = 0, self.most
+    def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int, steps: int) -> Buffer:
+        """What a kernel works on; at most those held and ``rows`` new ones can go, in ``steps``."""
+        self.scalars[[OUT, STEPS]], self.scalars[MOST] = 0, self.most
         room = self.held + rows
         return Buffer(
             key, arrival, self._queue, self._heap, np.empty(room, np.int32),
-            np.empty(room, np.int64), np.empty(room, np.int8),
+            np.empty(room, np.int64), np.empty(room, np.int8), *np.empty((3, steps), np.int64),
         )  # fmt: skip
 
     def saved(self, numbers: np.ndarray) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from engine.columns import VALID_PREFIX, Columns
 from engine.order.arena import Arena
 from engine.order.base import Ordered
 from engine.order.correction import Correction
-from engine.order.slack_buffer import NOW, OUT, Buffer, Index, flush_all
+from engine.order.slack_buffer import NOW, OUT, STEPS, Buffer, Index, flush_all
 from engine.reference import Sync
 from engine.released import IN_ORDER, Gaps, Progress
 
@@ -99,9 +99,9 @@ class HeldOrder:
             or column.startswith(VALID_PREFIX)
         )
 
-    def _buffer(self, index: Index, new: int) -> Buffer:
+    def _buffer(self, index: Index, new: int, steps: int) -> Buffer:
         columns = self._arena.columns
-        return index.buffer(columns["ref"], columns[r.ARRIVAL], new)
+        return index.buffer(columns["ref"], columns[r.ARRIVAL], new, steps)
 
     def _released(self, index: Index, buffer: Buffer) -> Ordered:
         """What a kernel has let go of."""
@@ -110,7 +110,12 @@ class HeldOrder:
         columns = self._correction.complete(columns)
         columns["release"] = buffer.out_release[:out].copy()
         columns["status"] = buffer.out_status[:out].copy()
-        return Ordered(out, columns, Progress(), Gaps())
+        steps = slice(int(index.scalars[STEPS]))
+        slack = Progress(
+            buffer.step_out[steps].copy(), buffer.step_limit[steps].copy(),
+            buffer.step_at[steps].copy(),
+        )  # fmt: skip
+        return Ordered(out, columns, Progress(), Gaps(), slack=slack)
 
     def _count(self, released: Columns, index: Index) -> None:
         self._correction.count(released, "released")
@@ -181,7 +186,7 @@ class SlackOrder(HeldOrder):
         return self._call(flush_all, used, used) if self._index.held else Ordered(0, {})
 
     def _call(self, run: Run, start: int, end: int) -> Ordered:
-        buffer = self._buffer(self._index, end - start)
+        buffer = self._buffer(self._index, end - start, end - start)
         run(buffer, start, end, self._index.scalars)
         ordered = self._released(self._index, buffer)
         self._count(ordered.columns, self._index)

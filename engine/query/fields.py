@@ -23,6 +23,7 @@ from engine.query.plan import (
     Plan,
     Predicate,
     SeqPlan,
+    TumblingPlan,
 )
 
 
@@ -156,6 +157,20 @@ def named_attributes(plan: Plan) -> set[str]:
     """The events' own attributes that ``plan`` names."""
     names = (own_attribute(attribute.name) for attribute in attributes_of(plan))
     return {name for name in names if name is not None}
+
+
+def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
+    """Per query with windows, by name, the aggregates whose values are times."""
+    times = {name for name, kind in FIELDS.items() if kind is Kind.TIME}
+    return {
+        plan.name: {
+            one.label
+            for one in plan.aggregates
+            if one.function != "count" and one.attribute and one.attribute.name in times
+        }
+        for plan in plans
+        if isinstance(plan, TumblingPlan)
+    }
 
 
 def released_columns(attributes: Iterable[Attribute]) -> set[str]:

@@ -7,11 +7,11 @@ between two. Memory holds one site's results of one micro-batch at a time.
 from __future__ import annotations
 
 import io
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from types import MappingProxyType
+from typing import TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -22,19 +22,10 @@ from engine.errors import UserError
 from engine.log.whole_file import text_columns, whole_file
 from engine.results.batch_files import BatchFiles
 from engine.results.match_lines import match_lines
-from engine.results.schema import (
-    JSON_FIELDS,
-    MATCH_SCHEMA,
-    MORE,
-    POSITION,
-    WINDOW_EXTRAS,
-    WINDOW_FIELDS,
-    WINDOW_SCHEMA,
-)
+from engine.results.schema import MATCH_SCHEMA, POSITION, WINDOW_SCHEMA
+from engine.results.window_lines import window_lines
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import unit_ns
-
-_TIMES: Final = ("at", "known_at")
 
 
 def export_jsonl(
@@ -42,6 +33,7 @@ def export_jsonl(
     out: str | Path | TextIO,
     time_unit: str = "ns",
     queries: Sequence[str] = (),
+    times: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> int:
     """Writes the results of a ``ResultSink`` as JSON lines; gives their number.
 
@@ -52,6 +44,7 @@ def export_jsonl(
         out: a path (which appears whole) or an open text stream.
         time_unit: of every time, rounded down to whole numbers.
         queries: names in the order wanted; queries not named here follow in order of their names.
+        times: of queries, by name, the aggregates that are times (``engine.query.fields``).
 
     Raises:
         UserError: no such directory, or damaged files in it.
@@ -59,7 +52,7 @@ def export_jsonl(
     unit = unit_ns(time_unit)
     count = 0
     with text_out(out) as stream:
-        for lines in _results(Path(directory), unit, queries):
+        for lines in _results(Path(directory), unit, queries, times):
             stream.writelines(lines)
             count += len(lines)
     return count
@@ -127,7 +120,9 @@ def _kinds(directory: Path) -> dict[str, BatchFiles]:
     return {name: BatchFiles(directory / name) for name in (MATCHES, WINDOWS)}
 
 
-def _results(directory: Path, unit: int, queries: Sequence[str]) -> Iterator[list[str]]:
+def _results(
+    directory: Path, unit: int, queries: Sequence[str], times: Mapping[str, Collection[str]]
+) -> Iterator[list[str]]:
     """The lines of each site, query and batch, in order of emission."""
     kinds = _kinds(directory)
     for site in sorted(set[str]().union(*(files.sites for files in kinds.values()))):
@@ -147,44 +142,19 @@ def _results(directory: Path, unit: int, queries: Sequence[str]) -> Iterator[lis
                     for kind, files in kinds.items()
                     if (tables := list(files.tables(site, batch_id)))
                 }
-                yield _in_order({kind: pa.concat_tables(of) for kind, of in tables.items()}, unit)
+                joined = {kind: pa.concat_tables(of) for kind, of in tables.items()}
+                yield _in_order(joined, unit, times.get(query, ()))
 
 
-def _in_order(tables: dict[str, pa.Table], unit: int) -> list[str]:
+def _in_order(tables: dict[str, pa.Table], unit: int, times: Collection[str]) -> list[str]:
     """The lines of matches and windows, by position."""
     lines: list[str] = []
     for kind, table in tables.items():
-        lines += match_lines(table, unit) if kind == MATCHES else _window_lines(table, unit)
+        of_windows = kind != MATCHES
+        lines += window_lines(table, unit, times) if of_windows else match_lines(table, unit)
     if not lines:
         return lines
     positions = np.concatenate([table.column(POSITION).to_numpy() for table in tables.values()])
     if (positions[1:] < positions[:-1]).any():
         lines = [lines[place] for place in np.argsort(positions, kind="stable").tolist()]
     return lines
-
-
-def _window_lines(table: pa.Table, unit: int) -> Iterator[str]:
-    for row in table.to_pylist():
-        yield json.dumps(_window(row, unit), ensure_ascii=False) + "\n"
-
-
-def _window(row: dict[str, Any], unit: int) -> dict[str, Any]:
-    result = {name: row[name] for name in WINDOW_FIELDS}
-    _divide(result, _TIMES, unit)
-    _divide(result["window"], ("start", "end"), unit)
-    extras = {name: row[name] for name in WINDOW_EXTRAS if row[name] is not None}
-    for fields in (result, extras):
-        for name in (*JSON_FIELDS, "bounds"):
-            if fields.get(name) is not None:
-                fields[name] = json.loads(fields[name])
-    return result | extras | _loaded(row[MORE])
-
-
-def _divide(record: dict[str, Any], names: tuple[str, ...], unit: int) -> None:
-    for name in names:
-        if record.get(name) is not None:
-            record[name] //= unit
-
-
-def _loaded(text: str | None) -> dict[str, Any]:
-    return {} if text is None else dict(json.loads(text))

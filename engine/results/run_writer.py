@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from engine.chain import Chain, ChainOutput
 from engine.log.whole_file import whole_file
+from engine.operator import Result
 from engine.pattern.given import Matches
 from engine.results.ledger import WRITTEN, Ledger
 from engine.results.match_table import columns_table
@@ -47,17 +48,30 @@ class Part:
 
 
 def parts_of(site: str, output: ChainOutput) -> list[Part]:
-    """One call's output as bytes: matches and ordered events as Arrow, other results as JSON."""
+    """One call's output as bytes: columns as Arrow, results that are dicts as JSON."""
     parts = []
     pieces = [piece for of_query in output.results for piece in of_query.pieces]
-    results = [result for piece in pieces if not isinstance(piece, Matches) for result in piece]
+    results = [result for piece in pieces if isinstance(piece, list) for result in piece]
     if results:
         parts.append(Part(site, RESULTS, json.dumps(results).encode()))
-    parts += [_part(site, MATCHES, columns_table(p)) for p in pieces if isinstance(p, Matches)]
+    for piece in pieces:
+        if isinstance(piece, Matches):
+            parts.append(_part(site, MATCHES, columns_table(piece)))
+        elif not isinstance(piece, list):
+            parts.append(_part(site, WINDOWS, _windows_table(piece)))
     parts += [_part(site, ORDERED, released_table(site, each)) for each in output.ordered]
     parts += [_part(site, LATE, aside_table(site, each)) for each in output.late]
     parts += [_part(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
     return parts
+
+
+def _windows_table(piece: Sequence[Result]) -> pa.Table:
+    # Runs without windows do without the modules that know them.
+    from engine.results.window_table import columns_of_windows  # noqa: PLC0415
+    from engine.window.results import WindowResults  # noqa: PLC0415
+
+    assert isinstance(piece, WindowResults), type(piece)
+    return columns_of_windows(piece)
 
 
 def _part(site: str, kind: str, table: pa.Table) -> Part:
@@ -115,7 +129,7 @@ class RunWriter:
             ends: an input ended in this batch; the parts of the end are written already.
         """
         results: list[dict[str, Any]] = []
-        tables: dict[str, list[pa.Table]] = {name: [] for name in (*self._events, MATCHES)}
+        tables: dict[str, list[pa.Table]] = {name: [] for name in (*self._events, MATCHES, WINDOWS)}
         counted: list[Path] = []
         for part in parts:
             if part.kind == RESULTS:
@@ -124,7 +138,7 @@ class RunWriter:
                 tables[part.kind].append(pa.ipc.open_stream(part.payload).read_all())
             else:
                 counted.append(self._write_counters(part))
-        files = self._results.write(batch_id, results, tables[MATCHES])
+        files = self._results.write(batch_id, results, tables[MATCHES], tables[WINDOWS])
         for name, events in self._events.items():
             # Side output is rare, but a batch written again must replace what there was.
             if name == ORDERED or tables[name] or (self.directory / name).exists():

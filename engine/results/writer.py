@@ -35,30 +35,31 @@ class ResultSink:
         self.directory = Path(directory)
 
     def write(
-        self, batch_id: int, results: Sequence[Result], matches: Sequence[pa.Table] = ()
-    ) -> list[Path]:
-        """Makes ``results`` and ``matches`` the whole of batch ``batch_id``; gives its files.
+        self, batch_id: int, results: Sequence[Result], matches: Sequence[pa.Table] = (),
+        windows: Sequence[pa.Table] = (),
+    ) -> list[Path]:  # fmt: skip
+        """Makes all that is given the whole of batch ``batch_id``; gives its files.
 
         Args:
             batch_id: micro-batch, from 0; later ones hold later results.
             results: each site's in the order of emission; sites may be mixed.
             matches: more of them, as tables of ``MATCH_SCHEMA`` with one site each; of queries that
                 ``results`` are not of.
+            windows: likewise, as tables of ``WINDOW_SCHEMA``.
 
         Raises:
             UserError: the directory cannot be written.
             ContractViolation: a result without the fields of DESIGN "Results".
         """
-        windows = [is_window(result) for result in results]
+        of_windows = [is_window(result) for result in results]
         files: list[Path] = []
-        for folder, wanted, table in (
-            (MATCHES, False, match_table),
-            (WINDOWS, True, window_table),
+        for folder, wanted, table, more in (
+            (MATCHES, False, match_table, matches),
+            (WINDOWS, True, window_table, windows),
         ):
-            chosen = [place for place, each in enumerate(windows) if each is wanted]
+            chosen = [place for place, each in enumerate(of_windows) if each is wanted]
             tables = _by_site(chosen, results, table)
-            if folder == MATCHES:
-                tables = sorted([*tables, *_numbered(matches, len(results))], key=_site_of)
+            tables = sorted([*tables, *_numbered(more, len(results))], key=_site_of)
             together = [pa.concat_tables(of_site) for _, of_site in groupby(tables, _site_of)]
             files += replace_batch(self.directory / folder, batch_id, [together])
         return files

@@ -18,6 +18,7 @@ from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import ChainOutput, ChainSettings
 from engine.cli.spill_option import read_spill
+from engine.cli.window_option import read_window
 from engine.errors import UserError
 from engine.frame import ATTR_PREFIX, FIXED_TYPES, Frame
 from engine.order.base import Guards
@@ -40,6 +41,7 @@ def chain(
     guard_ns: int | None = 1_000_000_000,
     time_unit: str = "ns",
     spill: str | None = None,
+    window: str | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """A step that answers ``queries`` over a DataFrame of frames or of plain rows.
 
@@ -58,13 +60,14 @@ def chain(
         time_unit: of durations without a unit in the texts.
         spill: old events of patterns go to the state store in chunks, e.g. ``state,pending=100``
             (``--spill`` of ``slackwater query``); None: they stay in the chain.
+        window: how long windows are corrected, e.g. ``horizon=10m`` (``--window``).
 
     Returns:
         DataFrame -> DataFrame with columns ``query site op at result``, where ``result`` is the
         JSON of DESIGN "Results".
 
     Raises:
-        UserError: bad order, query or spill, or (when applied) a column is missing.
+        UserError: bad order, query, spill or window, or (when applied) a column is missing.
     """
     plans = tuple(
         parse_query(text, time_unit, name=f"q{number}") for number, text in enumerate(queries, 1)
@@ -76,6 +79,7 @@ def chain(
         certainty,
         Guards(guard_ns),
         spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
+        window=read_window(window, time_unit, plans),
     )
 
     def apply(df: DataFrame) -> DataFrame:

@@ -7,294 +7,248 @@ Welford 1962 and are joined by Chan, Golub & LeVeque 1979. All are strictly sequ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import njit
-from engine.window.cells import Cells
-from engine.window.drift import AMBIGUOUS
+from engine.jit import kernel
+from engine.window.number import HALF_WORD, LOW_WORD
 
-_HALF_WORD: Final = 32
-_EMPTY: Final[np.ndarray] = np.empty(0, np.bool_)
+IS_FLOAT, MOMENTS, KEEPS_ALL = 0, 1, 2
+"""Columns of ``Sums.of``: whether the attribute is a float (so far), whether its moments are
+needed, and whether all of its values are."""
+TOTAL, REST, SMALLEST, LARGEST = 0, 1, 2, 3
+"""Columns of a cell's sums: sum and its rounding error, or high and low word; and the ends."""
+MEAN, SQUARES = 4, 5
+"""And of a summary: mean and sum of squared deviations, always floats."""
+SUMMARY_SIZE: Final = 6
 
 
-@njit
+class Sums(NamedTuple):
+    """Of ``m`` attributes and ``c`` cells. ``floats`` is ``ints`` seen as float64.
+
+    ``of``: bool (m, 3). ``n``: int64 (m, c), values. ``ints``: int64 (m, c, 4). ``moments``:
+    float64 (m, c, 3): count, mean and sum of squared deviations; c is 0 where nobody needs them.
+    """
+
+    of: np.ndarray
+    n: np.ndarray
+    ints: np.ndarray
+    floats: np.ndarray
+    moments: np.ndarray
+
+
+class Values(NamedTuple):
+    """Of ``m`` attributes and the batch's ``n`` rows. ``floats`` is ``ints`` seen as float64."""
+
+    ints: np.ndarray
+    floats: np.ndarray
+    valid: np.ndarray
+
+
+def new_sums(of: np.ndarray, cells: int) -> Sums:
+    """Nothing in any of ``cells``."""
+    m = len(of)
+    ints = np.zeros((m, cells, 4), np.int64)
+    moments = np.zeros((m, cells if of[:, MOMENTS].any() else 0, 3))
+    return Sums(of, np.zeros((m, cells), np.int64), ints, ints.view(np.float64), moments)
+
+
+def more_sums(sums: Sums, cells: int) -> Sums:
+    """A copy with room for ``cells``."""
+    made, before = new_sums(sums.of, cells), sums.n.shape[1]
+    made.n[:, :before] = sums.n
+    made.ints[:, :before] = sums.ints
+    made.moments[:, : sums.moments.shape[1]] = sums.moments
+    return made
+
+
+def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: Sums,
+              rows: int) -> Values:  # fmt: skip
+    """(values, which are valid) per attribute, None without any, as kernels read them. NaN is null.
+
+    An attribute of integers that has floats now is a float from here on.
+    """
+    ints = np.zeros((len(columns), rows), np.int64)
+    floats, valid = ints.view(np.float64), np.zeros((len(columns), rows), np.bool_)
+    for m, found in enumerate(columns):
+        if found is None:
+            continue
+        data, known = found
+        if data.dtype.kind == "f" and not sums.of[m, IS_FLOAT]:
+            widen(sums, m)
+        valid[m] = True if known is None else known
+        if sums.of[m, IS_FLOAT]:
+            floats[m] = data
+            valid[m] &= ~np.isnan(floats[m])
+        else:
+            ints[m] = data
+    return Values(ints, floats, valid)
+
+
+def widen(sums: Sums, m: int) -> None:
+    """From now on attribute ``m`` is a float (earlier ones were integers)."""
+    high, low = (sums.ints[m, :, column].astype(np.float64) for column in (TOTAL, REST))
+    high *= float(1 << HALF_WORD)
+    total = high + low
+    back = total - high
+    ends = sums.ints[m, :, SMALLEST:].astype(np.float64)
+    sums.floats[m, :, REST] = (high - (total - back)) + (low - back)
+    sums.floats[m, :, TOTAL] = total
+    sums.floats[m, :, SMALLEST:] = ends
+    sums.of[m, IS_FLOAT] = True
+
+
+@kernel
 def _add_ints(
-    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray,
-    n: np.ndarray, sums: np.ndarray,
+    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray, n: np.ndarray,
+    sums: np.ndarray,
 ) -> None:  # fmt: skip
-    """``sums`` per cell: high word, low word, smallest, largest."""
     for j in range(len(row)):
-        if len(valid) > 0 and not valid[row[j]]:
+        if not valid[row[j]]:
             continue
         x, c = values[row[j]], cell[j]
         if n[c] == 0:
-            sums[c, 0] = x >> 32
-            sums[c, 1] = x & 0xFFFFFFFF
-            sums[c, 2] = x
-            sums[c, 3] = x
+            sums[c, TOTAL] = x >> HALF_WORD
+            sums[c, REST] = x & LOW_WORD
+            sums[c, SMALLEST] = x
+            sums[c, LARGEST] = x
         else:
-            sums[c, 0] += x >> 32
-            sums[c, 1] += x & 0xFFFFFFFF
-            sums[c, 2] = min(sums[c, 2], x)
-            sums[c, 3] = max(sums[c, 3], x)
+            sums[c, TOTAL] += x >> HALF_WORD
+            sums[c, REST] += x & LOW_WORD
+            sums[c, SMALLEST] = min(sums[c, SMALLEST], x)
+            sums[c, LARGEST] = max(sums[c, LARGEST], x)
         n[c] += 1
 
 
-@njit
+@kernel
 def _add_floats(
-    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray,
-    n: np.ndarray, sums: np.ndarray,
+    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray, n: np.ndarray,
+    sums: np.ndarray,
 ) -> None:  # fmt: skip
-    """``sums`` per cell: sum, its rounding error, smallest, largest. NaN counts as null."""
     for j in range(len(row)):
-        x, c = values[row[j]], cell[j]
-        if x != x or (len(valid) > 0 and not valid[row[j]]):  # noqa: PLR0124 - NaN
+        if not valid[row[j]]:
             continue
+        x, c = values[row[j]], cell[j]
         if n[c] == 0:
-            sums[c, 0] = x
-            sums[c, 1] = 0.0
-            sums[c, 2] = x
-            sums[c, 3] = x
+            sums[c, TOTAL] = x
+            sums[c, REST] = 0.0
+            sums[c, SMALLEST] = x
+            sums[c, LARGEST] = x
         else:
-            before = sums[c, 0]
+            before = sums[c, TOTAL]
             after = before + x
             shifted = after - before
-            sums[c, 0] = after
-            sums[c, 1] += (before - (after - shifted)) + (x - shifted)
-            sums[c, 2] = min(sums[c, 2], x)
-            sums[c, 3] = max(sums[c, 3], x)
+            sums[c, TOTAL] = after
+            sums[c, REST] += (before - (after - shifted)) + (x - shifted)
+            sums[c, SMALLEST] = min(sums[c, SMALLEST], x)
+            sums[c, LARGEST] = max(sums[c, LARGEST], x)
         n[c] += 1
 
 
-@njit
+@kernel
 def _add_moments(
-    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray,
-    n: np.ndarray, moments: np.ndarray,
+    row: np.ndarray, cell: np.ndarray, values: Values, m: int, is_float: bool,
+    moments: np.ndarray,
 ) -> None:  # fmt: skip
-    """``moments`` per cell: count, mean, sum of squared deviations. ``n``: before these rows."""
     for j in range(len(row)):
-        x, c = float(values[row[j]]), cell[j]
-        if x != x or (len(valid) > 0 and not valid[row[j]]):  # noqa: PLR0124 - NaN
+        i, c = row[j], cell[j]
+        if not values.valid[m, i]:
             continue
-        if n[c] == 0:
-            moments[c, 0] = 0.0
-            moments[c, 1] = 0.0
-            moments[c, 2] = 0.0
-        n[c] += 1
+        x = values.floats[m, i] if is_float else np.float64(values.ints[m, i])
         moments[c, 0] += 1.0
         delta = x - moments[c, 1]
         moments[c, 1] += delta / moments[c, 0]
         moments[c, 2] += delta * (x - moments[c, 1])
 
 
-@njit
-def _merge_ints(
-    cells: np.ndarray, starts: np.ndarray, ends: np.ndarray, wanted: np.ndarray,
-    n: np.ndarray, sums: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """(counts, sums) per group."""
-    count = np.zeros(len(starts), np.int64)
-    total = np.zeros((len(starts), 4), np.int64)
-    for g in range(len(starts)):
-        for j in range(starts[g], ends[g]):
-            c = cells[j]
-            if not wanted[j] or n[c] == 0:
-                continue
-            total[g, 0] += sums[c, 0]
-            total[g, 1] += sums[c, 1]
-            total[g, 2] = sums[c, 2] if count[g] == 0 else min(total[g, 2], sums[c, 2])
-            total[g, 3] = sums[c, 3] if count[g] == 0 else max(total[g, 3], sums[c, 3])
-            count[g] += n[c]
-    return count, total
+@kernel
+def add_rows(row: np.ndarray, cell: np.ndarray, values: Values, sums: Sums) -> None:
+    """Add the values of ``row[j]`` to cell ``cell[j]``, in order."""
+    for m in range(len(sums.of)):
+        is_float = sums.of[m, IS_FLOAT]
+        if sums.of[m, MOMENTS]:
+            _add_moments(row, cell, values, m, is_float, sums.moments[m])
+        if is_float:
+            _add_floats(row, cell, values.floats[m], values.valid[m], sums.n[m], sums.floats[m])
+        else:
+            _add_ints(row, cell, values.ints[m], values.valid[m], sums.n[m], sums.ints[m])
 
 
-@njit
-def _merge_floats(
-    cells: np.ndarray, starts: np.ndarray, ends: np.ndarray, wanted: np.ndarray,
-    n: np.ndarray, sums: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """(counts, sums) per group; an infinity leaves no NaN as rounding error."""
-    count = np.zeros(len(starts), np.int64)
-    total = np.zeros((len(starts), 4), np.float64)
-    for g in range(len(starts)):
-        for j in range(starts[g], ends[g]):
-            c = cells[j]
-            if not wanted[j] or n[c] == 0:
-                continue
-            x, before = sums[c, 0], total[g, 0]
-            after = before + x
-            shifted = after - before
-            total[g, 0] = after
-            total[g, 1] += sums[c, 1] + ((before - (after - shifted)) + (x - shifted))
-            total[g, 2] = sums[c, 2] if count[g] == 0 else min(total[g, 2], sums[c, 2])
-            total[g, 3] = sums[c, 3] if count[g] == 0 else max(total[g, 3], sums[c, 3])
-            count[g] += n[c]
-        if not np.isfinite(total[g, 1]):
-            total[g, 1] = 0.0
-    return count, total
+@kernel
+def clear(sums: Sums, cell: int) -> None:
+    """Nothing is in ``cell`` any more."""
+    for m in range(len(sums.of)):
+        sums.n[m, cell] = 0
+        if sums.moments.shape[1] > 0:
+            for part in range(3):
+                sums.moments[m, cell, part] = 0.0
 
 
-@njit
-def _merge_moments(
-    cells: np.ndarray, starts: np.ndarray, ends: np.ndarray, wanted: np.ndarray,
-    n: np.ndarray, moments: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Count, mean and sum of squared deviations per group."""
-    total = np.zeros((len(starts), 3), np.float64)
-    for g in range(len(starts)):
-        for j in range(starts[g], ends[g]):
-            c = cells[j]
-            if not wanted[j] or n[c] == 0:
-                continue
-            delta = moments[c, 1] - total[g, 1]
-            both = total[g, 0] + moments[c, 0]
-            total[g, 2] += moments[c, 2] + delta * delta * total[g, 0] * moments[c, 0] / both
-            total[g, 1] += delta * moments[c, 0] / both
-            total[g, 0] = both
-    return total
+@kernel
+def merge_ints(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> int:
+    """Sum up ``cells`` into ``out`` (``TOTAL`` ... ``LARGEST``); gives the number of values."""
+    n = 0
+    out[TOTAL] = 0
+    out[REST] = 0
+    for c in cells:
+        if sums.n[m, c] == 0:
+            continue
+        one = sums.ints[m, c]
+        out[TOTAL] += one[TOTAL]
+        out[REST] += one[REST]
+        out[SMALLEST] = one[SMALLEST] if n == 0 else min(out[SMALLEST], one[SMALLEST])
+        out[LARGEST] = one[LARGEST] if n == 0 else max(out[LARGEST], one[LARGEST])
+        n += sums.n[m, c]
+    return n
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """The sums of some cells together. ``total`` is an exact int, or the nearest float."""
-
-    n: int
-    total: int | float
-    smallest: int | float
-    largest: int | float
-    mean: float
-    squares: float
+@kernel
+def add_float(out: np.ndarray, x: float) -> None:
+    """Add ``x`` to the sum in ``out``, with the rounding error."""
+    before = out[TOTAL]
+    after = before + x
+    shifted = after - before
+    out[TOTAL] = after
+    out[REST] += (before - (after - shifted)) + (x - shifted)
 
 
-class Measure:
-    """One aggregated attribute: its sums per cell, and the single values that must be kept.
+@kernel
+def whole(out: np.ndarray) -> float:
+    """A compensated sum; an infinity leaves no NaN as rounding error."""
+    return float(out[TOTAL] + out[REST] if np.isfinite(out[REST]) else out[TOTAL])
 
-    Kept are the values of ambiguous events (``keep_ambiguous``, for bounds) or of all events
-    (``keep_all``, for quantiles), per window as chunks of (cells, values).
-    """
 
-    def __init__(
-        self, *, moments: bool, keep_ambiguous: bool, keep_all: bool, counts_only: bool = False
-    ) -> None:
-        self.counts_only = counts_only
-        self.is_float = False
-        self.keep_ambiguous = keep_ambiguous
-        self.keep_all = keep_all
-        self.n = np.zeros(0, np.int64)
-        self.sums: np.ndarray = np.zeros((0, 4), np.int64)
-        self.moments = np.zeros((0, 3), np.float64) if moments else None
-        self.kept: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+@kernel
+def merge_floats(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> int:
+    """As ``merge_ints``."""
+    n = 0
+    out[TOTAL] = 0.0
+    out[REST] = 0.0
+    for c in cells:
+        if sums.n[m, c] == 0:
+            continue
+        one = sums.floats[m, c]
+        add_float(out, one[TOTAL])
+        out[REST] += one[REST]
+        out[SMALLEST] = one[SMALLEST] if n == 0 else min(out[SMALLEST], one[SMALLEST])
+        out[LARGEST] = one[LARGEST] if n == 0 else max(out[LARGEST], one[LARGEST])
+        n += sums.n[m, c]
+    return n
 
-    def grow(self, capacity: int) -> None:
-        """Make room for ``capacity`` cells."""
-        more = capacity - len(self.n)
-        self.n = np.concatenate((self.n, np.zeros(more, np.int64)))
-        self.sums = np.concatenate((self.sums, np.zeros((more, 4), self.sums.dtype)))
-        if self.moments is not None:
-            self.moments = np.concatenate((self.moments, np.zeros((more, 3))))
 
-    def widen(self) -> None:
-        """From now on the attribute is a float (an earlier frame had only integers)."""
-        total = [(int(high) << _HALF_WORD) + int(low) for high, low, *_ in self.sums]
-        rounded = np.array([float(x) for x in total])
-        error = np.array([float(x - int(y)) for x, y in zip(total, rounded, strict=True)])
-        ends = self.sums[:, 2:].astype(np.float64)
-        self.sums = np.column_stack((rounded, error, ends)) if total else np.zeros((0, 4))
-        self.is_float = True
-        for chunks in self.kept.values():
-            chunks[:] = [(cells, values.astype(np.float64)) for cells, values in chunks]
-
-    def add(
-        self, cells: Cells, row: np.ndarray, cell: np.ndarray, has_ambiguous: bool,
-        values: np.ndarray, valid: np.ndarray | None,
-    ) -> None:  # fmt: skip
-        """Add ``values[row]`` to the cells ``cell``; ``valid`` marks rows that have a value."""
-        if values.dtype == np.float64 and not self.is_float:
-            self.widen()
-        if self.is_float:
-            values = values.astype(np.float64, copy=False)
-        mask = _EMPTY if valid is None else valid
-        if self.moments is not None:
-            _add_moments(row, cell, values, mask, self.n.copy(), self.moments)
-        (_add_floats if self.is_float else _add_ints)(row, cell, values, mask, self.n, self.sums)
-        if self.keep_all:
-            self._keep(cells, row, cell, values, mask)
-        elif has_ambiguous and self.keep_ambiguous:
-            chosen = (cells.tag[cell] & AMBIGUOUS) != 0
-            self._keep(cells, row[chosen], cell[chosen], values, mask)
-
-    def _keep(
-        self, cells: Cells, row: np.ndarray, cell: np.ndarray, values: np.ndarray, mask: np.ndarray
-    ) -> None:
-        found = values[row]
-        known = mask[row] if len(mask) else np.ones(len(row), np.bool_)
-        if self.is_float:
-            known &= ~np.isnan(found)
-        cell, found = cell[known], found[known]
-        windows = cells.window[cell]
-        for window in np.unique(windows):
-            inside = windows == window
-            self.kept.setdefault(int(window), []).append((cell[inside], found[inside]))
-
-    def kept_of(self, window: int) -> tuple[np.ndarray, np.ndarray]:
-        """(cells, values) kept of the window, in row order."""
-        chunks = self.kept.get(window)
-        if not chunks:
-            return np.empty(0, np.int32), np.empty(0, self.sums.dtype)
-        if len(chunks) > 1:
-            joined = tuple(np.concatenate(part) for part in zip(*chunks, strict=True))
-            chunks[:] = [(joined[0], joined[1])]
-        return chunks[0]
-
-    def forget(self, window: int, cells: np.ndarray) -> None:
-        """Free the window's cells."""
-        self.n[cells] = 0
-        self.kept.pop(window, None)
-
-    def summaries(self, cells: np.ndarray, starts: np.ndarray, wanted: np.ndarray) -> list[Summary]:
-        """Per group of cells, the sums of those of its cells that are ``wanted``.
-
-        Args:
-            cells: cell numbers, group after group.
-            starts: where each group starts in ``cells``.
-            wanted: bool per entry of ``cells``.
-        """
-        ends = np.append(starts[1:], len(cells))
-        merge = _merge_floats if self.is_float else _merge_ints
-        n, sums = merge(cells, starts, ends, wanted, self.n, self.sums)
-        moments = np.zeros((len(starts), 3))
-        if self.moments is not None:
-            moments = _merge_moments(cells, starts, ends, wanted, self.n, self.moments)
-        return [
-            Summary(count, first + second if self.is_float else (first << 32) + second, *rest)
-            for count, (first, second, *rest) in zip(
-                n.tolist(),
-                (
-                    (*values, mean, squares)
-                    for values, (_, mean, squares) in zip(
-                        sums.tolist(), moments.tolist(), strict=True
-                    )
-                ),
-                strict=True,
-            )
-        ]
-
-    def snapshot(self) -> dict[str, Any]:
-        """Plain data."""
-        return {
-            "is_float": self.is_float,
-            "n": self.n.copy(),
-            "sums": self.sums.copy(),
-            "moments": None if self.moments is None else self.moments.copy(),
-            "kept": {window: list(chunks) for window, chunks in self.kept.items()},
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Takes over a snapshot."""
-        self.is_float = state["is_float"]
-        self.n, self.sums = state["n"].copy(), state["sums"].copy()
-        self.moments = None if state["moments"] is None else state["moments"].copy()
-        self.kept = {window: list(chunks) for window, chunks in state["kept"].items()}
+@kernel
+def merge_moments(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> None:
+    """Mean and sum of squared deviations of ``cells`` into ``out`` (``MEAN``, ``SQUARES``)."""
+    count = 0.0
+    out[MEAN] = 0.0
+    out[SQUARES] = 0.0
+    for c in cells:
+        if sums.n[m, c] == 0:
+            continue
+        moments = sums.moments[m, c]
+        delta = moments[1] - out[MEAN]
+        both = count + moments[0]
+        out[SQUARES] += moments[2] + delta * delta * count * moments[0] / both
+        out[MEAN] += delta * moments[0] / both
+        count = both

@@ -1,44 +1,168 @@
-"""The aggregate functions, from a summary of the values: count sum avg min max stddev quantile.
+"""The aggregate functions over the cells of a key: count sum avg min max stddev quantile.
 
-Nulls are skipped, as in SQL; without any value every function but ``count`` is None. ``stddev`` is
+Nulls are skipped, as in SQL; without any value every function but ``count`` is null. ``stddev`` is
 the deviation of the population (SQL's stddev_pop). ``quantile`` interpolates linearly between
 the two nearest ranks (Hyndman & Fan 1996, type 7).
 """
 
 from __future__ import annotations
 
-import math
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.query.plan import Aggregate
-from engine.window.accumulate import Summary
-from engine.window.drift import Number
+from engine.jit import njit
+from engine.window.accumulate import (
+    IS_FLOAT,
+    LARGEST,
+    REST,
+    SMALLEST,
+    SQUARES,
+    SUMMARY_SIZE,
+    TOTAL,
+    Sums,
+    merge_floats,
+    merge_ints,
+    merge_moments,
+    whole,
+)
+from engine.window.bounds import ALL_ROWS
+from engine.window.cells import NONE, Cells
+from engine.window.drift import PART_BITS
+from engine.window.kept import Kept, gather
+from engine.window.number import HALF_WORD, LOW_WORD, put_float, put_int, put_null
 
-NEEDS_ALL_VALUES = frozenset({"quantile"})
-NEEDS_MOMENTS = frozenset({"stddev"})
-NEEDS_AMBIGUOUS_VALUES = frozenset({"sum", "avg", "min", "max"})
-"""Functions whose bounds need the single values of ambiguous events."""
+COUNT, SUM, AVG, MIN, MAX, STDDEV, QUANTILE = 0, 1, 2, 3, 4, 5, 6
+CODES: Final = {
+    "count": COUNT, "sum": SUM, "avg": AVG, "min": MIN, "max": MAX, "stddev": STDDEV,
+    "quantile": QUANTILE,
+}  # fmt: skip
+BOUNDED: Final = frozenset({"count", "sum", "avg", "min", "max"})
+"""Functions whose results have bounds."""
+NEEDS_ALL_VALUES: Final = frozenset({"quantile"})
+NEEDS_MOMENTS: Final = frozenset({"stddev"})
+_TWO_32: Final = 4294967296.0
 
 
-def evaluate(aggregate: Aggregate, summary: Summary, values: np.ndarray | None) -> Number | None:
-    """The aggregate of the values summed up in ``summary``; ``values`` themselves for quantiles."""
-    if aggregate.function == "count":
-        return summary.n
-    if summary.n == 0:
-        return None
-    match aggregate.function:
-        case "sum":
-            return summary.total
-        case "avg":
-            return summary.total / summary.n
-        case "min":
-            return summary.smallest
-        case "max":
-            return summary.largest
-        case "stddev":
-            return math.sqrt(max(0.0, summary.squares) / summary.n)
-    assert aggregate.function == "quantile"
-    assert values is not None
-    assert aggregate.parameter is not None
-    return float(np.quantile(values, aggregate.parameter))
+class Asked(NamedTuple):
+    """The aggregates: codes of their functions, attributes (or ``ALL_ROWS``), q of quantiles."""
+
+    function: np.ndarray
+    attribute: np.ndarray
+    parameter: np.ndarray
+
+
+@njit
+def cells_with(cells: Cells, leader: int, bits: int) -> np.ndarray:
+    """The cells of a key whose part has one of ``bits``, by part: sums do not depend on arrival."""
+    found = np.empty(1 << PART_BITS, np.int64)
+    part = np.empty(1 << PART_BITS, np.int64)
+    n, cell = 0, leader
+    while cell != NONE:
+        mine = cells.tag[cell] & ((1 << PART_BITS) - 1)
+        if mine & bits:
+            j = n
+            while j > 0 and part[j - 1] > mine:
+                found[j] = found[j - 1]
+                part[j] = part[j - 1]
+                j -= 1
+            found[j] = cell
+            part[j] = mine
+            n += 1
+        cell = cells.down[cell]
+    return found[:n]
+
+
+@njit
+def rows_in(cells: Cells, chosen: np.ndarray) -> int:
+    """Rows added to ``chosen`` cells."""
+    n = 0
+    for cell in chosen:
+        n += cells.rows[cell]
+    return n
+
+
+@njit
+def summarise(sums: Sums, m: int, chosen: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> int:
+    """Sum up attribute ``m`` of ``chosen`` into ``ints`` or ``floats``; gives how many values."""
+    if sums.of[m, IS_FLOAT]:
+        return merge_floats(sums, m, chosen, floats)
+    return merge_ints(sums, m, chosen, ints)
+
+
+@njit
+def put_total(
+    kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, ints: np.ndarray,
+    floats: np.ndarray,
+) -> None:  # fmt: skip
+    """Number ``j`` becomes the sum in a summary."""
+    if is_float:
+        put_float(kinds, words, j, whole(floats))
+    else:
+        put_int(kinds, words, j, ints[TOTAL], ints[REST])
+
+
+@njit
+def put_value(
+    kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, one: int, other: float
+) -> None:
+    """Number ``j`` becomes one value."""
+    if is_float:
+        put_float(kinds, words, j, other)
+    else:
+        put_int(kinds, words, j, one >> HALF_WORD, one & LOW_WORD)
+
+
+@njit
+def put_aggregate(
+    asked: Asked, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int, bits: int,
+    chosen: np.ndarray, kinds: np.ndarray, words: np.ndarray, j: int,
+) -> None:  # fmt: skip
+    """Number ``j`` becomes aggregate ``a`` of the ``chosen`` cells: those of ``bits``."""
+    m, function = asked.attribute[a], asked.function[a]
+    if m == ALL_ROWS:
+        put_int(kinds, words, j, 0, rows_in(cells, chosen))
+        return
+    ints, floats = np.empty(4, np.int64), np.empty(SUMMARY_SIZE)
+    n = summarise(sums, m, chosen, ints, floats)
+    is_float = sums.of[m, IS_FLOAT]
+    if function == COUNT:
+        put_int(kinds, words, j, 0, n)
+    elif n == 0:
+        put_null(kinds, words, j)
+    elif function == SUM:
+        put_total(kinds, words, j, is_float, ints, floats)
+    elif function == AVG:
+        total = whole(floats) if is_float else ints[TOTAL] * _TWO_32 + ints[REST]
+        put_float(kinds, words, j, total / n)
+    elif function == MIN:
+        put_value(kinds, words, j, is_float, ints[SMALLEST], floats[SMALLEST])
+    elif function == MAX:
+        put_value(kinds, words, j, is_float, ints[LARGEST], floats[LARGEST])
+    elif function == STDDEV:
+        merge_moments(sums, m, chosen, floats)
+        put_float(kinds, words, j, np.sqrt(max(0.0, floats[SQUARES]) / n))
+    else:
+        found = gather(kept, cells, leader, bits)
+        put_float(kinds, words, j, _quantile(kept, found, m, is_float, asked.parameter[a]))
+
+
+@njit
+def _quantile(kept: Kept, found: np.ndarray, m: int, is_float: bool, q: float) -> float:
+    values = np.empty(len(found))
+    n = 0
+    for place in found:
+        if kept.valid[place, m]:
+            values[n] = kept.floats[place, m] if is_float else np.float64(kept.ints[place, m])
+            n += 1
+    values = np.sort(values[:n])
+    rank = (n - 1) * q
+    below = min(int(np.floor(rank)), n - 1)
+    above, share = min(below + 1, n - 1), rank - below
+    step = values[above] - values[below]
+    if step == 0.0:  # two infinities, too
+        return float(values[below])
+    # From the nearer of the two, which loses less.
+    if share < 0.5:
+        return float(values[below] + step * share)
+    return float(values[above] - step * (1.0 - share))

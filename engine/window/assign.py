@@ -1,8 +1,7 @@
-"""The pass over released rows that finds each row's windows and cells, and sees windows close.
+"""The pass over released rows: finds their windows and cells, adds up, corrects what was told.
 
 Sequential in row order, so results do not depend on how the stream is cut into batches. It stops
-wherever Python has work to do (windows to close, a closed window changed, room to make) and
-continues from there.
+wherever Python has work to do (windows to close, room to make) and continues from there.
 """
 
 from __future__ import annotations
@@ -11,46 +10,41 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import kernel, njit
 from engine.released import IN_ORDER, LATE
-from engine.window.cells import (
-    HEADER,
-    LIVE,
-    NONE,
-    SPARE,
-    Cells,
-    add_to_window,
-    find,
-    find_or_add,
-    hash_place,
-)
-from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, PART_BITS, WHOLE
-from engine.window.missing import GapTable, fill
+from engine.window.accumulate import KEEPS_ALL, Values, add_rows
+from engine.window.cells import LIVE, NONE, SPARE, add_to_window, hash_place
+from engine.window.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Content, Held
+from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, PART_BITS, WHOLE, Geometry
+from engine.window.kept import keep
+from engine.window.missing import WINDOWS_MAX, GapTable, header_of, know
+from engine.window.told import STAGES, Outbox, Standing, tell_keys
 
 INT_MIN: Final = -(2**63)
 _NEVER: Final = 2**62
 
 # Places in the state array that outlive a batch.
 FRONTIER, FRONTIER_AT, CLOSE_AT, CLOSED_LOW, CLOSED_MIDDLE, CLOSED_ALL = 0, 1, 2, 3, 4, 5
-TOO_LATE, REFUSED, CAPPED = 6, 7, 8
-# Places that belong to the batch: where the pass stands, and how much it wrote.
-ROW, STEP, GAP, ENTRIES, AMBIGUOUS_ENTRIES, DIRTY, DIRTY_AT, CLOSING = 9, 10, 11, 12, 13, 14, 15, 16
-STATE_SIZE: Final = 17
-LASTING: Final = 9
+TOO_LATE, REFUSED, CAPPED, WIDE_GAPS = 6, 7, 8, 9
+# Places that belong to the batch: where the pass stands.
+ROW, STEP, SCANNED, GAP, ENTRIES, CHANGED = 10, 11, 12, 13, 14, 15
+STATE_SIZE: Final = 16
+LASTING: Final = 10
 
-DONE, STOPPED, GROW = 0, 1, 2
-"""Why the pass returned: all rows taken; look at the state; too few free cells."""
+DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL = 0, 1, 2, 3, 4, 5
+"""Why the pass returned: all rows taken; windows are due; something has too little room."""
 
 
 class Rows(NamedTuple):
     """A batch as the pass reads it; ``selected`` and ``nulls`` are empty where they say nothing.
 
-    int64 of length n: ``ref unc release seq``; int32 codes ``source stream``; int8 ``status``;
-    ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
+    int64 of length n: ``ref unc epoch release seq``; int32 codes ``source stream``; int8
+    ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
     """
 
     ref: np.ndarray
     unc: np.ndarray
+    epoch: np.ndarray
     release: np.ndarray
     status: np.ndarray
     source: np.ndarray
@@ -72,58 +66,100 @@ class Agenda(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Which row goes to which cell, in row order; ``dirty``: cells of closed windows."""
+    """Which row goes to which cell, in row order, until they are added up."""
 
     row: np.ndarray
     cell: np.ndarray
-    dirty: np.ndarray
 
 
-class Geometry(NamedTuple):
-    """The window's size, how far LOW and HIGH reach, and how long closed windows are kept [ns]."""
+class Batch(NamedTuple):
+    """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's."""
 
-    size: int
-    low_shift: int
-    high_shift: int
-    horizon: int
+    rows: Rows
+    values: Values
+    agenda: Agenda
+    gaps: GapTable
+    known: int
+    geo: Geometry
+    can_grow: bool
+
+
+class Book(NamedTuple):
+    """What the pass changes, beside ``st``, the state (``FRONTIER`` ... above).
+
+    ``headers``, ``leaders``: of the closed windows that the row entered, ``st[CHANGED]`` of them.
+    """
+
+    held: Held
+    standing: Standing
+    outbox: Outbox
+    scratch: Content
+    entries: Entries
+    headers: np.ndarray
+    leaders: np.ndarray
+
+
+CHANGED_MAX: Final = 8
+"""More closed windows than a row can enter: three at most by uncertainty, which is capped, and two
+more by LOW and HIGH."""
+
+
+@kernel
+def _over(st: np.ndarray, geo: Geometry) -> int:
+    """The largest window that is closed and corrected no more."""
+    if st[FRONTIER] < INT_MIN + geo.horizon + 2 * geo.size:
+        return INT_MIN
+    return int(min(st[CLOSED_ALL], (st[FRONTIER] - geo.horizon) // geo.size - 1))
+
+
+@njit
+def add_entries(batch: Batch, book: Book, st: np.ndarray) -> None:
+    """Add up what was entered so far."""
+    n = st[ENTRIES]
+    if n > 0:
+        add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.held.sums)
+        st[ENTRIES] = 0
 
 
 @njit
 def _contribute(
-    k: int, part: int, u: int, i: int, rows: Rows, geo: Geometry, cells: Cells,
-    st: np.ndarray, out: Entries,
-) -> int:  # fmt: skip
-    """Enter row ``i`` in window ``k``; gives the header, -1 without room, -2 when too late."""
-    if k <= st[CLOSED_ALL] and st[FRONTIER] - geo.horizon >= (k + 1) * geo.size:
-        return -2
-    header = find_or_add(cells, k, HEADER, np.zeros((1, rows.keys.shape[1]), np.int64), 0)
+    k: int, part: int, u: int, i: int, batch: Batch, book: Book, st: np.ndarray
+) -> tuple[int, int]:
+    """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
+    rows, cells = batch.rows, book.held.cells
+    if k <= _over(st, batch.geo):
+        return -2, NONE
+    header = header_of(cells, k, batch.gaps, batch.known + st[GAP])
     if header == NONE:
-        return NONE
+        return NONE, NONE
     tag = part
     if len(rows.nulls) > 0:
         tag |= rows.nulls[i] << PART_BITS
     cell = add_to_window(cells, header, tag, rows.keys, i)
     if cell == NONE:
-        return NONE
+        return NONE, NONE
     cells.rows[cell] += 1
     cells.unc[header] = max(cells.unc[header], u)
-    out.row[st[ENTRIES]] = i
-    out.cell[st[ENTRIES]] = cell
+    book.entries.row[st[ENTRIES]] = i
+    book.entries.cell[st[ENTRIES]] = cell
     st[ENTRIES] += 1
-    if part & AMBIGUOUS:
-        st[AMBIGUOUS_ENTRIES] += 1
-    if (
-        k <= st[CLOSED_ALL]
-        or (part & LOW and k <= st[CLOSED_LOW])
-        or (part & (LOW | MIDDLE) and k <= st[CLOSED_MIDDLE])
-    ):
-        out.dirty[st[DIRTY]] = cell
-        st[DIRTY] += 1
-        st[DIRTY_AT] = rows.release[i]
-    return header
+    leader = cells.lead[cell]
+    if part & AMBIGUOUS or keeps_all(book.held):
+        event = (rows.source[i], rows.epoch[i], rows.ref[i], rows.unc[i])
+        keep(book.held.kept, cells, leader, part, batch.values, i, event)
+    return header, leader
 
 
-@njit
+@kernel
+def keeps_all(held: Held) -> bool:
+    """Whether some aggregate needs every single value."""
+    for m in range(len(held.sums.of)):  # noqa: SIM110 - compiled code has no any()
+        if held.sums.of[m, KEEPS_ALL]:
+            return True
+    return False
+
+
+@kernel
 def _part(k: int, r: int, u: int, geo: Geometry) -> int:
     """Which of window ``k``'s drift windows hold ``r``, and how surely [k*size, (k+1)*size)."""
     part = 0
@@ -142,13 +178,12 @@ def _part(k: int, r: int, u: int, geo: Geometry) -> int:
 
 
 @njit
-def _enter(
-    r: int, u: int, i: int, rows: Rows, geo: Geometry, cells: Cells, st: np.ndarray, out: Entries
-) -> int:
+def enter(i: int, u: int, batch: Batch, book: Book, st: np.ndarray) -> int:
     """Enter a row in each of its windows; gives the header of its own window, or -1."""
+    geo, r = batch.geo, batch.rows.ref[i]
     first, last = (r - u) // geo.size, (r + u) // geo.size
     in_high, in_low = (r - geo.high_shift) // geo.size, (r + geo.low_shift) // geo.size
-    own = NONE
+    own, n = NONE, 0
     lost, refused = False, False
     for j in range(first - 1, last + 2):
         k = j
@@ -160,43 +195,89 @@ def _enter(
             if in_low <= last:
                 continue
             k = in_low
-        header = _contribute(k, _part(k, r, u, geo), u, i, rows, geo, cells, st, out)
+        header, leader = _contribute(k, _part(k, r, u, geo), u, i, batch, book, st)
         lost = lost or header == -2
         refused = refused or header == NONE
-        if k == r // geo.size and header >= 0:
+        if header < 0:
+            continue
+        if k == r // geo.size:
             own = header
+        if k <= st[CLOSED_LOW]:
+            book.headers[n] = header
+            book.leaders[n] = leader
+            n += 1
     st[TOO_LATE] += lost
     st[REFUSED] += refused
+    st[CHANGED] = n
     return own
 
 
 @njit
-def _agenda(i: int, agenda: Agenda, st: np.ndarray) -> int:
-    """Take what holds before row ``i``; gives the next row with something, -1 to stop."""
+def correct(at: int, batch: Batch, book: Book, st: np.ndarray) -> None:
+    """Retract and replace what the closed windows that a row entered say of its key."""
+    held, size = book.held, batch.geo.size
+    first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
+    for j in range(st[CHANGED]):
+        header = book.headers[j]
+        window = held.cells.window[header]
+        for stage in range(first, STAGE_LAST + 1):
+            closed = st[CLOSED_ALL]
+            if stage == STAGE_LOW:
+                closed = st[CLOSED_LOW]
+            elif stage == STAGE_MIDDLE:
+                closed = st[CLOSED_MIDDLE]
+            if window <= closed:
+                tell_keys(
+                    held, book.standing, book.outbox, book.scratch, header,
+                    book.leaders[j : j + 1], False, stage, size, at,
+                )  # fmt: skip
+    st[CHANGED] = 0
+
+
+@njit
+def take_agenda(i: int, batch: Batch, book: Book, st: np.ndarray) -> int:
+    """Take what holds before row ``i``; DONE, or why not."""
+    agenda, cells = batch.agenda, book.held.cells
     gaps, steps = len(agenda.gap_row), len(agenda.step_row)
     while True:
         gap, step = st[GAP], st[STEP]
         if gap < gaps and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
+            j = batch.known + gap
+            wide = batch.gaps.last[j] - batch.gaps.first[j]
+            new = 0 if wide >= WINDOWS_MAX else wide + 1
+            if batch.can_grow and cells.tally[LIVE] + new > len(cells.window) - SPARE:
+                return GROW_CELLS
+            refused, too_wide = know(cells, batch.gaps, j, st[CLOSED_ALL], _over(st, batch.geo))
+            st[REFUSED] += refused
+            st[WIDE_GAPS] += too_wide
             st[GAP] += 1
         elif step < steps and agenda.step_row[step] <= i:
             st[FRONTIER] = max(st[FRONTIER], agenda.step_frontier[step])
             st[FRONTIER_AT] = agenda.step_at[step]
             st[STEP] += 1
             if st[FRONTIER] >= st[CLOSE_AT]:
-                st[CLOSING] = 1
-                return -1
+                return CLOSING
         else:
-            break
+            return DONE
+
+
+@kernel
+def next_agenda(agenda: Agenda, st: np.ndarray) -> int:
+    """The next row before which a gap gets known, or a step closes a window."""
+    st[SCANNED] = max(st[SCANNED], st[STEP])
+    steps = len(agenda.step_row)
+    while st[SCANNED] < steps and agenda.step_frontier[st[SCANNED]] < st[CLOSE_AT]:
+        st[SCANNED] += 1
     following = _NEVER
-    if st[GAP] < gaps:
+    if st[GAP] < len(agenda.gap_row):
         following = min(following, agenda.gap_row[st[GAP]])
-    if st[STEP] < steps:
-        following = min(following, agenda.step_row[st[STEP]])
+    if st[SCANNED] < steps:
+        following = min(following, agenda.step_row[st[SCANNED]])
     return int(following)
 
 
-@njit
-def _run_inside(
+@kernel
+def run_inside(
     i: int, stop: int, ref: np.ndarray, unc: np.ndarray, status: np.ndarray, selected: np.ndarray,
     keys: np.ndarray, nulls: np.ndarray, table: np.ndarray, windows: np.ndarray, tags: np.ndarray,
     cell_keys: np.ndarray, counts: np.ndarray, out_row: np.ndarray, out_cell: np.ndarray,
@@ -250,92 +331,3 @@ def _run_inside(
             moved = i
         i += 1
     return i, entries, frontier, widest, moved
-
-
-@njit
-def _take_row(
-    i: int, rows: Rows, gaps: GapTable, known: int, geo: Geometry, cells: Cells, st: np.ndarray,
-    out: Entries,
-) -> int:  # fmt: skip
-    """Any one row; gives the header of its own window, -1 if it entered none."""
-    r, u = rows.ref[i], rows.unc[i]
-    header = NONE
-    if rows.status[i] >= LATE:
-        fill(gaps, known, rows.source[i], rows.stream[i], rows.seq[i])
-    if len(rows.selected) == 0 or rows.selected[i]:
-        if u > geo.size:
-            u = geo.size
-            st[CAPPED] += 1
-        header = _enter(r, u, i, rows, geo, cells, st, out)
-    if rows.status[i] == IN_ORDER:
-        st[FRONTIER] = max(st[FRONTIER], r)
-        st[FRONTIER_AT] = rows.release[i]
-        st[CLOSING] = st[FRONTIER] >= st[CLOSE_AT]
-    return header
-
-
-@njit
-def assign(
-    rows: Rows, agenda: Agenda, gaps: GapTable, known_before: int, geo: Geometry, cells: Cells,
-    can_grow: bool, st: np.ndarray, out: Entries,
-) -> int:  # fmt: skip
-    """Go on from row ``st[ROW]``; gives DONE, STOPPED or GROW.
-
-    Args:
-        rows: the batch.
-        agenda: its steps and gaps.
-        gaps: gaps known so far: ``known_before`` from earlier batches, then this batch's.
-        known_before: see ``gaps``.
-        geo: sizes and shifts in force.
-        cells: the table, changed in place.
-        can_grow: whether the table may still be made larger.
-        st: state, changed in place (``FRONTIER`` ... above).
-        out: entries written; ``st[ENTRIES]`` of them.
-    """
-    n = len(rows.ref)
-    free, room = len(cells.window) - SPARE, len(out.row) - SPARE
-    i = st[ROW]
-    next_agenda = i
-    while True:
-        st[ROW] = i
-        if i >= next_agenda:
-            next_agenda = _agenda(i, agenda, st)
-            if next_agenda < 0:
-                return STOPPED
-        if i == n:
-            return DONE
-        if cells.tally[LIVE] > free and can_grow:
-            return GROW
-        if st[ENTRIES] > room:
-            return STOPPED
-        header = _take_row(i, rows, gaps, known_before + st[GAP], geo, cells, st, out)
-        window = rows.ref[i] // geo.size
-        i += 1
-        if st[DIRTY] + st[CLOSING] > 0:
-            st[ROW] = i
-            return STOPPED
-        if header >= 0 and window > st[CLOSED_LOW]:
-            start = window * geo.size
-            i, entries, frontier, widest, moved = _run_inside(
-                i, min(n, next_agenda, i + room - st[ENTRIES]), rows.ref, rows.unc, rows.status,
-                rows.selected, rows.keys, rows.nulls, cells.table, cells.window, cells.tag,
-                cells.keys, cells.rows, out.row, out.cell,
-                (window, start, start + geo.size, geo.high_shift, geo.low_shift),
-                (st[ENTRIES], st[FRONTIER], st[CLOSE_AT], cells.unc[header]),
-            )  # fmt: skip
-            st[ENTRIES], st[FRONTIER], cells.unc[header] = entries, frontier, widest
-            if moved >= 0:
-                st[FRONTIER_AT] = rows.release[moved]
-
-
-@njit
-def cells_of_key(cells: Cells, window: int, nulls: int, keys: np.ndarray) -> np.ndarray:
-    """Every cell of one window and key (``keys``: 1 x columns), by its part."""
-    found = np.empty(1 << PART_BITS, np.int64)
-    n = 0
-    for part in range(1 << PART_BITS):
-        cell = find(cells, window, (nulls << PART_BITS) | part, keys, 0)
-        if cell != NONE:
-            found[n] = cell
-            n += 1
-    return found[:n]

@@ -1,97 +1,284 @@
 """Smallest and largest value of an aggregate over all assignments of the ambiguous events.
 
-Every ambiguous event may be in the window or not (SPEC 4.4). ``sum avg min max`` range over the
-assignments with at least one value, as they are null without.
+An assignment says which of the ambiguous events are in the window (SPEC 4.4): for every clock one
+of its runs (``engine.window.assignments``). ``sum avg min max`` range over the assignments with at
+least one value, as they are null without. The smallest average is found by Dinkelbach 1967: the
+assignment that minimises ``sum - a * count`` lowers the average ``a``, until none does.
+
+Each function has one direction: the largest of x is minus the smallest of -x (``sign`` -1).
 """
 
 from __future__ import annotations
 
-import math
+from typing import NamedTuple
 
 import numpy as np
 
 from engine.jit import njit
-from engine.query.plan import Aggregate
-from engine.window.accumulate import Summary
-from engine.window.drift import Number
+from engine.window.accumulate import REST, SMALLEST, TOTAL, add_float, whole
+from engine.window.assignments import Runs
+from engine.window.kept import Kept
+from engine.window.number import HALF_WORD, LOW_WORD
 
-Bounds = list[Number | None]
+ALL_ROWS = -1
+"""In place of an attribute: rows, whatever values they have (``count(*)``)."""
+_ROUNDS = 64
 
 
-def bounds(
-    aggregate: Aggregate, sure: Summary, ambiguous: int, values: np.ndarray
-) -> Bounds | None:
-    """[smallest, largest], or None for a function without bounds (stddev, quantile).
+class Choice(NamedTuple):
+    """One attribute of the ambiguous events, and the run chosen of each clock.
 
-    Args:
-        aggregate: the function.
-        sure: summary of the values surely in the window.
-        ambiguous: how many values are possibly in it.
-        values: those values, where the function needs them.
+    ``ints``, seen as float64 ``floats``: values in order of ``Runs.event``, and last the sure
+    events' smallest or largest. ``valid``: those that have one. ``values``, ``total``: number and
+    sum up to each unit of a clock, at the places of ``Runs.nearest``. ``first``, ``behind``: units.
     """
-    if aggregate.function == "count":
-        return [sure.n, sure.n + ambiguous]
-    if aggregate.function not in {"sum", "avg", "min", "max"}:
-        return None
-    if sure.n == 0 and len(values) == 0:
-        return [None, None]
-    if aggregate.function == "sum":
-        return [_least_sum(sure, values), -_least_sum(_mirrored(sure), -values)]
-    if aggregate.function == "avg":
-        return [_least_avg(sure, values), -_least_avg(_mirrored(sure), -values)]
-    if aggregate.function == "min":
-        return [_least_min(sure, values), -_least_max(_mirrored(sure), -values)]
-    return [_least_max(sure, values), -_least_min(_mirrored(sure), -values)]
 
-
-def _mirrored(sure: Summary) -> Summary:
-    """The summary of the negated values: the largest of x is minus the smallest of -x."""
-    return Summary(sure.n, -sure.total, -sure.largest, -sure.smallest, -sure.mean, sure.squares)
-
-
-def _total(first: Number, values: np.ndarray) -> Number:
-    """Exact for integers, correctly rounded for floats."""
-    if isinstance(first, float) or values.dtype.kind == "f":
-        return math.fsum([first, *values.tolist()])
-    return int(first + sum(values.tolist()))
-
-
-def _least_sum(sure: Summary, values: np.ndarray) -> Number:
-    negative = values[values < 0]
-    if sure.n == 0 and not len(negative):
-        smallest: Number = values.min().item()
-        return smallest
-    return _total(sure.total, negative)
-
-
-def _least_avg(sure: Summary, values: np.ndarray) -> float:
-    """Take the smallest values one after the other as long as each lowers the average."""
-    if not len(values):
-        return sure.total / sure.n
-    ascending = np.sort(values)
-    taken = _taken(ascending.astype(np.float64), float(sure.total), sure.n)
-    return _total(sure.total, ascending[:taken]) / (sure.n + taken)
+    ints: np.ndarray
+    floats: np.ndarray
+    valid: np.ndarray
+    values: np.ndarray
+    total: np.ndarray
+    first: np.ndarray
+    behind: np.ndarray
 
 
 @njit
-def _taken(ascending: np.ndarray, total: float, n: int) -> int:
-    """How many of the smallest values lower the average of ``n`` values that sum to ``total``."""
-    taken = 0
-    while taken < len(ascending) and (n == 0 or ascending[taken] < total / n):
-        total += ascending[taken]
-        n += 1
-        taken += 1
-    return taken
+def choice_of(kept: Kept, runs: Runs, m: int, is_float: bool) -> Choice:
+    """The attribute ``m`` of the events of ``runs``; nothing is chosen yet."""
+    n, clocks = len(runs.event), len(runs.clock) - 1
+    ints, valid = np.zeros(n + 1, np.int64), np.ones(n, np.bool_)
+    floats = ints.view(np.float64)
+    if m != ALL_ROWS:
+        for j in range(n):
+            ints[j] = kept.ints[runs.event[j], m]
+            valid[j] = kept.valid[runs.event[j], m]
+    places = len(runs.nearest)
+    count, total = np.zeros(places, np.int64), np.zeros(places)
+    for g in range(clocks):
+        for u in range(runs.clock[g], runs.clock[g + 1]):
+            count[u + g + 1] = count[u + g]
+            total[u + g + 1] = total[u + g]
+            for j in range(runs.unit[u], runs.unit[u + 1]):
+                if valid[j]:
+                    count[u + g + 1] += 1
+                    total[u + g + 1] += floats[j] if is_float else np.float64(ints[j])
+    first, behind = np.empty(clocks, np.int64), np.empty(clocks, np.int64)
+    return Choice(ints, floats, valid, count, total, first, behind)
 
 
-def _least_min(sure: Summary, values: np.ndarray) -> Number:
-    found: list[Number] = values.tolist() + ([sure.smallest] if sure.n else [])
-    return min(found)
+@njit
+def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
+    """Choose the runs with the least ``sign * sum - price * count``; gives the count.
+
+    ``some``: at least one value must be among them; -1 if there is none.
+    """
+    values = 0
+    extra, forced, forced_first, forced_behind = np.inf, -1, 0, 0
+    for g in range(len(runs.clock) - 1):
+        best = best_with = np.inf
+        with_first = with_behind = 0
+        for p in range(runs.clock[g], runs.clock[g + 1] + 1):
+            for q in range(runs.nearest[p + g], runs.farthest[p + g] + 1):
+                n = c.values[q + g] - c.values[p + g]
+                cost = -price * n
+                if sign != 0.0:
+                    cost += sign * (c.total[q + g] - c.total[p + g])
+                if cost < best or best == np.inf:
+                    best = cost
+                    c.first[g] = p
+                    c.behind[g] = q
+                if n > 0 and (cost < best_with or best_with == np.inf):
+                    best_with, with_first, with_behind = cost, p, q
+        values += c.values[c.behind[g] + g] - c.values[c.first[g] + g]
+        if best_with != np.inf and (best_with - best < extra or forced < 0):
+            extra, forced = best_with - best, g
+            forced_first, forced_behind = with_first, with_behind
+    if values > 0 or not some:
+        return values
+    if forced < 0:
+        return -1
+    c.first[forced] = forced_first
+    c.behind[forced] = forced_behind
+    return int(c.values[forced_behind + forced] - c.values[forced_first + forced])
 
 
-def _least_max(sure: Summary, values: np.ndarray) -> Number:
-    """The sure ones alone, or else the smallest possible one alone."""
-    if sure.n:
-        return sure.largest
-    smallest: Number = values.min().item()
-    return smallest
+@njit
+def _add_chosen_ints(runs: Runs, c: Choice, out: np.ndarray) -> None:
+    for g in range(len(c.first)):
+        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
+            if c.valid[j]:
+                out[TOTAL] += c.ints[j] >> HALF_WORD
+                out[REST] += c.ints[j] & LOW_WORD
+
+
+@njit
+def _add_chosen_floats(runs: Runs, c: Choice, out: np.ndarray) -> None:
+    for g in range(len(c.first)):
+        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
+            if c.valid[j]:
+                add_float(out, c.floats[j])
+
+
+@njit
+def bound_count(runs: Runs, c: Choice, sign: int) -> int:
+    """Fewest (``sign`` 1) or most (-1) values of ambiguous events."""
+    return _least(runs, c, 0.0, -1.0 * sign, False)
+
+
+@njit
+def bound_sum_ints(
+    runs: Runs, c: Choice, sign: int, sure: int, total: np.ndarray, out: np.ndarray
+) -> int:
+    """Least (``sign`` 1) or largest sum, in two words, into ``out``; gives its count, or -1.
+
+    ``sure``: the values that are surely inside, whose sum is ``total``.
+    """
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    out[TOTAL] = total[TOTAL]
+    out[REST] = total[REST]
+    if n >= 0:
+        _add_chosen_ints(runs, c, out)
+    return n
+
+
+@njit
+def bound_sum_floats(
+    runs: Runs, c: Choice, sign: int, sure: int, total: np.ndarray, out: np.ndarray
+) -> int:
+    """As ``bound_sum_ints``; a compensated sum."""
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    out[TOTAL] = total[TOTAL]
+    out[REST] = total[REST]
+    if n >= 0:
+        _add_chosen_floats(runs, c, out)
+    return n
+
+
+@njit
+def _sum_of(runs: Runs, c: Choice, is_float: bool, ints: np.ndarray, floats: np.ndarray) -> float:
+    """The chosen and the sure values' sum (``ints`` or ``floats``: of the sure ones)."""
+    if is_float:
+        out = floats.copy()
+        _add_chosen_floats(runs, c, out)
+        return whole(out)
+    total = ints.copy()
+    _add_chosen_ints(runs, c, total)
+    return np.float64(total[TOTAL]) * 4294967296.0 + np.float64(total[REST])
+
+
+@njit
+def bound_avg(
+    runs: Runs, c: Choice, sign: int, is_float: bool, sure: int, ints: np.ndarray,
+    floats: np.ndarray,
+) -> float:  # fmt: skip
+    """Least (``sign`` 1) or largest average; NaN where there is no value at all."""
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    if n < 0 or n + sure == 0:
+        return np.nan
+    best = _sum_of(runs, c, is_float, ints, floats) / (n + sure)
+    for _ in range(_ROUNDS):
+        n = _least(runs, c, 1.0 * sign, sign * best, sure == 0)
+        found = _sum_of(runs, c, is_float, ints, floats) / (n + sure)
+        if not sign * found < sign * best:
+            break
+        best = found
+    return best
+
+
+@njit
+def _less(c: Choice, is_float: bool, sign: int, i: int, j: int) -> bool:
+    if is_float:
+        return bool(sign * c.floats[i] < sign * c.floats[j])
+    return bool(c.ints[i] < c.ints[j] if sign > 0 else c.ints[i] > c.ints[j])
+
+
+@njit
+def nearest_end(c: Choice, sign: int, is_float: bool, sure: bool) -> int:
+    """The event with the smallest (``sign`` -1: largest) value, which some run has; or -1.
+
+    ``sure``: the last value counts too.
+    """
+    found = len(c.valid) if sure else -1
+    for j in range(len(c.valid)):
+        if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
+            found = j
+    return found
+
+
+@njit
+def farthest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -> int:
+    """The event whose value is the largest of all assignments' smallest; or -1 without any.
+
+    A clock that can leave the window empty holds nothing down; one that cannot holds it down to the
+    smallest value of its best run. With nothing else, the best single run must do.
+    """
+    held, alone = (len(c.valid) if sure else -1), -1
+    waiting = np.empty(len(runs.low), np.int64)
+    for g in range(len(runs.clock) - 1):
+        best, empty = _best_run(runs, c, g, sign, is_float, waiting)
+        if best < 0:
+            continue
+        if not empty and (held < 0 or _less(c, is_float, sign, best, held)):
+            held = best
+        if alone < 0 or _less(c, is_float, sign, alone, best):
+            alone = best
+    return held if held >= 0 else alone
+
+
+@njit
+def _best_run(
+    runs: Runs, c: Choice, g: int, sign: int, is_float: bool, waiting: np.ndarray
+) -> tuple[int, bool]:
+    """(the event that is smallest in the run of clock ``g`` where that is largest; whether a run
+    can be without values). ``waiting``: room for the units that may be a run's smallest.
+    """
+    best, empty = -1, False
+    head = tail = 0
+    taken = runs.clock[g]
+    for p in range(runs.clock[g], runs.clock[g + 1] + 1):
+        q, far = runs.nearest[p + g], runs.farthest[p + g]
+        if q > far:
+            continue
+        empty = empty or c.values[q + g] == c.values[p + g]
+        while q < far and c.values[q + g] == c.values[p + g]:
+            q += 1
+        if c.values[q + g] == c.values[p + g]:
+            continue
+        while taken < q:
+            low = _lowest(runs, c, taken, sign, is_float)
+            while low >= 0 and tail > head and not _less(
+                c, is_float, sign, _lowest(runs, c, waiting[tail - 1], sign, is_float), low
+            ):  # fmt: skip
+                tail -= 1
+            if low >= 0:
+                waiting[tail] = taken
+                tail += 1
+            taken += 1
+        while waiting[head] < p:
+            head += 1
+        low = _lowest(runs, c, waiting[head], sign, is_float)
+        if best < 0 or _less(c, is_float, sign, best, low):
+            best = low
+    return best, empty
+
+
+@njit
+def _lowest(runs: Runs, c: Choice, unit: int, sign: int, is_float: bool) -> int:
+    """The event of the unit with the smallest value, or -1."""
+    found = -1
+    for j in range(runs.unit[unit], runs.unit[unit + 1]):
+        if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
+            found = j
+    return found
+
+
+@njit
+def put_sure_end(
+    c: Choice, is_float: bool, sign: int, ints: np.ndarray, floats: np.ndarray
+) -> None:
+    """The sure values' smallest (``sign`` -1: largest) becomes the last of ``c``."""
+    column = SMALLEST if sign > 0 else SMALLEST + 1
+    if is_float:
+        c.floats[len(c.valid)] = floats[column]
+    else:
+        c.ints[len(c.valid)] = ints[column]

@@ -2,7 +2,8 @@
 
 A *part* says which of R19's three windows an event falls into and whether it is surely inside
 (``engine.window.drift``), so one addition per event serves all three windows. Each window
-also has a header cell (tag ``HEADER``), which starts the chain of its cells.
+also has a header cell (tag ``HEADER``), which starts the chain of its keys; a key's first cell
+leads the chain of its others.
 
 Open addressing with linear probing and backward-shift deletion: no tombstones, so the table
 does not degrade on an endless stream.
@@ -14,7 +15,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import kernel
+from engine.window.drift import PART_BITS
 
 HEADER: Final = -1
 """Tag of the cell that stands for a whole window."""
@@ -32,8 +34,13 @@ class Cells(NamedTuple):
 
     ``table``: cell at each hash place, or -1 (int32, a power of two, sparse).
     ``window`` (index), ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for.
-    ``rows``: rows added. ``link``: next cell of the window, or next free cell.
-    ``unc``: of headers, the largest uncertainty of the window's events [ns].
+    ``rows``: rows added. ``link``: the window's next leader, or next free cell. ``down``: the next
+    cell of the key; ``lead``: the first one, its leader.
+    ``slot``: of leaders and headers, where ``engine.window.told`` keeps what was told, or -1.
+    ``first``, ``last``: of leaders, their kept events (``engine.window.kept``), or -1.
+    ``unc``: of headers, the largest uncertainty of the window's events [ns]. ``missing``: of
+    headers, events known to be missing that could belong to the window. ``stale``: of headers,
+    whether that changed since the window was told of.
     ``headers``: the header cells of the live windows. ``tally``: see ``FREE``.
     """
 
@@ -43,29 +50,39 @@ class Cells(NamedTuple):
     keys: np.ndarray
     rows: np.ndarray
     link: np.ndarray
+    down: np.ndarray
+    lead: np.ndarray
+    slot: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
     unc: np.ndarray
+    missing: np.ndarray
+    stale: np.ndarray
     headers: np.ndarray
     tally: np.ndarray
 
 
 def new_cells(capacity: int, group_columns: int) -> Cells:
     """An empty table; ``capacity`` is a power of two."""
-    link = np.arange(1, capacity + 1, dtype=np.int32)
+    link = np.arange(1, capacity + 1)
     link[-1] = NONE
+    of_headers = {name: np.zeros(capacity, np.int64) for name in ("unc", "missing", "headers")}
+    chains = {name: np.full(capacity, NONE) for name in ("down", "lead", "slot", "first", "last")}
     return Cells(
-        np.full(TABLE_PLACES * capacity, NONE, np.int32),
-        np.zeros(capacity, np.int64),
-        np.zeros(capacity, np.int64),
-        np.zeros((capacity, group_columns), np.int64),
-        np.zeros(capacity, np.int64),
-        link,
-        np.zeros(capacity, np.int64),
-        np.zeros(capacity, np.int32),
-        np.zeros(3, np.int64),
+        table=np.full(TABLE_PLACES * capacity, NONE, np.int32),
+        window=np.zeros(capacity, np.int64),
+        tag=np.zeros(capacity, np.int64),
+        keys=np.zeros((capacity, group_columns), np.int64),
+        rows=np.zeros(capacity, np.int64),
+        link=link,
+        stale=np.zeros(capacity, np.int8),
+        tally=np.zeros(3, np.int64),
+        **of_headers,
+        **chains,
     )
 
 
-@njit
+@kernel
 def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> int:
     """Hash place where the search for a cell with the key ``keys[row]`` starts."""
     h = np.uint64(window) * np.uint64(0x9E3779B97F4A7C15)
@@ -76,7 +93,7 @@ def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> 
     return int(np.int64(h & np.uint64(mask)))
 
 
-@njit
+@kernel
 def _same(cells: Cells, cell: int, window: int, tag: int, keys: np.ndarray, row: int) -> bool:
     if cells.window[cell] != window or cells.tag[cell] != tag:
         return False
@@ -86,7 +103,7 @@ def _same(cells: Cells, cell: int, window: int, tag: int, keys: np.ndarray, row:
     return True
 
 
-@njit
+@kernel
 def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
     """Where the table has the cell of the key ``keys[row]``, or has room for it."""
     mask = len(cells.table) - 1
@@ -98,20 +115,20 @@ def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -
     return place
 
 
-@njit
+@kernel
 def find(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
     """The cell of the key ``keys[row]``, or -1."""
-    return int(cells.table[_place_of(cells, window, tag, keys, row)])
+    return int(np.int64(cells.table[_place_of(cells, window, tag, keys, row)]))
 
 
-@njit
+@kernel
 def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
     """The cell, made if it is new; -1 when none is free."""
     place = _place_of(cells, window, tag, keys, row)
     if cells.table[place] != NONE:
-        return int(cells.table[place])
+        return int(np.int64(cells.table[place]))
     if cells.tally[LIVE] == len(cells.window):
-        return NONE
+        return int(NONE)
     fresh = cells.tally[FREE]
     cells.tally[FREE] = cells.link[fresh]
     cells.tally[LIVE] += 1
@@ -122,27 +139,46 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
         cells.keys[fresh, j] = keys[row, j]
     cells.rows[fresh] = 0
     cells.unc[fresh] = 0
+    cells.missing[fresh] = 0
+    cells.stale[fresh] = 0
     cells.link[fresh] = NONE
+    cells.down[fresh] = NONE
+    cells.lead[fresh] = fresh
+    cells.slot[fresh] = NONE
+    cells.first[fresh] = NONE
+    cells.last[fresh] = NONE
     if tag == HEADER:
         cells.headers[cells.tally[HEADERS]] = fresh
         cells.tally[HEADERS] += 1
     return int(fresh)
 
 
-@njit
+@kernel
 def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: int) -> int:
     """The cell of ``header``'s window, chained to it if it is new; -1 when none is free."""
     live = cells.tally[LIVE]
-    cell = find_or_add(cells, cells.window[header], tag, keys, row)
-    if cells.tally[LIVE] != live:
-        cells.link[cell] = cells.link[header]
-        cells.link[header] = cell
+    window = cells.window[header]
+    cell = find_or_add(cells, window, tag, keys, row)
+    if cells.tally[LIVE] == live:
+        return cell
+    parts = 1 << PART_BITS
+    for part in range(parts):
+        other = (tag & ~(parts - 1)) | part
+        sibling = NONE if other == tag else find(cells, window, other, keys, row)
+        if sibling != NONE:
+            leader = cells.lead[sibling]
+            cells.lead[cell] = leader
+            cells.down[cell] = cells.down[leader]
+            cells.down[leader] = cell
+            return cell
+    cells.link[cell] = cells.link[header]
+    cells.link[header] = cell
     return cell
 
 
-@njit
-def chain(cells: Cells, header: int, out: np.ndarray) -> int:
-    """Write the window's cells (without its header) to ``out``; gives their number."""
+@kernel
+def leaders(cells: Cells, header: int, out: np.ndarray) -> int:
+    """Write the leader of each of the window's keys to ``out``; gives their number."""
     n = 0
     cell = cells.link[header]
     while cell != NONE:
@@ -152,7 +188,7 @@ def chain(cells: Cells, header: int, out: np.ndarray) -> int:
     return n
 
 
-@njit
+@kernel
 def _unhash(cells: Cells, cell: int) -> None:
     """Take ``cell`` out of the table, moving back those that were displaced past it."""
     mask = len(cells.table) - 1
@@ -170,7 +206,7 @@ def _unhash(cells: Cells, cell: int) -> None:
     cells.table[hole] = NONE
 
 
-@njit
+@kernel
 def free_window(cells: Cells, header: int) -> None:
     """Free the header and every cell of its window."""
     for j in range(cells.tally[HEADERS]):
@@ -178,17 +214,20 @@ def free_window(cells: Cells, header: int) -> None:
             cells.tally[HEADERS] -= 1
             cells.headers[j] = cells.headers[cells.tally[HEADERS]]
             break
-    cell = header
-    while cell != NONE:
-        following = cells.link[cell]
-        _unhash(cells, cell)
-        cells.link[cell] = cells.tally[FREE]
-        cells.tally[FREE] = cell
-        cells.tally[LIVE] -= 1
-        cell = following
+    leader = header
+    while leader != NONE:
+        following, cell = cells.link[leader], leader
+        while cell != NONE:
+            below = cells.down[cell]
+            _unhash(cells, cell)
+            cells.link[cell] = cells.tally[FREE]
+            cells.tally[FREE] = cell
+            cells.tally[LIVE] -= 1
+            cell = below
+        leader = following
 
 
-@njit
+@kernel
 def _rehash(cells: Cells, live: np.ndarray) -> None:
     mask = len(cells.table) - 1
     for cell in live:
@@ -203,7 +242,7 @@ def grown(cells: Cells) -> Cells:
     old = len(cells.window)
     more = new_cells(2 * old, cells.keys.shape[1])
     live = cells.table[cells.table != NONE]
-    for name in ("window", "tag", "keys", "rows", "link", "unc", "headers", "tally"):
+    for name in Cells._fields[1:]:
         before = getattr(cells, name)
         getattr(more, name)[: len(before)] = before
     # The chain of free cells: the new half first, then what was free before.

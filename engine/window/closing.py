@@ -6,22 +6,20 @@ after it by the margin: ``max(ceil(T_a/2), largest uncertainty among the window'
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from engine.query.plan import Drift
-from engine.window.assign import INT_MIN, Geometry
-
-LAST: Final = "last"
-"""The result that is emitted when HIGH closes and tells everything."""
+from engine.window.assign import INT_MIN
+from engine.window.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE
+from engine.window.drift import Geometry
 
 
 class Closing:
     """Per result of a window, the largest window index that is closed."""
 
     def __init__(self, mode: Drift) -> None:
-        self.stages: tuple[str, ...] = ("low", "middle", LAST) if mode is Drift.EACH else (LAST,)
+        each = (STAGE_LOW, STAGE_MIDDLE, STAGE_LAST)
+        self.stages: tuple[int, ...] = each if mode is Drift.EACH else (STAGE_LAST,)
         self.closed = [INT_MIN] * len(self.stages)
 
     def next_at(self, live: np.ndarray, unc: np.ndarray, geo: Geometry) -> int:
@@ -35,7 +33,7 @@ class Closing:
         ends = []
         for stage, closed in zip(self.stages, self.closed, strict=True):
             margin = self._shift(stage, geo)
-            if stage == LAST:
+            if stage == STAGE_LAST:
                 blocked = unc[live == closed + 1]
                 margin = max([margin, *blocked.tolist()])
             ends.append((closed + 2) * geo.size + margin)
@@ -43,13 +41,13 @@ class Closing:
 
     def advance(
         self, frontier: int, live: np.ndarray, unc: np.ndarray, geo: Geometry
-    ) -> list[tuple[int, str]]:
+    ) -> list[tuple[int, int]]:
         """Close what ``frontier`` passed; gives (window, stage) in the order of emission."""
         found = []
         for place, stage in enumerate(self.stages):
             reach = (frontier - self._shift(stage, geo)) // geo.size - 1
             begun = (live > self.closed[place]) & (live <= reach)
-            if stage == LAST:
+            if stage == STAGE_LAST:
                 late = frontier < (live + 1) * geo.size + unc
                 reach = min([reach, *(live[begun & late] - 1).tolist()])
             if reach > self.closed[place]:
@@ -58,7 +56,7 @@ class Closing:
                 self.closed[place] = reach
         return [(window, self.stages[place]) for window, place in sorted(found)]
 
-    def finish(self, live: np.ndarray) -> list[tuple[int, str]]:
+    def finish(self, live: np.ndarray) -> list[tuple[int, int]]:
         """Close everything."""
         found = [
             (window, place)
@@ -68,11 +66,6 @@ class Closing:
         self.closed = [max([closed, *live.tolist()]) for closed in self.closed]
         return [(window, self.stages[place]) for window, place in sorted(found)]
 
-    def stages_closed(self, window: int) -> list[str]:
-        """The results of ``window`` that were emitted already."""
-        pairs = zip(self.stages, self.closed, strict=True)
-        return [stage for stage, closed in pairs if window <= closed]
-
     @staticmethod
-    def _shift(stage: str, geo: Geometry) -> int:
-        return {"low": -geo.low_shift, "middle": 0, LAST: geo.high_shift}[stage]
+    def _shift(stage: int, geo: Geometry) -> int:
+        return (-geo.low_shift, 0, geo.high_shift)[stage]

@@ -8,11 +8,12 @@ windows hold exactly: LOW ``[s - floor(T_a/2), e - floor(T_a/2))``, MIDDLE ``[s,
 
 from __future__ import annotations
 
-import math
-from typing import Final
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from engine.errors import UserError
-from engine.query.plan import Drift
+from engine.query.plan import Drift, TumblingPlan
 
 LOW: Final = 1
 MIDDLE: Final = 2
@@ -27,8 +28,14 @@ WHOLE: Final = LOW | MIDDLE | HIGH | CERTAIN
 
 WINDOWS: Final = (("low", LOW), ("middle", MIDDLE), ("high", HIGH))
 
-Number = int | float
-Values = dict[str, Number | None]
+
+class Geometry(NamedTuple):
+    """The window's size, how far LOW and HIGH reach, and how long closed windows are kept [ns]."""
+
+    size: int
+    low_shift: int
+    high_shift: int
+    horizon: int
 
 
 def shifts_ns(t_a: int) -> tuple[int, int]:
@@ -36,29 +43,28 @@ def shifts_ns(t_a: int) -> tuple[int, int]:
     return t_a // 2, (t_a + 1) // 2
 
 
-def check_size(size_ns: int, t_a: int, mode: Drift, query: str) -> None:
-    """R19 3.2.3.1: in a window not longer than T_a every event is ambiguous.
+def considered_delay(plan: TumblingPlan, t_a: int, delays: np.ndarray) -> tuple[int, int]:
+    """(T_a, sources left out of it) for the windows of ``plan``.
+
+    In a window not longer than T_a every event is ambiguous (R19 3.2.3.1). Where that is so only
+    for the sake of some sources, R19's windows are shifted by the largest delay of the others.
+    The events of those left out still count; they are ambiguous by their own uncertainty.
+
+    Args:
+        plan: the query.
+        t_a: the largest of ``delays`` [ns].
+        delays: of the site's synchronised sources [ns].
 
     Raises:
-        UserError: the window is not longer than T_a and drift windows are asked for.
+        UserError: ``DRIFT`` is asked for, and no source has a delay shorter than the window.
     """
-    if mode is not Drift.NONE and size_ns <= t_a:
+    if plan.drift is Drift.NONE or t_a < plan.size_ns:
+        return t_a, 0
+    shorter = delays[delays < plan.size_ns]
+    if not len(shorter):
         raise UserError(
-            f"query {query!r}: WINDOW TUMBLING {size_ns} ns is not longer than the site's largest "
-            f"delay T_a = {t_a} ns, so every event would be ambiguous; use a longer window, "
-            "improve the time sync, or leave DRIFT out"
+            f"query {plan.name!r}: WINDOW TUMBLING {plan.size_ns} ns is not longer than the site's "
+            f"largest delay T_a = {t_a} ns, nor than that of any of its sources, so every event "
+            "would be ambiguous; use a longer window, improve the time sync, or leave DRIFT out"
         )
-
-
-def mean_of_three(low: Values, middle: Values, high: Values) -> Values:
-    """Per label the mean of those of the three aggregates that exist; None if none does."""
-    return {label: _mean([low[label], middle[label], high[label]]) for label in middle}
-
-
-def _mean(values: list[Number | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if not known:
-        return None
-    if min(known) == max(known):  # no rounding of x + x + x
-        return float(known[0])
-    return math.fsum(known) / len(known)
+    return int(shorter.max()), len(delays) - len(shorter)

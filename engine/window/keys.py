@@ -12,6 +12,7 @@ from engine.query.expression import View, column
 from engine.query.plan import Attribute
 from engine.query.values import Value
 from engine.released import Released, Strings
+from engine.window.drift import PART_BITS
 
 KeyValue = int | float | bool | str | None
 Code = tuple[int, ...]
@@ -78,9 +79,24 @@ class GroupKeys:
             for j, attribute in enumerate(self.attributes)
         }
 
-    def order(self, code: Code) -> tuple[tuple[bool, Any], ...]:
-        """Sort key: by the values, null first; the same however the codes were given out."""
-        return tuple((value is not None, value) for value in self.value(code).values())
+    def in_order(self, tags: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Places of cells with ``tags`` and ``keys`` (n x columns), sorted by their values, null
+        first: the same however the codes were given out.
+        """
+        nulls = tags >> PART_BITS
+        by: list[np.ndarray] = []
+        for j, kind in enumerate(self.types):
+            values = keys[:, j]
+            if kind == "str":
+                codes, which = np.unique(values, return_inverse=True)
+                known = [self._text_or_none(code) or "" for code in codes.tolist()]
+                rank = np.empty(len(codes), np.int64)
+                rank[sorted(range(len(codes)), key=known.__getitem__)] = np.arange(len(codes))
+                values = rank[which.reshape(-1)]
+            elif kind == "float":
+                values = np.ascontiguousarray(values).view(np.float64)
+            by += [(nulls >> j & 1) == 0, values]
+        return np.lexsort(by[::-1]) if by else np.arange(len(tags))
 
     def _decode(self, kind: str | None, code: int) -> KeyValue:
         if kind == "str":
@@ -88,6 +104,10 @@ class GroupKeys:
         if kind == "float":
             return float(np.int64(code).view(np.float64))
         return bool(code) if kind == _BOOL else code
+
+    def _text_or_none(self, code: int) -> str | None:
+        """A null's code has no text."""
+        return self._text(code) if code < len(self.strings) or code in self.texts else None
 
     def _text(self, code: int) -> str | None:
         return self.strings.text(code) if code < len(self.strings) else self.texts[code]
@@ -98,8 +118,7 @@ class GroupKeys:
         for j, kind in enumerate(self.types):
             if kind == "str":
                 used = np.unique(codes[:, j]).tolist()
-                known = (c for c in used if c < len(self.strings) or c in self.texts)
-                texts.update((code, self._text(code)) for code in known)
+                texts.update((code, self._text_or_none(code)) for code in used)
         return {"types": list(self.types), "texts": texts}
 
     def restore(self, state: dict[str, Any]) -> None:

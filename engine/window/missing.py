@@ -1,34 +1,114 @@
 """Completeness: which numbers are known to be missing, and which windows they could belong to.
 
 Source: SPEC 4.4. A gap's events lie between their neighbours' times, so they could belong to
-every window that this range touches. A late event lowers the count of the gap it fills.
+every window that this range touches. Each such window counts them in its header, and gets a header
+if it has none: it may have had events, so it has a result. A late event lowers the count of the gap
+it fills, in each of its windows. What changes in a closed window makes it *stale*.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import kernel, njit
 from engine.released import Gaps
+from engine.window.cells import HEADER, HEADERS, NONE, Cells, find, find_or_add
+from engine.window.drift import Geometry
+
+WINDOWS_MAX: Final = 4096
+"""A gap over more windows than that gives no result where no event is: one clock that jumped by a
+year would else make millions. It is counted in the windows that have one."""
 
 
 class GapTable(NamedTuple):
-    """Gaps in the order in which they became known; ``left``: events still missing."""
+    """Gaps in the order in which they became known; ``left``: events still missing.
+
+    ``high``: the later neighbour's time [ns]; ``first``, ``last``: windows touched.
+    """
 
     source: np.ndarray
     stream: np.ndarray
     first_seq: np.ndarray
     events: np.ndarray
-    low: np.ndarray
     high: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
     left: np.ndarray
 
 
+@kernel
+def _between(gaps: GapTable, known: int, window: int) -> int:
+    """Events missing that could lie in ``window``, by the first ``known`` gaps."""
+    n = 0
+    for j in range(known):
+        if gaps.first[j] <= window <= gaps.last[j]:
+            n += gaps.left[j]
+    return n
+
+
 @njit
-def fill(gaps: GapTable, known: int, source: int, stream: int, seq: int) -> None:
-    """Take one event off the newest gap that it fills, among the first ``known``."""
+def header_of(cells: Cells, window: int, gaps: GapTable, known: int) -> int:
+    """The window's header, made if there is none; -1 where no cell is free."""
+    headers = cells.tally[HEADERS]
+    header = find_or_add(cells, window, HEADER, np.zeros((1, cells.keys.shape[1]), np.int64), 0)
+    if cells.tally[HEADERS] != headers:
+        cells.missing[header] = _between(gaps, known, window)
+    return header
+
+
+@kernel
+def _count(cells: Cells, header: int, change: int, closed: int) -> None:
+    cells.missing[header] += change
+    if cells.window[header] <= closed:
+        cells.stale[header] = 1
+
+
+@njit
+def _spread(cells: Cells, gaps: GapTable, j: int, change: int, closed: int) -> None:
+    """Tell those windows of gap ``j`` that have a header."""
+    first, last = gaps.first[j], gaps.last[j]
+    if last - first < WINDOWS_MAX:
+        no_key = np.zeros((1, cells.keys.shape[1]), np.int64)
+        for window in range(first, last + 1):
+            header = find(cells, window, HEADER, no_key, 0)
+            if header != NONE:
+                _count(cells, header, change, closed)
+        return
+    for place in range(cells.tally[HEADERS]):
+        header = cells.headers[place]
+        if first <= cells.window[header] <= last:
+            _count(cells, header, change, closed)
+
+
+@njit
+def know(cells: Cells, gaps: GapTable, j: int, closed: int, over: int) -> tuple[int, int]:
+    """Gap ``j`` becomes known; gives the windows refused for want of a cell, and 1 if too wide.
+
+    Args:
+        cells: the windows.
+        gaps: with gap ``j``, all before it known.
+        j: see ``gaps``.
+        closed: largest window that is closed.
+        over: windows up to this one are kept no more.
+    """
+    refused, too_wide = 0, 0
+    if gaps.last[j] - gaps.first[j] < WINDOWS_MAX:
+        for window in range(max(gaps.first[j], over + 1), gaps.last[j] + 1):
+            refused += header_of(cells, window, gaps, j) == NONE
+    else:
+        too_wide = 1
+    _spread(cells, gaps, j, gaps.left[j], closed)
+    return refused, too_wide
+
+
+@njit
+def fill(
+    cells: Cells, gaps: GapTable, known: int, event: tuple[int, int, int], closed: int
+) -> None:
+    """Take one event (source, stream, seq) off the newest of the ``known`` gaps that it fills."""
+    source, stream, seq = event
     for j in range(known - 1, -1, -1):
         if (
             gaps.source[j] == source
@@ -37,6 +117,7 @@ def fill(gaps: GapTable, known: int, source: int, stream: int, seq: int) -> None
             and gaps.left[j] > 0
         ):
             gaps.left[j] -= 1
+            _spread(cells, gaps, j, -1, closed)
             return
 
 
@@ -46,12 +127,16 @@ class Missing:
     def __init__(self) -> None:
         self.table = GapTable(*(np.empty(0, np.int64) for _ in GapTable._fields))
 
-    def take(self, gaps: Gaps, read: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def take(
+        self, gaps: Gaps, read: np.ndarray, geometry: Geometry
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Add the gaps marked in ``read``; gives the rows and steps before they are known."""
-        more = [
-            getattr(gaps, name)[read]
-            for name in ("source", "stream", "first_seq", "count", "low", "high", "count")
-        ]
+        low = gaps.low[read] - geometry.high_shift
+        high = gaps.high[read] + geometry.low_shift
+        more = (
+            gaps.source[read], gaps.stream[read], gaps.first_seq[read], gaps.count[read],
+            gaps.high[read], low // geometry.size, high // geometry.size, gaps.count[read],
+        )  # fmt: skip
         self.table = GapTable(
             *(
                 np.concatenate((old, new.astype(np.int64)))
@@ -59,12 +144,6 @@ class Missing:
             )
         )
         return gaps.row[read].astype(np.int64), gaps.steps[read].astype(np.int64)
-
-    def between(self, low: int, high: int, known: int) -> int:
-        """Events missing that could lie in [low, high), by the first ``known`` gaps."""
-        gaps = self.table
-        touching = (gaps.low[:known] < high) & (gaps.high[:known] >= low)
-        return int(gaps.left[:known][touching].sum())
 
     def forget(self, before: int) -> None:
         """Drop gaps that end before ``before`` or are filled."""

@@ -8,53 +8,54 @@ MIDDLE sooner, at their own ends; what is certain, ambiguous, missing and bounde
 HIGH closes, so it stands in that result and is None in the other two.
 
 A row for a closed window retracts the old result and emits the corrected one as long as
-progress is less than ``correction_horizon_ns`` past the window's end; after that it is counted.
-A retraction repeats the result's content; its ``at`` is the instant of the retraction.
+progress is less than the correction horizon past the window's end; after that it is counted.
+A retraction repeats the result's content; its ``at`` is the instant of the retraction. Where
+only ``missing`` changed, in a window or for a key that the late event is not of, the correction
+goes out with the next window that closes: one late event changes it for every key.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
 from engine.errors import UserError
-from engine.operator import Result
+from engine.operator import Result, Results
 from engine.query.expression import View, column, released_mask
 from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import TumblingPlan
+from engine.query.plan import Drift, TumblingPlan
 from engine.released import Released
 from engine.window import assign as a
-from engine.window.accumulate import Measure
-from engine.window.aggregate import NEEDS_ALL_VALUES, NEEDS_AMBIGUOUS_VALUES, NEEDS_MOMENTS
-from engine.window.cells import HEADERS, LIVE, Cells, chain, free_window, grown, new_cells
-from engine.window.closing import LAST, Closing
-from engine.window.drift import PART_BITS, check_size, shifts_ns
-from engine.window.keys import Code, GroupKeys
+from engine.window import told as t
+from engine.window.accumulate import IS_FLOAT, Values, more_sums, new_sums, values_of
+from engine.window.aggregate import CODES, NEEDS_ALL_VALUES, NEEDS_MOMENTS, Asked
+from engine.window.bounds import ALL_ROWS
+from engine.window.cells import HEADERS, Cells, grown, new_cells
+from engine.window.closing import Closing
+from engine.window.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
+from engine.window.drift import Geometry, considered_delay, shifts_ns
+from engine.window.kept import Kept, more_kept, new_kept, widen_kept
+from engine.window.keys import GroupKeys
 from engine.window.missing import Missing
-from engine.window.outcome import Content, Outcome
+from engine.window.results import WindowResults
+from engine.window.run import run
+from engine.window.settings import WindowSettings, horizon_ns
+from engine.window.windows_freed import free_over
 
 _CHUNK: Final = 1 << 16
-_FIRST_CELLS: Final = 256
-_DEFAULT_HORIZON_NS: Final = 60 * 10**9
-_FIXED_COLUMNS: Final = frozenset({"ref", "unc", "release", "status", "source", "stream", "seq"})
+_FIRST: Final = 256
+_OUTBOX_MAX: Final = 1 << 14
+_FIXED_COLUMNS: Final = frozenset(
+    {"ref", "unc", "epoch", "release", "status", "source", "stream", "seq"}
+)
 _COUNTERS: Final = {
     "too_late": a.TOO_LATE, "refused_groups": a.REFUSED, "capped_uncertainty": a.CAPPED,
+    "wide_gaps": a.WIDE_GAPS,
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSettings:
-    """How long closed windows can be corrected, and how many cells may be held.
-
-    ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.
-    ``cells_max``: at most this many (window, key, part); a power of two. Rows beyond are counted.
-    """
-
-    correction_horizon_ns: int | None = None
-    cells_max: int = 1 << 22
+_MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
 
 
 class TumblingWindow:
@@ -72,78 +73,85 @@ class TumblingWindow:
         self.plan = plan
         self.settings = settings or WindowSettings()
         self.site = site
-        horizon = self.settings.correction_horizon_ns
-        self._horizon = max(_DEFAULT_HORIZON_NS, plan.size_ns) if horizon is None else horizon
-        self._geo = a.Geometry(plan.size_ns, 0, 0, self._horizon)
+        self._geo = Geometry(plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns))
         self._keys = GroupKeys(plan.group_by, plan.name)
-        self._measures = _measures(plan)
-        self._outcome = Outcome(plan, self._measures)
         self._closing = Closing(plan.drift)
         self._missing = Missing()
-        self._gaps_known = 0
+        self._left_out = 0
         self._st = np.zeros(a.STATE_SIZE, np.int64)
         self._st[[a.FRONTIER, a.CLOSE_AT]] = a.INT_MIN
         self._note_closed()
-        self._emitted: dict[tuple[int, str], dict[Code, Result]] = {}
-        self._use(new_cells(_FIRST_CELLS, len(plan.group_by)))
-        self._entries = a.Entries(
-            np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int32), np.empty(_CHUNK, np.int32)
-        )
-
-    def _use(self, cells: Cells) -> None:
-        self._cells = cells
-        for measure in self._measures.values():
-            measure.grow(len(cells.window))
+        self._attributes, of = _attributes(plan)
+        self._held = Held(
+            _asked(plan, self._attributes), _MODES[plan.drift],
+            new_cells(_FIRST, len(plan.group_by)), new_sums(of, _FIRST),
+            new_kept(_FIRST, len(of)),
+        )  # fmt: skip
+        n = len(plan.aggregates)
+        self._standing = t.new_standing(_FIRST, self._held.mode, n)
+        self._outbox = t.new_outbox(_FIRST, len(plan.group_by), n)
+        self._scratch = new_content(n)
+        self._entries = a.Entries(np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64))
+        self._changed = np.empty((2, a.CHANGED_MAX), np.int64)
 
     def required_columns(self) -> set[str]:
         return set(_FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
 
     def counters(self) -> dict[str, int]:
-        """Rows that some window did not get: see ``WindowSettings`` and the module."""
-        return {name: int(self._st[place]) for name, place in _COUNTERS.items()}
+        """Rows that some window did not get: see ``WindowSettings`` and the module.
 
-    def process(self, released: Released) -> list[Result]:
-        check_size(self.plan.size_ns, released.t_a, self.plan.drift, self.plan.name)
-        st = self._st
-        self._geo = a.Geometry(self.plan.size_ns, *shifts_ns(released.t_a), self._horizon)
+        ``wide_gaps``: missing events whose place is so vague that windows without any event do not
+        tell of them. ``sources_left_out_of_t_a``: the most sources at once whose delay is as long
+        as the window, so that T_a leaves them out (``engine.window.drift``).
+        """
+        counts = {name: int(self._st[place]) for name, place in _COUNTERS.items()}
+        if self.plan.drift is not Drift.NONE:
+            counts["sources_left_out_of_t_a"] = self._left_out
+        return counts
+
+    def process(self, released: Released) -> Sequence[Result]:
+        t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
+        self._left_out = max(self._left_out, left_out)
+        st, results = self._st, Results()
+        self._geo = Geometry(self.plan.size_ns, *shifts_ns(t_a), self._geo.horizon)
         st[a.LASTING :] = 0
         self._set_close_at()
         codes = self._stream_codes(released)
         gaps = released.gaps
         read = np.ones(len(gaps.row), np.bool_) if codes is None else np.isin(gaps.stream, codes)
-        known_before = len(self._missing.table.left)
-        gap_row, gap_steps = self._missing.take(gaps, read)
-        rows = self._rows(released, codes)
-        steps = released.progress
+        known = len(self._missing.table.left)
+        gap_row, gap_steps = self._missing.take(gaps, read, self._geo)
+        steps = released.slack if len(released.slack.row) else released.progress
         agenda = a.Agenda(steps.row, steps.frontier, steps.at, gap_row, gap_steps)
-        inputs = self._inputs(released)
-        results: list[Result] = []
-        while True:
-            can_grow = len(self._cells.window) < self.settings.cells_max
-            why = a.assign(
-                rows, agenda, self._missing.table, known_before, self._geo, self._cells, can_grow,
-                st, self._entries,
-            )  # fmt: skip
-            self._accumulate(inputs)
-            self._gaps_known = known_before + int(st[a.GAP])
-            if st[a.DIRTY]:
-                results += self._correct(int(st[a.DIRTY_AT]))
-            if st[a.CLOSING]:
-                st[a.CLOSING] = 0
-                results += self._close(int(st[a.FRONTIER_AT]))
-            if why == a.GROW:
-                self._use(grown(self._cells))
-            elif why == a.DONE:
-                break
+        rows, values = self._rows(released, codes), self._values(released)
+        why = None
+        while why != a.DONE:
+            can_grow = len(self._held.cells.window) < self.settings.cells_max
+            batch = a.Batch(rows, values, agenda, self._missing.table, known, self._geo, can_grow)
+            why = run(batch, self._book(), st)
+            if why == a.CLOSING:
+                self._close(int(st[a.FRONTIER_AT]), results)
+            elif why == a.OUTBOX_FULL:
+                self._send(results)
+                self._make_outbox(min(2 * len(self._outbox.at), _OUTBOX_MAX))
+            elif why != a.DONE:
+                self._grow(why)
+        self._send(results)
         if len(self._missing.table.left):
             self._forget_gaps()
         return results
 
-    def advance(self, now: int) -> list[Result]:  # noqa: ARG002 - no window goes by this clock
+    def advance(self, now: int) -> Sequence[Result]:  # noqa: ARG002 - no window goes by this clock
         return []
 
-    def finish(self, at: int) -> list[Result]:
-        results = self._emit(self._closing.finish(self._live()[0]), at)
+    def finish(self, at: int) -> Sequence[Result]:
+        results = Results()
+        self._tell_stale(at, results)
+        windows, _, headers = self._live()
+        header_of = dict(zip(windows.tolist(), headers.tolist(), strict=True))
+        for window, stage in self._closing.finish(windows):
+            self._tell(header_of[window], stage, at, results)
+        self._send(results)
         self._note_closed()
         return results
 
@@ -162,48 +170,62 @@ class TumblingWindow:
         if self.plan.where is not None:
             chosen = released_mask(self.plan.where, released)
             selected = selected & chosen if len(selected) else chosen
-        names = ("ref", "unc", "release", "status", "source", "stream", "seq")
         keys, nulls = self._keys.codes(released)
-        read = {name: columns[name] for name in names}
+        read = {name: columns[name] for name in _FIXED_COLUMNS}
         return a.Rows(**read, selected=selected, keys=keys, nulls=nulls)
 
-    def _inputs(self, released: Released) -> dict[str, tuple[np.ndarray, np.ndarray | None]]:
-        """Per measure the values of all rows, where the batch has any."""
+    def _values(self, released: Released) -> Values:
+        """Of each aggregated attribute the values of all rows."""
         view = View.of(released.columns, released.attr_types, released.strings)
-        found = {}
-        for name, measure in self._measures.items():
+        found: list[tuple[np.ndarray, np.ndarray | None] | None] = []
+        for name, counts_only in self._attributes.items():
             value = column(name, view)
-            if value.kind == "null":
-                continue
-            if value.kind == "str" and not measure.counts_only:
+            if value.kind == "str" and not counts_only:
                 raise UserError(
                     f"query {self.plan.name!r}: attribute {name!r} is text, and only count takes "
                     "text; leave it out of the other aggregates"
                 )
-            data = value.data if value.kind == "float" else value.data.astype(np.int64, copy=False)
-            found[name] = (data, value.valid)
-        return found
+            found.append(None if value.kind == "null" else (value.data, value.valid))
+        sums = self._held.sums
+        before = sums.of[:, IS_FLOAT].copy()
+        values = values_of(found, sums, released.n)
+        for m in np.flatnonzero(sums.of[:, IS_FLOAT] & ~before).tolist():
+            widen_kept(self._held.kept, m)
+        return values
 
-    def _accumulate(self, inputs: dict[str, tuple[np.ndarray, np.ndarray | None]]) -> None:
-        n = int(self._st[a.ENTRIES])
-        if n:
-            row, cell = self._entries.row[:n], self._entries.cell[:n]
-            has_ambiguous = bool(self._st[a.AMBIGUOUS_ENTRIES])
-            for name, (values, valid) in inputs.items():
-                self._measures[name].add(self._cells, row, cell, has_ambiguous, values, valid)
-        self._st[[a.ENTRIES, a.AMBIGUOUS_ENTRIES]] = 0
+    def _book(self) -> a.Book:
+        return a.Book(
+            self._held,
+            self._standing,
+            self._outbox,
+            self._scratch,
+            self._entries,
+            *self._changed,
+        )
+
+    def _grow(self, why: int) -> None:
+        """Double what has too little room."""
+        held = self._held
+        if why == a.GROW_CELLS:
+            cells = grown(held.cells)
+            sums = more_sums(held.sums, len(cells.window))
+            self._held = held._replace(cells=cells, sums=sums)
+        elif why == a.GROW_KEPT:
+            self._held = held._replace(kept=more_kept(held.kept))
+        else:
+            self._stand(2 * len(self._standing.next))
+
+    def _stand(self, capacity: int) -> None:
+        self._standing = t.more_standing(self._standing, capacity, self._held.mode)
 
     # ---- results ----------------------------------------------------------------------------
 
     def _live(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(windows ascending, their largest uncertainties, their headers)."""
-        headers = self._cells.headers[: self._cells.tally[HEADERS]]
-        headers = headers[np.argsort(self._cells.window[headers])]
-        return self._cells.window[headers], self._cells.unc[headers], headers
-
-    def _cells_of(self, header: int) -> np.ndarray:
-        out = np.empty(int(self._cells.tally[LIVE]), np.int64)
-        return out[: chain(self._cells, header, out)]
+        cells = self._held.cells
+        headers = cells.headers[: cells.tally[HEADERS]]
+        headers = headers[np.argsort(cells.window[headers])]
+        return cells.window[headers], cells.unc[headers], headers
 
     def _set_close_at(self) -> None:
         windows, unc, _ = self._live()
@@ -215,141 +237,133 @@ class TumblingWindow:
         self._st[a.CLOSED_MIDDLE] = closed[len(closed) // 2]
         self._st[a.CLOSED_ALL] = closed[-1]
 
-    def _close(self, at: int) -> list[Result]:
-        frontier = int(self._st[a.FRONTIER])
+    def _close(self, at: int, results: Results) -> None:
+        frontier, before = int(self._st[a.FRONTIER]), self._closing.closed[-1]
         windows, unc, headers = self._live()
-        results = self._emit(self._closing.advance(frontier, windows, unc, self._geo), at)
-        self._note_closed()
-        ended = windows <= self._closing.closed[-1]
-        over = ended & ((windows + 1) * self.plan.size_ns <= frontier - self._horizon)
-        for window, header in zip(windows[over].tolist(), headers[over].tolist(), strict=True):
-            for measure in self._measures.values():
-                measure.forget(window, self._cells_of(header))
-            free_window(self._cells, header)
-            for stage in self._closing.stages:
-                self._emitted.pop((window, stage), None)
-        self._set_close_at()
-        return results
-
-    def _emit(self, due: list[tuple[int, str]], at: int) -> list[Result]:
-        if not due:
-            return []
-        windows, _, headers = self._live()
-        header_of = dict(zip(windows.tolist(), headers.tolist(), strict=True))
-        results: list[Result] = []
+        due = self._closing.advance(frontier, windows, unc, self._geo)
+        if self._closing.closed[-1] > before:
+            self._tell_stale(at, results)
+        header_of = dict(zip(windows.tolist(), headers.tolist(), strict=True)) if due else {}
         for window, stage in due:
-            cells = self._cells_of(header_of[window])
-            contents = self._outcome.contents(self._cells, window, cells, stage)
-            missing = self._missing_in(window, stage)
-            kept = self._emitted.setdefault((window, stage), {})
-            for code in sorted(contents, key=self._keys.order):
-                kept[code] = self._result(window, code, contents[code], missing, at)
-                results.append(_copy(kept[code]))
-        return results
+            self._tell(header_of[window], stage, at, results)
+        self._note_closed()
+        if self._closing.closed[-1] > before:
+            ended = windows <= self._closing.closed[-1]
+            over = ended & ((windows + 1) * self.plan.size_ns <= frontier - self._geo.horizon)
+            free_over(self._held, self._standing, headers[over])
+        self._set_close_at()
 
-    def _correct(self, at: int) -> list[Result]:
-        """Retract and replace the results of closed windows that the last row changed."""
-        n = int(self._st[a.DIRTY])
-        dirty = np.unique(self._entries.dirty[:n].astype(np.int64))
-        self._st[a.DIRTY] = 0
-        results: list[Result] = []
-        for cell in dirty[np.argsort(self._cells.window[dirty], kind="stable")].tolist():
-            window = int(self._cells.window[cell])
-            nulls = self._cells.tag[cell] >> PART_BITS
-            cells = a.cells_of_key(self._cells, window, nulls, self._cells.keys[[cell]])
-            for stage in self._closing.stages_closed(window):
-                contents = self._outcome.contents(self._cells, window, cells, stage)
-                missing = self._missing_in(window, stage)
-                kept = self._emitted.setdefault((window, stage), {})
-                for code, content in contents.items():
-                    new = self._result(window, code, content, missing, at)
-                    old = kept.get(code)
-                    if old is not None and old | {"at": at} == new:
-                        continue
-                    if old is not None:
-                        results.append(_copy(old) | {"op": "-", "at": at})
-                    kept[code] = new
-                    results.append(_copy(new))
-        return results
+    def _tell_stale(self, at: int, results: Results) -> None:
+        """Correct the closed windows whose ``missing`` has changed."""
+        _, _, headers = self._live()
+        for header in headers[self._held.cells.stale[headers] != 0].tolist():
+            self._tell(header, STAGE_LAST, at, results)
 
-    def _missing_in(self, window: int, stage: str) -> int | None:
-        if stage != LAST:
-            return None
-        low = window * self.plan.size_ns - self._geo.low_shift
-        high = (window + 1) * self.plan.size_ns + self._geo.high_shift
-        return self._missing.between(low, high, self._gaps_known)
+    def _tell(self, header: int, stage: int, at: int, results: Results) -> None:
+        """One stage of a window, its keys in order of their values."""
+        leaders = t.keys_of(self._held.cells, header)
+        if len(leaders) > 1:
+            cells = self._held.cells
+            leaders = leaders[self._keys.in_order(cells.tag[leaders], cells.keys[leaders])]
+        needed = len(leaders) + t.SPARE
+        if self._standing.tally[t.LIVE] + needed > len(self._standing.next):
+            self._stand(2 * len(self._standing.next) + needed)
+        if self._outbox.tally[0] + 2 * needed > len(self._outbox.at):
+            self._send(results)
+            self._make_outbox(max(4 * needed, min(2 * len(self._outbox.at), _OUTBOX_MAX)))
+        t.tell_all(
+            self._held, self._standing, self._outbox, self._scratch, header, leaders, stage,
+            self.plan.size_ns, at,
+        )  # fmt: skip
 
-    def _result(
-        self, window: int, code: Code, content: Content, missing: int | None, at: int
-    ) -> Result:
-        start = window * self.plan.size_ns
-        return {
-            "op": "+",
-            "query": self.plan.name,
-            "site": self.site,
-            "at": at,
-            "window": {"start": start, "end": start + self.plan.size_ns},
-            "key": self._keys.value(code),
-            **content,
-            "missing": missing,
-        }
+    def _make_outbox(self, capacity: int) -> None:
+        """Larger ones make fewer and longer pieces of results, but every site has one."""
+        if capacity > len(self._outbox.at):
+            columns, n = len(self.plan.group_by), len(self.plan.aggregates)
+            self._outbox = t.new_outbox(capacity, columns, n)
+
+    def _send(self, results: Results) -> None:
+        if self._outbox.tally[0]:
+            results.extend(WindowResults(self._outbox, self.plan, self._keys, self.site))
+            self._outbox.tally[0] = 0
 
     def _forget_gaps(self) -> None:
         """Drop gaps that no window still kept can touch."""
         frontier = int(self._st[a.FRONTIER])
         if frontier > a.INT_MIN:
-            reach = self._horizon + 2 * self.plan.size_ns + 2 * self._geo.high_shift
+            reach = self._geo.horizon + 2 * self.plan.size_ns + 2 * self._geo.high_shift
             self._missing.forget(frontier - reach)
-        self._gaps_known = len(self._missing.table.left)
 
     # ---- state ------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        live = self._cells.table[self._cells.table >= 0]
+        held = self._held
+        live = held.cells.table[held.cells.table >= 0]
+        parts: dict[str, dict[str, np.ndarray]] = {
+            "cells": held.cells._asdict(),
+            "sums": held.sums._asdict(),
+            "kept": held.kept._asdict(),
+            "standing": self._standing._asdict(),
+        }
         return {
             "st": self._st[: a.LASTING].tolist(),
             "geo": list(self._geo),
             "closed": list(self._closing.closed),
-            "cells": {name: column.copy() for name, column in self._cells._asdict().items()},
-            "measures": {name: m.snapshot() for name, m in self._measures.items()},
+            "left_out": self._left_out,
             "missing": self._missing.snapshot(),
-            "keys": self._keys.snapshot(self._cells.keys[live]),
-            "emitted": {place: dict(results) for place, results in self._emitted.items()},
-        }
+            "keys": self._keys.snapshot(held.cells.keys[live]),
+            **{
+                name: {field: column.copy() for field, column in part.items()
+                       if field != "floats"}
+                for name, part in parts.items()
+            },
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self._st[: a.LASTING] = state["st"]
-        self._geo = a.Geometry(*state["geo"])
+        self._geo = Geometry(*state["geo"])
         self._closing.closed = list(state["closed"])
-        self._cells = Cells(**{name: column.copy() for name, column in state["cells"].items()})
-        for name, measure in self._measures.items():
-            measure.restore(state["measures"][name])
+        self._left_out = state["left_out"]
         self._missing.restore(state["missing"])
-        self._gaps_known = len(self._missing.table.left)
         self._keys.restore(state["keys"])
-        self._emitted = {place: dict(results) for place, results in state["emitted"].items()}
+        sums, kept = (_with_floats(state[name]) for name in ("sums", "kept"))
+        self._held = self._held._replace(
+            cells=Cells(**_copied(state["cells"])), kept=Kept(**kept),
+            sums=self._held.sums._replace(**sums),
+        )  # fmt: skip
+        self._standing = t.Standing(**_copied(state["standing"]))
 
 
-def _copy(result: Result) -> Result:
-    """One to hand out: whoever changes it must not change what a retraction will repeat."""
-    made = {name: dict(part) if isinstance(part, dict) else part for name, part in result.items()}
-    if made["bounds"] is not None:
-        made["bounds"] = {label: list(pair) for label, pair in made["bounds"].items()}
-    return made
+def _copied(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: column.copy() for name, column in columns.items()}
 
 
-def _measures(plan: TumblingPlan) -> dict[str, Measure]:
-    """One measure per aggregated attribute, keeping what its functions need."""
+def _with_floats(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Integers are seen as floats, too."""
+    made = _copied(columns)
+    return made | {"floats": made["ints"].view(np.float64)}
+
+
+def _attributes(plan: TumblingPlan) -> tuple[dict[str, bool], np.ndarray]:
+    """The aggregated attributes, whether they are only counted, and ``Sums.of``."""
     functions: dict[str, set[str]] = {}
     for aggregate in plan.aggregates:
         if aggregate.attribute is not None:
             functions.setdefault(aggregate.attribute.name, set()).add(aggregate.function)
-    return {
-        name: Measure(
-            moments=bool(used & NEEDS_MOMENTS),
-            keep_ambiguous=bool(used & NEEDS_AMBIGUOUS_VALUES),
-            keep_all=bool(used & NEEDS_ALL_VALUES),
-            counts_only=used == {"count"},
-        )
-        for name, used in functions.items()
-    }
+    of = [
+        [False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES)]
+        for used in functions.values()
+    ]
+    counted = {name: used == {"count"} for name, used in functions.items()}
+    return counted, np.array(of, np.bool_).reshape(-1, 3)
+
+
+def _asked(plan: TumblingPlan, attributes: dict[str, bool]) -> Asked:
+    place = {name: m for m, name in enumerate(attributes)}
+    return Asked(
+        np.array([CODES[one.function] for one in plan.aggregates], np.int64),
+        np.array(
+            [ALL_ROWS if one.attribute is None else place[one.attribute.name]
+             for one in plan.aggregates], np.int64),
+        np.array([one.parameter or 0.0 for one in plan.aggregates]),
+    )  # fmt: skip

@@ -52,8 +52,8 @@ def random_trace(
     they come in any order. After a share ``pogs`` of its events a source promises truly that none
     below the time of its next one follows; the promise may overtake events. Before anything else
     each source names each type, so that it is known whom to wait for: an event of a source that
-    nobody knew of breaks the promises of the others. One source ends early. Not ``numbered``: promises
-    and ends have no number and overtake nothing.
+    nobody knew of breaks the promises of the others. One source ends early. Not ``numbered``:
+    promises and ends have no number and overtake nothing.
     """
     chance = random.Random(seed)
     made: list[Event] = []

@@ -31,6 +31,7 @@ class Event:
     source: str = "s0"
     stream: str = "events"
     seq: int = 0
+    epoch: int = -1
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def batch(stream: Stream, strings: Strings, start: int = 0, stop: int | None = N
     events = stream.events[start:stop]
     columns: dict[str, np.ndarray] = {
         name: np.array([getattr(event, name) for event in events], np.int64)
-        for name in ("ref", "unc", "seq")
+        for name in ("ref", "unc", "seq", "epoch")
     }
     columns["release"] = np.array([stream.at(row) for row in range(start, stop)], np.int64)
     columns["status"] = np.array([event.status for event in events], np.int8)
@@ -138,6 +139,10 @@ def aggregate(function: str, values: list[Any]) -> Any:
     return {"min": min, "max": max}[function](values)
 
 
+NOBODY = "nobody"
+"""In place of a key: of a window of which nothing is known but that something is missing."""
+
+
 @dataclass
 class Twin:
     """Everything recomputed from the raw list of events after each event."""
@@ -160,14 +165,15 @@ class Twin:
     def run(self, finish_at: int | None) -> list[dict[str, Any]]:
         for row in range(len(self.stream.events) + 1):
             here = [[*gap, gap[3]] for gap in self.stream.gaps if gap[0] == row]
-            self.gaps += [gap for gap in here if gap[2] % 2]
+            self.know(gap for gap in here if gap[2] % 2)
             for where, frontier, at in self.stream.steps:
                 if where == row:
                     self.progress(frontier, at)
-            self.gaps += [gap for gap in here if not gap[2] % 2]
+            self.know(gap for gap in here if not gap[2] % 2)
             if row < len(self.stream.events):
                 self.take(self.stream.events[row], self.stream.at(row))
         if finish_at is not None:
+            self.settle(finish_at)
             due = [
                 (k, place)
                 for place, stage in enumerate(self.stages)
@@ -190,6 +196,29 @@ class Twin:
             names.add("ambiguous")
         return names
 
+    def over(self, k: int) -> bool:
+        """Window ``k`` is corrected no more."""
+        passed = self.frontier is not None and (
+            self.frontier - self.horizon >= (k + 1) * self.plan.size_ns
+        )
+        return passed and k <= self.closed["last"]
+
+    def know(self, gaps: Any) -> None:
+        for gap in gaps:
+            self.gaps.append(gap)
+            size = self.plan.size_ns
+            for k in range((gap[4] - self.high) // size, (gap[5] + self.low) // size + 1):
+                if not self.over(k):
+                    self.inside.setdefault(k, [])
+
+    def missing(self, k: int) -> int:
+        start, end = k * self.plan.size_ns, (k + 1) * self.plan.size_ns
+        return sum(
+            left
+            for *_, low, high, left in self.gaps
+            if low < end + self.high and high >= start - self.low
+        )
+
     def take(self, event: Event, at: int) -> None:
         if event.status >= LATE:
             for gap in reversed(self.gaps):
@@ -201,21 +230,22 @@ class Twin:
         for k in range(event.ref // size - 4, event.ref // size + 5):
             if not self.part(k, event):
                 continue
-            over = self.frontier is not None and self.frontier - self.horizon >= (k + 1) * size
-            if k <= self.closed["last"] and over:
+            if self.over(k):
                 lost = True
                 continue
             self.inside.setdefault(k, []).append(event)
             changed += [(k, stage) for stage in self.stages if k <= self.closed[stage]]
         self.too_late += lost
         for k, stage in changed:
-            self.correct(k, stage, event.key, at)
+            if stage == "last" and self.result(k, stage, event.key, at):
+                self.tell(k, stage, NOBODY, None, at)
+            self.tell(k, stage, event.key, self.result(k, stage, event.key, at), at)
         if event.status == IN_ORDER:
             self.progress(event.ref, at)
 
     def progress(self, frontier: int, at: int) -> None:
         self.frontier = frontier if self.frontier is None else max(self.frontier, frontier)
-        due = []
+        due, before = [], self.closed["last"]
         for place, stage in enumerate(self.stages):
             while True:
                 k = self.closed[stage] + 1
@@ -228,49 +258,63 @@ class Twin:
                 self.closed[stage] = k
                 if k in self.inside:
                     due.append((k, place))
+        if self.closed["last"] > before:
+            self.settle(at, before)
         for k, place in sorted(due):
             self.emit(k, self.stages[place], at)
+        if self.closed["last"] > before:
+            self.inside = {k: events for k, events in self.inside.items() if not self.over(k)}
+
+    def settle(self, at: int, upto: int | None = None) -> None:
+        """What ``missing`` says of closed windows is brought up to date."""
+        for k in sorted(self.inside):
+            if k <= (self.closed["last"] if upto is None else upto):
+                self.emit(k, "last", at)
 
     def emit(self, k: int, stage: str, at: int) -> None:
         keys = {event.key for event in self.inside[k]}
+        made = {key: self.result(k, stage, key, at) for key in keys}
+        if stage == "last":
+            alone = not any(made.values()) and self.missing(k) > 0
+            self.tell(k, stage, NOBODY, self.result(k, stage, NOBODY, at) if alone else None, at)
         for key in sorted(keys, key=lambda key: (key is not None, key)):
-            result = self.result(k, stage, key, at)
-            if result:
-                self.emitted[k, stage, key] = result
-                self.results.append(result)
+            self.tell(k, stage, key, made[key], at)
 
-    def correct(self, k: int, stage: str, key: Any, at: int) -> None:
-        new, old = self.result(k, stage, key, at), self.emitted.get((k, stage, key))
-        if new is None or (old and {**old, "at": at} == new):
+    def tell(self, k: int, stage: str, key: Any, new: dict[str, Any] | None, at: int) -> None:
+        old = self.emitted.pop((k, stage, key), None)
+        if new is not None:
+            self.emitted[k, stage, key] = new
+        if old and new and {**old, "at": at} == new:
+            self.emitted[k, stage, key] = old
             return
         if old:
             self.results.append({**old, "op": "-", "at": at})
-        self.emitted[k, stage, key] = new
-        self.results.append(new)
+        if new:
+            self.results.append(new)
 
     def result(self, k: int, stage: str, key: Any, at: int) -> dict[str, Any] | None:
         mine = [(self.part(k, e), e) for e in self.inside[k] if e.key == key]
         counted = {"low": {"low"}, "middle": {"low", "middle"}, "last": {"low", "middle", "high"}}
-        makes = {"middle"} if self.plan.drift is Drift.NONE else counted[stage]
-        if not any(part & makes for part, _ in mine):
+        makes = {"middle"} if self.plan.drift is Drift.NONE else set(counted[stage])
+        if stage == "last":
+            makes |= {"certain", "ambiguous"}
+        if key != NOBODY and not any(part & makes for part, _ in mine):
             return None
         start, end = k * self.plan.size_ns, (k + 1) * self.plan.size_ns
         of = {
             name: self.values([event for part, event in mine if name in part])
             for name in ("low", "middle", "high")
         }
+        shown = None if key == NOBODY else key
         result: dict[str, Any] = {
             "op": "+", "query": self.plan.name, "site": "main", "at": at,
-            "window": {"start": start, "end": end}, "key": {"g": key} if self.plan.group_by else {},
+            "window": {"start": start, "end": end},
+            "key": {"g": shown} if self.plan.group_by else {},
             "value": of["middle"], **of,
             "certain": sum("certain" in part for part, _ in mine),
             "ambiguous": sum("ambiguous" in part for part, _ in mine),
-            "missing": sum(
-                left
-                for *_, low, high, left in self.gaps
-                if low < end + self.high and high >= start - self.low
-            ),
-            "bounds": self.bounds(mine),
+            "missing": self.missing(k),
+            "bounds": self.bounds(mine, start, end),
         }  # fmt: skip
         if self.plan.drift is Drift.TOGETHER:
             result["value"] = {label: mean([of[n][label] for n in of]) for label in of["low"]}
@@ -293,19 +337,42 @@ class Twin:
             for one in self.plan.aggregates
         }
 
-    def bounds(self, mine: list[tuple[set[str], Event]]) -> dict[str, Any]:
+    def bounds(self, mine: list[tuple[set[str], Event]], start: int, end: int) -> dict[str, Any]:
+        """Over every assignment of clock errors; a clock's events move together."""
         sure = [event for part, event in mine if "certain" in part]
-        maybe = [event for part, event in mine if "ambiguous" in part]
+        clocks: dict[Any, list[Event]] = {}
+        for number, (part, event) in enumerate(mine):
+            if "ambiguous" in part:
+                shared = event.epoch >= 0
+                clock = (event.source, event.epoch) if shared else number
+                clocks.setdefault(clock, []).append(event)
+        choices = [together(events, start, end) for events in clocks.values()]
         subsets = [
-            self.values(sure + list(chosen))
-            for size in range(len(maybe) + 1)
-            for chosen in itertools.combinations(maybe, size)
+            self.values(sure + [event for chosen in picked for event in chosen])
+            for picked in itertools.product(*choices)
         ]
         found = {}
         for one in self.plan.aggregates:
             known = [values[one.label] for values in subsets if values[one.label] is not None]
             found[one.label] = [min(known), max(known)] if known else [None, None]
         return found
+
+
+def together(events: list[Event], start: int, end: int) -> list[list[Event]]:
+    """The sets of one clock's events that can be in [start, end), by trying every error.
+
+    The errors of two events differ by at most what their uncertainties do.
+    """
+    events = sorted(events, key=lambda event: (event.unc, event.ref))
+    states: set[tuple[int, tuple[int, ...]]] = {(0, ())}
+    for place, event in enumerate(events):
+        slack = event.unc - (events[place - 1].unc if place else 0)
+        states = {
+            (error, (*chosen, place) if start <= event.ref + error < end else chosen)
+            for before, chosen in states
+            for error in range(before - slack, before + slack + 1)
+        }
+    return [[events[place] for place in chosen] for chosen in {chosen for _, chosen in states}]
 
 
 def mean(values: list[Any]) -> float | None:

@@ -13,13 +13,14 @@ from engine.window.cells import (
     LIVE,
     Cells,
     add_to_window,
-    chain,
     find,
     find_or_add,
     free_window,
     grown,
+    leaders,
     new_cells,
 )
+from engine.window.drift import PART_BITS
 
 NO_KEY = np.zeros((1, 2), np.int64)
 
@@ -29,9 +30,20 @@ def add(cells: Cells, window: int, tag: int, key: tuple[int, int]) -> int:
     return add_to_window(cells, header, tag, np.array([key]), 0)
 
 
+def in_key(cells: Cells, leader: int) -> list[int]:
+    """The cells that ``leader`` leads, by following its chain."""
+    found = []
+    cell = leader
+    while cell != -1:
+        assert cells.lead[cell] == leader
+        found.append(int(cell))
+        cell = cells.down[cell]
+    return found
+
+
 KEY = st.tuples(st.integers(-2, 2) | st.sampled_from([-(2**63), 2**63 - 1]), st.integers(0, 3))
 ACTION = st.one_of(
-    st.tuples(st.just("add"), st.integers(-3, 3), st.integers(0, 2), KEY),
+    st.tuples(st.just("add"), st.integers(-3, 3), st.integers(0, 2) | st.integers(32, 34), KEY),
     st.tuples(st.just("free"), st.integers(-3, 3)),
 )
 
@@ -56,7 +68,11 @@ def test_equals_a_dict(actions: list[tuple]) -> None:
         for one, of in known.items():
             out = np.empty(len(cells.window), np.int64)
             header = find(cells, one, HEADER, NO_KEY, 0)
-            assert sorted(out[: chain(cells, header, out)]) == sorted(of.values())
+            by_key: dict[tuple, set[int]] = {}
+            for (tag, key), cell in of.items():
+                by_key.setdefault((tag >> PART_BITS, key), set()).add(cell)
+            found = [in_key(cells, leader) for leader in out[: leaders(cells, header, out)]]
+            assert sorted(map(sorted, found)) == sorted(map(sorted, by_key.values()))
             for (tag, key), cell in of.items():
                 assert find(cells, one, tag, np.array([key]), 0) == cell
                 assert (cells.window[cell], cells.tag[cell]) == (one, tag)

@@ -1,0 +1,52 @@
+"""Columns as JSON texts, the same that ``json.dumps`` makes, without a Python object per row."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.results.float_texts import float_texts
+
+
+def pair(name: str, values: pa.Array, unit: int) -> pa.Array:
+    """``"name": value`` of each of ``values``; whole numbers are divided by ``unit``."""
+    return around(f"{json.dumps(name)}: ", json_text(values, unit), "")
+
+
+def around(begin: str, texts: pa.Array, end: str) -> pa.Array:
+    """Each of ``texts`` between ``begin`` and ``end``."""
+    return pc.binary_join_element_wise(begin, texts, end, "")
+
+
+def json_text(values: pa.Array, unit: int) -> pa.Array:
+    """Values as JSON."""
+    if pa.types.is_string(values.type):
+        coded = values.dictionary_encode()
+        known = [json.dumps(text, ensure_ascii=False) for text in coded.dictionary.to_pylist()]
+        texts = pa.array(known, pa.string()).take(coded.indices)
+    elif pa.types.is_floating(values.type):
+        texts = float_texts(values.fill_null(0.0).to_numpy(zero_copy_only=False))
+        texts = pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
+    else:
+        numbers = values.fill_null(0).to_numpy(zero_copy_only=False) // unit
+        texts = pc.cast(pa.array(numbers, mask=_missing(values)), pa.string())
+    return texts.fill_null("null")
+
+
+def _missing(values: pa.Array) -> np.ndarray:
+    return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+
+
+def rest(more: pa.Array) -> pa.Array:
+    """``, `` and the further fields, without their braces; nothing where there are none."""
+    there = pc.fill_null(pc.greater(pc.binary_length(more), 2), False)
+    inner = pc.utf8_slice_codeunits(pc.fill_null(more, "{}"), 1, -1)
+    return pc.if_else(there, pc.binary_join_element_wise(", ", inner, ""), "")
+
+
+def in_one(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece, cut loose from what surrounds it."""
+    return pa.concat_arrays(column.chunks)

@@ -1,0 +1,94 @@
+"""Results of windows as JSON lines, as ``json.dumps`` writes them, without an object per row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.results.json_texts import around, in_one, json_text, pair, rest
+from engine.results.schema import (
+    JSON_FIELDS,
+    MORE,
+    WINDOW_EXTRAS,
+    WINDOW_FIELDS,
+    as_json,
+)
+
+_AT_ONCE: Final = 1 << 14
+"""Rows: bounds the texts in memory."""
+
+
+def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[str]:
+    """A line, with its end, for each row of a table of ``WINDOW_SCHEMA``.
+
+    Args:
+        table: the results.
+        unit: of ``at`` and of the windows' ends [ns]; they are rounded down.
+        times: labels of aggregates that are times, too.
+    """
+    if times and unit > 1:
+        table = _in_units(table, unit, frozenset(times))
+    for start in range(0, table.num_rows, _AT_ONCE):
+        yield from _lines(table.slice(start, _AT_ONCE), unit).to_pylist()
+
+
+def _in_units(table: pa.Table, unit: int, times: frozenset[str]) -> pa.Table:
+    """The aggregates ``times`` in ``unit`` ns: whole numbers rounded down, as all times are."""
+    for name in ("value", "low", "middle", "high", "bounds"):
+        texts = [
+            None if text is None else as_json(_divided(json.loads(text), unit, times))
+            for text in table.column(name).to_pylist()
+        ]
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, pa.array(texts, pa.string()))
+    return table
+
+
+def _divided(values: dict[str, Any], unit: int, times: frozenset[str]) -> dict[str, Any]:
+    return {
+        label: _quotient(value, unit) if label in times else value
+        for label, value in values.items()
+    }
+
+
+def _quotient(value: Any, unit: int) -> Any:
+    if isinstance(value, list):
+        return [_quotient(one, unit) for one in value]
+    if value is None:
+        return None
+    return value // unit if isinstance(value, int) else value / unit
+
+
+def _lines(table: pa.Table, unit: int) -> pa.Array:
+    columns = {name: in_one(table.column(name)) for name in table.column_names}
+    columns["window"] = _ends(columns["window"], unit)
+    given = {*JSON_FIELDS, "window"}  # texts that are JSON already
+
+    def one(name: str) -> pa.Array:
+        values = columns[name]
+        if name in given:
+            return around(f'"{name}": ', values.fill_null("null"), "")
+        return pair(name, values, unit if name == "at" else 1)
+
+    inner = pc.binary_join_element_wise(*(one(name) for name in WINDOW_FIELDS), ", ")
+    extras = [
+        _if_there(columns[name], name, json_text(columns[name], 1) if name == "drift" else None)
+        for name in WINDOW_EXTRAS
+    ]
+    return pc.binary_join_element_wise("{", inner, *extras, rest(columns[MORE]), "}\n", "")
+
+
+def _ends(windows: pa.StructArray, unit: int) -> pa.Array:
+    names = ("start", "end")
+    pairs = [pair(name, windows.field(name), unit) for name in names]
+    return around("{", pc.binary_join_element_wise(*pairs, ", "), "}")
+
+
+def _if_there(values: pa.Array, name: str, text: pa.Array | None) -> pa.Array:
+    """``, `` and the field, where there is one; ``text``: as JSON, if ``values`` is not."""
+    told = around(f', "{name}": ', (values if text is None else text).fill_null(""), "")
+    return pc.if_else(values.is_valid(), told, "")

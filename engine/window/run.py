@@ -1,0 +1,105 @@
+"""The loop of the pass (``engine.window.assign``): row by row, or run by run inside one window."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.jit import kernel, njit
+from engine.released import IN_ORDER, LATE
+from engine.window import assign as a
+from engine.window.cells import LIVE, SPARE
+from engine.window.drift import WHOLE
+from engine.window.kept import LIVE as KEPT_LIVE
+from engine.window.kept import SPARE as KEPT_SPARE
+from engine.window.kept import keep
+from engine.window.missing import fill
+from engine.window.told import LIVE as TOLD_LIVE
+from engine.window.told import SPARE as TOLD_SPARE
+
+
+@njit
+def run(batch: a.Batch, book: a.Book, st: np.ndarray) -> int:
+    """Go on from row ``st[ROW]``; gives ``DONE`` or why it stopped (``engine.window.assign``)."""
+    n = len(batch.rows.ref)
+    while True:
+        i = st[a.ROW]
+        why = a.take_agenda(i, batch, book, st)
+        if why == a.DONE and i < n:
+            why = _room(batch, book)
+        if why != a.DONE or i == n:
+            a.add_entries(batch, book, st)
+            return why
+        if st[a.ENTRIES] > len(book.entries.row) - SPARE:
+            a.add_entries(batch, book, st)
+        header = _take_row(i, batch, book, st)
+        if st[a.CHANGED] > 0:
+            a.add_entries(batch, book, st)
+            a.correct(batch.rows.release[i], batch, book, st)
+        st[a.ROW] = i + 1
+        if batch.rows.status[i] == IN_ORDER and st[a.FRONTIER] >= st[a.CLOSE_AT]:
+            a.add_entries(batch, book, st)
+            return a.CLOSING
+        window = batch.rows.ref[i] // batch.geo.size
+        if header >= 0 and window > st[a.CLOSED_LOW]:
+            _go_on(header, window, batch, book, st)
+
+
+@kernel
+def _room(batch: a.Batch, book: a.Book) -> int:
+    """``DONE`` if there is room for whatever one row may ask for."""
+    cells = book.held.cells
+    if batch.can_grow and cells.tally[LIVE] > len(cells.window) - SPARE:
+        return a.GROW_CELLS
+    if book.held.kept.tally[KEPT_LIVE] > len(book.held.kept.next) - KEPT_SPARE:
+        return a.GROW_KEPT
+    if book.standing.tally[TOLD_LIVE] > len(book.standing.next) - TOLD_SPARE:
+        return a.GROW_STANDING
+    if book.outbox.tally[0] > len(book.outbox.at) - TOLD_SPARE:
+        return a.OUTBOX_FULL
+    return a.DONE
+
+
+@njit
+def _take_row(i: int, batch: a.Batch, book: a.Book, st: np.ndarray) -> int:
+    """Any one row; gives the header of its own window, -1 if it entered none."""
+    rows = batch.rows
+    u, header = rows.unc[i], -1
+    if rows.status[i] >= LATE:
+        event = (rows.source[i], rows.stream[i], rows.seq[i])
+        fill(book.held.cells, batch.gaps, batch.known + st[a.GAP], event, st[a.CLOSED_ALL])
+    if len(rows.selected) == 0 or rows.selected[i]:
+        if u > batch.geo.size:
+            u = batch.geo.size
+            st[a.CAPPED] += 1
+        header = a.enter(i, u, batch, book, st)
+    if rows.status[i] == IN_ORDER:
+        st[a.FRONTIER] = max(st[a.FRONTIER], rows.ref[i])
+        st[a.FRONTIER_AT] = rows.release[i]
+    return header
+
+
+@kernel
+def _go_on(header: int, window: int, batch: a.Batch, book: a.Book, st: np.ndarray) -> None:
+    """Take the rows that follow as long as they are well inside the open ``window``."""
+    rows, geo, out = batch.rows, batch.geo, book.entries
+    cells, kept = book.held.cells, book.held.kept
+    i, before = st[a.ROW], st[a.ENTRIES]
+    keeps = a.keeps_all(book.held)
+    stop = min(len(rows.ref), a.next_agenda(batch.agenda, st), i + len(out.row) - SPARE - before)
+    if keeps:
+        stop = min(stop, i + len(kept.next) - KEPT_SPARE - kept.tally[KEPT_LIVE])
+    start = window * geo.size
+    i, entries, frontier, widest, moved = a.run_inside(
+        i, stop, rows.ref, rows.unc, rows.status, rows.selected, rows.keys, rows.nulls,
+        cells.table, cells.window, cells.tag, cells.keys, cells.rows, out.row, out.cell,
+        (window, start, start + geo.size, geo.high_shift, geo.low_shift),
+        (before, st[a.FRONTIER], st[a.CLOSE_AT], cells.unc[header]),
+    )  # fmt: skip
+    st[a.ROW], st[a.ENTRIES], st[a.FRONTIER], cells.unc[header] = i, entries, frontier, widest
+    if moved >= 0:
+        st[a.FRONTIER_AT] = rows.release[moved]
+    if keeps:
+        for j in range(before, entries):
+            row = out.row[j]
+            event = (rows.source[row], rows.epoch[row], rows.ref[row], rows.unc[row])
+            keep(kept, cells, cells.lead[out.cell[j]], WHOLE, batch.values, row, event)

@@ -1,0 +1,51 @@
+"""Bounds of windows, and their short form ``horizon=D``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from engine.errors import UserError
+from engine.units import DURATION_MAX_NS, parse_duration
+
+_DEFAULT_HORIZON_NS: Final = 60 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """How long closed windows can be corrected, and how many cells may be held.
+
+    ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.
+    ``cells_max``: at most this many (window, key, part); a power of two. Rows beyond are counted.
+    """
+
+    correction_horizon_ns: int | None = None
+    cells_max: int = 1 << 22
+
+
+def horizon_ns(settings: WindowSettings, size_ns: int) -> int:
+    """How long windows of ``size_ns`` are kept after their end."""
+    horizon = settings.correction_horizon_ns
+    return max(_DEFAULT_HORIZON_NS, size_ns) if horizon is None else horizon
+
+
+def parse_window(text: str, time_unit: str = "ns") -> WindowSettings:
+    """Settings of windows from their short form.
+
+    >>> parse_window("horizon=10m")
+    WindowSettings(correction_horizon_ns=600000000000, cells_max=4194304)
+
+    Args:
+        text: ``horizon=D``: how long after its end a window is corrected; 0 is never.
+        time_unit: unit of durations written without one.
+
+    Raises:
+        UserError: anything else.
+    """
+    name, equals, span = (part.strip() for part in text.strip().partition("="))
+    if name != "horizon" or not equals:
+        raise UserError(f"window {text[:40]!r} is unknown; use horizon=DURATION, as in horizon=10m")
+    found = parse_duration(span, time_unit)
+    if found > DURATION_MAX_NS:
+        raise UserError(f"window {text[:40]!r}: at most {DURATION_MAX_NS} ns")
+    return WindowSettings(correction_horizon_ns=found)

@@ -1,0 +1,247 @@
+"""What was told of windows: the results that stand, and those that go out now.
+
+A retraction repeats the content of the result that it takes back, so what stands is kept, per key
+of a window and stage, until the window can be corrected no more.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.jit import kernel, njit
+from engine.window.cells import HEADER, NONE, Cells, leaders
+from engine.window.content import (
+    EACH,
+    NUMBERS,
+    STAGE_LAST,
+    Content,
+    Held,
+    has_result,
+    read_content,
+)
+from engine.window.drift import PART_BITS
+from engine.window.number import same_numbers
+
+FREE, LIVE = 0, 1
+"""Places in ``Standing.tally``."""
+STAGES: Final = 3
+SPARE: Final = 64
+"""More places than the results that one late row can change."""
+
+
+class Standing(NamedTuple):
+    """``s`` places for a key of a window; with three stages where each is told, else with one.
+
+    ``next``: of free places. ``there`` (s, stages), ``kinds`` (s, stages, numbers), ``words`` (s,
+    stages, numbers, 2), ``counts`` (s, stages, 3): as in ``Content``.
+    """
+
+    next: np.ndarray
+    there: np.ndarray
+    kinds: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+    tally: np.ndarray
+
+
+class Outbox(NamedTuple):
+    """Results that go out, in order; ``tally[0]`` of them. ``plus``: inserted, or else taken back.
+
+    ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
+    """
+
+    plus: np.ndarray
+    at: np.ndarray
+    window: np.ndarray
+    stage: np.ndarray
+    nulls: np.ndarray
+    keys: np.ndarray
+    kinds: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+    tally: np.ndarray
+
+
+def new_standing(capacity: int, mode: int, aggregates: int) -> Standing:
+    """Nothing stands."""
+    following = np.arange(1, capacity + 1, dtype=np.int64)
+    following[-1] = NONE
+    stages, numbers = STAGES if mode == EACH else 1, aggregates * NUMBERS
+    return Standing(
+        following, np.zeros((capacity, stages), np.bool_),
+        np.zeros((capacity, stages, numbers), np.int8),
+        np.zeros((capacity, stages, numbers, 2), np.int64),
+        np.zeros((capacity, stages, 3), np.int64), np.zeros(2, np.int64),
+    )  # fmt: skip
+
+
+def more_standing(standing: Standing, capacity: int, mode: int) -> Standing:
+    """A copy of ``capacity`` places, which keep their numbers."""
+    old = len(standing.next)
+    made = new_standing(capacity, mode, standing.kinds.shape[2] // NUMBERS)
+    for name in Standing._fields:
+        getattr(made, name)[: len(getattr(standing, name))] = getattr(standing, name)
+    made.next[-1] = standing.tally[FREE]
+    made.tally[FREE] = old
+    return made
+
+
+def new_outbox(capacity: int, columns: int, aggregates: int) -> Outbox:
+    """Room for ``capacity`` results of keys with ``columns``."""
+    numbers = aggregates * NUMBERS
+    return Outbox(
+        np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
+        np.zeros(capacity, np.int8), np.zeros(capacity, np.int64),
+        np.zeros((capacity, columns), np.int64), np.zeros((capacity, numbers), np.int8),
+        np.zeros((capacity, numbers, 2), np.int64), np.zeros((capacity, 3), np.int64),
+        np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+@kernel
+def _slot(cells: Cells, standing: Standing, leader: int) -> int:
+    """The place of ``leader``, made if it has none."""
+    if cells.slot[leader] == NONE:
+        fresh = standing.tally[FREE]
+        standing.tally[FREE] = standing.next[fresh]
+        standing.tally[LIVE] += 1
+        for place in range(standing.there.shape[1]):
+            standing.there[fresh, place] = False
+        cells.slot[leader] = fresh
+    return int(cells.slot[leader])
+
+
+@kernel
+def forget_told(cells: Cells, standing: Standing, leader: int) -> None:
+    """Nothing of ``leader`` stands any more."""
+    slot = cells.slot[leader]
+    if slot != NONE:
+        standing.next[slot] = standing.tally[FREE]
+        standing.tally[FREE] = slot
+        standing.tally[LIVE] -= 1
+        cells.slot[leader] = NONE
+
+
+@kernel
+def _send(
+    held: Held, standing: Standing, outbox: Outbox, leader: int, stage: int, place: int, plus: bool,
+    at: int,
+) -> None:  # fmt: skip
+    """What stands of ``leader`` goes out, as an insertion or a retraction."""
+    cells, slot = held.cells, held.cells.slot[leader]
+    n = outbox.tally[0]
+    outbox.tally[0] = n + 1
+    outbox.plus[n] = plus
+    outbox.at[n] = at
+    outbox.window[n] = cells.window[leader]
+    outbox.stage[n] = stage
+    columns = cells.keys.shape[1]
+    # A header stands for no key: all of its columns are null.
+    header = cells.tag[leader] == HEADER
+    outbox.nulls[n] = (1 << columns) - 1 if header else cells.tag[leader] >> PART_BITS
+    for j in range(columns):
+        outbox.keys[n, j] = cells.keys[leader, j]
+    for j in range(outbox.kinds.shape[1]):
+        outbox.kinds[n, j] = standing.kinds[slot, place, j]
+        outbox.words[n, j, 0] = standing.words[slot, place, j, 0]
+        outbox.words[n, j, 1] = standing.words[slot, place, j, 1]
+    for j in range(outbox.counts.shape[1]):
+        outbox.counts[n, j] = standing.counts[slot, place, j]
+
+
+@njit
+def tell(
+    held: Held, standing: Standing, outbox: Outbox, scratch: Content, header: int, leader: int,
+    stage: int, size: int, at: int, wanted: bool,
+) -> bool:  # fmt: skip
+    """Bring what stands of ``leader`` up to date; gives whether it has a result.
+
+    Args:
+        held: the windows.
+        standing: what was told, changed in place.
+        outbox: what goes out; has room for two more.
+        scratch: overwritten.
+        header: of the window.
+        leader: of the key, or the header itself.
+        stage: which result.
+        size: of a window [ns].
+        at: the instant of release.
+        wanted: whether there may be a result; else what stands is taken back.
+    """
+    place = stage if standing.there.shape[1] == STAGES else 0
+    start = held.cells.window[header] * size
+    there = wanted and read_content(
+        held, leader, stage, held.cells.missing[header], (start, start + size), scratch
+    )
+    if not there and held.cells.slot[leader] == NONE:
+        return False
+    slot = _slot(held.cells, standing, leader)
+    stood = standing.there[slot, place]
+    if stood and there:
+        same = same_numbers(
+            standing.kinds[slot, place], standing.words[slot, place], scratch.kinds, scratch.words
+        )
+        for j in range(len(scratch.counts)):
+            same = same and standing.counts[slot, place, j] == scratch.counts[j]
+        if same:
+            return True
+    if stood:
+        _send(held, standing, outbox, leader, stage, place, False, at)
+    standing.there[slot, place] = there
+    if there:
+        for j in range(len(scratch.kinds)):
+            standing.kinds[slot, place, j] = scratch.kinds[j]
+            standing.words[slot, place, j, 0] = scratch.words[j, 0]
+            standing.words[slot, place, j, 1] = scratch.words[j, 1]
+        for j in range(len(scratch.counts)):
+            standing.counts[slot, place, j] = scratch.counts[j]
+        _send(held, standing, outbox, leader, stage, place, True, at)
+    return there
+
+
+@njit
+def tell_keys(
+    held: Held, standing: Standing, outbox: Outbox, scratch: Content, header: int,
+    keys: np.ndarray, every: bool, stage: int, size: int, at: int,
+) -> None:  # fmt: skip
+    """Bring up to date what ``stage`` says of a window: of each of its leaders ``keys``.
+
+    Where the window has no result but events are missing, it has one that is of no key: its header
+    stands for it. ``every``: ``keys`` are all that the window has.
+    """
+    some = False
+    for leader in keys:
+        some = some or has_result(held, leader, stage)
+    nobody = every and not some and held.cells.missing[header] > 0
+    settled = nobody or ((every or some) and held.cells.slot[header] != NONE)
+    for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
+        leader = header if j < 0 else keys[j]
+        if j >= 0 or settled:
+            tell(
+                held, standing, outbox, scratch, header, leader, stage, size, at, j >= 0 or nobody
+            )  # fmt: skip
+
+
+@njit
+def tell_all(
+    held: Held, standing: Standing, outbox: Outbox, scratch: Content, header: int,
+    keys: np.ndarray, stage: int, size: int, at: int,
+) -> None:  # fmt: skip
+    """As ``tell_keys``, of all that a window has: nothing is stale after it."""
+    tell_keys(held, standing, outbox, scratch, header, keys, True, stage, size, at)
+    if stage == STAGE_LAST:
+        held.cells.stale[header] = 0
+
+
+@njit
+def keys_of(cells: Cells, header: int) -> np.ndarray:
+    """The leaders of a window."""
+    n, cell = 0, cells.link[header]
+    while cell != NONE:
+        n += 1
+        cell = cells.link[cell]
+    out = np.empty(n, np.int64)
+    leaders(cells, header, out)
+    return out

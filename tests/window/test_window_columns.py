@@ -1,0 +1,89 @@
+"""Columns of window results say what the dicts say, as a table and as JSON lines."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.errors import ContractViolation
+from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
+from engine.released import LATE, Strings
+from engine.results.schema import WINDOW_SCHEMA, window_table
+from engine.results.window_lines import window_lines
+from engine.results.window_table import columns_of_windows
+from engine.window.results import WindowResults
+from engine.window.tumbling import TumblingWindow
+
+V, G = Attribute("v"), Attribute("g")
+ASKED = (
+    Aggregate("count", None, "n"), Aggregate("sum", V, 'the "sum" ü'), Aggregate("avg", V, "a"),
+    Aggregate("max", Attribute("ref"), "last"), Aggregate("stddev", V, "d"),
+    Aggregate("quantile", V, "q", 0.3),
+)  # fmt: skip
+
+
+def pieces(tools: Any, events: list[Any], drift: Drift, by_key: bool) -> list[WindowResults]:
+    plan = TumblingPlan("q", "", ASKED, (), 10, group_by=(G,) if by_key else (), drift=drift)
+    made = TumblingWindow(plan, site='a "site"')
+    stream = tools.Stream(tuple(events), t_a=3, gaps=((0, "s0", 1, 2, 3, 25),))
+    found = made.process(tools.batch(stream, Strings()))
+    return [*found.pieces, *made.finish(99).pieces]
+
+
+EVENT = {
+    "ref": st.integers(0, 60), "key": st.sampled_from(["b", "ä\n", None]),
+    "unc": st.sampled_from([0, 0, 2]), "status": st.sampled_from([0, 0, LATE]),
+    "v": st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3) | st.none(),
+}  # fmt: skip
+
+
+@given(data=st.data(), drift=st.sampled_from(Drift), by_key=st.booleans(), floats=st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_columns_say_what_the_dicts_say(
+    tools: Any, data: st.DataObject, drift: Drift, by_key: bool, floats: bool
+) -> None:
+    events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=10))
+    if floats:
+        events = [tools.replace(e, v=None if e.v is None else e.v / 3) for e in events]
+    if not by_key:
+        events = [tools.replace(e, key=None) for e in events]
+    for piece in pieces(tools, events, drift, by_key):
+        table, dicts = columns_of_windows(piece), list(piece)
+        expected = window_table(range(len(dicts)), dicts)
+        assert table.schema.equals(WINDOW_SCHEMA)
+        assert table.to_pylist() == expected.to_pylist()
+        shown = [
+            {name: value for name, value in one.items()
+             if value is not None or name not in ("drift", "bounds")}
+            for one in dicts
+        ]  # fmt: skip
+        told = [json.loads(line) for line in window_lines(table, 1)]
+        assert told == shown
+        for line, one in zip(window_lines(table, 1), told, strict=True):
+            assert json.dumps(one, ensure_ascii=False) + "\n" == line
+
+
+def test_times_among_the_aggregates_are_in_the_unit_asked_for(tools: Any) -> None:
+    events = [tools.Event(7_012, unc=900, v=7_000), tools.Event(7_999, v=5)]
+    plan = TumblingPlan("q", "", ASKED, (), 1_000)
+    made = TumblingWindow(plan)
+    made.process(tools.batch(tools.Stream(tuple(events)), Strings()))
+    table = columns_of_windows(made.finish(9_100).pieces[0])
+    first, second, *_ = [json.loads(line) for line in window_lines(table, 10, ["last"])]
+    assert (first["window"], first["value"]["last"]) == ({"start": 600, "end": 700}, None)
+    assert first["bounds"]["last"] == [701, 701]
+    assert second["at"] == 910
+    assert (second["value"]["last"], second["value"]["n"]) == (799, 2)
+    assert second["bounds"]["last"] == [799, 799]
+    assert second["value"]["q"] == pytest.approx(5 + 0.3 * 6_995)
+
+
+def test_an_infinite_value_is_told(tools: Any) -> None:
+    events = [tools.Event(3, v=float("inf"))]
+    *_, last = pieces(tools, events, Drift.NONE, by_key=False)
+    with pytest.raises(ContractViolation, match="NaN or an infinity"):
+        columns_of_windows(last)
