@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.compare.choice import Choice, choose
+from engine.compare.families import best_of_each
 from engine.compare.measure import (
     Advanced,
     Arrivals,
@@ -17,7 +18,7 @@ from engine.compare.measure import (
     arrivals,
     measure_after,
 )
-from engine.compare.slacks import default_orders, default_sweep, read_sweep
+from engine.compare.slacks import default_sweep, read_sweep
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
@@ -48,6 +49,9 @@ class Settings:
 class Comparison:
     """The arrivals by ref; the orders that were named; a range of slacks; and what suits.
 
+    ``orders``: where none were named, the best of each family (``engine.compare.families``), found
+    among ``tried``.
+
     ``arrival_given``: False where line numbers stand for the arrivals: a hold is then so many
     lines, each of them one ``Settings.time_unit`` long.
     """
@@ -57,6 +61,7 @@ class Comparison:
     arrivals: Arrivals
     orders: tuple[Measures, ...]
     sweep: tuple[Measures, ...]
+    tried: int
     choice: Choice
 
     @property
@@ -84,8 +89,8 @@ def compare(
 
     Args:
         log: an arrival log.
-        orders: short forms, as ``sequence:timeout=r19``; none: one of each kind, K-slack with
-            slacks of the log's own lateness.
+        orders: short forms, as ``sequence:timeout=r19``; none: one of each kind, each with the
+            least patience that is complete enough (``engine.compare.families``).
         sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: quantiles of the log's
             own lateness; None: no sweep.
         reading: where events carry their true times and departures, if they do.
@@ -115,16 +120,22 @@ def compare(
                 known[by] = arrivals(log, reading, guards, by, advanced)
         return known[by]
 
-    def measured(chosen: Sequence[str]) -> tuple[Measures, ...]:
-        found = []
-        for number, order in enumerate(chosen, 1):
+    done: dict[str, Measures] = {}
+
+    def one(order: str, which: str = "") -> Measures:
+        if order not in done:
             of = before(parse_order(order, time_unit).time)
-            with watch(f"{number} of {len(chosen)}: {order}") as advanced:
-                found.append(measure_after(of, log, order, reading, guards, time_unit, advanced))
-        return tuple(found)
+            with watch(f"{which or len(done) + 1}: {order}") as advanced:
+                done[order] = measure_after(of, log, order, reading, guards, time_unit, advanced)
+        return done[order]
+
+    def measured(chosen: Sequence[str]) -> tuple[Measures, ...]:
+        of = len(chosen)
+        return tuple(one(order, f"{number} of {of}") for number, order in enumerate(chosen, 1))
 
     as_arrived = before("ref")
-    named = measured(orders or default_orders(as_arrived))
+    named = measured(orders) if orders else best_of_each(as_arrived, complete, one)
+    tried = len(done)
     if sweep == MEASURED:
         swept = default_sweep(as_arrived)
     times = {each.order: parse_order(each.order, time_unit).time for each in named}
@@ -136,6 +147,7 @@ def compare(
         as_arrived,
         named,
         measured(swept or ()),
+        tried,
         choose(named, complete, apart if len(apart) < len(named) else frozenset(), *unit),
     )
 
