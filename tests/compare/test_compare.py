@@ -100,9 +100,7 @@ def test_numbers_that_do_not_follow_time_are_told() -> None:
     counted = dataclasses.replace(
         measures("sequence", 700, 10), missing=0, backwards=300, backwards_ns=2_300 * MS
     )
-    said = (
-        "300 of 1,000 events lie before one of their source with a smaller number, by up to 2.3"
-    )
+    said = "300 of 1,000 events lie before one of their source with a smaller number, by up to 2.3"
     assert said in choose([counted, measures("kslack:3s", 1000, 50)], 0.999).reason
     assert said in choose([counted], 0.999).reason
     few = dataclasses.replace(counted, backwards=9)
