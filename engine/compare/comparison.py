@@ -112,30 +112,10 @@ def compare(
     swept = None if sweep in (None, MEASURED) else read_sweep(str(sweep), time_unit)
     arrival_given = LogReader(log).arrival_given
     guards = guards if arrival_given else Guards(None, guards.default_uncertainty_ns)
-    known: dict[str, Arrivals] = {}
-
-    def before(by: str) -> Arrivals:
-        if by not in known:
-            with watch("as it arrived") as advanced:
-                known[by] = arrivals(log, reading, guards, by, advanced)
-        return known[by]
-
-    done: dict[str, Measures] = {}
-
-    def one(order: str, which: str = "") -> Measures:
-        if order not in done:
-            of = before(parse_order(order, time_unit).time)
-            with watch(f"{which or len(done) + 1}: {order}") as advanced:
-                done[order] = measure_after(of, log, order, reading, guards, time_unit, advanced)
-        return done[order]
-
-    def measured(chosen: Sequence[str]) -> tuple[Measures, ...]:
-        of = len(chosen)
-        return tuple(one(order, f"{number} of {of}") for number, order in enumerate(chosen, 1))
-
-    as_arrived = before("ref")
-    named = measured(orders) if orders else best_of_each(as_arrived, complete, one)
-    tried = len(done)
+    passes = _Passes(log, reading, guards, time_unit, watch)
+    as_arrived = passes.before("ref")
+    named = passes.of(orders) if orders else best_of_each(as_arrived, complete, passes.one)
+    tried = passes.count
     if sweep == MEASURED:
         swept = default_sweep(as_arrived)
     times = {each.order: parse_order(each.order, time_unit).time for each in named}
@@ -146,10 +126,50 @@ def compare(
         arrival_given,
         as_arrived,
         named,
-        measured(swept or ()),
+        passes.of(swept or ()),
         tried,
         choose(named, complete, apart if len(apart) < len(named) else frozenset(), *unit),
     )
+
+
+class _Passes:
+    """Passes over a log, each made once; arguments as of ``compare``."""
+
+    def __init__(
+        self, log: Path, reading: Reading, guards: Guards, time_unit: str, watch: Watch
+    ) -> None:
+        self._log, self._reading, self._guards = log, reading, guards
+        self._time_unit, self._watch = time_unit, watch
+        self._before: dict[str, Arrivals] = {}
+        self._done: dict[str, Measures] = {}
+
+    @property
+    def count(self) -> int:
+        """Orders measured so far."""
+        return len(self._done)
+
+    def before(self, by: str) -> Arrivals:
+        """The events as they arrived, by this kind of time."""
+        if by not in self._before:
+            with self._watch("as it arrived") as advanced:
+                self._before[by] = arrivals(self._log, self._reading, self._guards, by, advanced)
+        return self._before[by]
+
+    def one(self, order: str, which: str = "") -> Measures:
+        """The measures of an order; ``which``: for the watcher, instead of how many it is."""
+        if order not in self._done:
+            before = self.before(parse_order(order, self._time_unit).time)
+            with self._watch(f"{which or self.count + 1}: {order}") as advanced:
+                self._done[order] = measure_after(
+                    before, self._log, order, self._reading, self._guards, self._time_unit,
+                    advanced,
+                )  # fmt: skip
+        return self._done[order]
+
+    def of(self, orders: Sequence[str]) -> tuple[Measures, ...]:
+        """The measures of each."""
+        count = len(orders)
+        return tuple(self.one(order, f"{n} of {count}") for n, order in enumerate(orders, 1))
 
 
 def _refuse_twice(orders: Sequence[str], given: Sequence[OrderSettings]) -> None:
