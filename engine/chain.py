@@ -125,7 +125,7 @@ class Chain:
         )
         self._attributes, wanted = self._projection()
         self._order = build_order(
-            settings.order, self.clocks, settings.guards, wanted, len(self._operators)
+            settings.order, self.clocks, settings.guards, wanted, settings.plans
         )
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
@@ -138,7 +138,10 @@ class Chain:
         asked = {self.settings.ordered, self.settings.aside}
         if "full" in asked:
             return None, None
-        attributes = {ATTR_PREFIX + name for name in order_attributes(self.settings.order)}
+        attributes = {
+            ATTR_PREFIX + name
+            for name in order_attributes(self.settings.order, self.settings.plans)
+        }
         columns = set(_ALWAYS)
         if "bare" in asked:
             carried = {ATTR_PREFIX + name for name in self.settings.carried}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,9 +39,10 @@ class Host:
         """One pass; gives the counters (see ``engine.scenario``).
 
         Raises:
-            UserError: the order looks at an attribute that is not there, or is no number.
+            UserError: the order cannot serve the queries, or looks at an attribute that is not
+                there, or is no number.
         """
-        check_order(log, settings.order)
+        check_order(log, settings.order, settings.plans)
         if self.master is None:
             return run_in_process(log, settings, out, advanced)
         # pyspark and a JVM only where they are asked for
@@ -118,13 +119,13 @@ def check_plans(log: Path, plans: Iterable[Plan]) -> None:
         check_attributes(plan, known)
 
 
-def check_order(log: Path, order: OrderSettings) -> None:
-    """The attributes that an ordering operator looks at must be in the log, and be numbers.
+def check_order(log: Path, order: OrderSettings, plans: Sequence[Plan]) -> None:
+    """An ordering operator must fit the queries, and what it looks at be in the log, as numbers.
 
     Raises:
-        UserError: names the attribute and the ones there are.
+        UserError: says what does not fit; names the attribute and the ones there are.
     """
-    wanted = order_attributes(order)
+    wanted = order_attributes(order, plans)
     if not wanted:
         return
     known = attribute_types(log, set(wanted))
@@ -133,7 +134,7 @@ def check_order(log: Path, order: OrderSettings) -> None:
     for name in sorted(wanted):
         if name not in known:
             raise UserError(f"order: no event has an attribute {name!r}; {there}")
-        if name not in numbers:
+        if wanted[name] and name not in numbers:
             raise UserError(f"order: attribute {name!r} is {known[name]}, not a number; {there}")
 
 

@@ -15,6 +15,7 @@ from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrie
 from engine.chain import ChainSettings
 from engine.cli.host_option import InProcess, Master, OnSpark, choose_host
 from engine.cli.input_options import BAD_SUFFIX, DeadLetter, OnBad, reads_input
+from engine.cli.input_warnings import warn_backwards, warn_line_numbers
 from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
@@ -158,6 +159,7 @@ def query(
         given = prepare(source, folder, form, on_bad, letters)
         check_plans(given.log, plans)
         warn_unpromised(given.log, plans, order, barrier)
+        warn_line_numbers(barrier, time_unit, arrival_given=given.arrival_given)
         tell_types(given.log, plans, quiet=quiet)
         settings = ChainSettings(
             order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late),
@@ -172,6 +174,7 @@ def query(
         _export(made, out, time_unit, plans, folder / _SHOWN)
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
+    warn_backwards(counters, source)
     if not quiet:
         tell_summary(counters, host)
         tell_streams(plans, counters)
@@ -223,6 +226,7 @@ def order(
             export_ordered_jsonl(made, out or sys.stdout, time_unit)
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
+    warn_backwards(counters, source)
     if not quiet:
         tell_summary(counters, host)
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.compare.measure import Measures
+from engine.log.show import readable_duration
+from engine.order.backwards import numbers_mislead
 from engine.report.units import number
 
 _SAME: Final = 0.05
@@ -65,7 +67,7 @@ def choose(
         return Choice(
             None,
             f"None of these orders puts {wanted} of the events in their place.",
-            f"The most complete is {most.order}: {words.of(most)}.{_hint(most)}",
+            f"The most complete is {most.order}: {words.of(most)}.{_hint(most)}{_misled(measured)}",
             others,
         )
     best = min(able, key=lambda each: (each.hold.p99_ns, each.hold.mean_ns))
@@ -81,7 +83,7 @@ def choose(
     return Choice(
         best.order,
         f"{best.order}: {words.of(best)}.",
-        f"{_reason(best, able, wanted, words)}{_unnumbered(best, measured)}",
+        f"{_reason(best, able, wanted, words)}{_unnumbered(best, measured)}{_misled(measured)}",
         tuple(sorted(costs, key=lambda each: not each.enough)),
     )
 
@@ -115,6 +117,21 @@ def _unnumbered(best: Measures, measured: Sequence[Measures]) -> str:
     if seen.missing:
         unseen.append(f"nobody learns that {number(seen.missing)} events are missing")
     return f" But it waits for no sequence numbers: {' and '.join(unseen)}." if unseen else ""
+
+
+def _misled(measured: Sequence[Measures]) -> str:
+    """That an order by numbers cannot be complete, where numbers do not follow event time."""
+    for each in measured:
+        back = each.backwards or 0
+        if numbers_mislead(back, each.arrived):
+            return (
+                f" {number(back)} of {number(each.arrived)} events lie before one of their source "
+                f"with a smaller number, by up to {readable_duration(each.backwards_ns or 0)}: the "
+                "input has no numbers (its lines are counted), or they do not follow event time. "
+                "So sequence, which is what commands take unless told otherwise, leaves these out "
+                "of their place; an order that goes by event time can mend them."
+            )
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,9 @@ OUTCOME: Final = (
     Field("quarantined", "set aside: their time lies in the future, or their number too far ahead",
           "events"),
     Field("duplicates", "dropped, as their number had come before", "events"),
+    Field("backwards", "events before one of their source with a smaller number, so that numbers "
+          "do not tell the order in time; null: the order waits for no numbers", "events"),
+    Field("backwards_ns", "by how much at most", "ns"),
 )  # fmt: skip
 """What comes out of an order."""
 COST: Final = (
@@ -204,6 +207,7 @@ def as_plain(comparison: Comparison, source: str, versions: dict[str, str]) -> d
                 {"order": each.order, "enough": each.enough, "text": each.text}
                 for each in choice.costs
             ],
+            "tried": comparison.tried,
         },
         "orders": [_plain(each) for each in comparison.orders],
         "sweep": [_plain(each) for each in comparison.sweep],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.compare.choice import Choice, choose
+from engine.compare.families import best_of_each
 from engine.compare.measure import (
     Advanced,
     Arrivals,
@@ -17,7 +18,7 @@ from engine.compare.measure import (
     arrivals,
     measure_after,
 )
-from engine.compare.slacks import default_orders, default_sweep, read_sweep
+from engine.compare.slacks import default_sweep, read_sweep
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
@@ -48,6 +49,9 @@ class Settings:
 class Comparison:
     """The arrivals by ref; the orders that were named; a range of slacks; and what suits.
 
+    ``orders``: where none were named, the best of each family (``engine.compare.families``), found
+    among ``tried``.
+
     ``arrival_given``: False where line numbers stand for the arrivals: a hold is then so many
     lines, each of them one ``Settings.time_unit`` long.
     """
@@ -57,6 +61,7 @@ class Comparison:
     arrivals: Arrivals
     orders: tuple[Measures, ...]
     sweep: tuple[Measures, ...]
+    tried: int
     choice: Choice
 
     @property
@@ -84,8 +89,8 @@ def compare(
 
     Args:
         log: an arrival log.
-        orders: short forms, as ``sequence:timeout=r19``; none: one of each kind, K-slack with
-            slacks of the log's own lateness.
+        orders: short forms, as ``sequence:timeout=r19``; none: one of each kind, each with the
+            least patience that is complete enough (``engine.compare.families``).
         sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: quantiles of the log's
             own lateness; None: no sweep.
         reading: where events carry their true times and departures, if they do.
@@ -107,24 +112,10 @@ def compare(
     swept = None if sweep in (None, MEASURED) else read_sweep(str(sweep), time_unit)
     arrival_given = LogReader(log).arrival_given
     guards = guards if arrival_given else Guards(None, guards.default_uncertainty_ns)
-    known: dict[str, Arrivals] = {}
-
-    def before(by: str) -> Arrivals:
-        if by not in known:
-            with watch("as it arrived") as advanced:
-                known[by] = arrivals(log, reading, guards, by, advanced)
-        return known[by]
-
-    def measured(chosen: Sequence[str]) -> tuple[Measures, ...]:
-        found = []
-        for number, order in enumerate(chosen, 1):
-            of = before(parse_order(order, time_unit).time)
-            with watch(f"{number} of {len(chosen)}: {order}") as advanced:
-                found.append(measure_after(of, log, order, reading, guards, time_unit, advanced))
-        return tuple(found)
-
-    as_arrived = before("ref")
-    named = measured(orders or default_orders(as_arrived))
+    passes = _Passes(log, reading, guards, time_unit, watch)
+    as_arrived = passes.before("ref")
+    named = passes.of(orders) if orders else best_of_each(as_arrived, complete, passes.one)
+    tried = passes.count
     if sweep == MEASURED:
         swept = default_sweep(as_arrived)
     times = {each.order: parse_order(each.order, time_unit).time for each in named}
@@ -135,9 +126,50 @@ def compare(
         arrival_given,
         as_arrived,
         named,
-        measured(swept or ()),
+        passes.of(swept or ()),
+        tried,
         choose(named, complete, apart if len(apart) < len(named) else frozenset(), *unit),
     )
+
+
+class _Passes:
+    """Passes over a log, each made once; arguments as of ``compare``."""
+
+    def __init__(
+        self, log: Path, reading: Reading, guards: Guards, time_unit: str, watch: Watch
+    ) -> None:
+        self._log, self._reading, self._guards = log, reading, guards
+        self._time_unit, self._watch = time_unit, watch
+        self._before: dict[str, Arrivals] = {}
+        self._done: dict[str, Measures] = {}
+
+    @property
+    def count(self) -> int:
+        """Orders measured so far."""
+        return len(self._done)
+
+    def before(self, by: str) -> Arrivals:
+        """The events as they arrived, by this kind of time."""
+        if by not in self._before:
+            with self._watch("as it arrived") as advanced:
+                self._before[by] = arrivals(self._log, self._reading, self._guards, by, advanced)
+        return self._before[by]
+
+    def one(self, order: str, which: str = "") -> Measures:
+        """The measures of an order; ``which``: for the watcher, instead of how many it is."""
+        if order not in self._done:
+            before = self.before(parse_order(order, self._time_unit).time)
+            with self._watch(f"{which or self.count + 1}: {order}") as advanced:
+                self._done[order] = measure_after(
+                    before, self._log, order, self._reading, self._guards, self._time_unit,
+                    advanced,
+                )  # fmt: skip
+        return self._done[order]
+
+    def of(self, orders: Sequence[str]) -> tuple[Measures, ...]:
+        """The measures of each."""
+        count = len(orders)
+        return tuple(self.one(order, f"{n} of {count}") for n, order in enumerate(orders, 1))
 
 
 def _refuse_twice(orders: Sequence[str], given: Sequence[OrderSettings]) -> None:

@@ -40,10 +40,12 @@ class Measures:
     a larger time; L10 4.3.1, R19 5.2.2) on arrival and in the released stream, late ones included.
     ``arrived = released + dropped + quarantined + duplicates``. ``late``: released out of their
     place and marked so; ``dropped``: came too late and were not released. ``missing``: numbers
-    given up that never came; None if the order waits for no numbers. ``in_place``: released as in
-    order, with no larger ref before. ``hold``: release - arrival; ``latency``: release - departure
-    (the hold, where departures are not known). ``buffered_max``, ``buffered_max_bytes``: most that
-    was held at once, of the site that held most. ``seconds``: in the chain only.
+    given up that never came; None if the order waits for no numbers. ``backwards``: events that lie
+    before one of their source with a smaller number, by ``backwards_ns`` at most; None likewise.
+    ``in_place``: released as in order, with no larger ref before. ``hold``: release - arrival;
+    ``latency``: release - departure (the hold, where departures are not known). ``buffered_max``,
+    ``buffered_max_bytes``: most that was held at once, of the site that held most.
+    ``seconds``: in the chain only.
     """
 
     order: str
@@ -64,6 +66,8 @@ class Measures:
     buffered_max: int
     buffered_max_bytes: int
     seconds: float
+    backwards: int | None = None
+    backwards_ns: int | None = None
 
     @property
     def accuracy(self) -> float | None:
@@ -236,6 +240,11 @@ class _Run:
         """The largest of the chains' counters ``name``."""
         return max((int(of.get(name, 0)) for of in self._counters), default=0)
 
+    def largest_of_lanes(self, name: str) -> int:
+        """The largest of the lanes' counters ``name``."""
+        lanes = (lane for of in self._counters for lane in of["lanes"])
+        return max((int(lane.get(name, 0)) for lane in lanes), default=0)
+
     @property
     def sites(self) -> int:
         """Sites in the log."""
@@ -324,4 +333,6 @@ def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
         buffered_max=run.largest("buffered_max"),
         buffered_max_bytes=run.largest("buffered_max_bytes"),
         seconds=run.seconds,
+        backwards=None if missing is None else run.count("backwards"),
+        backwards_ns=None if missing is None else run.largest_of_lanes("backwards_ns"),
     )

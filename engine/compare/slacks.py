@@ -1,4 +1,4 @@
-"""Which slacks K are worth trying on a recording, and which orders, when nobody names them.
+"""Which slacks K are worth trying on a recording, when nobody names them.
 
 An event is late under K-slack when its lateness exceeds K. So the quantiles of the lateness of
 the events out of order are the K that buy so much completeness, and no K beyond the largest buys
@@ -14,39 +14,21 @@ import numpy as np
 
 from engine.compare.measure import Arrivals
 from engine.errors import UserError
-from engine.order.registry import order_names, parse_order
-from engine.order.sequence import SequenceSettings
+from engine.order.registry import parse_order
 from engine.units import NS_PER, parse_duration
 
-_SHARES: Final = (0.5, 0.9, 0.99, 1.0)
 _SWEPT: Final = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 _STEPS: Final = 12
 _DIGITS: Final = 3
 _UNITS: Final = ("ns", "us", "ms", "s", "h")
 _RANGE: Final = re.compile(r"([^:]+):(.+?)\.\.([^,]+)(,.*)?")
-_WITHOUT_SLACK: Final = ("none", "sequence", "sequence:timeout=r19")
-_ADAPTIVE: Final = ("mp-kslack", "aq-kslack:error=0.05", "ldop")
-_PATIENT: Final = "timeout=quantile:0.9999"
-_LATENCY_NS: Final = SequenceSettings().latency_ns
-
-
-def default_orders(before: Arrivals) -> list[str]:
-    """One of each kind that this version has, and K-slack with K of the log's own lateness.
-
-    ``sequence`` is also asked to wait for more, as long as the latest event of the log.
-    """
-    slacks = [f"kslack:{k}" for k in _slacks(before, _SHARES)]
-    most = before.slack_for(1.0)
-    waits = f"latency={neat(most)}," if most > _LATENCY_NS else ""
-    wanted = [*_WITHOUT_SLACK, f"sequence:{waits}{_PATIENT}", *slacks, *_ADAPTIVE]
-    return [order for order in wanted if order.partition(":")[0] in order_names()]
 
 
 def default_sweep(before: Arrivals) -> list[str]:
     """K-slack without any slack, and with ever more, up to the largest lateness."""
     if not len(before.lateness):
         return []
-    return [f"kslack:{k}" for k in dict.fromkeys(["0ns", *_slacks(before, _SWEPT)])]
+    return [f"kslack:{k}" for k in dict.fromkeys(["0ns", *slacks(before, _SWEPT)])]
 
 
 def read_sweep(text: str, time_unit: str = "ns") -> list[str]:
@@ -64,8 +46,8 @@ def read_sweep(text: str, time_unit: str = "ns") -> list[str]:
         raise UserError(f"--sweep {text}: write a range of slacks, as in kslack:10ms..10s")
     name, low, high, rest = found.groups()
     try:
-        slacks = _spread(parse_duration(low, time_unit), parse_duration(high, time_unit))
-        orders = [f"{name}:{slack}{rest or ''}" for slack in slacks]
+        between = _spread(parse_duration(low, time_unit), parse_duration(high, time_unit))
+        orders = [f"{name}:{slack}{rest or ''}" for slack in between]
         for order in orders:
             parse_order(order, time_unit)
     except UserError as error:
@@ -81,7 +63,8 @@ def _spread(first_ns: int, last_ns: int) -> list[str]:
     return list(dict.fromkeys(neat(round(float(place))) for place in places))
 
 
-def _slacks(before: Arrivals, shares: tuple[float, ...]) -> list[str]:
+def slacks(before: Arrivals, shares: tuple[float, ...]) -> list[str]:
+    """The least slacks that are long enough for these shares of the events out of order."""
     if not len(before.lateness):
         return []
     return list(dict.fromkeys(neat(before.slack_for(share)) for share in shares))

@@ -27,6 +27,13 @@ Source: R19 2.3.3, Eq 2.2 and 2.3, Fig 2.7 and 2.8 (Ji et al.). The parts:
   not move alpha by more than kp. A step is at most e-fold, and one up starts from L/(16*K) at
   least, so that alpha gets away from 0. While K is 0 there is nothing to adapt.
 
+``control=r19`` is Eq 2.3 as printed: ``alpha += kp * err + kd * (err - err before)`` with ``err =
+threshold - coverage``, alpha kept in [0, 1]. Its gains must be found by hand for each stream, as
+R19 says; it prints none.
+
+The window and the aggregate are those of the query that is served, and only events that the
+queries read are looked at (``engine.order.served``).
+
 Bounded: of overlapping windows eight at most are followed at a time, and 128 in all. When the
 windows not yet measured are more, those in hand are given up and every second one is followed from
 then on; and back again when there is room. State is some 1,100 numbers.
@@ -70,14 +77,19 @@ from engine.order.aq_threshold import (
 from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.delay_sketch import DELAY_BINS, delay_quantile, learn_delay
+from engine.order.served import Reads, Window
 from engine.order.slack_buffer import CLOCK, LAST, OWN, Buffer, Index, push, release_until
 from engine.order.slack_order import SlackOrder
 from engine.order.state import INT_MAX, INT_MIN
+from engine.released import Strings
 
 HORIZON_PART: Final = 10
 """L leaves out this part of the error: 1 - horizon is a tenth of it."""
 KP_MILLI: Final = 200
 KD_MILLI: Final = 100
+R19: Final = "r19"
+CONTROLS: Final = ("relative", R19)
+"""How alpha follows the coverage: as above, or by Eq 2.3 as printed."""
 FOLLOWED: Final = 128
 """Windows that are followed at a time."""
 _OVERLAP: Final = 8
@@ -88,9 +100,9 @@ _ERR_MAX: Final = 10**13
 _LEAST_PPB: Final = PPB / 16
 _STEP_MAX: Final = 1 << 57
 
-_AGGREGATE, _ERROR, _Z, _KP, _KD, _SIZE, _TAIL, _BASE = range(OWN, OWN + 8)
-"""Settings: the last is the least distance between followed windows [ns]."""
-_STATE: Final = OWN + 8
+_AGGREGATE, _ERROR, _Z, _KP, _KD, _SIZE, _TAIL, _BASE, _PRINTED = range(OWN, OWN + 9)
+"""Settings. ``_BASE``: the least distance between followed windows [ns]. ``_PRINTED``: Eq 2.3."""
+_STATE: Final = OWN + 9
 SLACK: Final = _STATE
 """K [ns]."""
 _LOWEST: Final = _STATE + 1
@@ -98,7 +110,7 @@ _LOWEST: Final = _STATE + 1
 ALPHA: Final = _STATE + 2
 """In billionths."""
 _ERR: Final = _STATE + 3
-"""The last error, in millionths of its scale."""
+"""The last error, in millionths of its scale; in billionths where ``_PRINTED``."""
 HORIZON: Final = _STATE + 4
 """L [ns]."""
 _LATE_N: Final = _STATE + 5
@@ -125,18 +137,21 @@ _SEEN, _MET, _MADE, _SUM, _SQUARES = range(_FIELDS)
 class AqKSlackSettings:
     """``error_ppm``: relative error allowed to a window's result, with ``confidence_ppm``.
 
-    ``agg``: ``count`` | ``sum`` | ``avg`` of the attribute ``attr``. ``horizon_ppm``: quantile of
-    L. ``kp_milli``, ``kd_milli``: gains. ``late``: ``pass`` | ``drop``.
-    ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` | ``pass``.
+    ``window_ns``, ``agg`` (``count`` | ``sum`` | ``avg`` of the attribute ``attr``): None = as the
+    queries say (``engine.order.served``). ``slide_ns``: None = the window. ``horizon_ppm``:
+    quantile of L. ``control``: one of ``CONTROLS``; ``kp_milli``, ``kd_milli``: its gains.
+    ``late``: ``pass`` | ``drop``. ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` |
+    ``pass``.
     """
 
     error_ppm: int
     confidence_ppm: int = 950_000
-    window_ns: int = 1_000_000_000
-    slide_ns: int = 1_000_000_000
-    agg: str = "count"
+    window_ns: int | None = None
+    slide_ns: int | None = None
+    agg: str | None = None
     attr: str | None = None
     horizon_ppm: int = 995_000
+    control: str = "relative"
     kp_milli: int = KP_MILLI
     kd_milli: int = KD_MILLI
     late: str = "pass"
@@ -145,34 +160,50 @@ class AqKSlackSettings:
 
 
 class AqKSlack(SlackOrder):
-    """The ordering operator ``aq-kslack``."""
+    """The ordering operator ``aq-kslack``.
+
+    Args:
+        settings: its own.
+        served: the window and the aggregate.
+        reads: the events that are looked at; what others do changes neither K nor a coverage.
+        strings: of the site.
+        correction: what is done first.
+        wanted: columns that travel with the events; None: all.
+    """
 
     def __init__(
         self,
         settings: AqKSlackSettings,
+        served: Window,
+        reads: Reads,
+        strings: Strings,
         correction: Correction,
         wanted: set[str] | None,
     ) -> None:
         # The values are held like any column, and left out of what is released if none asked.
-        self._column = None if settings.attr is None else ATTR_PREFIX + settings.attr
+        self._column = None if served.attr is None else ATTR_PREFIX + served.attr
+        self._counts = served.agg == "count"
+        self._reads, self._strings = reads, strings
         self._unasked = False
         if self._column is not None and wanted is not None:
             self._unasked = self._column not in wanted
             wanted = wanted | {self._column}
-        aggregate = AGGREGATES[settings.agg]
-        apart = -(-settings.window_ns // settings.slide_ns // _OVERLAP)
-        base = settings.slide_ns * max(apart, 1)
+        aggregate = AGGREGATES[served.agg]
+        slide_ns = settings.slide_ns or served.size_ns
+        apart = -(-served.size_ns // slide_ns // _OVERLAP)
+        base = slide_ns * max(apart, 1)
         own = (
             aggregate, settings.error_ppm, normal_quantile_ppm(settings.confidence_ppm, aggregate),
-            settings.kp_milli, settings.kd_milli, settings.window_ns,
-            1_000_000 - settings.horizon_ppm, base,
+            settings.kp_milli, settings.kd_milli, served.size_ns,
+            1_000_000 - settings.horizon_ppm, base, settings.control == R19,
             0, INT_MAX, PPB, 0, 0, 0, 0, base, INT_MIN, 0, 0,
             *([0] * (MOMENTS + DELAY_BINS + _FIELDS * FOLLOWED)),
         )  # fmt: skip
         super().__init__(self._measured, own, settings.late, correction, wanted)
 
     def _measured(self, buffer: Buffer, start: int, end: int, scalars: np.ndarray) -> None:
-        _run(buffer, self._values(start, end), start, end, scalars)
+        read = self._reads.rows(self._arena.columns, start, end, self._strings)
+        _run(buffer, read, self._values(start, end), start, end, scalars)
 
     def _values(self, start: int, end: int) -> np.ndarray:
         """The new rows' values as float64; NaN where there is none. Empty if none are needed.
@@ -186,6 +217,8 @@ class AqKSlack(SlackOrder):
         if self._column not in columns:
             return np.full(end - start, np.nan)
         values = columns[self._column][start:end]
+        if self._counts:
+            values = np.zeros(end - start)  # any kind of value is one
         if values.dtype not in (np.int64, np.float64):
             kind = "bool" if values.dtype == np.bool_ else "text"
             raise UserError(
@@ -295,6 +328,12 @@ def _adapt(s: np.ndarray, window: int) -> None:
         spread(s[_MOMENTS : _MOMENTS + MOMENTS], seen, seen - s[place + _MET]),
         seen, as_float(s[place + _SUM]), as_float(s[place + _SQUARES]),
     )  # fmt: skip
+    if s[_PRINTED]:
+        err = threshold - s[place + _MET] * PPB // seen
+        change = (s[_KP] * err + s[_KD] * (err - s[_ERR])) // 1000
+        s[_ERR] = err
+        s[ALPHA] = min(max(s[ALPHA] + change, 0), PPB)
+        return
     age = (s[CLOCK] - window * s[_STEP]) // s[_STEP]
     scale = max(PPB - threshold, PPB // (seen * (1 + age)), 1)
     err = min((threshold - s[place + _MET] * PPB // seen) * 1_000_000 // scale, _ERR_MAX)
@@ -318,9 +357,13 @@ def _measure(s: np.ndarray) -> None:
 
 
 @kernel
-def _run(b: Buffer, values: np.ndarray, start: int, end: int, s: np.ndarray) -> None:
+def _run(
+    b: Buffer, read: np.ndarray, values: np.ndarray, start: int, end: int, s: np.ndarray
+) -> None:
+    """``read``: whether each row is looked at; empty where every one is."""
     for row in range(start, end):
         key = b.key[row]
+        is_read = len(read) == 0 or read[row - start]
         value = values[row - start] if len(values) else 0.0
         push(b, s, row)
         if key > s[CLOCK]:
@@ -332,10 +375,12 @@ def _run(b: Buffer, values: np.ndarray, start: int, end: int, s: np.ndarray) -> 
                 _follow_after(s, key)
             _measure(s)
             _extend(s, key)
-            if np.isfinite(value):
+            if is_read and np.isfinite(value):
                 _count(s, key, value)
             release_until(b, s, key - share_of(s[SLACK], s[ALPHA]), b.arrival[row])
             _produce(s)
+            continue
+        if not is_read:
             continue
         s[_LOWEST] = min(s[_LOWEST], key)
         if key < s[CLOCK]:

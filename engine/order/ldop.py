@@ -10,6 +10,11 @@ smallest first:
 
     limit = clock - |w| - SF * LD;    everything with time <= limit goes, at every arrival.
 
+``|w|`` is the WITHIN or the window of the query that is served (``engine.order.served``). Only
+events that the queries read are looked at: one is out of order when a larger one of these came
+before. All events move the clock and are let go alike, so that none waits for a type that seldom
+comes.
+
 An event that comes when the limit has passed it goes at once, and is late if a larger one went.
 
 SF is a random choice from a slack range in the paper. Here ``factor=LOW..HIGH`` is drawn by a hash
@@ -36,9 +41,11 @@ import numpy as np
 
 from engine.jit import inline, kernel
 from engine.order.correction import Correction
+from engine.order.served import Reads
 from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
 from engine.order.slack_order import SlackOrder
 from engine.order.state import INT_MIN
+from engine.released import Strings
 
 BUCKETS: Final = 64
 DELAY_MAX_NS: Final = 1 << 49
@@ -63,11 +70,13 @@ _STRETCH: Final = OWN + 6
 _FACTOR: Final = OWN + 7
 _WAIT: Final = OWN + 8
 """|w| + SF * LD, at most ``WAIT_MAX_NS``."""
-_N: Final = OWN + 9
+_READ: Final = OWN + 9
+"""Largest time seen of the events that are looked at."""
+_N: Final = OWN + 10
 """Out-of-order events in the window; then the sum of their delays, as two numbers."""
-_HIGH_SUM: Final = OWN + 10
-_LOW_SUM: Final = OWN + 11
-_RING: Final = OWN + 12
+_HIGH_SUM: Final = OWN + 11
+_LOW_SUM: Final = OWN + 12
+_RING: Final = OWN + 13
 """Per bucket: events, and the sum of their delays, as two numbers."""
 _SPLIT: Final = 30
 """Bits of the lower part of a delay: 2**32 delays add up within 64 bits."""
@@ -75,13 +84,15 @@ _SPLIT: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class LdopSettings:
-    """``factor_low_milli`` to ``factor_high_milli``: the slack range, in thousandths.
+    """``window_ns``: ``|w|``; None: as the queries say (``engine.order.served``).
+
+    ``factor_low_milli`` to ``factor_high_milli``: the slack range, in thousandths.
 
     ``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``;
     ``duplicates``: ``drop`` | ``pass``.
     """
 
-    window_ns: int = 1_000_000_000
+    window_ns: int | None = None
     factor_low_milli: int = FACTOR_UNIT
     factor_high_milli: int = FACTOR_UNIT
     late: str = "pass"
@@ -89,15 +100,38 @@ class LdopSettings:
     duplicates: str = "drop"
 
 
-def ldop(settings: LdopSettings, correction: Correction, wanted: set[str] | None) -> SlackOrder:
-    """The ordering operator ``ldop``."""
-    window, low = settings.window_ns, settings.factor_low_milli
-    width = -(-window // BUCKETS)
-    own = (
-        window, low, settings.factor_high_milli - low + 1, width, -(-window // width),
-        INT_MIN, INT_MIN, low, window, 0, 0, 0, *([0] * (3 * BUCKETS)),
-    )  # fmt: skip
-    return SlackOrder(_run, own, settings.late, correction, wanted)
+class Ldop(SlackOrder):
+    """The ordering operator ``ldop``.
+
+    Args:
+        settings: its own.
+        window_ns: ``|w|``.
+        reads: the events that are looked at.
+        strings: of the site.
+        correction: what is done first.
+        wanted: columns that travel with the events; None: all.
+    """
+
+    def __init__(
+        self,
+        settings: LdopSettings,
+        window_ns: int,
+        reads: Reads,
+        strings: Strings,
+        correction: Correction,
+        wanted: set[str] | None,
+    ) -> None:
+        low, width = settings.factor_low_milli, -(-window_ns // BUCKETS)
+        own = (
+            window_ns, low, settings.factor_high_milli - low + 1, width, -(-window_ns // width),
+            INT_MIN, INT_MIN, low, window_ns, INT_MIN, 0, 0, 0, *([0] * (3 * BUCKETS)),
+        )  # fmt: skip
+        self._reads, self._strings = reads, strings
+        super().__init__(self._looked_at, own, settings.late, correction, wanted)
+
+    def _looked_at(self, buffer: Buffer, start: int, end: int, scalars: np.ndarray) -> None:
+        read = self._reads.rows(self._arena.columns, start, end, self._strings)
+        _run(buffer, read, start, end, scalars)
 
 
 @kernel
@@ -163,7 +197,8 @@ def _learn(s: np.ndarray, delay_ns: int) -> None:
 
 
 @kernel
-def _run(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
+def _run(b: Buffer, read: np.ndarray, start: int, end: int, s: np.ndarray) -> None:
+    """``read``: whether each row is looked at; empty where every one is."""
     for row in range(start, end):
         key = b.key[row]
         push(b, s, row)
@@ -171,7 +206,9 @@ def _run(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
             s[CLOCK] = key
             if _advance(s, key):
                 _weigh(s)
-        elif key < s[CLOCK]:
-            _learn(s, b.arrival[row] - key)
-            _weigh(s)
+        if len(read) == 0 or read[row - start]:
+            if key < s[_READ]:
+                _learn(s, b.arrival[row] - key)
+                _weigh(s)
+            s[_READ] = max(s[_READ], key)
         release_until(b, s, s[CLOCK] - s[_WAIT], b.arrival[row])

@@ -176,6 +176,11 @@ def push(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, row: int) -
     rows[row].nxt = NONE
     s[V_QUEUED] += 1
     ln[lane].last_ref = rows[row].ref
+    if rows[row].ref < ln[lane].top_ref:
+        ln[lane].backwards += 1
+        ln[lane].backwards_ns = max(ln[lane].backwards_ns, ln[lane].top_ref - rows[row].ref)
+    else:
+        ln[lane].top_ref = rows[row].ref
     if ln[lane].head == NONE:
         ln[lane].head = row
         ln[lane].tail = row

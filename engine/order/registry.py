@@ -5,23 +5,33 @@ Adding one: a file with its class and settings, and a line in ``_BUILDERS`` and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.errors import UserError, near_miss
 from engine.frame import ATTR_PREFIX
-from engine.order.aq_kslack import HORIZON_PART, KD_MILLI, KP_MILLI, AqKSlack, AqKSlackSettings
+from engine.order.aq_kslack import (
+    CONTROLS,
+    HORIZON_PART,
+    KD_MILLI,
+    KP_MILLI,
+    AqKSlack,
+    AqKSlackSettings,
+)
 from engine.order.aq_threshold import AGGREGATES
 from engine.order.base import Guards, Order
 from engine.order.correction import Correction
 from engine.order.kslack import KSlackSettings, kslack
 from engine.order.kslack_chain import KSlackChain, KSlackChainSettings
-from engine.order.ldop import FACTOR_MAX, LdopSettings, ldop
+from engine.order.ldop import FACTOR_MAX, Ldop, LdopSettings
 from engine.order.mp_kslack import MpKSlackSettings, mp_kslack
 from engine.order.none import NoneSettings, NoOrder
-from engine.order.sequence import Sequence, SequenceSettings
+from engine.order.sequence import Sequence as SequenceOrder
+from engine.order.sequence import SequenceSettings
+from engine.order.served import Window, longest_window, reads_of, window_of
 from engine.order.short_form import SLACK_MAX_NS, choice, factor, only_known, share, span
 from engine.order.state import INT_MAX
+from engine.query.plan import Plan
 from engine.reference import SourceClocks
 from engine.units import parse_duration
 
@@ -87,34 +97,50 @@ def build_order(
     clocks: SourceClocks,
     guards: Guards,
     wanted: set[str] | None,
-    readers: int = 0,
+    plans: Sequence[Plan] = (),
 ) -> Order:
-    """The operator with these settings, for ``readers`` queries.
+    """The operator with these settings, for the queries ``plans``.
 
     ``wanted`` columns travel with the events, None = all.
+
+    Raises:
+        UserError: the operator cannot serve these queries (``engine.order.served``).
     """
     if isinstance(settings, SequenceSettings):
-        return Sequence(settings, clocks, guards, wanted)
+        return SequenceOrder(settings, clocks, guards, wanted)
     correction = Correction(clocks, guards, settings.duplicates)
     if isinstance(settings, KSlackSettings):
         return kslack(settings, correction, wanted)
     if isinstance(settings, MpKSlackSettings):
         return mp_kslack(settings, correction, wanted)
     if isinstance(settings, AqKSlackSettings):
-        return AqKSlack(settings, correction, wanted)
+        served = _window_of(settings, plans)
+        return AqKSlack(settings, served, reads_of(plans), clocks.strings, correction, wanted)
     if isinstance(settings, LdopSettings):
-        return ldop(settings, correction, wanted)
+        window_ns = longest_window(plans, settings.window_ns)
+        return Ldop(settings, window_ns, reads_of(plans), clocks.strings, correction, wanted)
     if isinstance(settings, KSlackChainSettings):
-        return KSlackChain(settings, correction, wanted, readers)
+        return KSlackChain(settings, correction, wanted, len(plans))
     # Everything that came in goes on at once: nothing is copied for later.
-    return NoOrder(settings, clocks, correction, readers)
+    return NoOrder(settings, clocks, correction, len(plans))
 
 
-def order_attributes(settings: OrderSettings) -> frozenset[str]:
-    """Attributes that the operator itself looks at."""
-    if isinstance(settings, AqKSlackSettings) and settings.attr is not None:
-        return frozenset({settings.attr})
-    return frozenset()
+def order_attributes(settings: OrderSettings, plans: Sequence[Plan]) -> dict[str, bool]:
+    """Attributes that the operator itself looks at, and whether each must be a number.
+
+    Raises:
+        UserError: the operator cannot serve these queries (``engine.order.served``).
+    """
+    if isinstance(settings, LdopSettings):
+        longest_window(plans, settings.window_ns)
+    if not isinstance(settings, AqKSlackSettings):
+        return {}
+    served = _window_of(settings, plans)
+    return {} if served.attr is None else {served.attr: served.agg != "count"}
+
+
+def _window_of(settings: AqKSlackSettings, plans: Sequence[Plan]) -> Window:
+    return window_of(plans, settings.window_ns, settings.agg, settings.attr)
 
 
 def _parse_sequence(pairs: dict[str, str], time_unit: str) -> SequenceSettings:
@@ -166,8 +192,8 @@ def _parse_mp_kslack(pairs: dict[str, str], time_unit: str) -> MpKSlackSettings:
 
 
 def _parse_aq_kslack(pairs: dict[str, str], time_unit: str) -> AqKSlackSettings:
-    keys = ("error", "confidence", "window", "slide", "agg", "attr", "horizon", "kp", "kd",
-            *_SHARED)  # fmt: skip
+    keys = ("error", "confidence", "window", "slide", "agg", "attr", "horizon", "control", "kp",
+            "kd", *_SHARED)  # fmt: skip
     only_known(pairs, keys)
     if "error" not in pairs:
         raise UserError("aq-kslack needs the relative error allowed, as in aq-kslack:error=0.05")
@@ -177,16 +203,15 @@ def _parse_aq_kslack(pairs: dict[str, str], time_unit: str) -> AqKSlackSettings:
         raise UserError("error=0: must be above 0; mp-kslack waits for everything")
     if confidence_ppm < 500_000:
         raise UserError(f"confidence={pairs['confidence']}: must be at least 0.5")
-    agg = choice(pairs, "agg", tuple(AGGREGATES))
+    agg = choice(pairs, "agg", tuple(AGGREGATES)) if "agg" in pairs else None
     attr = pairs.get("attr", "").removeprefix(ATTR_PREFIX)
-    if (agg == "count") != (not attr):
+    if (agg in (None, "count")) != (not attr):
         raise UserError("sum and avg need their attribute and count has none: agg=avg,attr=NAME")
-    window_ns = span(pairs, "window", time_unit)
     return AqKSlackSettings(
         error_ppm=error_ppm,
         confidence_ppm=confidence_ppm,
-        window_ns=window_ns,
-        slide_ns=span(pairs, "slide", time_unit) if "slide" in pairs else window_ns,
+        window_ns=_span_if_given(pairs, "window", time_unit),
+        slide_ns=_span_if_given(pairs, "slide", time_unit),
         agg=agg,
         attr=attr or None,
         horizon_ppm=(
@@ -194,6 +219,7 @@ def _parse_aq_kslack(pairs: dict[str, str], time_unit: str) -> AqKSlackSettings:
             if "horizon" in pairs
             else 1_000_000 - error_ppm // HORIZON_PART
         ),
+        control=choice(pairs, "control", CONTROLS),
         kp_milli=factor(pairs["kp"], "kp", _GAIN_MAX) if "kp" in pairs else KP_MILLI,
         kd_milli=factor(pairs["kd"], "kd", _GAIN_MAX) if "kd" in pairs else KD_MILLI,
         **_shared(pairs),
@@ -207,8 +233,12 @@ def _parse_ldop(pairs: dict[str, str], time_unit: str) -> LdopSettings:
     high_milli = factor(high, "factor", FACTOR_MAX) if dots else low_milli
     if high_milli < low_milli:
         raise UserError(f"factor={pairs['factor']}: the lower end comes first")
-    window_ns = span(pairs, "window", time_unit)
+    window_ns = _span_if_given(pairs, "window", time_unit)
     return LdopSettings(window_ns, low_milli, high_milli, **_shared(pairs))
+
+
+def _span_if_given(pairs: dict[str, str], key: str, time_unit: str) -> int | None:
+    return span(pairs, key, time_unit) if key in pairs else None
 
 
 def _parse_none(pairs: dict[str, str], time_unit: str) -> NoneSettings:

@@ -58,8 +58,8 @@ def factor(text: str, name: str, most: int) -> int:
 
 
 def span(pairs: dict[str, str], key: str, time_unit: str) -> int:
-    """A duration of at least 1 ns; 1 s where not given."""
-    span_ns = parse_duration(pairs.get(key, "1s"), time_unit)
+    """A duration of at least 1 ns."""
+    span_ns = parse_duration(pairs[key], time_unit)
     if not 0 < span_ns <= _SPAN_MAX_NS:
         raise UserError(f"{key}={pairs[key]}: at least 1 ns and at most 9 years")
     return span_ns

@@ -54,9 +54,11 @@ COUNTERS: Final = (
 ``earlier_start``: late ones of a smaller incarnation than the lane is in, which is late for good:
 incarnations of a source increase (SPEC 3.1). The gateway sees to it; logs of others may break it.
 """
-PROGRESS: Final = ("silences", "blocked_ns")
+PROGRESS: Final = ("silences", "blocked_ns", "backwards", "backwards_ns")
 """How a lane held the others back: times nothing came of it for longer than its idle timeout, and
-how long in all events of others stood ready that then went on because of it."""
+how long in all events of others stood ready that then went on because of it. And how many of its
+events lay before one with a smaller number, by how much at most [ns]: then its numbers are not in
+the order of event times."""
 
 _ROW_FIELDS: Final = (
     ("seq", "i8", 0), ("inc", "i8", 8), ("ts", "i8", 16), ("arrival", "i8", 24), ("ref", "i8", 32),
@@ -91,7 +93,8 @@ LANE_FIELDS: Final = (
     "pog_seq", "pog_ts", "pog_deadline", "next_pog_seq", "next_pog_ts", "next_pog_deadline",
     "eos_seq", "eos_deadline",
     # the merge
-    "head", "tail", "idle", "closed", "bound", "last_ref", "last_arrival", "max_ts", "rank",
+    "head", "tail", "idle", "closed", "bound", "last_ref", "top_ref", "last_arrival", "max_ts",
+    "rank",
     # averages of R19 Eq 3.1-3.11, in 1/1000 ns, and the timeouts in force [ns]
     "last_in_order", "inter_n", "inter_avg", "inter_dev", "hold_n", "hold_avg", "hold_dev",
     "gap_timeout", "idle_timeout",
@@ -105,7 +108,8 @@ LANE_FIRST: Final[dict[str, int]] = {
     "held_head": NONE, "held_tail": NONE, "dq_head": NONE, "dq_tail": NONE, "head": NONE,
     "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "next_pog_seq": -1,
     "next_pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
-    "bound": INT_MIN, "last_ref": INT_MIN, "last_arrival": INT_MIN, "max_ts": INT_MIN,
+    "bound": INT_MIN, "last_ref": INT_MIN, "top_ref": INT_MIN, "last_arrival": INT_MIN,
+    "max_ts": INT_MIN,
     "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "born": INT_MIN, "idle": 1,
 }  # fmt: skip
 """What a lane that has seen nothing starts with; 0 where not named.

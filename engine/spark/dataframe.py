@@ -22,7 +22,7 @@ from engine.cli.window_option import read_window
 from engine.errors import UserError
 from engine.frame import ATTR_PREFIX, FIXED_TYPES, Frame
 from engine.order.base import Guards
-from engine.order.registry import parse_order
+from engine.order.registry import order_attributes, parse_order
 from engine.pattern.purge_settings import PurgeSettings
 from engine.query import query as parse_query
 from engine.spark.chain_state import ChainState
@@ -81,6 +81,7 @@ def chain(
         spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
         window=read_window(window, time_unit, plans),
     )
+    order_attributes(settings.order, plans)  # an order that cannot serve them is told here
 
     def apply(df: DataFrame) -> DataFrame:
         frames = _PAYLOAD in df.columns

@@ -12,8 +12,11 @@ and the recording does not hold is reconstructed:
 * **skew_error_ppb**: the phones never synchronised again within ten minutes; 50 ppm, the bound
   that our agents use for a crystal.
 * **first_seq**: the phones count from 0. **arrival** of the record: an agent announces itself
-  before its first event, so it is the instant of that event by the corrected clock; no message
-  of the phone came sooner.
+  just before its first event, so it is the instant of that event by the corrected clock; no
+  message of the phone came sooner. That is a choice, and a kind one: from then on the merge waits
+  for the phone. The recording has another instant, the phone's last clock comparison, some 10 s
+  before (``AT_SYNC``): a phone announced then is idle again when it begins, and what overtakes its
+  first messages is let go. ``scenarios.phones.announcing`` shows what either makes of the order.
 """
 
 from __future__ import annotations
@@ -29,14 +32,22 @@ from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from scenarios.phones.recording import MS, Session
 
 TYPE: Final = "message"
+AT_FIRST_EVENT: Final = "detected"
+AT_SYNC: Final = "synced"
+"""When a phone is announced: the field of a session whose least value it is."""
 PRECISION_NS: Final = 2 * MS
 SKEW_ERROR_PPB: Final = 50_000
 FRAME_ROWS: Final = 1_024
 _SYNC_FIELDS: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
 
 
-def phone_table(session: Session) -> pa.Table:
-    """One sync record per phone: ``site source ts arrival`` and its fields, in ns."""
+def phone_table(session: Session, announced: str = AT_FIRST_EVENT) -> pa.Table:
+    """One sync record per phone: ``site source ts arrival`` and its fields, in ns.
+
+    Args:
+        session: the recording.
+        announced: when it arrives, ``AT_FIRST_EVENT`` or ``AT_SYNC``.
+    """
     rows = []
     for code, device in enumerate(session.devices):
         mine = session.device == code
@@ -46,7 +57,7 @@ def phone_table(session: Session) -> pa.Table:
                 "site": session.name,
                 r.SOURCE: device,
                 r.TS: int(session.synced[mine].min()) - offset,
-                r.ARRIVAL: int(session.detected[mine].min()),
+                r.ARRIVAL: int(getattr(session, announced)[mine].min()),
                 r.OFFSET: offset,
                 r.DELAY: int(session.round_trip[mine].min()),
                 r.FIRST_SEQ: 0,
@@ -57,9 +68,9 @@ def phone_table(session: Session) -> pa.Table:
     return pa.Table.from_pylist(rows)
 
 
-def session_frames(session: Session) -> Iterator[Frame]:
-    """The session's sync records and messages in order of arrival."""
-    phones = phone_table(session)
+def session_frames(session: Session, announced: str = AT_FIRST_EVENT) -> Iterator[Frame]:
+    """The session's sync records and messages in order of arrival; see ``phone_table``."""
+    phones = phone_table(session, announced)
     count, events = phones.num_rows, len(session)
     is_event = np.concatenate([np.zeros(count, np.bool_), np.ones(events, np.bool_)])
     nothing = np.zeros(count, np.int64)

@@ -12,8 +12,15 @@ import pyarrow.parquet as pq
 from engine.errors import UserError
 from engine.scenario import Pass, Score
 from scenarios.options import duration_ns, read_options
+from scenarios.phones.announcing import write_other_log
 from scenarios.phones.importing import phone_table, session_frames, truth_table
-from scenarios.phones.recording import SESSIONS, Session, read_session
+from scenarios.phones.recording import (
+    SESSIONS,
+    Session,
+    read_session,
+    read_session_file,
+    session_name,
+)
 from scenarios.phones.scoring import LEARNT, MAIN, SHORT, UNORDERED, score_run
 from scenarios.recorded_log import write_log, write_manifest
 from simulator.run import TRUTH
@@ -29,7 +36,8 @@ class Phones:
     what = (
         "Three sessions of the OoO-Dataset: seven to nine Android phones send a message every "
         "500 ms over public UMTS to one server. Event times are as the phones' own clocks showed "
-        "them; each phone's one NTP offset comes as a sync record."
+        "them; each phone's one NTP offset comes as a sync record. Files of your own in that form: "
+        "--set sessions=my.csv.gz,other.csv."
     )
 
     def options(self) -> Mapping[str, Any]:
@@ -37,11 +45,11 @@ class Phones:
 
     def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
         chosen = read_options(options, DEFAULTS)
-        sessions = [read_session(data, name) for name in _names(chosen)]
+        sessions = [_read(data, name) for name in _names(chosen)]
         logged = write_log(
             directory, (frame for session in sessions for frame in session_frames(session))
         )
-        (directory / TRUTH).mkdir(parents=True, exist_ok=True)
+        write_other_log(directory, sessions)
         for name, table in (("messages", truth_table), ("phones", phone_table)):
             whole = pa.concat_tables([table(session) for session in sessions])
             pq.write_table(whole, directory / TRUTH / f"{name}.parquet")
@@ -74,8 +82,11 @@ class Phones:
         return {"load": load}
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
-        read_options(options, DEFAULTS)
-        return score_run(directory)
+        names = _names(read_options(options, DEFAULTS))
+        orders = {
+            each.label: each.order for each in self.passes(options) if each.label in (MAIN, LEARNT)
+        }
+        return score_run(directory, [name for name in names if name in SESSIONS], orders)
 
 
 def _account(session: Session, code: int) -> dict[str, int]:
@@ -86,11 +97,27 @@ def _account(session: Session, code: int) -> dict[str, int]:
 
 
 def _names(options: Mapping[str, Any]) -> list[str]:
+    """Names of recorded sessions, and files of the user's own."""
     names = [name.strip() for name in options["sessions"].split(",") if name.strip()]
     for name in names:
-        if name not in SESSIONS:
+        if name not in SESSIONS and not _is_file(name):
             known = ", ".join(SESSIONS)
-            raise UserError(f"--set sessions={options['sessions']}: {name!r} is none of {known}")
-    if not names or len(set(names)) != len(names):
-        raise UserError(f"--set sessions={options['sessions']}: name each session once")
+            raise UserError(
+                f"--set sessions={options['sessions']}: {name!r} is none of {known}, and no file "
+                "(.csv or .csv.gz of the OoO-Dataset's form)"
+            )
+    sites = {session_name(Path(name)) if _is_file(name) else name for name in names}
+    if not names or len(sites) != len(names):
+        raise UserError(
+            f"--set sessions={options['sessions']}: name each session once; a file's session is "
+            "called like the file"
+        )
     return names
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith((".csv", ".csv.gz"))
+
+
+def _read(data: Path, name: str) -> Session:
+    return read_session_file(Path(name)) if _is_file(name) else read_session(data, name)

@@ -106,7 +106,30 @@ def read_session(data: Path, name: str) -> Session:
     Raises:
         UserError: the recording is not there (says how to get it), or is not what it should be.
     """
-    path = _find(data / FOLDER, name)
+    return _read(_find(data / FOLDER, name), name)
+
+
+def read_session_file(path: Path) -> Session:
+    """A session of the same form from ``path``, plain or gzipped, called like the file.
+
+    Raises:
+        UserError: there is no such file, or it is not of that form.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: there is no such file")
+    return _read(path, session_name(path))
+
+
+def session_name(path: Path) -> str:
+    """What the session in a file is called.
+
+    >>> session_name(Path("here/bus-7.csv.gz"))
+    'bus-7'
+    """
+    return path.name.removesuffix(".gz").removesuffix(".csv")
+
+
+def _read(path: Path, name: str) -> Session:
     options = pacsv.ConvertOptions(
         include_columns=[_DEVICE, *_NUMBERS.values()],
         column_types={_DEVICE: pa.string()} | dict.fromkeys(_NUMBERS.values(), pa.int64()),
@@ -116,7 +139,11 @@ def read_session(data: Path, name: str) -> Session:
         table = pacsv.read_csv(path, None, pacsv.ParseOptions(delimiter=";"), options)
     except (pa.ArrowException, OSError) as error:
         said = str(error).splitlines()[0]
-        raise UserError(f"{path}: not the recording that was expected: {said}") from error
+        needed = ", ".join((_DEVICE, *_NUMBERS.values()))
+        raise UserError(
+            f"{path}: not the recording that was expected: {said}; it needs columns {needed}, "
+            'separated by ";", times in ms since 1970'
+        ) from error
     columns: dict[str, Any] = {
         field: table.column(column).to_numpy() * (MS if field in _TIMES else 1)
         for field, column in _NUMBERS.items()

@@ -6,6 +6,7 @@ exchange of four times bounds how far they can be from the server's clock.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.scenario import Claim, Score, Table
+from scenarios.phones.announcing import score_announcing
 from scenarios.runs import (
     IN_ORDER,
     LATE,
@@ -73,8 +75,13 @@ class Outcome:
         )
 
 
-def score_run(directory: Path) -> Score:
+def score_run(directory: Path, published: Collection[str], orders: Mapping[str, str]) -> Score:
     """Claims, tables and numbers of the run in ``directory``.
+
+    Args:
+        directory: of the run.
+        published: sessions whose disorder the data set's authors give.
+        orders: labels of passes whose orders are set beside another announcement, and the orders.
 
     Raises:
         UserError: a pass left nothing behind.
@@ -88,15 +95,19 @@ def score_run(directory: Path) -> Score:
         counters = read_counters(directory, label)
         outcomes += [Outcome.of(site, label, _of_site(table, site), counters) for site in sites]
     clocks = _clock_score(directory, messages, ordered[MAIN])
+    announcing = score_announcing(directory, orders)
+    otherwise = announcing.facts["announced"]["at the recorded sync"]["out_of_place"][MAIN]
+    claims = _claims(before, outcomes, messages.num_rows, published, otherwise)
     return Score(
-        claims=(*_claims(before, outcomes, messages.num_rows), *clocks.claims),
-        tables=(_order_table(before, outcomes), *clocks.tables),
+        claims=(*claims, *clocks.claims),
+        tables=(_order_table(before, outcomes), *announcing.tables, *clocks.tables),
         facts={
             "before": {site: dict(zip(("raw", "corrected"), each, strict=True))
                        for site, each in before.items()},
             "outcomes": [
                 {name: getattr(each, name) for name in Outcome.__slots__} for each in outcomes
             ],
+            **announcing.facts,
             **clocks.facts,
         },
     )  # fmt: skip
@@ -114,8 +125,10 @@ def _before(messages: pa.Table) -> tuple[int, int]:
 
 
 def _claims(
-    before: dict[str, tuple[int, int]], outcomes: list[Outcome], messages: int
-) -> list[Claim]:
+    before: dict[str, tuple[int, int]], outcomes: list[Outcome], messages: int,
+    published: Collection[str], otherwise: int,
+) -> list[Claim]:  # fmt: skip
+    """``otherwise``: out of place with each phone announced at its recorded sync."""
     main = [each for each in outcomes if each.label == MAIN]
     left = sum(each.disorder_left for each in main)
     in_time = sum(each.in_time for each in main)
@@ -126,9 +139,11 @@ def _claims(
     missing = sum(each.missing or 0 for each in main)
     return [
         Claim(
-            f"Residual disorder is {left} among the {in_time:,} messages in time.",
+            f"Residual disorder is {left} among the {in_time:,} messages in time, with each phone "
+            "announced at its first event.",
             left == 0,
-            f"{marked} of {messages:,} messages came too late for their place and are marked so",
+            f"{marked} of {messages:,} messages came too late for their place and are marked so; "
+            f"with each phone announced at its recorded sync it would be {otherwise:,}",
         ),
         Claim(
             f"By the phones' own clocks {share(raw, messages):.1f} % of the messages arrive out of "
@@ -137,18 +152,27 @@ def _claims(
             left + marked < corrected < raw,
             "late messages count as left",
         ),
+        *_faithful({site: percent for site, percent in shown.items() if site in published}),
+        Claim(
+            f"Nothing is lost on the way: {sum(of_site.values()):,} of {messages:,} messages come "
+            f"out, {missing} are missing.",
+            missing == 0 and sum(of_site.values()) == messages,
+        ),
+    ]
+
+
+def _faithful(shown: dict[str, float]) -> list[Claim]:
+    """Of the sessions that were published; a user's own recordings have nothing beside them."""
+    if not shown:
+        return []
+    return [
         Claim(
             "The import is faithful: out of order before, "
             + ", ".join(f"{site} {percent:.2f} %" for site, percent in shown.items())
             + ", as published.",
             all(f"{shown[site]:.2f}" == f"{PUBLISHED_PERCENT[site]:.2f}" for site in shown),
             "Weiss et al., IoTBDS 2017, by corrected event time in order of arrival",
-        ),
-        Claim(
-            f"Nothing is lost on the way: {sum(of_site.values()):,} of {messages:,} messages come "
-            f"out, {missing} are missing.",
-            missing == 0 and sum(of_site.values()) == messages,
-        ),
+        )
     ]
 
 

@@ -28,6 +28,7 @@ class Settings:
     tail_ppm: int = 5_000
     kp: int = 200
     kd: int = 0
+    control: str = "relative"
 
 
 @dataclass
@@ -45,6 +46,8 @@ class SlowAq:
     times: Sequence[int]
     arrivals: Sequence[int]
     values: Sequence[float] = ()
+    reads: Sequence[bool] = ()
+    """Which events are looked at; empty: every one."""
     alpha: int = PPB
     k: int = 0
     horizon: int = 0
@@ -72,16 +75,20 @@ class SlowAq:
             self.held.append(row)
             if time > self.clock:
                 self._advance(time)
-            elif time < self.clock:
+            elif time < self.clock and self._read(row):
                 self._learn(self.clock - time)
             self.trace.append(self.alpha)
             self.steps.append(self.step)
         _let_go(times, self.held, list(self.held), self.arrivals[-1], self.done)
         return self.done
 
+    def _read(self, row: int) -> bool:
+        return not self.reads or self.reads[row]
+
     def _advance(self, time: int) -> None:
         row, first = self.row, not self.followed
-        self.k = max([self.k, *(time - self.times[each] for each in range(self.since, row))])
+        since = (each for each in range(self.since, row) if self._read(each))
+        self.k = max([self.k, *(time - self.times[each] for each in since)])
         self.since = row + 1
         self.clock = time
         if first:
@@ -130,6 +137,7 @@ class SlowAq:
         rows = [
             row for row in range(self.row)
             if window.start <= self.times[row] < window.end
+            and self._read(row)
             and (not self.values or math.isfinite(self.values[row]))
         ]  # fmt: skip
         if not rows or self.k == 0:
@@ -137,6 +145,12 @@ class SlowAq:
         n, met = len(rows), sum(row <= window.produced_row for row in rows)
         threshold = self._threshold(rows, n, self._spread(n, n - met))
         self.coverages.append((window.end, n, met, threshold))
+        if self.settings.control == "r19":
+            error = threshold - met * PPB // n
+            steps = self.settings.kp * error + self.settings.kd * (error - self.error_before)
+            self.error_before = error
+            self.alpha = min(max(self.alpha + steps // 1000, 0), PPB)
+            return
         age = (self.clock - window.end) // self.step
         scale = max(PPB - threshold, PPB // (n * (1 + age)), 1)
         error = min((threshold - met * PPB // n) * 10**6 // scale, 10**13)

@@ -14,7 +14,7 @@ JUMP = 2**18
 COUNTERS = (
     "arrived", "in_order", "residual", "late_passed", "late_dropped", "duplicate",
     "quarantined_future", "quarantined_jump", "missing_total", "missing_filled",
-    "residual_dropped", "earlier_start", "silences", "blocked_ns",
+    "residual_dropped", "earlier_start", "silences", "blocked_ns", "backwards", "backwards_ns",
 )  # fmt: skip
 
 
@@ -67,6 +67,7 @@ class Lane:
     closed: bool = False
     bound: int = NEVER
     last_ref: int | None = None
+    top_ref: int = NEVER
     last_arrival: int | None = None
     started: bool = False
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTERS, 0))

@@ -18,9 +18,13 @@ def slow_splitmix64(number: int) -> int:
 
 
 def slow_ldop(
-    times: Sequence[int], arrivals: Sequence[int], window: int, low: int = 1000, high: int = 1000
-) -> Released:
-    """Every event, its release and whether it is late. ``low``, ``high``: SF in thousandths."""
+    times: Sequence[int], arrivals: Sequence[int], window: int, low: int = 1000, high: int = 1000,
+    reads: Sequence[bool] = (),
+) -> Released:  # fmt: skip
+    """Every event, its release and whether it is late.
+
+    ``low``, ``high``: SF in thousandths. ``reads``: which events are looked at; empty: every one.
+    """
     held: list[int] = []
     done: Released = []
     width = -(-window // 64)
@@ -30,7 +34,8 @@ def slow_ldop(
     for row, time in enumerate(times):
         held.append(row)
         clock = max(clock, time)
-        if time < clock:
+        before = [times[each] for each in range(row) if not reads or reads[each]]
+        if (not reads or reads[row]) and any(time < each for each in before):
             disordered.append((clock, max(arrivals[row] - time, 0)))
         oldest = clock // width - buckets + 1
         delays = [delay for when, delay in disordered if when // width >= oldest]

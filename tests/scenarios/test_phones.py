@@ -137,6 +137,62 @@ def test_two_phones_come_out_in_order(
     json.dumps(dict(score.facts))
 
 
+def test_residual_0_is_said_to_rest_on_the_announcement_and_the_other_is_shown(
+    run: Callable[..., Score], record: Callable[..., Path], two_phones: list[Any], tmp_path: Path
+) -> None:
+    """The phone ``slow`` synchronised 10 s before; its first message is 8 s late, and waited for
+    only where it is announced at its first event.
+    """
+    slow = [row for row in two_phones if row["S.Device.ID"] == "slow"]
+    first = min(slow, key=lambda row: int(row["S.Message.ID"]))
+    late_ms = int(first["S.Message.received.time.ms"]) + 5_000
+    held = [
+        {**row, "S.Message.received.time.ms": max(int(row["S.Message.received.time.ms"]), late_ms)}
+        if row["S.Device.ID"] == "slow"
+        else row
+        for row in two_phones
+    ]
+    held.sort(key=lambda row: int(row["S.Message.received.time.ms"]))
+    score = run(Phones(), tmp_path / "run", ONE, record(held))
+    assert score.claims[0].holds
+    assert "with each phone announced at its first event" in score.claims[0].text
+    told = score.facts["announced"]
+    assert told["at its first event"]["out_of_place"]["sequence"] == 0
+    otherwise = told["at the recorded sync"]["out_of_place"]["sequence"]
+    assert otherwise > 0
+    assert f"at its recorded sync it would be {otherwise}" in score.claims[0].detail
+    (table,) = (each for each in score.tables if each.title == "When the phones are announced")
+    assert len(table.rows) == 4  # two instants, two passes
+    assert all(len(row) == len(table.headings) for row in table.rows)
+
+
+def test_files_of_a_users_own_are_taken(
+    run: Callable[..., Score], record: Callable[..., Path], two_phones: list[Any], tmp_path: Path
+) -> None:
+    data = record(two_phones)
+    own = tmp_path / "bus-7.csv.gz"
+    own.write_bytes((data / "ooo_dataset_umts" / "d-1.csv.gz").read_bytes())
+    score = run(Phones(), tmp_path / "run", {"sessions": f"d-1,{own}"}, data)
+    assert {each["site"] for each in score.facts["outcomes"]} == {"d-1", "bus-7"}
+    (faithful,) = (claim for claim in score.claims if "faithful" in claim.text)
+    assert "bus-7" not in faithful.text
+    alone = run(Phones(), tmp_path / "alone", {"sessions": str(own)}, tmp_path / "no-recordings")
+    assert not [claim for claim in alone.claims if "faithful" in claim.text]
+    assert all(claim.holds for claim in alone.claims)
+
+
+def test_a_file_that_is_not_of_that_form_is_told(tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("time;value\n1;2\n", encoding="utf-8")
+    for sessions, said in (
+        (str(wrong), r"wrong.csv: not the recording that was expected: .*; it needs columns S.Dev"),
+        (str(tmp_path / "absent.csv"), "absent.csv: there is no such file"),
+        (f"d-1,{tmp_path}/d-1.csv", "name each session once; a file's session is called like"),
+    ):
+        with pytest.raises(UserError, match=said):
+            Phones().make(tmp_path / "run", {"sessions": sessions}, tmp_path)
+
+
 def test_a_lost_message_is_missing(
     run: Callable[..., Score], record: Callable[..., Path], two_phones: list[Any], tmp_path: Path
 ) -> None:

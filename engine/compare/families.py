@@ -1,0 +1,87 @@
+"""Which orders are worth trying when nobody names them: families, and the best of each.
+
+A family is one operator with ever more patience: the settings stand in ascending order of how long
+they wait. The best is the least patient that is complete enough, found by halving, which takes a
+few passes instead of one for each setting; if none is, the most patient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from engine.compare.measure import Arrivals, Measures
+from engine.compare.slacks import neat, slacks
+from engine.order.sequence import SequenceSettings
+from engine.units import parse_duration
+
+_SHARES: Final = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
+"""Of the events out of order, how many a slack is long enough for."""
+_BEYOND: Final = (1.1, 2)
+"""Times the latest of them: for what a source makes others wait for may come later still."""
+_ERRORS: Final = ("0.1", "0.05", "0.02", "0.01", "0.005", "0.002", "0.001", "0.0001")
+_LATENCY_NS: Final = SequenceSettings().latency_ns
+_ALWAYS: Final = ("none", "sequence")
+"""What nobody has to choose is shown whatever the others do."""
+
+
+def families(before: Arrivals) -> list[list[str]]:
+    """Short forms, one list per family, each in ascending order of patience."""
+    waits = slacks(before, _SHARES)
+    beyond = [neat(round(before.slack_for(1.0) * times)) for times in _BEYOND] if waits else []
+    waits_ns = {parse_duration(each): each for each in (*waits, *beyond)}
+    latencies = sorted({*waits_ns, _LATENCY_NS})
+
+    def sequence(timeout: str) -> list[str]:
+        """One with each latency; the usual one goes without saying."""
+        told = (
+            [timeout, "" if ns == _LATENCY_NS else f"latency={waits_ns[ns]}"] for ns in latencies
+        )
+        return [f"sequence:{','.join(filter(None, each))}".removesuffix(":") for each in told]
+
+    patient = [f"sequence:timeout=quantile:0.9999,latency={each}" for each in beyond]
+    found = [
+        ["none"],
+        [*sequence(""), *patient],
+        sequence("timeout=r19"),
+        [f"sequence:timeout=fixed:{each}" for each in waits_ns.values()],
+        [f"kslack:{each}" for each in waits],
+        ["mp-kslack"],
+        [f"aq-kslack:error={each}" for each in _ERRORS],
+        [f"ldop:window={each}" for each in waits] or ["ldop"],
+    ]
+    return [family for family in found if family]
+
+
+def best_of_each(
+    before: Arrivals, complete: float, of: Callable[[str], Measures]
+) -> tuple[Measures, ...]:
+    """The best of each family, and what is shown always.
+
+    Args:
+        before: the events as they arrived.
+        complete: the share of them that must be in their place.
+        of: gives the measures of an order; may be asked again.
+    """
+    shown: dict[str, Measures] = {}
+    for family in families(before):
+        for order in family:
+            if order in _ALWAYS:
+                shown[order] = of(order)
+        best = _least_patient(family, complete, of)
+        shown[best] = of(best)
+    return tuple(shown.values())
+
+
+def _least_patient(family: Sequence[str], complete: float, of: Callable[[str], Measures]) -> str:
+    """The first of the family that is complete enough, as far as more patience never harms."""
+    low, high = 0, len(family) - 1
+    if of(family[high]).completeness < complete:
+        return family[high]
+    while low < high:
+        middle = (low + high) // 2
+        if of(family[middle]).completeness >= complete:
+            high = middle
+        else:
+            low = middle + 1
+    return family[high]

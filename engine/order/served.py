@@ -1,0 +1,170 @@
+"""What ``aq-kslack`` and ``ldop`` take from the queries that they serve, where nobody says else.
+
+``aq-kslack`` measures how much of a window was there in time, and allows an error to its result
+(R19 2.3.3): the query says which window and which aggregate. Patterns and joins have neither (R19
+Table 2.2), so they are refused. ``ldop`` waits for ``|w|`` (R19 Eq 2.5): a pattern's WITHIN or a
+window's size, of several queries the largest. Both judge disorder by the events that the queries
+read: of a pattern those of its types, of a window those of its streams (R19 2.3.4: "filters out
+those event instances whose event types do not appear"). A WHERE is not looked at.
+
+Without queries (``slackwater order``, ``compare``) a window is 1 s, what counts is the number of
+events, and every event is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.columns import Columns
+from engine.errors import UserError
+from engine.order.aq_threshold import AGGREGATES
+from engine.query.fields import own_attribute
+from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
+from engine.released import Strings
+
+WINDOW_NS: Final = 1_000_000_000
+"""Where there are no queries."""
+_EVERY: Final = np.empty(0, np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Which events the queries read: those of ``types`` or of ``streams``; None: every one."""
+
+    types: frozenset[str] | None = None
+    streams: frozenset[str] | None = None
+
+    def rows(self, columns: Columns, start: int, end: int, strings: Strings) -> np.ndarray:
+        """Whether each of the rows [start, end) is read; empty where every one is."""
+        if self.types is None or self.streams is None:
+            return _EVERY
+        found = np.zeros(end - start, np.bool_)
+        for names, column, default in (
+            (self.types, r.TYPE, None),
+            (self.streams, r.STREAM, r.DEFAULT_STREAM),
+        ):
+            if column in columns:
+                codes = [strings.find(name) for name in names]
+                found |= np.isin(columns[column][start:end], codes)
+            elif default in names:
+                found[:] = True
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The window whose result is to be good enough: ``agg`` as of ``AGGREGATES``, of ``attr``."""
+
+    size_ns: int
+    agg: str
+    attr: str | None
+
+
+def reads_of(plans: Sequence[Plan]) -> Reads:
+    """Which events ``plans`` read."""
+    types: set[str] = set()
+    streams: set[str] = set()
+    for plan in plans:
+        if isinstance(plan, TumblingPlan):
+            if not plan.streams:
+                return Reads()
+            streams.update(plan.streams)
+        else:
+            types.update(step.type for step in plan.steps)
+    return Reads(frozenset(types), frozenset(streams)) if plans else Reads()
+
+
+def longest_window(plans: Sequence[Plan], given_ns: int | None) -> int:
+    """``|w|`` of ``ldop`` [ns].
+
+    Args:
+        plans: the queries.
+        given_ns: what the short form says; None: nothing.
+
+    Raises:
+        UserError: nobody says, and a pattern has no WITHIN.
+    """
+    if given_ns is not None or not plans:
+        return WINDOW_NS if given_ns is None else given_ns
+    spans = [p.size_ns if isinstance(p, TumblingPlan) else _within(p) for p in plans]
+    return max(spans)
+
+
+def _within(plan: SeqPlan | OrPlan) -> int:
+    patterns = plan.branches if isinstance(plan, OrPlan) else (plan,)
+    spans = [each.within_ns for each in patterns if each.within_ns is not None]
+    if len(spans) < len(patterns):
+        raise UserError(
+            f"order ldop waits as long as the pattern {plan.name} may last, but it has no WITHIN: "
+            "give it one, or say ldop:window=1s"
+        )
+    return max(spans)
+
+
+def window_of(
+    plans: Sequence[Plan], size_ns: int | None, agg: str | None, attr: str | None
+) -> Window:
+    """The window that ``aq-kslack`` measures.
+
+    Args:
+        plans: the queries.
+        size_ns: what the short form says, or None; so ``agg`` and ``attr``.
+        agg: see ``size_ns``.
+        attr: see ``size_ns``.
+
+    Raises:
+        UserError: a pattern among the queries; or their windows or aggregates differ, or none of
+            the aggregates is one that the error is known of, and the short form does not say.
+    """
+    for plan in plans:
+        if not isinstance(plan, TumblingPlan):
+            raise UserError(
+                f"order aq-kslack allows an error to a window's count, sum or avg, and {plan.name} "
+                "is a pattern, which has none: take sequence, kslack:2s or ldop, or ask for the "
+                "pattern in a call of its own"
+            )
+    windows = [plan for plan in plans if isinstance(plan, TumblingPlan)]
+    if agg is None:
+        agg, attr = _aggregate(windows)
+    sizes = {plan.size_ns for plan in windows}
+    if size_ns is None and len(sizes) > 1:
+        raise UserError(
+            "order aq-kslack measures windows of one size, and the queries have several: say "
+            "which counts, as in window=10s"
+        )
+    if size_ns is None:
+        size_ns = sizes.pop() if sizes else WINDOW_NS
+    return Window(size_ns, agg, attr)
+
+
+def _aggregate(windows: Sequence[TumblingPlan]) -> tuple[str, str | None]:
+    """What the queries ask for; a sum is never better than its count, so that stands for both."""
+    asked = [each for plan in windows for each in plan.aggregates]
+    found: set[tuple[str, str | None]] = set()
+    for each in asked:
+        own = None if each.attribute is None else own_attribute(each.attribute.name)
+        if each.function not in AGGREGATES or (each.attribute is not None and own is None):
+            raise _unknown(f"{each.label}, of which no error is known (it is of count, sum and avg "
+                           "of attributes)")  # fmt: skip
+        found.add((each.function, own))
+    if any(function == "sum" for function, _ in found):
+        found.discard(("count", None))
+    if len(found) > 1:
+        raise _unknown(_listed(sorted({each.label for each in asked})))
+    return found.pop() if found else ("count", None)
+
+
+def _listed(labels: Collection[str]) -> str:
+    return "several aggregates (" + ", ".join(labels) + ")"
+
+
+def _unknown(what: str) -> UserError:
+    return UserError(
+        f"order aq-kslack: the queries ask for {what}; say whose error counts, as in agg=count or "
+        "agg=avg,attr=NAME"
+    )

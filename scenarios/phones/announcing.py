@@ -1,0 +1,85 @@
+"""What hangs on when the phones are announced: the same orders over two logs of the messages.
+
+The recording does not say when a phone announced itself. The passes take its first event; here it
+is set beside the recorded instant of its clock comparison, which is some 10 s earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from engine.compare.choice import in_place
+from engine.compare.measure import Measures
+from engine.log.arrival_log import LogWriter
+from engine.scenario import Score, Table
+from scenarios.orders import measure_sites, plain
+from scenarios.phones.importing import AT_SYNC, session_frames
+from scenarios.phones.recording import Session
+from scenarios.runs import NS_PER_MS
+from simulator.run import LOG, TRUTH
+
+_OTHER: Final = "announced-at-sync"
+_WHEN: Final = {"at its first event": LOG, "at the recorded sync": f"{TRUTH}/{_OTHER}"}
+
+
+def write_other_log(directory: Path, sessions: Iterable[Session]) -> None:
+    """The messages with each phone announced at its recorded clock comparison."""
+    with LogWriter(directory / TRUTH / _OTHER) as log:
+        for session in sessions:
+            for frame in session_frames(session, AT_SYNC):
+                log.append(frame)
+
+
+def score_announcing(directory: Path, orders: Mapping[str, str]) -> Score:
+    """A table of both, and its numbers; no claims.
+
+    Args:
+        directory: of the run.
+        orders: labels of passes, and their orders in short form.
+
+    Returns:
+        ``facts``: per instant, ``out_of_place``: messages that were not released in their place,
+        by label; ``measured``: all numbers.
+    """
+    found = {
+        when: measure_sites(directory / log, tuple(orders.values())) for when, log in _WHEN.items()
+    }
+    rows = [
+        _row(site, when, each)
+        for site in found["at its first event"]
+        for when, sites in found.items()
+        for each in sites[site]
+    ]
+    table = Table(
+        "When the phones are announced",
+        ("session", "each phone announced", "order", "in place", "residual or late [events]",
+         "dropped [events]", "held p50 [ms]", "held p99 [ms]", "held at most [ms]"),
+        tuple(rows),
+        "From its announcement on, the merge waits for a phone. Announced at its first event it is "
+        "waited for until its first message comes; announced at its recorded clock comparison, "
+        "some 10 s before, it is idle again by then, and what overtakes its first messages is let "
+        "go. The claims are for the first.",
+    )  # fmt: skip
+    facts: dict[str, Any] = {
+        when: {
+            "out_of_place": {
+                label: sum(_out_of_place(of[number]) for of in sites.values())
+                for number, label in enumerate(orders)
+            },
+            "measured": {site: plain(of) for site, of in sites.items()},
+        }
+        for when, sites in found.items()
+    }
+    return Score((), (table,), {"announced": facts})
+
+
+def _row(site: str, when: str, each: Measures) -> tuple[str | int | float, ...]:
+    held = (each.hold.p50_ns, each.hold.p99_ns, each.hold.max_ns)
+    shown = (round(span_ns / NS_PER_MS, 3) for span_ns in held)
+    return (site, when, each.order, in_place(each), each.late, each.dropped, *shown)
+
+
+def _out_of_place(each: Measures) -> int:
+    return each.arrived - each.duplicates - each.in_place
