@@ -127,10 +127,18 @@ def check_order(log: Path, order: OrderSettings) -> None:
     wanted = order_attributes(order)
     if not wanted:
         return
-    known = attribute_types(log, set(wanted))
+    check_order_attributes(order, attribute_types(log, set(wanted)))
+
+
+def check_order_attributes(order: OrderSettings, known: Mapping[str, str]) -> None:
+    """The same, of attributes of ``known`` types (``int float bool str``).
+
+    Raises:
+        UserError: names the attribute and the ones there are.
+    """
     numbers = sorted(name for name, kind in known.items() if kind in ("int", "float"))
     there = f"those with numbers are {', '.join(numbers)}" if numbers else "none has numbers"
-    for name in sorted(wanted):
+    for name in sorted(order_attributes(order)):
         if name not in known:
             raise UserError(f"order: no event has an attribute {name!r}; {there}")
         if name not in numbers:
