@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -98,29 +99,36 @@ def chain(
         spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
     )
     _check_types(attributes)
+    return partial(_applied, settings=settings, time_unit=time_unit, attributes=attributes)
 
-    def apply(df: DataFrame) -> DataFrame:
-        _use_rocksdb(df.sparkSession)
-        rows: RowPlan | None = None
-        if _PAYLOAD in df.columns:
-            df, known = _frames(df), attributes
-        else:
-            numbered = isinstance(settings.order, SequenceSettings)
-            df, rows = plan_rows(df, _wanted(plans, settings.order), time_unit, numbered=numbered)
-            known = rows.attributes
-        if known is not None:
-            check_order_attributes(settings.order, known)
-            for plan in plans:
-                check_attributes(plan, known)
-        output = TypedOutput(plans, known, unit_ns(time_unit), None if rows is None else rows.taken)
-        return df.groupBy(r.SITE).transformWithState(
-            statefulProcessor=_Step(settings, rows, output, df.isStreaming, cache_home()),
-            outputStructType=output.schema,
-            outputMode="Append",
-            timeMode="None",
-        )
 
-    return apply
+def _applied(
+    df: DataFrame,
+    settings: ChainSettings,
+    time_unit: str,
+    attributes: Mapping[str, str] | None,
+) -> DataFrame:
+    """The step's results of ``df``."""
+    _use_rocksdb(df.sparkSession)
+    plans, order = settings.plans, settings.order
+    rows: RowPlan | None = None
+    if _PAYLOAD in df.columns:
+        df, known = _frames(df), attributes
+    else:
+        numbered = isinstance(order, SequenceSettings)
+        df, rows = plan_rows(df, _wanted(plans, order), time_unit, numbered=numbered)
+        known = rows.attributes
+    if known is not None:
+        check_order_attributes(order, known)
+        for plan in plans:
+            check_attributes(plan, known)
+    output = TypedOutput(plans, known, unit_ns(time_unit), None if rows is None else rows.taken)
+    return df.groupBy(r.SITE).transformWithState(
+        statefulProcessor=_Step(settings, rows, output, df.isStreaming, cache_home()),
+        outputStructType=output.schema,
+        outputMode="Append",
+        timeMode="None",
+    )
 
 
 def _check_types(attributes: Mapping[str, str] | None) -> None:

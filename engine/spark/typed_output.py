@@ -92,7 +92,7 @@ class TypedOutput:
         self.schema = StructType([
             *_fields({**_BEFORE, **_OF_MATCH}), StructField("events", ArrayType(StructType(event))),
             *(StructField(name, kind) for name, kind in wide.items() if kind is not None),
-            *_fields({"drift": "str", **_COUNTS}),
+            *_fields({"drift": "str", **_COUNTS}),  # R19's flag
         ])  # fmt: skip
 
     def rows(self, results: Iterable[Result]) -> Iterator[Row]:
