@@ -20,7 +20,7 @@ from edge_agent import records as r
 from engine.aside import SideOutput, quarantined_columns
 from engine.barrier.registry import BarrierSettings
 from engine.columns import DEFAULT_STREAM_CODE, Columns, decode, join, promote, sync_records
-from engine.errors import ContractViolation
+from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX, Frame
 from engine.operator import Operator, Results
 from engine.operators import build_operator
@@ -159,7 +159,8 @@ class Chain:
         """Records in arrival order, cut anywhere.
 
         Raises:
-            ContractViolation: a frame of another site, or arrival going back: a damaged log.
+            UserError: arrival goes back, or an event lacks what it needs.
+            ContractViolation: a frame of another site.
         """
         output = ChainOutput([Results() for _ in self._operators])
         parts: list[Columns] = []
@@ -197,9 +198,10 @@ class Chain:
         if frame.site != self.site:
             raise ContractViolation(f"chain of site {self.site!r} got a frame of {frame.site!r}")
         if frame.first_arrival < self._last_arrival:
-            raise ContractViolation(
+            raise UserError(
                 f"site {self.site!r}: arrival goes back from {self._last_arrival} to "
-                f"{frame.first_arrival} ns: the log's files are not in arrival order"
+                f"{frame.first_arrival} ns: put the log's files, or the rows of a stream, in the "
+                "order of arrival"
             )
         self._last_arrival = frame.last_arrival
         if r.KIND in frame.batch.schema.names:

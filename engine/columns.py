@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.errors import ContractViolation
+from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX, Frame
 from engine.released import Strings
 from engine.value_rules import joined_type
@@ -95,7 +95,7 @@ def decode(
         wanted: attribute columns to decode; None = all.
 
     Raises:
-        ContractViolation: an event without a source, or a value of a type that frames do not hold.
+        UserError: an event without a source, a time or an arrival; names its row.
     """
     columns: Columns = {}
     types: dict[str, str] = {}
@@ -116,8 +116,7 @@ def decode(
         if te.null_count:
             given = te.is_valid().to_numpy(zero_copy_only=False)
             columns[r.TE] = np.where(given, columns[r.TE], columns[r.TS])
-    if lacking_event(columns, r.SOURCE):
-        raise ContractViolation(f"site {frame.site!r}: an event without a source")
+    _refuse_holes(frame, columns)
     return columns, types
 
 
@@ -127,6 +126,38 @@ def lacking_event(columns: Columns, name: str) -> bool:
     if r.KIND in columns and absent.any():
         absent = absent & (columns[r.KIND] == int(r.Kind.EVENT))
     return bool(absent.any())
+
+
+_OF_SOURCES: Final = (r.Kind.EVENT, r.Kind.IBP, r.Kind.EOS)
+_TIMED: Final = (r.Kind.EVENT, r.Kind.IBP, r.Kind.POG)
+
+
+def _refuse_holes(frame: Frame, columns: Columns) -> None:
+    """What no default stands for must be there: rows without it would be looked up by -1."""
+    holes = {
+        "source": (columns[r.SOURCE] < 0, _OF_SOURCES),
+        "ts": (_nulls(frame, r.TS), _TIMED),
+        "arrival": (_nulls(frame, r.ARRIVAL), tuple(r.Kind)),
+    }
+    for name, (missing, kinds) in holes.items():
+        if missing is None or not missing.any():
+            continue
+        concerned = np.isin(columns[r.KIND], kinds) if r.KIND in columns else True
+        for row in np.flatnonzero(missing & concerned)[:1].tolist():
+            record = {
+                n: v for n, v in frame.batch.slice(row, 1).to_pylist()[0].items() if v is not None
+            }
+            raise UserError(
+                f"site {frame.site!r}: row {row} of a frame has no {name}: {record}; give it one, "
+                "or leave the record out"
+            )
+
+
+def _nulls(frame: Frame, name: str) -> np.ndarray | None:
+    column = frame.batch.column(name)
+    if not column.null_count:
+        return None
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
 
 
 def sync_records(frame: Frame) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from engine.cache_home import cache_home
+from engine.cache_home import own_cache
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -29,9 +29,13 @@ when_compiling: list[Callable[[], None]] = []
 """Called, once each, when a kernel is about to be compiled because no cache has it."""
 
 
-def cache_directory() -> Path:
-    """Where compiled kernels are kept: a folder per state of our sources, for each module."""
-    return cache_home() / "slackwater" / "numba"
+def cache_directory() -> Path | None:
+    """Where compiled kernels are kept: a folder per state of our sources, for each module.
+
+    None: nowhere, as the cache is not this user's.
+    """
+    own = own_cache()
+    return None if own is None else own / "numba"
 
 
 @cache
@@ -111,14 +115,22 @@ class _Compiled:
     def _dispatcher(self) -> Any:
         import numba  # noqa: PLC0415 - takes 0.2 s, which a command without kernels can do without
 
+        options = dict(self._options)
         if not os.environ.get("NUMBA_CACHE_DIR"):
             module = Path(self._function.__code__.co_filename).resolve()
-            numba.config.CACHE_DIR = str(cache_directory() / _digest(module))
-        made = numba.njit(error_model="numpy", **self._options)(self._function)
-        if self._options.get("cache"):
+            directory = cache_directory()
+            if directory is None:
+                options["cache"] = False
+            else:
+                numba.config.CACHE_DIR = str(directory / _digest(module))
+        made = numba.njit(error_model="numpy", **options)(self._function)
+        if options.get("cache"):
+            from engine.kernel_files import SealedFiles  # noqa: PLC0415 - needs Numba
+
             # Before it looks into its cache, Numba gets ready to compile, which takes 0.2 s; what
             # is found there runs without, unless it counts references.
             kept = made._cache  # noqa: SLF001 - there is no public way
+            kept._cache_file = SealedFiles(kept)  # noqa: SLF001
             counts = self._options.get("_nrt", True)
             load = kept.load_overload if counts else kept._load_overload  # noqa: SLF001
             kept.load_overload = functools.partial(_found_or_told, load)

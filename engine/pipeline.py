@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -128,7 +128,19 @@ def check_order(log: Path, order: OrderSettings, plans: Sequence[Plan]) -> None:
     wanted = order_attributes(order, plans)
     if not wanted:
         return
-    known = attribute_types(log, set(wanted))
+    check_order_attributes(wanted, attribute_types(log, set(wanted)))
+
+
+def check_order_attributes(wanted: Mapping[str, bool], known: Mapping[str, str]) -> None:
+    """The same, of attributes of ``known`` types (``int float bool str``).
+
+    Args:
+        wanted: attributes that the operator looks at, and whether each must be a number.
+        known: attributes that there are.
+
+    Raises:
+        UserError: names the attribute and the ones there are.
+    """
     numbers = sorted(name for name, kind in known.items() if kind in ("int", "float"))
     there = f"those with numbers are {', '.join(numbers)}" if numbers else "none has numbers"
     for name in sorted(wanted):

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from engine.cli.extras import need
 from engine.cli.input_options import reads_input
-from engine.cli.query_commands import Guard, Input, TimeUnit, read_guards, work_folder
+from engine.cli.query_commands import Guard, Input, TimeUnit, read_guards
 from engine.cli.watch import tell_compiling, watched
+from engine.cli.work_folder import work_folder
 from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare
 from engine.compare.measure import Advanced, Reading

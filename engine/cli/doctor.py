@@ -234,7 +234,8 @@ def _cache_folder() -> Path | None:
         from engine.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
     except ImportError:
         return None  # told by the check of the package
-    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_directory())
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
+    return Path(chosen) if chosen else cache_directory()
 
 
 def _free_memory() -> int:

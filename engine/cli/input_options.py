@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import os
 from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
@@ -15,7 +17,7 @@ from engine.log.input_log import InputForm
 from engine.log.sorting import SORTS
 from engine.log.times import DEFAULT_UNIT
 
-BAD_SUFFIX: Final = ".bad.jsonl"
+_BAD_SUFFIX: Final = ".bad.jsonl"
 """Of the file for skipped lines, where none is named."""
 
 OnBad = Annotated[
@@ -128,3 +130,14 @@ def parse_mapping(pairs: Iterable[str]) -> dict[str, str]:
             raise UserError(f'--map {pair}: "{field}" is "{mapping[field]}" already')
         mapping[field] = column
     return mapping
+
+
+def bad_file(beside: Path) -> Path:
+    """A file for skipped lines where none is named: one that is not there yet.
+
+    Args:
+        beside: file or folder of the output, after which it is named.
+    """
+    names = itertools.chain([""], (f".{number}" for number in itertools.count(2)))
+    paths = (beside.with_name(f"{beside.name}{number}{_BAD_SUFFIX}") for number in names)
+    return next(path for path in paths if not os.path.lexists(path))

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from engine.cli.examples import epilog
-from engine.cli.input_options import BAD_SUFFIX, DeadLetter, OnBad, reads_input
+from engine.cli.input_options import DeadLetter, OnBad, bad_file, reads_input
 from engine.cli.watch import watched
 from engine.errors import UserError, did_you_mean
 from engine.frame import Frame
@@ -64,7 +64,7 @@ def import_log(
     if out.exists():
         raise UserError(f"{out}: exists already; choose a new folder")
     if dead_letter is None and on_bad == "skip":
-        dead_letter = out.with_name(out.name + BAD_SUFFIX)
+        dead_letter = bad_file(out)
     log = open_input(source, form, on_bad, dead_letter)
     frames, records = _write_log(log, out, quiet=quiet)
     _tell_bad(log, dead_letter)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,13 +12,14 @@ import typer
 from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.host_option import InProcess, Master, OnSpark, choose_host
-from engine.cli.input_options import BAD_SUFFIX, DeadLetter, OnBad, reads_input
+from engine.cli.input_options import DeadLetter, OnBad, bad_file, reads_input
 from engine.cli.input_warnings import warn_backwards, warn_line_numbers
 from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
 from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.cli.window_option import WindowText, read_window
+from engine.cli.work_folder import work_folder
 from engine.errors import UserError
 from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
 from engine.log.lines import STDIN
@@ -351,7 +350,7 @@ def _letters(on_bad: str, dead_letter: Path | None, out: Path | None, source: st
         return None
     if dead_letter is None:
         name = "stdin" if source == STDIN else Path(source).name
-        return Path(name + BAD_SUFFIX) if out is None else out.with_name(out.name + BAD_SUFFIX)
+        return bad_file(Path(name) if out is None else out)
     if out is not None and out.absolute() == dead_letter.absolute():
         raise UserError(f"{out}: is --out and --dead-letter; choose two files")
     return dead_letter
@@ -365,21 +364,6 @@ def _tell_bad(given: Prepared, letters: Path | None, *, kept: bool) -> None:
         sys.stderr.write(f"{given.bad_count:,} bad lines skipped, kept in {letters}\n")
     elif not kept:
         letters.unlink(missing_ok=True)
-
-
-@contextmanager
-def work_folder(work: Path | None) -> Iterator[Path]:
-    """The folder of log, checkpoint and parts: the user's, or one that goes away."""
-    if work is not None:
-        try:
-            work.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            said = f"cannot be a folder for --work: {error.strerror}"
-            raise UserError(f"{work}: {said}") from error
-        yield work
-        return
-    with tempfile.TemporaryDirectory(prefix="slackwater-") as folder:
-        yield Path(folder)
 
 
 def read_guards(text: str, time_unit: str) -> Guards:

@@ -56,7 +56,9 @@ def main() -> None:
             code = run([*command, *given])
             if code:
                 sys.exit(code)
-    _remove_old(cache_directory())
+    kept = cache_directory()
+    if kept is not None:
+        _remove_old(kept)
 
 
 def _remove_old(folder: Path) -> None:

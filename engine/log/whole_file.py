@@ -25,6 +25,18 @@ def temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
 
 
+def open_temporary(path: Path) -> BinaryIO:
+    """The temporary file of ``path``, begun anew: never one that a link of its name leads to.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    unfinished = temporary(path)
+    unfinished.unlink(missing_ok=True)  # of a writer that was cut off, or a link, which goes itself
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(unfinished, flags, 0o666), "wb")
+
+
 def write_parquet(
     path: Path,
     row_groups: Iterable[pa.Table],
@@ -45,7 +57,7 @@ def write_parquet(
     others = [name for name in schema.names if name not in plain_columns]
     unfinished = temporary(path)
     with (
-        unfinished.open("wb") as sink,
+        open_temporary(path) as sink,
         pq.ParquetWriter(
             sink,
             schema,
@@ -94,7 +106,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A stream whose content becomes ``path`` when the block ends well, and vanishes otherwise."""
     unfinished = temporary(path)
     try:
-        with unfinished.open("wb") as sink:
+        with open_temporary(path) as sink:
             yield sink
             sink.flush()
             os.fsync(sink.fileno())

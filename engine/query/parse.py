@@ -8,9 +8,9 @@ from typing import Any, Final
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
-from engine.cache_home import cache_home
 from engine.errors import UserError
 from engine.query import syntax as s
+from engine.query.grammar_tables import parser
 from engine.query.mistakes import syntax_error
 from engine.query.place import Span, refuse
 
@@ -37,9 +37,8 @@ def parse(text: str) -> s.Query:
         raise UserError(f"the query has {len(text)} characters; at most {MAX_QUERY_CHARS} are read")
     if not text.strip():
         raise UserError("the query is empty; it begins with EVENT, SELECT or EXPLAIN")
-    parser = _parser()
     try:
-        tree = parser.parse(text)
+        tree = _parser().parse(text)
     except UnexpectedToken as error:
         raise syntax_error(text, error.token, set(error.accepts or error.expected)) from None
     except UnexpectedCharacters as error:
@@ -55,22 +54,7 @@ def parse(text: str) -> s.Query:
 
 @cache
 def _parser() -> Lark:
-    """The parser; its tables, which take longer to make than many a query to answer, are kept."""
-    kept = cache_home() / "slackwater" / "grammar.tables"
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        where: str | bool = str(kept)
-    except OSError:
-        where = False  # nowhere to keep them: they are made each time
-    return Lark.open(
-        "grammar.lark",
-        rel_to=__file__,
-        parser="lalr",
-        lexer="contextual",
-        maybe_placeholders=False,
-        transformer=_Build(),
-        cache=where,
-    )
+    return parser(_Build())
 
 
 def _at(token: Token) -> Span:

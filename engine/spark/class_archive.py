@@ -21,7 +21,7 @@ from typing import Final
 
 import pyspark
 
-from engine.cache_home import cache_home
+from engine.cache_home import cache_home, own_cache
 from engine.cli.java import java_home
 
 VARIABLE: Final = "SLACKWATER_JAVA_OPTIONS"
@@ -44,7 +44,8 @@ def java_options(environ: Mapping[str, str], home: Path) -> str:
     if VARIABLE in environ:
         return environ[VARIABLE]
     archive = archive_of(home)
-    shared = [f'"-XX:SharedArchiveFile={archive}"', _QUIET] if archive.exists() else []
+    usable = own_cache() is not None and archive.exists()
+    shared = [f'"-XX:SharedArchiveFile={archive}"', _QUIET] if usable else []
     return " ".join([*QUICK, *shared])
 
 

@@ -2,75 +2,96 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, Row
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import DataType, StringType
+from pyspark.sql.types import BinaryType, LongType, StringType
 
 from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
-from engine.chain import ChainOutput, ChainSettings
+from engine.chain import ChainSettings
 from engine.cli.spill_option import read_spill
 from engine.cli.window_option import read_window
-from engine.errors import UserError
-from engine.frame import ATTR_PREFIX, FIXED_TYPES, Frame
+from engine.errors import ContractViolation, UserError
+from engine.frame import Frame
 from engine.order.base import Guards
-from engine.order.registry import order_attributes, parse_order
+from engine.order.registry import OrderSettings, order_attributes, parse_order
+from engine.order.sequence import SequenceSettings
 from engine.pattern.purge_settings import PurgeSettings
+from engine.pipeline import check_order_attributes
+from engine.query import check_attributes, needed_attributes
 from engine.query import query as parse_query
+from engine.query.plan import Plan
 from engine.spark.chain_state import ChainState
 from engine.spark.processor import use_cache
+from engine.spark.row_input import RowPlan, frame_of, plan_rows
+from engine.spark.typed_output import TypedOutput
+from engine.units import unit_ns
 
 _PAYLOAD: Final = "payload"
-_OUTPUT: Final = "query string, site string, op string, at long, result string"
-_NEEDED: Final = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
+_FIRST: Final = "first_arrival"
+_OF_FRAMES: Final = {r.SITE: StringType, _PAYLOAD: BinaryType, _FIRST: LongType}
+_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_TYPES: Final = ("int", "float", "bool", "str")
 
 
 def chain(
     order: str = "sequence",
-    queries: Sequence[str] = (),
+    queries: str | Sequence[str] = (),
     barrier: str | None = None,
     certainty: str = "pairwise",
     guard_ns: int | None = 1_000_000_000,
     time_unit: str = "ns",
     spill: str | None = None,
     window: str | None = None,
+    attributes: Mapping[str, str] | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
-    """A step that answers ``queries`` over a DataFrame of frames or of plain rows.
+    """A step that answers ``queries`` over a DataFrame of plain rows or of frames.
 
-    Frames: columns ``site``, ``payload`` and ``first_arrival`` (those of an arrival log). Rows:
-    columns ``source seq ts arrival`` (times in ns), by choice ``site stream incarnation type te``;
-    every other column is an attribute. The rows of a micro-batch are put in the order of
-    ``arrival``; none may be earlier than the last of the micro-batch before it. A batch DataFrame
-    is answered to its end; a stream has none, so its buffers wait for what comes next.
+    Rows: columns ``source ts arrival`` (and ``seq`` behind order ``sequence``), by choice ``site
+    stream incarnation seq type te``; every other column is an attribute. Times are whole numbers
+    of ``time_unit``, or timestamps or dates (without a zone: of the session's). Frames: columns
+    ``site``, ``payload`` and ``first_arrival`` (those of an arrival log).
+
+    The rows of a micro-batch are put in the order of ``arrival``; none may be earlier than the last
+    of the micro-batch before it. A batch DataFrame is answered to its end; a stream has none, so
+    its buffers wait for what comes next.
 
     Args:
         order: short form, e.g. ``sequence:latency=1s`` or ``none``.
-        queries: texts; named q1, q2, ... in results.
+        queries: one text or several; named q1, q2, ... in results.
         barrier: when matches are let go, e.g. ``bounded:1s``; None: as REALTIME says, or at once.
         certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
         guard_ns: future guard; None = off.
-        time_unit: of durations without a unit in the texts.
+        time_unit: of times that are whole numbers, of durations without a unit in the texts, and
+            of the times in the results.
         spill: old events of patterns go to the state store in chunks, e.g. ``state,pending=100``
             (``--spill`` of ``slackwater query``); None: they stay in the chain.
         window: how long windows are corrected, e.g. ``horizon=10m`` (``--window``).
+        attributes: of frames, the types (``int float bool str``) of the attributes that they have:
+            queries are checked against them, and results typed. None: both are left to the data,
+            and attributes of events are a map of texts.
 
     Returns:
-        DataFrame -> DataFrame with columns ``query site op at result``, where ``result`` is the
-        JSON of DESIGN "Results".
+        DataFrame -> DataFrame of results, with the fields of docs/reference.md "Results" as typed
+        columns. The session is told to keep state in RocksDB, which the step needs.
 
     Raises:
-        UserError: bad order, query, spill or window, or (when applied) a column is missing.
+        UserError: bad order, query, spill or window, an order that cannot serve the queries, or
+            (when applied) a column is missing or of a wrong type, or a query names an attribute
+            that is none. When the job runs: a row without a time or a source, named.
     """
     plans = tuple(
-        parse_query(text, time_unit, name=f"q{number}") for number, text in enumerate(queries, 1)
+        parse_query(text, time_unit, name=f"q{number}")
+        for number, text in enumerate([queries] if isinstance(queries, str) else queries, 1)
     )
     settings = ChainSettings(
         parse_order(order, time_unit),
@@ -82,42 +103,109 @@ def chain(
         window=read_window(window, time_unit, plans),
     )
     order_attributes(settings.order, plans)  # an order that cannot serve them is told here
+    _check_types(attributes)
+    return partial(_applied, settings=settings, time_unit=time_unit, attributes=attributes)
 
-    def apply(df: DataFrame) -> DataFrame:
-        frames = _PAYLOAD in df.columns
-        needed = ("site", "first_arrival") if frames else _NEEDED
-        missing = [name for name in needed if name not in df.columns]
-        if missing:
-            raise UserError(
-                f"the DataFrame has no column {', '.join(missing)}; it has {', '.join(df.columns)}"
-            )
-        if r.SITE not in df.columns:
-            df = df.withColumn(r.SITE, F.lit(r.DEFAULT_SITE))
-        texts = {field.name for field in df.schema if _is_text(field.dataType)}
-        step = _Step(settings, frames, texts, df.isStreaming, cache_home())
-        return df.groupBy(r.SITE).transformWithState(
-            statefulProcessor=step,
-            outputStructType=_OUTPUT,
-            outputMode="Append",
-            timeMode="None",
+
+def _applied(
+    df: DataFrame,
+    settings: ChainSettings,
+    time_unit: str,
+    attributes: Mapping[str, str] | None,
+) -> DataFrame:
+    """The step's results of ``df``."""
+    _use_rocksdb(df.sparkSession)
+    plans, order = settings.plans, settings.order
+    rows: RowPlan | None = None
+    if _PAYLOAD in df.columns:
+        df, known = _frames(df), attributes
+    else:
+        numbered = isinstance(order, SequenceSettings)
+        df, rows = plan_rows(df, _wanted(plans, order), time_unit, numbered=numbered)
+        known = rows.attributes
+    if known is not None:
+        check_order_attributes(order_attributes(order, plans), known)
+        for plan in plans:
+            check_attributes(plan, known)
+    output = TypedOutput(plans, known, unit_ns(time_unit), None if rows is None else rows.taken)
+    return df.groupBy(r.SITE).transformWithState(
+        statefulProcessor=_Step(settings, rows, output, df.isStreaming, cache_home()),
+        outputStructType=output.schema,
+        outputMode="Append",
+        timeMode="None",
+    )
+
+
+def _check_types(attributes: Mapping[str, str] | None) -> None:
+    for name, kind in (attributes or {}).items():
+        if kind not in _TYPES:
+            raise UserError(f"attributes: {name!r} is {kind!r}; use one of {', '.join(_TYPES)}")
+
+
+def _wanted(plans: Sequence[Plan], order: OrderSettings) -> set[str] | None:
+    """Attributes that the step reads; None = all."""
+    wanted = set(order_attributes(order, plans))
+    for plan in plans:
+        needed = needed_attributes(plan)
+        if needed is None:
+            return None
+        wanted |= needed
+    return wanted
+
+
+def _use_rocksdb(session: SparkSession) -> None:
+    """Spark refuses ``transformWithState`` on its default state store."""
+    session.conf.set(_PROVIDER, _ROCKSDB)
+
+
+def _frames(df: DataFrame) -> DataFrame:
+    """The columns of frames, and where each lies if Spark knows: frames may arrive at one time.
+
+    Raises:
+        UserError: a column is missing or of a wrong type.
+    """
+    types = {field.name: field.dataType for field in df.schema}
+    missing = [name for name in _OF_FRAMES if name not in types]
+    if missing:
+        raise UserError(
+            f"the DataFrame has a column payload, so it is one of frames, but no column "
+            f"{', '.join(missing)}; it has {', '.join(types)}"
         )
-
-    return apply
-
-
-def _is_text(kind: DataType) -> bool:
-    return isinstance(kind, StringType)
+    for name, wanted in _OF_FRAMES.items():
+        if not isinstance(types[name], wanted):
+            what = f"{types[name].simpleString()}, not {wanted().simpleString()}"
+            raise UserError(f"column {name} of a DataFrame of frames is {what}")
+    columns = [F.col(name) for name in _OF_FRAMES]
+    try:
+        placed = df.select(
+            *columns,
+            F.col("_metadata.file_name").alias("file"),
+            F.col("_metadata.row_index").alias("place"),
+        )
+        placed.schema  # noqa: B018 - asked for, so that an error comes here
+    except AnalysisException:  # not of files: their content tells frames of one time apart
+        nowhere = (F.lit("").alias("file"), F.lit(0).cast("long").alias("place"))
+        return df.select(*columns, *nowhere)
+    return placed
 
 
 class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
-    """One chain per site, fed with whatever the group holds."""
+    """One chain per site, fed with whatever the group holds.
+
+    ``rows``: what the columns of plain rows are; None: the rows are frames.
+    """
 
     def __init__(
-        self, settings: ChainSettings, frames: bool, texts: set[str], streaming: bool, cache: Path
+        self,
+        settings: ChainSettings,
+        rows: RowPlan | None,
+        output: TypedOutput,
+        streaming: bool,
+        cache: Path,
     ) -> None:
         self._settings = settings
-        self._frames = frames
-        self._texts = texts
+        self._rows = rows
+        self._output = output
         self._streaming = streaming
         self._cache = cache
 
@@ -132,49 +220,36 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
         timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
     ) -> Iterator[Row]:
         site = key[0]
+        if site is None:
+            raise UserError(f"a row has no site: {next(rows)}; give it one, or leave it out")
         live = self._state.chain(site)
         outputs = [live.process(self._to_frames(site, list(rows)))]
         if self._streaming:
             self._state.keep(live)
         else:
             outputs.append(live.finish())
-        return iter([row for output in outputs for row in _result_rows(output)])
+        results = [of_query for output in outputs for of_query in output.results]
+        return iter([row for of_query in results for row in self._output.rows(of_query)])
 
     def _to_frames(self, site: str, rows: list[Row]) -> list[Frame]:
-        if self._frames:
-            rows.sort(key=lambda row: row.first_arrival)
-            return [Frame.from_bytes(site, bytes(row.payload)) for row in rows if row.payload]
-        rows.sort(key=lambda row: (row.arrival, row.source, row.seq))
-        return [_frame(site, rows, self._texts)] if rows else []
+        if self._rows is not None:
+            return [frame_of(site, rows, self._rows)] if rows else []
+        return [_frame(site, row) for row in sorted(rows, key=_place)]
 
     def close(self) -> None:
         """Nothing to release."""
 
 
-def _frame(site: str, rows: list[Row], texts: set[str]) -> Frame:
-    """Plain rows as one frame."""
-    names = [name for name in rows[0].__fields__ if name != r.SITE]
-    columns: dict[str, pa.Array] = {}
-    for name, values in zip(
-        names, zip(*([row[n] for n in names] for row in rows), strict=True), strict=True
-    ):
-        fixed = FIXED_TYPES.get(name)
-        array = pa.array(values, pa.string() if name in texts else None)
-        if name in texts:
-            array = array.dictionary_encode()
-        elif fixed is not None:
-            array = array.cast(fixed)
-        columns[name if fixed is not None or name == r.ID else ATTR_PREFIX + name] = array
-    return Frame(site, pa.RecordBatch.from_pydict(columns))
+def _place(row: Row) -> tuple[int, str, int, bytes]:
+    if row.first_arrival is None or row.payload is None:
+        raise UserError(
+            f"site {row.site!r}: a frame without payload or first_arrival; leave it out"
+        )
+    return row.first_arrival, row.file, row.place, bytes(row.payload)
 
 
-def _result_rows(output: ChainOutput) -> Iterator[Row]:
-    for results in output.results:
-        for result in results:
-            yield Row(
-                query=result["query"],
-                site=result["site"],
-                op=result["op"],
-                at=result["at"],
-                result=json.dumps(result),
-            )
+def _frame(site: str, row: Row) -> Frame:
+    try:
+        return Frame.from_bytes(site, bytes(row.payload))
+    except ContractViolation as error:
+        raise UserError(f"{error} (first_arrival {row.first_arrival}); leave it out") from error

@@ -23,11 +23,13 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
 
     Args:
         said: by Spark, tracebacks of workers among it.
-        log: where all of it is kept.
+        log: file that gets it, too.
 
     Returns:
         ``UserError`` where a worker found the input at fault, else ``SparkFailure``.
     """
+    with log.open("a", encoding="utf-8") as file:
+        file.write(said)
     ours = _OURS.findall(said)
     if ours:
         kind, message = ours[-1]

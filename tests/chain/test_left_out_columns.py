@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
-from engine.errors import ContractViolation
+from engine.errors import ContractViolation, UserError
 from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -201,7 +201,7 @@ def test_a_column_of_untyped_nulls_is_one_that_is_left_out() -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_an_event_without_source_or_number_is_refused_before_a_kernel_reads_it(order: str) -> None:
     plain = {"source": "a", "seq": 0, "ts": 1, "arrival": 1, "type": "A"}
-    with pytest.raises(ContractViolation, match="site 'main': an event without a source"):
+    with pytest.raises(UserError, match="site 'main': row 1 of a frame has no source"):
         chain_of(order).process([frame([plain, plain | {"source": None}])])
     numberless = frame([plain, plain | {"seq": None}, {"kind": "tick", "arrival": 2}])
     if order.startswith("sequence"):

@@ -251,6 +251,21 @@ def test_on_bad_skip_keeps_the_bad_lines(cli: Any, trace: Any) -> None:
     assert json.loads(Path("t.jsonl.bad.jsonl").read_text())["text"] == "nope"
 
 
+def test_an_older_file_of_bad_lines_stays_as_it_is(cli: Any, trace: Any, here: Path) -> None:
+    old = here / "t.jsonl.bad.jsonl"
+    old.write_text("of a run that took an hour\n")
+    skip = ("--input", "t.jsonl", "--on-bad", "skip", "--order", "none")
+    trace({"type": "A", "ts": 1})
+    assert cli("order", *skip).left == {}
+    trace({"type": "A", "ts": 1}, "nope")
+    ran = cli("order", *skip)
+    assert "kept in t.jsonl.2.bad.jsonl" in ran.err
+    assert list(ran.left) == ["t.jsonl.2.bad.jsonl"]
+    again = cli("log", "import", "t.jsonl", "--out", "t.jsonl.log", "--on-bad", "skip")
+    assert "t.jsonl.log.bad.jsonl" in again.left
+    assert old.read_text() == "of a run that took an hour\n"
+
+
 def test_a_work_folder_answers_another_query_of_the_same_input(cli: Any, trace: Any) -> None:
     name = trace(*LI)
     both = [SEQ_AB, "SELECT count(*) FROM events WINDOW TUMBLING 5", SEQ_AB]

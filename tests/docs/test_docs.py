@@ -20,7 +20,7 @@ from engine.query.analyse import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
-SLOW = re.compile(r"^(make|slackwater run|python job.py)\b", re.MULTILINE)
+SLOW = re.compile(r"^(make|slackwater run|python (?:job|stream).py)\b", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 

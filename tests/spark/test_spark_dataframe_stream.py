@@ -77,7 +77,7 @@ def test_a_stream_with_spilled_events_equals_the_chain_without(tmp_path: Path) -
     running = (
         step(stream.parquet(str(tmp_path / "in")))
         .writeStream.foreachBatch(
-            lambda batch, _: found.extend(json.loads(row.result) for row in batch.collect())
+            lambda batch, _: found.extend(row.asDict(recursive=True) for row in batch.collect())
         )
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)

@@ -1,0 +1,37 @@
+"""The folder in which a command works: the user's, or one that goes away."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.errors import SparkFailure, UserError
+
+
+@contextmanager
+def work_folder(work: Path | None) -> Iterator[Path]:
+    """The folder of log, checkpoint and parts.
+
+    Args:
+        work: the user's, made if absent; None: a new one, of which only the log of a failure stays.
+
+    Raises:
+        UserError: it cannot be a folder.
+    """
+    if work is not None:
+        try:
+            work.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            said = f"cannot be a folder for --work: {error.strerror}"
+            raise UserError(f"{work}: {said}") from error
+        yield work
+        return
+    with tempfile.TemporaryDirectory(prefix="slackwater-") as name:
+        try:
+            yield Path(name)
+        except SparkFailure as failure:
+            kept = Path(f"{name}.spark.log")
+            failure.log.rename(kept)
+            raise SparkFailure(failure.cause, kept) from failure

@@ -1,0 +1,216 @@
+"""Plain rows of a DataFrame as records: columns checked on the driver, rows in the workers.
+
+What the schema can show is refused when the step is applied. What only data can show (nulls, times
+out of range) is refused where the row is met, and the message names the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    FractionalType,
+    IntegralType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from edge_agent import records as r
+from engine.errors import UserError
+from engine.frame import ATTR_PREFIX, Frame
+from engine.units import NS_PER, unit_ns
+from engine.value_rules import beyond, without_nan
+
+_TEXTS: Final = (r.SITE, r.STREAM, r.SOURCE, r.TYPE)
+_TIMES: Final = (r.TS, r.TE, r.ARRIVAL)
+_COUNTS: Final = (r.SEQ, r.INCARNATION)
+_FIELDS: Final = (*_TEXTS, *_TIMES, *_COUNTS)
+_NEEDED: Final = (r.SOURCE, r.TS, r.ARRIVAL)
+_ORDER: Final = (r.ARRIVAL, r.SOURCE, r.STREAM, r.INCARNATION, r.SEQ, r.TS, r.TYPE)
+"""Rows of one arrival have an order, too: the answer must not depend on Spark's shuffle."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """What the columns are, for the workers.
+
+    ``units``: ns of one step of each column of times. ``attributes``: types (``int float bool
+    str``) of the columns that are attributes; ``taken``: of those that are wanted. ``numbered``:
+    every event needs a ``seq``.
+    """
+
+    units: dict[str, int]
+    attributes: dict[str, str]
+    taken: frozenset[str]
+    numbered: bool
+
+
+def plan_rows(
+    df: DataFrame, wanted: set[str] | None, time_unit: str, *, numbered: bool
+) -> tuple[DataFrame, RowPlan]:
+    """The columns of ``df`` that matter, each of one type, and what they are.
+
+    Args:
+        df: with a column for each field of a record; every other column is an attribute.
+        wanted: attributes to take; None = all.
+        time_unit: of columns of whole numbers that are times.
+        numbered: whether every event needs a number.
+
+    Raises:
+        UserError: a column is missing, there twice, or of a type that it cannot have.
+    """
+    names = df.columns
+    needed = [r.SOURCE, *([r.SEQ] if numbered else []), r.TS, r.ARRIVAL]
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise UserError(
+            f"the DataFrame has no column {', '.join(missing)}; it has {', '.join(names)}; name it "
+            f'as in df.withColumnRenamed("...", "{missing[0]}")'
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"the DataFrame has two columns {twice[0]}; drop or rename one of them")
+    chosen: list[Column] = []
+    units: dict[str, int] = {}
+    attributes: dict[str, str] = {}
+    taken: set[str] = set()
+    for field in df.schema:
+        column = F.col(f"`{field.name.replace('`', '``')}`")
+        if field.name in _TIMES:
+            column, units[field.name] = _time(field.name, column, field.dataType, time_unit)
+        elif field.name in _COUNTS:
+            _check(field.name, field.dataType, IntegralType, "whole numbers", "long")
+            column = column.cast("long")
+        elif field.name in _TEXTS:
+            _check(field.name, field.dataType, StringType, "texts", "string")
+        else:
+            name = field.name.removeprefix(ATTR_PREFIX)
+            is_wanted = wanted is None or name in wanted
+            found = _attribute_type(field.dataType)
+            if found is None and is_wanted:
+                raise _no_attribute(field.name, field.dataType)
+            attributes |= {} if found is None else {name: found}
+            if not is_wanted:
+                continue
+            taken.add(name)
+            column = column.cast("double") if attributes[name] == "float" else column
+        chosen.append(column.alias(field.name))
+    if r.SITE not in names:
+        chosen.append(F.lit(r.DEFAULT_SITE).alias(r.SITE))
+    return df.select(*chosen), RowPlan(units, attributes, frozenset(taken), numbered)
+
+
+def _time(name: str, column: Column, kind: DataType, time_unit: str) -> tuple[Column, int]:
+    """The column as whole numbers, and the ns of one."""
+    if isinstance(kind, DateType | TimestampNTZType):
+        column, kind = column.cast("timestamp"), TimestampType()
+    if isinstance(kind, TimestampType):
+        return F.unix_micros(column), NS_PER["us"]
+    _check(name, kind, IntegralType, "whole numbers or timestamps", "timestamp")
+    return column.cast("long"), unit_ns(time_unit)
+
+
+def _check(name: str, kind: DataType, wanted: type, what: str, cast: str) -> None:
+    if not isinstance(kind, wanted):
+        raise UserError(
+            f"column {name} is {kind.simpleString()}, and {name} takes {what}: "
+            f'df.withColumn("{name}", df["{name}"].cast("{cast}")) if that is what it says'
+        )
+
+
+def _attribute_type(kind: DataType) -> str | None:
+    if isinstance(kind, BooleanType):
+        return "bool"
+    if isinstance(kind, StringType):
+        return "str"
+    if isinstance(kind, IntegralType):
+        return "int"
+    return "float" if isinstance(kind, FractionalType) else None
+
+
+def _no_attribute(name: str, kind: DataType) -> UserError:
+    return UserError(
+        f"column {name} is {kind.simpleString()}; an attribute is a number, a text or a truth "
+        f'value: df.drop("{name}"), or cast it'
+    )
+
+
+def frame_of(site: str, rows: Sequence[Row], plan: RowPlan) -> Frame:
+    """The rows of a site as one frame, in the order of arrival.
+
+    Raises:
+        UserError: names a row whose ``ts``, ``arrival``, ``source`` or number is missing, or whose
+            time is out of range.
+    """
+    names = [name for name in rows[0].__fields__ if name != r.SITE]
+    values = zip(*([row[name] for name in names] for row in rows), strict=True)
+    table = pa.table(
+        [pa.array(of, _type(name, plan)) for name, of in zip(names, values, strict=True)], names
+    )
+    order = [(name, "ascending") for name in _ORDER if name in names]
+    table = table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
+    needed = (*_NEEDED, r.SEQ) if plan.numbered else _NEEDED
+    for name in needed:
+        _refuse(site, table, name, table[name].is_null(), "has no")
+    columns: dict[str, pa.Array] = {}
+    for name in names:
+        column = table[name].combine_chunks()
+        if name in plan.units:
+            column = _in_ns(site, table, name, plan.units[name])
+        elif pa.types.is_string(column.type):
+            column = column.dictionary_encode()
+        elif pa.types.is_floating(column.type):
+            column = _finite(site, table, name)
+        elif name in _COUNTS:
+            wrong = beyond(name, column.fill_null(0).to_numpy(zero_copy_only=False))
+            _refuse(site, table, name, pa.array(wrong), "is out of range in")
+        is_field = name in _FIELDS
+        columns[name if is_field else ATTR_PREFIX + name.removeprefix(ATTR_PREFIX)] = column
+    if r.SEQ not in columns:
+        columns[r.SEQ] = pa.nulls(table.num_rows, pa.int64())
+    return Frame(site, pa.RecordBatch.from_pydict(columns))
+
+
+def _type(name: str, plan: RowPlan) -> pa.DataType:
+    if name in _TIMES or name in _COUNTS:
+        return pa.int64()
+    if name in _TEXTS:
+        return pa.string()
+    kind = plan.attributes[name.removeprefix(ATTR_PREFIX)]
+    return {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string()}[kind]
+
+
+def _in_ns(site: str, table: pa.Table, name: str, unit: int) -> pa.Array:
+    column = table[name].combine_chunks()
+    values = column.fill_null(0).to_numpy(zero_copy_only=False)
+    _refuse(site, table, name, pa.array(beyond(name, values, unit)), "is out of range in")
+    return pa.array(values * unit, mask=column.is_null().to_numpy(zero_copy_only=False))
+
+
+def _finite(site: str, table: pa.Table, name: str) -> pa.Array:
+    """Without NaN, which says that there is no value."""
+    column, infinite = without_nan(table[name].combine_chunks())
+    _refuse(site, table, name, pa.array(infinite), "has an infinite")
+    return column
+
+
+def _refuse(site: str, table: pa.Table, name: str, wrong: Any, what: str) -> None:
+    """Names the first row that is ``wrong``."""
+    if not pc.any(wrong).as_py():
+        return
+    row = pc.index(wrong, value=True).as_py()
+    shown = {n: table[n][row].as_py() for n in table.column_names if n in _FIELDS}
+    raise UserError(
+        f"site {site!r}: a row {what} {name}: {shown}; mend it, or leave such rows out before the "
+        "step, as in df.where(...)"
+    )

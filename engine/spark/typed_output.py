@@ -1,0 +1,175 @@
+"""Results as rows with typed columns: the fields of docs/reference.md "Results".
+
+Matches and windows are rows of one DataFrame; what the one kind has not is null in the other's
+rows. Attributes are typed where their types are known before any data, else they are a map of
+texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pyspark.sql import Row
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from engine.errors import UserError
+from engine.operator import Result
+from engine.query.fields import FIELDS, Kind, own_attribute
+from engine.query.plan import Aggregate, Attribute, Drift, Expression, OrPlan, Plan, TumblingPlan
+
+_TYPES: Final[dict[str, DataType]] = {
+    "int": LongType(), "float": DoubleType(), "bool": BooleanType(), "str": StringType(),
+}  # fmt: skip
+_TEXTS: Final = MapType(StringType(), StringType())
+_EXACT: Final = {"sum", "min", "max"}
+"""Aggregates that are of the type of what they take; ``count`` is a whole number."""
+_OF_EVENT: Final = {
+    "site": "str", "stream": "str", "source": "str", "seq": "int", "type": "str", "ts": "int",
+    "te": "int", "ref": "int",
+}  # fmt: skip
+_BEFORE: Final = {"query": "str", "site": "str", "op": "str", "at": "int"}
+_OF_MATCH: Final = {"known_at": "int", "certainty": "str", "probability": "float"}
+_COUNTS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}
+_TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref", "start", "end"})
+Convert = Callable[[Any], Any]
+
+
+class TypedOutput:
+    """The schema of the results of some queries, and results as rows of it.
+
+    Args:
+        plans: of the queries.
+        attributes: types (``int float bool str``) by name; None: not known.
+        unit_ns: of the times in the rows, rounded down.
+        shown: the attributes that events show; None: all.
+
+    Raises:
+        UserError: two queries give a value of one name different types.
+    """
+
+    def __init__(
+        self,
+        plans: Iterable[Plan],
+        attributes: Mapping[str, str] | None,
+        unit_ns: int,
+        shown: frozenset[str] | None = None,
+    ) -> None:
+        self._unit = unit_ns
+        values: dict[str, DataType] = {}
+        aggregates: dict[str, DataType] = {}
+        keys: dict[str, DataType] = {}
+        for plan in plans:
+            if isinstance(plan, TumblingPlan):
+                for one in plan.aggregates:
+                    kind = _of_aggregate(one, attributes)
+                    _put(aggregates, one.label, kind)
+                    _put(values, one.label, DoubleType() if plan.drift is Drift.TOGETHER else kind)
+                for key in plan.group_by:
+                    _put(keys, key.name, _of_attribute(key, attributes))
+            else:
+                for branch in plan.branches if isinstance(plan, OrPlan) else (plan,):
+                    for computed in branch.computed:
+                        _put(values, computed.label, _of_value(computed.expression, attributes))
+        attrs = _TEXTS if attributes is None else _struct(_typed(attributes, shown))
+        event = [*_fields(_OF_EVENT), *([StructField("attrs", attrs)] if attrs is not None else [])]
+        either = {name: ArrayType(kind) for name, kind in aggregates.items()}
+        wide = {
+            "window": StructType(_fields({"start": "int", "end": "int"})), "key": _struct(keys),
+            "value": _struct(values), "low": _struct(aggregates), "middle": _struct(aggregates),
+            "high": _struct(aggregates), "bounds": _struct(either),
+        }  # fmt: skip
+        self.schema = StructType([
+            *_fields({**_BEFORE, **_OF_MATCH}), StructField("events", ArrayType(StructType(event))),
+            *(StructField(name, kind) for name, kind in wide.items() if kind is not None),
+            *_fields({"drift": "str", **_COUNTS}),  # R19's flag
+        ])  # fmt: skip
+
+    def rows(self, results: Iterable[Result]) -> Iterator[Row]:
+        """Each result as a row."""
+        for result in results:
+            yield self._shaped(result, self.schema)
+
+    def _shaped(self, value: Any, kind: DataType, name: str = "") -> Any:
+        """``value`` as pyspark wants it for ``kind``."""
+        if value is None:
+            return None
+        if isinstance(kind, StructType):
+            fields = {f.name: self._shaped(value.get(f.name), f.dataType, f.name) for f in kind}
+            return Row(*fields)(*fields.values())
+        if isinstance(kind, ArrayType):
+            return [self._shaped(each, kind.elementType, name) for each in value]
+        if isinstance(kind, MapType):
+            return {key: _text(each) for key, each in value.items()}
+        if isinstance(kind, StringType):
+            return _text(value)
+        if isinstance(kind, DoubleType):
+            return float(value)
+        if isinstance(kind, LongType):
+            return int(value) // self._unit if name in _TIMES else int(value)
+        return value
+
+
+def _fields(types: Mapping[str, str]) -> list[StructField]:
+    return [StructField(name, _TYPES[kind]) for name, kind in types.items()]
+
+
+def _typed(types: Mapping[str, str], shown: frozenset[str] | None) -> dict[str, DataType]:
+    return {name: _TYPES[types[name]] for name in sorted(types if shown is None else shown)}
+
+
+def _struct(types: Mapping[str, DataType]) -> StructType | None:
+    """None without fields: few formats can keep such a struct."""
+    return StructType([StructField(n, kind) for n, kind in types.items()]) if types else None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _put(types: dict[str, DataType], label: str, kind: DataType) -> None:
+    before = types.setdefault(label, kind)
+    if before == kind:
+        return
+    if not {type(before), type(kind)} <= {LongType, DoubleType}:
+        raise UserError(
+            f"two queries give {label!r} as {before.simpleString()} and as {kind.simpleString()}: "
+            "name one of them otherwise with AS"
+        )
+    types[label] = DoubleType()
+
+
+def _of_attribute(attribute: Attribute, known: Mapping[str, str] | None) -> DataType:
+    own = own_attribute(attribute.name)
+    if own is None:
+        return StringType() if FIELDS[attribute.name] is Kind.TEXT else LongType()
+    return StringType() if known is None else _TYPES[known[own]]
+
+
+def _of_aggregate(one: Aggregate, known: Mapping[str, str] | None) -> DataType:
+    if one.function == "count":
+        return LongType()
+    if one.function in _EXACT and one.attribute is not None:
+        kind = _of_attribute(one.attribute, known)
+        return LongType() if isinstance(kind, LongType | BooleanType) else DoubleType()
+    return DoubleType()
+
+
+def _of_value(expression: Expression, known: Mapping[str, str] | None) -> DataType:
+    """Of a value that RETURN computes; truth values are 0 and 1 there."""
+    if not isinstance(expression, Attribute):
+        return DoubleType()
+    kind = _of_attribute(expression, known)
+    return LongType() if isinstance(kind, BooleanType) else kind

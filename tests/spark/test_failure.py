@@ -1,0 +1,94 @@
+"""What is told of a run on Spark that failed: its last cause, and where all of it is."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.work_folder import work_folder
+from engine.errors import SparkFailure, UserError
+from engine.spark.failure import spark_failure
+
+HEAD = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted.
+org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:3122)
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/x/worker.py", line 3421, in main
+    process()
+"""
+TAIL = "\n\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.scala:600)\n"
+
+
+@pytest.mark.parametrize(
+    ("raised", "cause"),
+    [
+        ("engine.errors.ContractViolation: site 'a': it is so", "site 'a': it is so"),
+        ("ZeroDivisionError: division by zero", "ZeroDivisionError: division by zero"),
+        ("numba.core.errors.TypingError: no", "numba.core.errors.TypingError: no"),
+    ],
+)
+def test_the_last_cause_is_shown_and_the_log_has_all(
+    raised: str, cause: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text("what the JVM said\n")
+    failure = spark_failure(HEAD + raised + TAIL, log)
+    assert isinstance(failure, SparkFailure)
+    assert str(failure) == f"the run on Spark failed: {cause}; all of it is in {log}"
+    assert log.read_text() == "what the JVM said\n" + HEAD + raised + TAIL
+
+
+def test_without_a_python_cause_the_last_of_the_jvm_is_shown(tmp_path: Path) -> None:
+    said = HEAD.rpartition("Caused by")[0] + "Caused by: java.io.IOException: No space left" + TAIL
+    failure = spark_failure(said, tmp_path / "spark.log")
+    assert "java.io.IOException: No space left" in str(failure)
+    assert "Query terminated" in str(spark_failure("Query terminated\nat x", tmp_path / "s.log"))
+
+
+def test_what_a_worker_finds_wrong_with_the_input_is_the_users_error(tmp_path: Path) -> None:
+    failure = spark_failure(
+        f"{HEAD}engine.errors.UserError: f.parquet: damaged{TAIL}", tmp_path / "l"
+    )
+    assert isinstance(failure, UserError)
+    assert str(failure) == "f.parquet: damaged"
+
+
+def test_the_log_of_a_failure_stays_where_the_message_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def fails() -> None:
+        with work_folder(None) as folder:
+            (folder / "log").mkdir()
+            (folder / "spark.log").write_text("all of it")
+            raise SparkFailure("why", folder / "spark.log")
+
+    with pytest.raises(SparkFailure, match="the run on Spark failed: why; all of it is in") as told:
+        fails()
+    (kept,) = tmp_path.iterdir()
+    assert str(told.value).endswith(str(kept))
+    assert kept.read_text() == "all of it"
+
+
+def test_nothing_else_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for error in (UserError("x"), KeyboardInterrupt()):
+
+        def fails(error: Any = error) -> None:
+            with work_folder(None) as folder:
+                (folder / "spark.log").write_text("x")
+                raise error
+
+        with pytest.raises(type(error)):
+            fails()
+    assert list(tmp_path.iterdir()) == []
+    with (
+        pytest.raises(SparkFailure, match=re.escape(str(tmp_path / "w"))),
+        work_folder(tmp_path / "w") as folder,
+    ):
+        raise SparkFailure("why", folder / "spark.log")  # the user's own folder keeps it

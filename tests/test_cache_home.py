@@ -1,0 +1,194 @@
+"""What is kept between runs is the user's own and whole, and runs nothing that others put there."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from engine import cache_home, jit
+from engine.cache_home import is_trusted, own_bytes, own_cache
+from engine.log.whole_file import temporary, whole_file, write_parquet
+from engine.query import grammar_tables
+from engine.query.analyse import query
+from engine.query.parse import _Build
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"
+
+
+@pytest.fixture(name="cache")
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SLACKWATER_CACHE", str(tmp_path / "cache"))
+    cache_home._own.cache_clear()
+    return tmp_path / "cache" / "slackwater"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_cache_is_the_users_alone(cache: Path) -> None:
+    assert own_cache() == cache
+    assert mode(cache) == 0o700
+
+
+def test_a_cache_that_others_could_read_is_closed_and_kept(cache: Path) -> None:
+    cache.mkdir(parents=True, mode=0o755)
+    (cache / "kept").touch()
+    assert own_cache() == cache
+    assert mode(cache) == 0o700
+    assert (cache / "kept").exists()
+
+
+@pytest.mark.parametrize("loose", [0o775, 0o777, 0o757])
+def test_what_others_may_have_put_into_a_cache_goes(
+    loose: int, cache: Path, tmp_path: Path
+) -> None:
+    (cache / "numba").mkdir(parents=True)
+    (cache / "numba" / "planted.nbi").touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "mine").touch()
+    (cache / "link").symlink_to(tmp_path / "elsewhere")
+    cache.chmod(loose)
+    assert own_cache() == cache
+    assert list(cache.iterdir()) == []
+    assert mode(cache) == 0o700
+    assert (tmp_path / "elsewhere" / "mine").exists()
+
+
+def test_a_cache_of_another_user_is_not_used(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = os.geteuid()
+    facts = [0, 0, 0, 0, own, 0, 0, 0, 0, 0]
+    assert is_trusted(os.stat_result(facts))
+    facts[4] = own + 4321
+    assert not is_trusted(os.stat_result(facts))
+    monkeypatch.setattr(cache_home, "is_trusted", lambda _facts: False)
+    assert own_cache() is None
+    assert "belongs to another user" in capsys.readouterr().err
+    assert jit.cache_directory() is None
+    assert grammar_tables.parser(_Build()).parse(TEXT)
+    assert list(cache.iterdir()) == []
+
+
+class Planted:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.mark),)
+
+
+def run(code: str, cache: Path) -> str:
+    """What ``code`` prints in an interpreter of its own, with that cache."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT,
+        env=os.environ | {"SLACKWATER_CACHE": str(cache.parent), "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_planted_tables_run_nothing(cache: Path, tmp_path: Path) -> None:
+    cache.mkdir(parents=True)
+    for name in ("grammar.tables", "grammar.json"):
+        (cache / name).write_bytes(b"x\n" + pickle.dumps(Planted(tmp_path / "ran")))
+    asked = f"from engine.query import query; print(query({TEXT!r}).name)"
+    assert run(asked, cache).strip()
+    assert not (tmp_path / "ran").exists()
+    assert b"Planted" not in (cache / "grammar.json").read_bytes()
+
+
+def test_kept_tables_read_as_new_ones(cache: Path) -> None:
+    made = grammar_tables.parser(_Build())
+    assert (cache / "grammar.json").is_file()
+    kept = grammar_tables.parser(_Build())
+    assert kept.source_path == "<deserialized>"
+    texts = [
+        TEXT,
+        "SELECT avg(v), count(*) FROM s WHERE x IN (1, 2) GROUP BY k WINDOW TUMBLING 1 s",
+    ]
+    for text in texts:
+        assert kept.parse(text) == made.parse(text)
+        assert query(text)
+
+
+def test_tables_with_any_damage_are_made_anew(cache: Path) -> None:
+    grammar_tables.parser(_Build())
+    path = cache / "grammar.json"
+    whole = path.read_bytes()
+    state = whole.split()[0].decode()
+    assert grammar_tables._kept(path, state) is not None
+    for place in [*range(90), *range(90, len(whole), 997)]:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        assert grammar_tables._kept(path, state) is None, place
+    for size in (0, 10, 64, 65, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        assert grammar_tables._kept(path, state) is None, size
+    assert grammar_tables._kept(path, "another") is None
+
+
+KERNEL = """
+import sys
+from engine import jit
+
+@jit.njit
+def twice(x):
+    return 2 * x
+
+compiled = []
+jit.when_compiling.append(lambda: compiled.append(1))
+print(twice(21), bool(compiled))
+"""
+
+
+def test_a_damaged_kernel_is_compiled_anew(cache: Path, tmp_path: Path) -> None:
+    (tmp_path / "kernel.py").write_text(KERNEL)
+    code = f"import runpy; runpy.run_path({str(tmp_path / 'kernel.py')!r})"
+    assert run(code, cache) == "42 True\n"
+    assert run(code, cache) == "42 False\n"
+    files = sorted(path for path in cache.rglob("*.nb?") if "twice" in path.name)
+    assert [path.suffix for path in files] == [".nbc", ".nbi"]
+    for path in files:
+        whole = path.read_bytes()
+        for damaged in (whole[: len(whole) // 2], whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:]):
+            path.write_bytes(damaged)
+            assert run(code, cache) == "42 True\n"
+        path.write_bytes(pickle.dumps(Planted(tmp_path / "ran")))
+        assert run(code, cache) == "42 True\n"
+        assert not (tmp_path / "ran").exists()
+
+
+def test_a_file_of_the_cache_that_is_a_link_or_a_pipe_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert own_bytes(tmp_path / "file") == b"x"
+    assert own_bytes(tmp_path / "link") is None
+    assert own_bytes(tmp_path / "absent") is None
+    assert own_bytes(tmp_path) is None
+    os.mkfifo(tmp_path / "pipe")
+    assert own_bytes(tmp_path / "pipe") is None
+
+
+def test_a_file_in_the_making_follows_no_link(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in ("a.json", "a.parquet"):
+        temporary(tmp_path / name).symlink_to(victim)
+    with whole_file(tmp_path / "a.json") as sink:
+        sink.write(b"{}")
+    write_parquet(tmp_path / "a.parquet", [pa.table({"x": [1]})], pa.schema({"x": pa.int64()}))
+    assert victim.read_text() == "precious"
+    assert (tmp_path / "a.json").read_text() == "{}"
+    assert not (tmp_path / "a.parquet").is_symlink()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.parquet", "victim"]
