@@ -128,7 +128,8 @@ class LaneTable:
             return found
         lane = self._of[(source, stream)] = len(self._of)
         if lane == len(self._store):
-            self._store = np.concatenate((self._store, np.zeros(max(lane, 4), LANE)))
+            # Most sites of ten thousand have one source, and a lane takes 30 KB.
+            self._store = np.concatenate((self._store, np.zeros(max(lane, 1), LANE)))
         self.tables = self._store[: lane + 1]
         self.tables[lane] = _new_lane()
         self.tables["source"][lane] = source
