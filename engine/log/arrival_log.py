@@ -22,6 +22,7 @@ from engine.errors import ContractViolation, UserError
 from engine.frame import Frame
 from engine.log.file_facts import MARK, FileFacts, checksum
 from engine.log.frame_rules import attribute_types
+from engine.log.kept_tables import KEPT
 from engine.log.log_files import (
     FILE_NAME,
     FIRST_ARRIVAL,
@@ -285,7 +286,7 @@ def _frames_of(file: Path, sites: Collection[str] | None) -> list[tuple[int, Fra
 
 def _frames(file: Path, places: Sequence[int]) -> list[Frame]:
     """The frames in rows ``places`` of a file."""
-    table = read_file(file, LOG_SCHEMA.names).take(places)
+    table = KEPT.rows(file, list(places), partial(read_file, columns=LOG_SCHEMA.names))
     entries = zip(places, table.to_pylist(), strict=True)
     return [frame_of(file, row, entry, has_facts=True) for row, entry in entries]
 
