@@ -128,8 +128,10 @@ class Kernel:
                 rows = stop - first
                 entries = (rows // 2 + 64) * int(n[search.INDEXES_N])
                 same = np.arange(store.n)
+                # In proportion to what there is: keys that rotate fill them again and again.
+                known = int(self._stacks.used[stacks.STACKS])
                 self._stacks = stacks.rebuilt(
-                    self._stacks, same, rows // 4 + 16, entries, self._beside
+                    self._stacks, same, rows // 4 + known // 2 + 16, entries, self._beside
                 )
             else:
                 found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
