@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.aside import SideOutput, quarantined_columns
+from engine.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.barrier.registry import BarrierSettings
 from engine.columns import DEFAULT_STREAM_CODE, Columns, decode, join, promote, sync_records
 from engine.errors import ContractViolation, UserError
@@ -26,7 +26,8 @@ from engine.operator import Operator, Results
 from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
-from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE
+from engine.order.sequence import Sequence
+from engine.order.state import INT_MIN
 from engine.pattern.chunk_store import ChunkStore
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
@@ -41,7 +42,7 @@ _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
-_VERSION: Final = 4
+_VERSION: Final = 5
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""
@@ -214,18 +215,7 @@ class Chain:
         """A sync record: where numbers start, and the source's offset unless it has none."""
         if record.get(r.SOURCE) is None:
             raise ContractViolation(f"site {self.site!r}: sync record without a source")
-        sync = Sync(
-            source=record[r.SOURCE],
-            stream=record.get(r.STREAM) or r.DEFAULT_STREAM,
-            arrival=record[r.ARRIVAL],
-            offset=record.get(r.OFFSET) or 0,
-            delay=record.get(r.DELAY) or 0,
-            ts=record.get(r.TS),
-            incarnation=record.get(r.INCARNATION) or 0,
-            first_seq=record.get(r.FIRST_SEQ),
-            precision=record.get(r.PRECISION) or 0,
-            skew_error_ppb=record.get(r.SKEW_ERROR_PPB),
-        )
+        sync = Sync.of(record)
         if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
             newest = self._order.newest_ts(self.strings.code(sync.source))
             self.clocks.learn(sync, newest)
@@ -238,14 +228,27 @@ class Chain:
             now = int(columns[r.ARRIVAL][-1])
             parts.clear()
             lengths.clear()
-            self.clocks.seen(columns)
-            self._hand_on(self._order.process(columns, rows), output)
+            start = 0
+            for end in self._cuts(columns, rows):
+                part = columns
+                if end - start < rows:
+                    part = {name: column[start:end] for name, column in columns.items()}
+                self.clocks.seen(part)
+                self._hand_on(self._order.process(part, end - start), output)
+                if isinstance(self._order, Sequence):
+                    self.clocks.forget(self._order.forget())
+                start = end
             for results, operator in zip(output.results, self._operators, strict=True):
                 results.extend(operator.advance(now))
 
+    def _cuts(self, columns: Columns, rows: int) -> list[int]:
+        """Ends of the parts in which the order gets ``columns``."""
+        return self._order.cuts(columns, rows) if isinstance(self._order, Sequence) else [rows]
+
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
-        self._keep_quarantined(ordered.quarantined)
+        room = _QUARANTINE_SHOWN - len(self._quarantined)
+        self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
         if self.settings.aside != "no":
             refused = quarantined_columns(ordered)
             if refused:
@@ -292,19 +295,6 @@ class Chain:
             self.clocks.delays() if self._asks_delays else np.empty(0, np.int64),
         )  # fmt: skip
 
-    def _keep_quarantined(self, columns: Columns) -> None:
-        room = _QUARANTINE_SHOWN - len(self._quarantined)
-        reasons = columns.get("reason", np.empty(0, np.int64))
-        for i in np.flatnonzero(reasons != DUPLICATE)[:room]:
-            future = int(reasons[i]) == QUARANTINED_FUTURE
-            self._quarantined.append(
-                {
-                    "reason": "future" if future else "sequence jump",
-                    "source": self.strings.text(int(columns[r.SOURCE][i])),
-                    **{name: int(columns[name][i]) for name in (r.SEQ, "ref")},
-                }
-            )
-
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
         output = ChainOutput([Results() for _ in self._operators])
@@ -332,12 +322,23 @@ class Chain:
             ),
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
+            **self._forgotten(),
             "queries": {
                 plan.name: {**operator.counters(), **until_end}
                 for plan, operator, until_end in zip(
                     self.settings.plans, self._operators, self._until_end, strict=True
                 )
             },
+        }
+
+    def _forgotten(self) -> dict[str, int]:
+        """Sources that were forgotten, and those that may have come back; of few orders."""
+        if not isinstance(self._order, Sequence):
+            return {}
+        gone = self._order.forgotten
+        return {
+            "sources_forgotten": gone.sources,
+            "sources_may_have_returned": gone.may_have_returned,
         }
 
     def _placed(self, lanes: list[dict[str, Any]]) -> list[dict[str, Any]]:

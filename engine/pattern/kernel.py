@@ -129,10 +129,11 @@ class Kernel:
                 entries = (rows // 2 + 64) * int(n[search.INDEXES_N])
                 same = np.arange(store.n)
                 # In proportion to what there is: keys that rotate fill them again and again.
-                known = int(self._stacks.used[stacks.STACKS])
+                known, used = self._stacks.used[[stacks.STACKS, stacks.POOL]].tolist()
                 self._stacks = stacks.rebuilt(
-                    self._stacks, same, rows // 4 + known // 2 + 16, entries, self._beside
-                )
+                    self._stacks, same, rows // 4 + known // 2 + 16, entries + used // 2,
+                    self._beside,
+                )  # fmt: skip
             else:
                 found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
                                  np.int64)]) for part in (found, doubts))  # fmt: skip
