@@ -6,20 +6,27 @@ the arrival log: how the log is cut into frames and batches changes nothing in w
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.barrier.registry import BarrierSettings
-from engine.columns import DEFAULT_STREAM_CODE, Columns, decode, join, promote, sync_records
+from engine.columns import (
+    DEFAULT_STREAM_CODE,
+    Columns,
+    at_once,
+    decode,
+    join,
+    promote,
+    records_by_kind,
+    sync_records,
+)
 from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX, Frame
 from engine.operator import Operator, Results
@@ -42,6 +49,9 @@ _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
+_TEXTS: Final = 4096
+"""So many texts are not looked through for those that nothing refers to."""
+_GROWTH: Final = 2
 _VERSION: Final = 5
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
@@ -130,6 +140,7 @@ class Chain:
         )
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
+        self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
         self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
@@ -163,6 +174,7 @@ class Chain:
             UserError: arrival goes back, or an event lacks what it needs.
             ContractViolation: a frame of another site.
         """
+        self._reclaim()
         output = ChainOutput([Results() for _ in self._operators])
         parts: list[Columns] = []
         lengths: list[int] = []
@@ -175,7 +187,7 @@ class Chain:
                 self._run(parts, lengths, output)  # released with the type they came with
             promote(columns, types, self._types, self.site)
             start = 0
-            for together in _at_once(sync_records(frame)):
+            for together in at_once(sync_records(frame)):
                 # The order sees the records themselves too: they move the arrival clock, so that
                 # what was due before them is let go by what was known then.
                 end = int(together[-1]["row"]) + 1
@@ -195,6 +207,24 @@ class Chain:
         self._run(parts, lengths, output)
         return output
 
+    def _reclaim(self) -> None:
+        """Texts that nothing refers to any more lose their codes, once they may be half of all.
+
+        Which text has which code shows nowhere, so this may depend on how the log is cut.
+        """
+        if not isinstance(self._order, Sequence) or self.strings.in_use < self._texts_most:
+            return
+        held = [operator.codes() for operator in self._operators]
+        table = self.strings.without_unused([*held, self._order.codes(), self.clocks.codes()])
+        if table is not None:
+            self._adopt(table)
+        self._texts_most = max(_GROWTH * self.strings.in_use, _TEXTS)
+
+    def _adopt(self, strings: Strings) -> None:
+        assert isinstance(self._order, Sequence)
+        self.strings = self.clocks.strings = strings
+        self._order.adopt(strings)
+
     def _check(self, frame: Frame) -> None:
         if frame.site != self.site:
             raise ContractViolation(f"chain of site {self.site!r} got a frame of {frame.site!r}")
@@ -205,11 +235,7 @@ class Chain:
                 "order of arrival"
             )
         self._last_arrival = frame.last_arrival
-        if r.KIND in frame.batch.schema.names:
-            for count in pc.value_counts(frame.batch.column(r.KIND)).to_pylist():
-                self._records[r.Kind(count["values"] or 0).name.lower()] += count["counts"]
-        else:
-            self._records[r.Kind.EVENT.name.lower()] += frame.rows
+        self._records.update(records_by_kind(frame))
 
     def _learn(self, record: dict[str, Any]) -> None:
         """A sync record: where numbers start, and the source's offset unless it has none."""
@@ -228,22 +254,18 @@ class Chain:
             now = int(columns[r.ARRIVAL][-1])
             parts.clear()
             lengths.clear()
-            start = 0
-            for end in self._cuts(columns, rows):
+            start, order = 0, self._order
+            for end in order.cuts(columns, rows) if isinstance(order, Sequence) else [rows]:
                 part = columns
                 if end - start < rows:
                     part = {name: column[start:end] for name, column in columns.items()}
                 self.clocks.seen(part)
-                self._hand_on(self._order.process(part, end - start), output)
-                if isinstance(self._order, Sequence):
-                    self.clocks.forget(self._order.forget())
+                self._hand_on(order.process(part, end - start), output)
+                if isinstance(order, Sequence):
+                    self.clocks.forget(order.forget())
                 start = end
             for results, operator in zip(output.results, self._operators, strict=True):
                 results.extend(operator.advance(now))
-
-    def _cuts(self, columns: Columns, rows: int) -> list[int]:
-        """Ends of the parts in which the order gets ``columns``."""
-        return self._order.cuts(columns, rows) if isinstance(self._order, Sequence) else [rows]
 
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
@@ -322,23 +344,13 @@ class Chain:
             ),
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
-            **self._forgotten(),
+            **(self._order.forgotten.counters() if isinstance(self._order, Sequence) else {}),
             "queries": {
                 plan.name: {**operator.counters(), **until_end}
                 for plan, operator, until_end in zip(
                     self.settings.plans, self._operators, self._until_end, strict=True
                 )
             },
-        }
-
-    def _forgotten(self) -> dict[str, int]:
-        """Sources that were forgotten, and those that may have come back; of few orders."""
-        if not isinstance(self._order, Sequence):
-            return {}
-        gone = self._order.forgotten
-        return {
-            "sources_forgotten": gone.sources,
-            "sources_may_have_returned": gone.may_have_returned,
         }
 
     def _placed(self, lanes: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -362,7 +374,7 @@ class Chain:
         return pickle.dumps(
             {
                 "version": _VERSION,
-                "strings": list(self.strings.texts),
+                "strings": self.strings.snapshot(),
                 "types": dict(self._types),
                 "clocks": self.clocks.snapshot(),
                 "order": self._order.snapshot(),
@@ -388,8 +400,11 @@ class Chain:
                 "start again with a new checkpoint directory"
             )
         chain = cls(settings, site, chunks)
-        for text in state["strings"]:
-            chain.strings.code(text)
+        if isinstance(chain._order, Sequence):
+            chain._adopt(Strings(*state["strings"]))
+        else:
+            for text in state["strings"][0]:
+                chain.strings.code(text)
         chain._types.update(state["types"])
         chain.clocks.restore(state["clocks"])
         chain._order.restore(state["order"])
@@ -400,14 +415,3 @@ class Chain:
         chain._quarantined = list(state["quarantined"])
         chain._side.restore(state["side"])
         return chain
-
-
-def _at_once(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Sync records that follow one another at one instant, together: no deadline lies between."""
-
-    def place(at: tuple[int, dict[str, Any]]) -> tuple[int, int]:
-        number, record = at
-        return record["row"] - number, record[r.ARRIVAL]
-
-    for _, group in itertools.groupby(enumerate(records), place):
-        yield [record for _, record in group]

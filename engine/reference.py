@@ -145,6 +145,10 @@ class SourceClocks:
             more[:have] = self.clocks
             self.clocks = more
 
+    def codes(self) -> np.ndarray:
+        """Codes of the synchronised sources."""
+        return np.array([self.strings.code(source) for source in self._known], np.int64)
+
     def forget(self, sources: list[int]) -> None:
         """Sources, by code, of which no event is held any more; ``t_a`` goes on counting them."""
         for code in sources:

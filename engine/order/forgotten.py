@@ -35,6 +35,13 @@ class Forgotten:
             }
         ]  # fmt: skip
 
+    def counters(self) -> dict[str, int]:
+        """For ``engine.scenario``'s file."""
+        return {
+            "sources_forgotten": self.sources,
+            "sources_may_have_returned": self.may_have_returned,
+        }
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {"counts": (self.sources, self.may_have_returned), "sums": dict(self._sums)}

@@ -58,7 +58,7 @@ from engine.order.timeout import silence_window
 from engine.order.wait_sketch import resolution_bits
 from engine.order.waits import memory_window
 from engine.reference import SourceClocks, Sync
-from engine.released import Gaps, Progress
+from engine.released import Gaps, Progress, Strings
 
 FORGET_EVERY: Final = 16_384
 """Records of a site from one look at its sources to the next."""
@@ -320,6 +320,15 @@ class Sequence:
     def counters(self) -> list[dict[str, Any]]:
         """Per (source, stream): what became of its events, its timeouts, how far it has got."""
         return self._lanes.counters((*COUNTERS, *PROGRESS), int(self._scalars[V_CLOCK]))
+
+    def codes(self) -> np.ndarray:
+        """Codes of texts that are in use: among what travels along nothing else is int32."""
+        columns = [column for column in self._payload.values() if column.dtype == np.int32]
+        return np.concatenate([self._lanes.codes(), *columns])
+
+    def adopt(self, strings: Strings) -> None:
+        """``strings`` has what is in use, at the same codes."""
+        self._lanes.adopt(strings)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""

@@ -74,7 +74,7 @@ class Kernel:
         self._stacks = stacks.empty_stacks()
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)
-        self._texts = -1
+        self._texts, self._generation = -1, 0
         self._awaits = False
         self._ranks = np.empty(0, np.int64)
 
@@ -164,8 +164,9 @@ class Kernel:
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
         """The programs of the conditions, anew where kinds or texts have changed."""
         predicates = self._layout.predicates
-        grown = len(strings) != self._texts
+        grown = strings.given != self._texts
         changed = self._programs is None or bool((kinds != self._kinds).any())
+        changed |= strings.generation != self._generation
         if self._programs is None or changed or (grown and self._awaits):
             self._programs = compile_programs(
                 predicates, self._layout.place, self._layout.register, kinds, strings
@@ -173,7 +174,7 @@ class Kernel:
             self._kinds, self._awaits = kinds.copy(), awaits_text(predicates, strings)
             grown = True
         if grown:
-            self._texts = len(strings)
+            self._texts, self._generation = strings.given, strings.generation
             if uses_text_order(self._programs):
                 self._ranks = text_ranks(strings, text_constants(predicates))
         return self._programs

@@ -216,6 +216,11 @@ class Store:
         found = {name: self.columns[name][rows] for name in names if name in self.columns}
         return View.of(found, self.attr_types, strings)
 
+    def codes(self) -> np.ndarray:
+        """Codes of texts in use: no other column is of their type."""
+        columns = [known[: self.n] for known in self.columns.values() if known.dtype == np.int32]
+        return np.unique(np.concatenate([self.columns["source"][: self.n], *columns]))
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         columns = {name: known[: self.n].copy() for name, known in self.columns.items()}

@@ -296,6 +296,11 @@ class TumblingWindow:
 
     # ---- state ------------------------------------------------------------------------------
 
+    def codes(self) -> np.ndarray | None:
+        live = self._cells.table[self._cells.table >= 0]
+        gaps = self._missing.table
+        return np.concatenate([self._keys.used(self._cells.keys[live]), gaps.source, gaps.stream])
+
     def snapshot(self) -> dict[str, Any]:
         held = self._held
         live = held.cells.table[held.cells.table >= 0]
