@@ -9,14 +9,13 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from edge_agent import records as r
 from engine.aside import SideOutput, quarantined_columns, quarantined_shown
-from engine.barrier.registry import BarrierSettings
+from engine.chain_settings import ChainOutput, ChainSettings
 from engine.columns import (
     DEFAULT_STREAM_CODE,
     Columns,
@@ -31,20 +30,18 @@ from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX, Frame
 from engine.operator import Operator, Results
 from engine.operators import build_operator
-from engine.order.base import Guards, Ordered
-from engine.order.registry import OrderSettings, build_order, order_attributes
+from engine.order.base import Ordered
+from engine.order.registry import build_order, order_attributes
 from engine.order.sequence import Sequence
 from engine.order.state import INT_MIN
 from engine.pattern.chunk_store import ChunkStore
-from engine.pattern.seq import PatternSettings
-from engine.pattern.spill_settings import SpillSettings
 from engine.query import needed_attributes
 from engine.query.fields import names
-from engine.query.plan import Drift, Plan, TumblingPlan
+from engine.query.plan import Drift, TumblingPlan
 from engine.reference import SourceClocks, Sync
 from engine.released import Released, Strings
-from engine.window.settings import WindowSettings
 
+__all__ = ["Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
@@ -56,45 +53,6 @@ _VERSION: Final = 5
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChainSettings:
-    """What a chain does; hosts hand it to every site.
-
-    ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: of matches; None: as
-    each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
-    ``bare`` (without attributes) | ``full``.
-    ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
-    and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
-    of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
-    memory; None: nothing. ``window``: of windows.
-    """
-
-    order: OrderSettings
-    plans: tuple[Plan, ...] = ()
-    barrier: BarrierSettings | None = None
-    certainty: str = "pairwise"
-    guards: Guards = field(default_factory=Guards)
-    ordered: str = "no"
-    carried: frozenset[str] = frozenset()
-    aside: str = "no"
-    pattern: PatternSettings = field(default_factory=PatternSettings)
-    spill: SpillSettings | None = None
-    window: WindowSettings = field(default_factory=WindowSettings)
-
-
-@dataclass(slots=True)
-class ChainOutput:
-    """What one call gave: results per query (by position), and batches of the ordered stream.
-
-    ``late``, ``quarantined``: what did not go its way (``engine.aside``), if asked for.
-    """
-
-    results: list[Results]
-    ordered: list[Released] = field(default_factory=list)
-    late: list[Released] = field(default_factory=list)
-    quarantined: list[Released] = field(default_factory=list)
 
 
 class Chain:

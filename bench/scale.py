@@ -1,0 +1,163 @@
+"""Many sites, sources that come and go, keys that rotate: cost in proportion to the events alone.
+
+Goals: 10,000 sites of 100 events in less than 60 s and 1 GB, import and results included; 100,000
+sources that come and go, and 10 M keys that rotate, in the memory that the first tenth of them
+takes, at half the rate, or more, of the same events with sources and keys that stay. Each baseline
+is run beside what it is compared with.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from engine.chain import Chain, ChainSettings
+from engine.frame import Frame
+from engine.inprocess import run_in_process
+from engine.log.arrival_log import LogWriter
+from engine.log.gathered import gathered
+from engine.order.registry import parse_order
+from engine.query import query
+from engine.results.export import export_jsonl
+
+START_NS = 1_700_000_000 * 10**9
+FRAME_ROWS = 65_536
+SITES, EVENTS_OF_SITE = 10_000, 100
+SOURCES, EVENTS_OF_SOURCE, AT_ONCE = 100_000, 100, 1_000
+KEYS, EVENTS_OF_KEY = 10_000_000, 2
+TYPES = ("A", "B", "C", "D")
+QUERY = "EVENT SEQ(A a, B b) WHERE a.key = b.key WITHIN 1 s"
+ORDER = "sequence:latency=1100ms"
+SHARES = 10
+
+
+def settings() -> ChainSettings:
+    """One pattern, whose matches are within a source's or a key's life."""
+    return ChainSettings(parse_order(ORDER), (query(QUERY, name="q"),))
+
+
+def frame(site: str, source: np.ndarray, seq: np.ndarray, n: np.ndarray, key: np.ndarray) -> Frame:
+    """Events number ``n`` of all, 15,000 a second, each 5 ms after it was."""
+    names, codes = np.unique(source, return_inverse=True)
+    texts = pa.array([f"source-{name}" for name in names.tolist()])
+    ts = START_NS + n * 66_667
+    return Frame(
+        site,
+        pa.RecordBatch.from_pydict(
+            {
+                "source": pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), texts),
+                "seq": pa.array(seq),
+                "type": pa.DictionaryArray.from_arrays(
+                    pa.array((seq % len(TYPES)).astype(np.int32)), pa.array(TYPES)
+                ),
+                "ts": pa.array(ts),
+                "arrival": pa.array(ts + 5_000_000),
+                "attrs.key": pa.array(key),
+            }
+        ),
+    )
+
+
+def site_frames() -> Iterator[Frame]:
+    """Every site sends ten events at a time, in turn."""
+    for first in range(0, EVENTS_OF_SITE, 10):
+        seq = np.arange(first, first + 10)
+        for site in range(SITES):
+            n = (seq * SITES) + site
+            yield frame(f"site-{site:05d}", np.zeros(10, np.int64), seq, n, seq // 4)
+
+
+def passing(sources: bool, events: int) -> Iterator[Frame]:
+    """1,000 sources in turn; each is followed by another one after 100 events, or stays."""
+    for first in range(0, events, FRAME_ROWS):
+        n = np.arange(first, min(first + FRAME_ROWS, events))
+        place, turn = n % AT_ONCE, n // AT_ONCE + n % AT_ONCE % EVENTS_OF_SOURCE
+        life, seq = np.divmod(turn, EVENTS_OF_SOURCE)
+        source = place + AT_ONCE * life if sources else place
+        yield frame("main", source, seq if sources else n // AT_ONCE, n, n // AT_ONCE % 1000)
+
+
+def rotating(keys: bool, events: int) -> Iterator[Frame]:
+    """One source; every key has two events, or there are 1,000 of them."""
+    for first in range(0, events, FRAME_ROWS):
+        n = np.arange(first, min(first + FRAME_ROWS, events))
+        key = n // EVENTS_OF_KEY if keys else n // EVENTS_OF_KEY % 1000
+        yield frame("main", np.zeros(len(n), np.int64), n, n, key)
+
+
+def measure(frames: Iterator[Frame], events: int) -> tuple[float, list[int], int]:
+    """Events per second of the last nine tenths; memory [MB] and results after each tenth."""
+    chain, seconds, done, results = Chain(settings(), "main"), 0.0, 0, 0
+    memory: list[int] = []
+    for part in frames:
+        started = time.perf_counter()
+        output = chain.process([part])
+        if memory:
+            seconds += time.perf_counter() - started
+        done += part.rows
+        results += sum(map(len, output.results))
+        if done >= (len(memory) + 1) * events / SHARES:
+            memory.append(kib("VmRSS") // 1024)
+    return (1 - 1 / SHARES) * events / seconds, memory, results
+
+
+def kib(name: str) -> int:
+    """A line of this process's status."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+
+
+def many_sites() -> None:
+    """A log of many sites, its answers as JSON lines."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        started = time.perf_counter()
+        with LogWriter(folder / "log") as writer:
+            for each in gathered(site_frames()):
+                writer.append(each)
+        written = time.perf_counter()
+        run_in_process(folder / "log", settings(), folder / "out")
+        lines = export_jsonl(folder / "out", folder / "out.jsonl")
+        ended = time.perf_counter()
+    print(
+        f"{SITES:,} sites x {EVENTS_OF_SITE} events: log {written - started:.1f} s, chains and "
+        f"{lines:,} results {ended - written:.1f} s, at most {kib('VmHWM') / 1024:,.0f} MB"
+    )
+
+
+def compared(
+    what: str, stream: Callable[[bool, int], Iterator[Frame]], changing: int, events: int
+) -> None:
+    """The same events with what stays and with what comes and goes."""
+    steady, _, _ = measure(stream(False, events), events)
+    rate, memory, _ = measure(stream(True, events), events)
+    print(
+        f"{changing:,} {what}: {rate / 1e6:.2f} M events/s, {rate / steady:.2f} x the steady rate; "
+        f"{memory[0]:,} MB after a tenth of them, {memory[-1]:,} MB in the end"
+    )
+
+
+def main() -> None:
+    events = SOURCES * EVENTS_OF_SOURCE
+    jobs = (
+        (many_sites, ()),
+        (compared, ("sources that come and go", passing, SOURCES, events)),
+        (compared, ("keys that rotate", rotating, KEYS, KEYS * EVENTS_OF_KEY)),
+    )
+    context = multiprocessing.get_context("spawn")  # each with memory of its own
+    for job, arguments in jobs:
+        process = context.Process(target=job, args=arguments)
+        process.start()
+        process.join()
+        if process.exitcode:
+            raise SystemExit(process.exitcode)
+
+
+if __name__ == "__main__":
+    main()
