@@ -264,7 +264,7 @@ class LaneTable:
             return []
         # Those before the last one to go are found without a look at names.
         last = np.partition(heard, excess - 1)[excess - 1]
-        gone = sources[heard < last].tolist()
+        gone: list[int] = sources[heard < last].tolist()
         tied = sources[heard == last].tolist()
         tied.sort(key=lambda source: self._strings.text(source) or "")
         gone += tied[: excess - len(gone)]

@@ -58,7 +58,7 @@ def unpacked(content: Iterable[bytes]) -> np.ndarray:
     parts = [_CODEC.decompress(each, LANE.itemsize) for each in content]
     beyond = [np.frombuffer(each, np.uint8) for each in parts]
     lanes = np.concatenate([*beyond, np.empty(0, np.uint8)]).reshape(-1, LANE.itemsize)
-    return (lanes ^ in_bytes(FIRST)).view(LANE).reshape(-1)
+    return np.asarray((lanes ^ in_bytes(FIRST)).view(LANE).reshape(-1))
 
 
 class QuietLanes:

@@ -297,9 +297,7 @@ class TumblingWindow:
     # ---- state ------------------------------------------------------------------------------
 
     def codes(self) -> np.ndarray | None:
-        live = self._cells.table[self._cells.table >= 0]
-        gaps = self._missing.table
-        return np.concatenate([self._keys.used(self._cells.keys[live]), gaps.source, gaps.stream])
+        return None  # keys and gaps hold some, and only their kernels know which are live
 
     def snapshot(self) -> dict[str, Any]:
         held = self._held
