@@ -6,10 +6,9 @@ the arrival log: how the log is cut into frames and batches changes nothing in w
 
 from __future__ import annotations
 
-import itertools
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +18,15 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from engine.aside import SideOutput, quarantined_columns
 from engine.barrier.registry import BarrierSettings
-from engine.columns import DEFAULT_STREAM_CODE, Columns, decode, join, promote, sync_records
+from engine.columns import (
+    DEFAULT_STREAM_CODE,
+    Columns,
+    at_once,
+    decode,
+    join,
+    promote,
+    sync_records,
+)
 from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX, Frame
 from engine.operator import Operator, Results
@@ -108,21 +115,13 @@ class Chain:
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
             build_operator(
-                plan,
-                settings.barrier,
-                settings.certainty,
-                site,
-                settings.pattern,
-                settings.spill,
-                chunks and chunks(plan.name),
-                settings.window,
+                plan, settings.barrier, settings.certainty, site, settings.pattern,
+                settings.spill, chunks and chunks(plan.name), settings.window,
             )
             for plan in settings.plans
-        ]
-        self._asks_delays = any(
-            isinstance(plan, TumblingPlan) and plan.drift is not Drift.NONE
-            for plan in settings.plans
-        )
+        ]  # fmt: skip
+        windows = [plan for plan in settings.plans if isinstance(plan, TumblingPlan)]
+        self._asks_delays = any(plan.drift is not Drift.NONE for plan in windows)
         self._attributes, wanted = self._projection()
         self._order = build_order(
             settings.order, self.clocks, settings.guards, wanted, settings.plans
@@ -174,7 +173,7 @@ class Chain:
                 self._run(parts, lengths, output)  # released with the type they came with
             promote(columns, types, self._types, self.site)
             start = 0
-            for together in _at_once(sync_records(frame)):
+            for together in at_once(sync_records(frame)):
                 # The order sees the records themselves too: they move the arrival clock, so that
                 # what was due before them is let go by what was known then.
                 end = int(together[-1]["row"]) + 1
@@ -399,14 +398,3 @@ class Chain:
         chain._quarantined = list(state["quarantined"])
         chain._side.restore(state["side"])
         return chain
-
-
-def _at_once(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Sync records that follow one another at one instant, together: no deadline lies between."""
-
-    def place(at: tuple[int, dict[str, Any]]) -> tuple[int, int]:
-        number, record = at
-        return record["row"] - number, record[r.ARRIVAL]
-
-    for _, group in itertools.groupby(enumerate(records), place):
-        yield [record for _, record in group]

@@ -8,6 +8,8 @@ brings them: then they say what leaving them out means (``fill_missing``), and s
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -171,6 +173,17 @@ def sync_records(frame: Frame) -> list[dict[str, Any]]:
              if n in frame.batch.schema.names]  # fmt: skip
     found = frame.batch.select(names).take(pa.array(rows)).to_pylist()
     return [{**record, "row": int(row)} for record, row in zip(found, rows, strict=True)]
+
+
+def at_once(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Sync records that follow one another at one instant, together: no deadline lies between."""
+
+    def place(at: tuple[int, dict[str, Any]]) -> tuple[int, int]:
+        number, record = at
+        return record["row"] - number, record[r.ARRIVAL]
+
+    for _, group in itertools.groupby(enumerate(records), place):
+        yield [record for _, record in group]
 
 
 def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> np.ndarray:
