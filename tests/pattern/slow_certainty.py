@@ -72,16 +72,16 @@ def negated(part: Tree) -> list[tuple[str, list[str], list[str]]]:
 
 @dataclass(frozen=True)
 class Definition:
-    """``t_a``: R19's bound for every pair of different clocks; None: their own."""
+    """``t_a``: R19's bound for every pair, also of one clock; None: their own."""
 
     tree: Tree
     within: int
     t_a: int | None = None
 
     def _bound(self, e: Seen, f: Seen) -> int:
-        if e.clock == f.clock:
-            return 0
-        return e.unc + f.unc if self.t_a is None else self.t_a
+        if self.t_a is not None:
+            return self.t_a
+        return 0 if e.clock == f.clock else e.unc + f.unc
 
     def _before(self, e: Seen, f: Seen) -> int:
         ahead, bound = f.ref - e.ref, self._bound(e, f)
@@ -109,7 +109,7 @@ class Definition:
             of = dict(zip(steps, (events[row] for row in rows), strict=True))
             sure = min(
                 [self._before(of[x], of[y]) for x, y in before]
-                + [self._near(of[x], of[y]) for x in firsts for y in lasts if x != y]
+                + [self._near(of[x], of[y]) for x in firsts for y in steps if x != y]
             )
             if sure == IMPOSSIBLE:
                 continue
