@@ -57,6 +57,11 @@ def ordered_pairs(part: Tree) -> set[tuple[str, str]]:
     return found
 
 
+def lasts_of(tree: Tree) -> list[str]:
+    """Steps that none must follow."""
+    return [s for s in steps_of(tree) if not any(x == s for x, _ in ordered_pairs(tree))]
+
+
 def negated(part: Tree) -> list[tuple[str, list[str], list[str]]]:
     """(step, the positive steps next before it, those next after it)."""
     if isinstance(part, str):
@@ -98,9 +103,8 @@ class Definition:
 
     def answers(self, events: Sequence[Seen]) -> dict[tuple[int, ...], str]:
         """By rows in the order of steps: ``confirmed`` or ``uncertain``."""
-        steps, before = steps_of(self.tree), ordered_pairs(self.tree)
+        steps, before, lasts = steps_of(self.tree), ordered_pairs(self.tree), lasts_of(self.tree)
         firsts = [s for s in steps if not any(y == s for _, y in before)]
-        lasts = [s for s in steps if not any(x == s for x, _ in before)]
         rows_of = {s: [r for r, e in enumerate(events) if e.type == type_of(s)] for s in steps}
         found = {}
         for rows in itertools.product(*(rows_of[step] for step in steps)):
