@@ -125,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
     first = arguments[0] if arguments else ""
     try:
-        app = _application([first] if first in _NAMES else _NAMES)
+        app = _application([first] if first in _NAMES else list(_NAMES))
         gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
     except KeyboardInterrupt:
