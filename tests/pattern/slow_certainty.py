@@ -113,7 +113,7 @@ class Definition:
             of = dict(zip(steps, (events[row] for row in rows), strict=True))
             sure = min(
                 [self._before(of[x], of[y]) for x, y in before]
-                + [self._near(of[x], of[y]) for x in firsts for y in lasts if x != y]
+                + [self._near(of[x], of[y]) for x in firsts for y in steps if x != y]
             )
             if sure == IMPOSSIBLE:
                 continue
