@@ -1,7 +1,7 @@
 """Waiting for Spark so that Ctrl-C ends it in good order.
 
 PySpark's own handler calls the JVM from within whatever call Ctrl-C meets; that breaks the
-connection and prints a hundred lines. Here a thread waits, and the one that Ctrl-C meets is in no call.
+connection and prints a hundred lines. Here a thread waits, and the one that Ctrl-C meets does not.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -40,6 +41,7 @@ def test_an_interrupt_ends_the_waiting_and_not_the_call() -> None:
             wait_for(works)
     finally:
         signal.signal(signal.SIGINT, before)
+        logging.getLogger().setLevel(logging.WARNING)
     assert time.monotonic() - begun < 20
     assert not ended.is_set()
     release.set()
