@@ -20,7 +20,7 @@ from edge_agent import records as r
 from engine.columns import Columns
 from engine.order.base import Ordered
 from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE, QUARANTINED_JUMP
-from engine.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released
+from engine.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
 
 REASONS: Final = ("late", "residual", "future", "jump", "duplicate")
 _LATE, _RESIDUAL, _FUTURE, _JUMP, _DUPLICATE = range(len(REASONS))
@@ -84,3 +84,16 @@ def quarantined_columns(ordered: Ordered) -> Columns:
     columns["release"] = columns[r.ARRIVAL]
     columns["status"] = np.full(n, LATE_DROPPED, np.int8)
     return columns
+
+
+def quarantined_shown(columns: Columns, strings: Strings, most: int) -> list[dict[str, Any]]:
+    """The first ``most`` of the events set aside that are no duplicates, for people to look at."""
+    reasons = columns.get(REASON, np.empty(0, np.int64))
+    return [
+        {
+            "reason": "future" if int(reasons[i]) == QUARANTINED_FUTURE else "sequence jump",
+            "source": strings.text(int(columns[r.SOURCE][i])),
+            **{name: int(columns[name][i]) for name in (r.SEQ, "ref")},
+        }
+        for i in np.flatnonzero(reasons != DUPLICATE)[:most]
+    ]

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.aside import SideOutput, quarantined_columns
+from engine.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.barrier.registry import BarrierSettings
 from engine.columns import (
     DEFAULT_STREAM_CODE,
@@ -25,6 +24,7 @@ from engine.columns import (
     decode,
     join,
     promote,
+    records_by_kind,
     sync_records,
 )
 from engine.errors import ContractViolation, UserError
@@ -33,7 +33,8 @@ from engine.operator import Operator, Results
 from engine.operators import build_operator
 from engine.order.base import Guards, Ordered
 from engine.order.registry import OrderSettings, build_order, order_attributes
-from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE
+from engine.order.sequence import Sequence
+from engine.order.state import INT_MIN
 from engine.pattern.chunk_store import ChunkStore
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
@@ -48,7 +49,10 @@ _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
-_VERSION: Final = 4
+_TEXTS: Final = 4096
+"""So many texts are not looked through for those that nothing refers to."""
+_GROWTH: Final = 2
+_VERSION: Final = 5
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""
@@ -106,11 +110,8 @@ class Chain:
         self.settings = settings
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
-        self.clocks = SourceClocks(
-            self.strings,
-            predict=settings.order.time == "ref",
-            default_uncertainty_ns=settings.guards.default_uncertainty_ns,
-        )
+        least_ns, predicts = settings.guards.default_uncertainty_ns, settings.order.time == "ref"
+        self.clocks = SourceClocks(self.strings, predict=predicts, default_uncertainty_ns=least_ns)
         self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
@@ -128,6 +129,7 @@ class Chain:
         )
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
+        self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
         self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
@@ -137,10 +139,8 @@ class Chain:
         asked = {self.settings.ordered, self.settings.aside}
         if "full" in asked:
             return None, None
-        attributes = {
-            ATTR_PREFIX + name
-            for name in order_attributes(self.settings.order, self.settings.plans)
-        }
+        looked_at = order_attributes(self.settings.order, self.settings.plans)
+        attributes = {ATTR_PREFIX + name for name in looked_at}
         columns = set(_ALWAYS)
         if "bare" in asked:
             carried = {ATTR_PREFIX + name for name in self.settings.carried}
@@ -161,6 +161,7 @@ class Chain:
             UserError: arrival goes back, or an event lacks what it needs.
             ContractViolation: a frame of another site.
         """
+        self._reclaim()
         output = ChainOutput([Results() for _ in self._operators])
         parts: list[Columns] = []
         lengths: list[int] = []
@@ -193,6 +194,22 @@ class Chain:
         self._run(parts, lengths, output)
         return output
 
+    def _reclaim(self) -> None:
+        """Texts that nothing refers to any more lose their codes, once they may be half of all.
+
+        Which text has which code shows nowhere, so this may depend on how the log is cut.
+        """
+        if not isinstance(self._order, Sequence) or self.strings.in_use < self._texts_most:
+            return
+        held = [operator.codes() for operator in self._operators]
+        if self._site_code >= 0:
+            held.append(np.array([self._site_code]))
+        table = self.strings.without_unused([*held, self._order.codes(), self.clocks.codes()])
+        if table is not None:
+            self.strings = self.clocks.strings = table
+            self._order.adopt(table)
+        self._texts_most = max(_GROWTH * self.strings.in_use, _TEXTS)
+
     def _check(self, frame: Frame) -> None:
         if frame.site != self.site:
             raise ContractViolation(f"chain of site {self.site!r} got a frame of {frame.site!r}")
@@ -203,31 +220,15 @@ class Chain:
                 "order of arrival"
             )
         self._last_arrival = frame.last_arrival
-        if r.KIND in frame.batch.schema.names:
-            for count in pc.value_counts(frame.batch.column(r.KIND)).to_pylist():
-                self._records[r.Kind(count["values"] or 0).name.lower()] += count["counts"]
-        else:
-            self._records[r.Kind.EVENT.name.lower()] += frame.rows
+        self._records.update(records_by_kind(frame))
 
     def _learn(self, record: dict[str, Any]) -> None:
         """A sync record: where numbers start, and the source's offset unless it has none."""
         if record.get(r.SOURCE) is None:
             raise ContractViolation(f"site {self.site!r}: sync record without a source")
-        sync = Sync(
-            source=record[r.SOURCE],
-            stream=record.get(r.STREAM) or r.DEFAULT_STREAM,
-            arrival=record[r.ARRIVAL],
-            offset=record.get(r.OFFSET) or 0,
-            delay=record.get(r.DELAY) or 0,
-            ts=record.get(r.TS),
-            incarnation=record.get(r.INCARNATION) or 0,
-            first_seq=record.get(r.FIRST_SEQ),
-            precision=record.get(r.PRECISION) or 0,
-            skew_error_ppb=record.get(r.SKEW_ERROR_PPB),
-        )
+        sync = Sync.of(record)
         if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
-            newest = self._order.newest_ts(self.strings.code(sync.source))
-            self.clocks.learn(sync, newest)
+            self.clocks.learn(sync, self._order.newest_ts(self.strings.code(sync.source)))
         self._order.announce(sync)
 
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
@@ -237,14 +238,22 @@ class Chain:
             now = int(columns[r.ARRIVAL][-1])
             parts.clear()
             lengths.clear()
-            self.clocks.seen(columns)
-            self._hand_on(self._order.process(columns, rows), output)
+            start, order = 0, self._order
+            for end in order.cuts(columns, rows) if isinstance(order, Sequence) else [rows]:
+                whole = end - start == rows
+                part = columns if whole else {n: c[start:end] for n, c in columns.items()}
+                self.clocks.seen(part)
+                self._hand_on(order.process(part, end - start), output)
+                if isinstance(order, Sequence):
+                    self.clocks.forget(order.forget())
+                start = end
             for results, operator in zip(output.results, self._operators, strict=True):
                 results.extend(operator.advance(now))
 
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
-        self._keep_quarantined(ordered.quarantined)
+        room = _QUARANTINE_SHOWN - len(self._quarantined)
+        self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
         if self.settings.aside != "no":
             refused = quarantined_columns(ordered)
             if refused:
@@ -291,19 +300,6 @@ class Chain:
             self.clocks.delays() if self._asks_delays else np.empty(0, np.int64),
         )  # fmt: skip
 
-    def _keep_quarantined(self, columns: Columns) -> None:
-        room = _QUARANTINE_SHOWN - len(self._quarantined)
-        reasons = columns.get("reason", np.empty(0, np.int64))
-        for i in np.flatnonzero(reasons != DUPLICATE)[:room]:
-            future = int(reasons[i]) == QUARANTINED_FUTURE
-            self._quarantined.append(
-                {
-                    "reason": "future" if future else "sequence jump",
-                    "source": self.strings.text(int(columns[r.SOURCE][i])),
-                    **{name: int(columns[name][i]) for name in (r.SEQ, "ref")},
-                }
-            )
-
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
         output = ChainOutput([Results() for _ in self._operators])
@@ -331,6 +327,7 @@ class Chain:
             ),
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
+            **(self._order.forgotten.counters() if isinstance(self._order, Sequence) else {}),
             "queries": {
                 plan.name: {**operator.counters(), **until_end}
                 for plan, operator, until_end in zip(
@@ -360,7 +357,7 @@ class Chain:
         return pickle.dumps(
             {
                 "version": _VERSION,
-                "strings": list(self.strings.texts),
+                "strings": self.strings.snapshot(),
                 "types": dict(self._types),
                 "clocks": self.clocks.snapshot(),
                 "order": self._order.snapshot(),
@@ -378,16 +375,19 @@ class Chain:
         cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
     ) -> Chain:
         """The chain as it was at ``snapshot``, taken with equal settings."""
-        # Snapshots come from our own checkpoint, never from a peer.
-        state = pickle.loads(snapshot)  # noqa: S301
+        state = pickle.loads(snapshot)  # noqa: S301 - of our own checkpoint, never a peer's
         if state["version"] != _VERSION:
             raise ContractViolation(
                 f"checkpoint of version {state['version']}; this program writes {_VERSION}: "
                 "start again with a new checkpoint directory"
             )
         chain = cls(settings, site, chunks)
-        for text in state["strings"]:
-            chain.strings.code(text)
+        if isinstance(chain._order, Sequence):
+            chain.strings = chain.clocks.strings = Strings(*state["strings"])
+            chain._order.adopt(chain.strings)
+        else:
+            for text in state["strings"][0]:
+                chain.strings.code(text)
         chain._types.update(state["types"])
         chain.clocks.restore(state["clocks"])
         chain._order.restore(state["order"])

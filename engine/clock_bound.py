@@ -92,6 +92,10 @@ class SiteClocks:
         """An offset was in force until its error had grown to ``unc_ns``."""
         self._unc_ns = min(max(self._unc_ns, unc_ns), UNC_MAX_NS)
 
+    def forget(self, source: int) -> None:
+        """No event of the source with this code is to come, or it comes as one of a new source."""
+        self._last.pop(source, None)
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {"unc": self._unc_ns, "rate": self._rate_ppb, "last": dict(self._last)}

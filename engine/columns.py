@@ -8,12 +8,13 @@ brings them: then they say what leaving them out means (``fill_missing``), and s
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.errors import ContractViolation, UserError
@@ -162,6 +163,18 @@ def _nulls(frame: Frame, name: str) -> np.ndarray | None:
     return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
 
 
+def records_by_kind(frame: Frame) -> dict[str, int]:
+    """How many records of each kind the frame has, by the kind's name."""
+    if r.KIND not in frame.batch.schema.names:
+        return {r.Kind.EVENT.name.lower(): frame.rows}
+    counts = pc.value_counts(frame.batch.column(r.KIND)).to_pylist()
+    names = [r.Kind(count["values"] or 0).name.lower() for count in counts]
+    return {
+        name: sum(c["counts"] for c, of in zip(counts, names, strict=True) if of == name)
+        for name in names
+    }
+
+
 def sync_records(frame: Frame) -> list[dict[str, Any]]:
     """The frame's sync records, each with its ``row``; empty for nearly every frame."""
     if r.KIND not in frame.batch.schema.names:
@@ -182,7 +195,7 @@ def at_once(records: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         number, record = at
         return record["row"] - number, record[r.ARRIVAL]
 
-    for _, group in itertools.groupby(enumerate(records), place):
+    for _, group in groupby(enumerate(records), place):
         yield [record for _, record in group]
 
 

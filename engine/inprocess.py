@@ -6,18 +6,20 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
 from engine.frame import Frame
 from engine.log.arrival_log import LogReader
-from engine.results.ledger import END
-from engine.results.run_writer import RunWriter, last_parts, parts_of
+from engine.results.run_writer import Part, RunWriter, last_parts, parts_of
 from engine.results.sole_use import sole_use
 
 _ROWS_PER_BATCH: Final = 1 << 18
+_SITES_AT_ONCE: Final = 2048
+"""Sites are independent of one another: with more of them the log is read several times, so that
+memory holds the chains of so many."""
 
 
 def run_in_process(
@@ -50,35 +52,41 @@ def _run(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     writer.clear()  # this host always begins anew
-    chains: dict[str, Chain] = {}
+    reader = LogReader(log)
+    sites = reader.site_names()
+    rows = batch = 0
+    for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
+        some = sites[first : first + _SITES_AT_ONCE]
+        chains: dict[str, Chain] = {}
+        for frames in _batches(reader.of_sites(some if len(some) < len(sites) else None)):
+            writer.write(batch, _parts(settings, chains, frames))
+            now = sum(frame.rows for of_site in frames.values() for frame in of_site)
+            advanced(now)
+            rows, batch = rows + now, batch + 1
+        writer.write(batch, [part for site in sorted(chains) for part in last_parts(chains[site])])
+        batch += 1
+    return writer.finish(host="in-process", events=rows, seconds=time.perf_counter() - started)
+
+
+def _batches(frames: Iterator[Frame]) -> Iterator[dict[str, list[Frame]]]:
+    """The frames by site, some rows at a time."""
     waiting: dict[str, list[Frame]] = {}
-    rows = total = batch = 0
-    for frame in LogReader(log):
+    rows = 0
+    for frame in frames:
         waiting.setdefault(frame.site, []).append(frame)
         rows += frame.rows
         if rows >= _ROWS_PER_BATCH:
-            _batch(writer, batch, settings, chains, waiting)
-            advanced(rows)
-            total, rows, batch = total + rows, 0, batch + 1
-    _batch(writer, batch, settings, chains, waiting)
-    advanced(rows)
-    writer.write(END, [part for site in sorted(chains) for part in last_parts(chains[site])])
-    return writer.finish(
-        host="in-process", events=total + rows, seconds=time.perf_counter() - started
-    )
+            yield waiting
+            waiting, rows = {}, 0
+    yield waiting
 
 
-def _batch(
-    writer: RunWriter,
-    number: int,
-    settings: ChainSettings,
-    chains: dict[str, Chain],
-    waiting: dict[str, list[Frame]],
-) -> None:
+def _parts(
+    settings: ChainSettings, chains: dict[str, Chain], frames: dict[str, list[Frame]]
+) -> list[Part]:
     parts = []
-    for site in sorted(waiting):
+    for site in sorted(frames):
         if site not in chains:
             chains[site] = Chain(settings, site)
-        parts.extend(parts_of(site, chains[site].process(waiting[site])))
-    waiting.clear()
-    writer.write(number, parts)
+        parts.extend(parts_of(site, chains[site].process(frames[site])))
+    return parts

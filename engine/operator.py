@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, overload
 
+import numpy as np
+
 from engine.released import Released
 
 Result = dict[str, Any]
@@ -76,6 +78,9 @@ class Operator(Protocol):
 
     def counters(self) -> dict[str, int]:
         """What was dropped, refused or purged, and how much is held; for reports."""
+
+    def codes(self) -> np.ndarray | None:
+        """Codes of texts that the state holds; None: of any text, as it cannot tell."""
 
     def snapshot(self) -> dict[str, Any]:
         """State as plain data, pickled by the host; must not change afterwards."""

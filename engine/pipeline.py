@@ -19,6 +19,7 @@ from engine.errors import UserError
 from engine.frame import ATTR_PREFIX
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.gathered import gathered
 from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, open_input
 from engine.log.whole_file import parquet_files, sync_folder
 from engine.order.registry import OrderSettings, order_attributes
@@ -82,7 +83,7 @@ def prepare(
         shutil.rmtree(unfinished)  # of a call that was cut off
     try:
         with LogWriter(unfinished) as writer:
-            for frame in given.frames:
+            for frame in gathered(given.frames):
                 writer.append(frame)
             writer.arrival_given = given.arrival_given
         if not log.exists():

@@ -14,13 +14,14 @@ the step, and share their clock error with no other event. What was released bef
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
+from edge_agent import records as r
 from edge_agent.limits import UNC_MAX_NS
-from edge_agent.records import Kind
 from engine.clock_bound import ClockBound, SiteClocks
 from engine.clock_prediction import (
     SECOND,
@@ -63,6 +64,22 @@ class Sync:
     precision: int = 0
     skew_error_ppb: int | None = None
 
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Sync:
+        """What a sync record says; what it leaves out means 0."""
+        return cls(
+            source=record[r.SOURCE],
+            stream=record.get(r.STREAM) or r.DEFAULT_STREAM,
+            arrival=record[r.ARRIVAL],
+            offset=record.get(r.OFFSET) or 0,
+            delay=record.get(r.DELAY) or 0,
+            ts=record.get(r.TS),
+            incarnation=record.get(r.INCARNATION) or 0,
+            first_seq=record.get(r.FIRST_SEQ),
+            precision=record.get(r.PRECISION) or 0,
+            skew_error_ppb=record.get(r.SKEW_ERROR_PPB),
+        )
+
     @property
     def uncertainty(self) -> int:
         """Half-width around the offset, rounded up."""
@@ -103,6 +120,7 @@ class SourceClocks:
         self._predict = predict
         self._unanchored: set[int] = set()
         self._known: dict[str, _Known] = {}
+        self._forgotten_delay = 0
         self._site = SiteClocks(default_uncertainty_ns)
 
     @property
@@ -113,7 +131,7 @@ class SourceClocks:
     @property
     def t_a(self) -> int:
         """The largest filtered delay over the site's sources [ns] (R19 Eq 3.16)."""
-        return max((known.delay for known in self._known.values()), default=0)
+        return max([self._forgotten_delay, *(known.delay for known in self._known.values())])
 
     def delays(self) -> np.ndarray:
         """The filtered delay of every synchronised source [ns], in no order."""
@@ -126,6 +144,21 @@ class SourceClocks:
             more = _empty(max(sources, 2 * have))
             more[:have] = self.clocks
             self.clocks = more
+
+    def codes(self) -> np.ndarray:
+        """Codes of the synchronised sources."""
+        return np.array([self.strings.code(source) for source in self._known], np.int64)
+
+    def forget(self, sources: list[int]) -> None:
+        """Sources, by code, of which no event is held any more; ``t_a`` goes on counting them."""
+        for code in sources:
+            known = self._known.pop(self.strings.text(code) or "", None)
+            if known is not None:
+                self._forgotten_delay = max(self._forgotten_delay, known.delay)
+                self._site.forget(code)
+                self._unanchored.discard(code)
+            if code < len(self.clocks):
+                self.clocks[code] = _empty(1)[0]
 
     def learn(self, sync: Sync, newest_ts: int) -> None:
         """Take over ``sync``; ``newest_ts``: largest event time seen of the source, or INT_MIN."""
@@ -168,7 +201,7 @@ class SourceClocks:
         source = columns["source"]
         mine = np.isin(source, np.fromiter(self._unanchored, np.int64))
         if "kind" in columns:
-            mine &= columns["kind"] == int(Kind.EVENT)
+            mine &= columns["kind"] == int(r.Kind.EVENT)
         rows = np.flatnonzero(mine)
         for code, first in zip(*np.unique(source[rows], return_index=True), strict=True):
             ts = int(columns["ts"][rows[first]])
@@ -284,6 +317,7 @@ class SourceClocks:
         return {
             "next_epoch": self.next_epoch,
             "unanchored": sorted(self._unanchored),
+            "forgotten_delay": self._forgotten_delay,
             "known": {source: astuple(known) for source, known in self._known.items()},
             "clocks": self.clocks.copy(),
             "site": self._site.snapshot(),
@@ -293,6 +327,7 @@ class SourceClocks:
         """Take over a snapshot."""
         self.next_epoch = state["next_epoch"]
         self._unanchored = set(state["unanchored"])
+        self._forgotten_delay = state["forgotten_delay"]
         self._known = {
             source: _Known(delay, report, Line(*line), [Sample(*each) for each in samples], *counts)
             for source, (delay, report, line, samples, *counts) in state["known"].items()

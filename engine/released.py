@@ -6,6 +6,7 @@ output on the other. Query operators know nothing of how the order was made.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,33 +27,77 @@ NO_EPOCH: Final = -1
 
 
 class Strings:
-    """A site's string table: text <-> int32 code, in order of first appearance.
+    """A site's string table: text <-> int32 code.
 
-    Codes never change within the life of a chain, so columns of codes may be kept in state.
+    A code never changes while it is in use, so columns of codes may be kept in state. One that is
+    in use no more is given to another text, in a table of its own (``without``): whoever still
+    holds this one reads in it what the codes meant.
+
+    Attributes:
+        given: codes given so far, again ones too: tells whether there are new texts.
+        generation: how often codes were taken back; what was found by text must be found anew.
     """
 
-    def __init__(self, texts: list[str] | None = None) -> None:
-        self.texts: list[str] = list(texts or [])
-        self.codes: dict[str, int] = {text: code for code, text in enumerate(self.texts)}
+    def __init__(self, texts: Sequence[str] = (), spare: Sequence[int] = ()) -> None:
+        self.texts: list[str] = list(texts)
+        self._spare = list(spare)
+        self.codes = {text: code for code, text in enumerate(self.texts)}
+        if self._spare:
+            unused = set(self._spare)
+            self.codes = {t: code for code, t in enumerate(self.texts) if code not in unused}
+        self.given = len(self.texts)
+        self.generation = 0
 
     def __len__(self) -> int:
         return len(self.texts)
+
+    @property
+    def in_use(self) -> int:
+        """Number of texts."""
+        return len(self.codes)
 
     def code(self, text: str) -> int:
         """The code of ``text``, given one if it is new."""
         found = self.codes.get(text)
         if found is None:
-            found = self.codes[text] = len(self.texts)
-            self.texts.append(text)
+            if self._spare:
+                found = self._spare.pop()
+                self.texts[found] = text
+            else:
+                found = len(self.texts)
+                self.texts.append(text)
+            self.codes[text] = found
+            self.given += 1
         return found
 
     def find(self, text: str) -> int:
-        """The code of ``text``, or -2 (which no column holds) when it never appeared."""
+        """The code of ``text``, or -2 (which no column holds) when it has none."""
         return self.codes.get(text, -2)
 
     def text(self, code: int) -> str | None:
         """The text of ``code``; None for -1, which stands for null."""
         return None if code < 0 else self.texts[code]
+
+    def without_unused(self, held: Sequence[np.ndarray | None]) -> Strings | None:
+        """A table of the texts whose codes are among ``held``, and of the default stream.
+
+        None if some holder cannot tell which it holds. Texts keep their codes.
+        """
+        used = np.zeros(len(self.texts), bool)
+        used[0] = True
+        for codes in held:
+            if codes is None:
+                return None
+            used[codes[codes >= 0]] = True
+        spare = np.flatnonzero(~used)[::-1].tolist()
+        kept = [text if use else "" for text, use in zip(self.texts, used.tolist(), strict=True)]
+        table = Strings(kept, spare)
+        table.given, table.generation = self.given, self.generation + 1
+        return table
+
+    def snapshot(self) -> tuple[list[str], list[int]]:
+        """Plain data."""
+        return list(self.texts), list(self._spare)
 
 
 def _no_ints() -> np.ndarray:

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from engine.errors import ContractViolation, UserError
 from engine.frame import Frame
 from engine.log.file_facts import MARK, FileFacts, checksum
 from engine.log.frame_rules import attribute_types
+from engine.log.kept_tables import KEPT
 from engine.log.log_files import (
     FILE_NAME,
     FIRST_ARRIVAL,
@@ -223,11 +226,22 @@ class LogReader:
         self.arrival_given = arrivals_given(self.files[-1], facts[-1])
 
     def __iter__(self) -> Iterator[Frame]:
+        return self.of_sites(None)
+
+    def site_names(self) -> list[str]:
+        """The sites with frames, by name; read from the frames' headers alone."""
+        names: set[str] = set()
+        for file in self.files:
+            names.update(read_file(file, [SITE]).column(SITE).unique().to_pylist())
+        return sorted(names)
+
+    def of_sites(self, sites: Collection[str] | None) -> Iterator[Frame]:
+        """The frames of some sites alone, in order; None: of all."""
         arrived: dict[str, tuple[int, Path]] = {}
         types: dict[tuple[str, str], str] = {}
-        frames = read_ahead(partial(_frames, file, None) for file in self.files)
+        frames = read_ahead(partial(_frames_of, file, sites) for file in self.files)
         for file, of_file in zip(self.files, frames, strict=True):
-            for row, frame in enumerate(of_file):
+            for row, frame in of_file:
                 last, where = arrived.get(frame.site, (frame.first_arrival, file))
                 if frame.first_arrival < last:
                     raise UserError(
@@ -257,19 +271,24 @@ def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[
     )
 
 
-def _frames(file: Path, places: Sequence[int] | None) -> list[Frame]:
-    """The frames in rows ``places`` of a file; None: all, and the file is as it was written."""
+def _frames_of(file: Path, sites: Collection[str] | None) -> list[tuple[int, Frame]]:
+    """(row, frame) of each frame of ``sites`` in a file, which is as it was written."""
     table = read_file(file, LOG_SCHEMA.names)
-    has_facts = True
-    if places is None:
-        places = range(table.num_rows)
-        has_facts = check_rows(file, table)
-    else:
+    has_facts = check_rows(file, table)
+    places = np.arange(table.num_rows)
+    if sites is not None:
+        mine = pc.is_in(table.column(SITE), pa.array(list(sites), pa.string()))
+        places = np.flatnonzero(mine.to_numpy())
         table = table.take(places)
-    return [
-        frame_of(file, row, entry, has_facts=has_facts)
-        for row, entry in zip(places, table.to_pylist(), strict=True)
-    ]
+    entries = zip(places.tolist(), table.to_pylist(), strict=True)
+    return [(row, frame_of(file, row, entry, has_facts=has_facts)) for row, entry in entries]
+
+
+def _frames(file: Path, places: Sequence[int]) -> list[Frame]:
+    """The frames in rows ``places`` of a file."""
+    table = KEPT.rows(file, list(places), partial(read_file, columns=LOG_SCHEMA.names))
+    entries = zip(places, table.to_pylist(), strict=True)
+    return [frame_of(file, row, entry, has_facts=True) for row, entry in entries]
 
 
 def _join_types(types: dict[tuple[str, str], str], file: Path, row: int, frame: Frame) -> None:

@@ -242,13 +242,30 @@ def _default_source(column: pa.Array | None, kind: np.ndarray) -> pa.Array:
 
 def _by_site(batch: pa.RecordBatch, codes: np.ndarray, sites: list[str]) -> list[Frame]:
     groups = group_rows([codes])
-    frames = []
-    for number in np.argsort(groups.first_row):
-        end = groups.starts[number + 1] if number + 1 < len(groups) else len(groups.order)
-        rows = np.sort(groups.order[groups.starts[number] : end])
-        part = batch if len(groups) == 1 else batch.take(pa.array(rows))
-        frames.append(Frame(sites[codes[rows[0]]], plain_columns(part)))
-    return frames
+    if len(groups) == 1:
+        return [Frame(sites[codes[0]], plain_columns(batch))]
+    sorted_rows = plain_columns(batch).take(pa.array(groups.order))
+    rows = np.diff(groups.starts, append=len(codes))
+    return [
+        Frame(
+            sites[codes[groups.first_row[number]]],
+            plain_columns(own_texts(sorted_rows.slice(groups.starts[number], rows[number]))),
+        )
+        for number in np.argsort(groups.first_row).tolist()
+    ]
+
+
+def own_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch`` with dictionaries of no more texts than it has rows: as part of a larger one it
+    has all of that one's, and so would every other part.
+    """
+    columns = [
+        column.cast(pa.string()).dictionary_encode()
+        if pa.types.is_dictionary(column.type) and len(column.dictionary) > len(column)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -35,6 +35,7 @@ from engine.query.plan import Plan
 from engine.reference import SourceClocks
 from engine.units import parse_duration
 
+_SOURCES_MOST: Final = 1_000_000
 _TIMES: Final = ("ref", "ts", "hold")
 _LATE: Final = ("pass", "drop")
 _DUPLICATES: Final = ("drop", "pass")
@@ -144,8 +145,11 @@ def _window_of(settings: AqKSlackSettings, plans: Sequence[Plan]) -> Window:
 
 
 def _parse_sequence(pairs: dict[str, str], time_unit: str) -> SequenceSettings:
-    keys = ("timeout", "latency", "alpha", "beta", "late", "residual", "time")
+    keys = ("timeout", "latency", "alpha", "beta", "late", "residual", "time", "sources")
     only_known(pairs, keys)
+    sources = pairs.get("sources", "10000")
+    if not sources.isdecimal() or not 1 <= int(sources) <= _SOURCES_MOST:
+        raise UserError(f"sources={sources}: use a whole number from 1 to {_SOURCES_MOST:,}")
     kind, _, value = pairs.get("timeout", "quantile:0.999").partition(":")
     if kind not in ("quantile", "r19", "fixed") or (kind == "r19" and value):
         raise UserError(f"timeout={pairs['timeout']}: use quantile:SHARE, r19 or fixed:DURATION")
@@ -161,6 +165,7 @@ def _parse_sequence(pairs: dict[str, str], time_unit: str) -> SequenceSettings:
         late=choice(pairs, "late", ("drop", "pass")),
         residual=choice(pairs, "residual", ("emit", "drop")),
         time=choice(pairs, "time", _TIMES),
+        sources=int(sources),
     )
 
 

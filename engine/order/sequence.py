@@ -20,6 +20,7 @@ from edge_agent import records as r
 from engine.columns import VALID_PREFIX, Columns, join, lacking_event
 from engine.errors import ContractViolation
 from engine.order.base import Guards, Ordered
+from engine.order.forgotten import Forgotten
 from engine.order.lanes import LaneTable
 from engine.order.sequence_run import flush, new_rows, place_rings, run, survivors
 from engine.order.state import (
@@ -57,8 +58,12 @@ from engine.order.timeout import silence_window
 from engine.order.wait_sketch import resolution_bits
 from engine.order.waits import memory_window
 from engine.reference import SourceClocks, Sync
-from engine.released import Gaps, Progress
+from engine.released import Gaps, Progress, Strings
 
+FORGET_EVERY: Final = 16_384
+"""Records of a site from one look at its sources to the next."""
+_MANY_NEW: Final = 4096
+"""A lane takes 30 KB until it is packed, which is after a call: with so many, calls are cut."""
 _MODES: Final = {"r19": MODE_R19, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE}
 _ROW_COLUMNS: Final = {
     r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", "epoch": "epoch",
@@ -83,6 +88,7 @@ class SequenceSettings:
     timeout but the fixed one; ``alpha_milli``, ``beta_milli``: smoothing factors in 1/1000;
     ``late``: ``drop`` | ``pass``; ``residual``: ``emit`` | ``drop``; ``time``: ``ref`` | ``ts`` (as
     if clocks had never been compared) | ``hold`` (each offset until the next, as R19).
+    ``sources``: how many are remembered, those heard last; see ``Sequence.forget``.
     """
 
     timeout: str = "quantile"
@@ -94,6 +100,7 @@ class SequenceSettings:
     late: str = "drop"
     residual: str = "emit"
     time: str = "ref"
+    sources: int = 10_000
 
 
 class Sequence:
@@ -124,6 +131,8 @@ class Sequence:
         self._scalars[[V_CLOCK, V_FRONTIER]] = INT_MIN
         self._scalars[V_BLOCKER], self._scalars[V_SINCE] = NONE, INT_MAX
         self._rings = np.empty(0, np.int32)
+        self._kept = settings.sources
+        self._counted = 0
         self._row_bytes = 0
 
     @property
@@ -138,11 +147,13 @@ class Sequence:
 
     def announce(self, sync: Sync) -> None:
         """A sync record with a first number makes its lane known before any event."""
+        self._wake(np.array([self._clocks.strings.code(sync.source)]))
         if sync.first_seq is not None:
             self._lanes.announce(sync, self._scalars)
 
     def newest_ts(self, source: int) -> int:
         """Largest event time seen of the source with this code."""
+        self._wake(np.array([source]))
         return self._lanes.newest_ts(source)
 
     def buffered(self) -> int:
@@ -157,6 +168,7 @@ class Sequence:
         """
         if lacking_event(columns, r.SEQ):
             raise ContractViolation("order sequence: an event without a number")
+        self._wake(columns[r.SOURCE])
         pending = len(self._rows)
         all_rows = np.empty(pending + rows, ROW)
         _words(all_rows)[:pending] = _words(self._rows)
@@ -176,7 +188,42 @@ class Sequence:
         if pending:
             payload = join([self._payload, payload], [pending, rows])
         sources = int(columns[r.SOURCE].max(initial=-1)) + 1
-        return self._call(all_rows, payload, pending, sources, last=False)
+        ordered = self._call(all_rows, payload, pending, sources, last=False)
+        self._counted += rows
+        self._lanes.pack(self._rows, self._scalars)
+        return ordered
+
+    def _wake(self, sources: np.ndarray) -> None:
+        self._lanes.wake(sources, self._rows, self._scalars)
+
+    def cuts(self, columns: Columns, rows: int) -> list[int]:
+        """Where ``columns`` must be cut, with their end: ``forget`` must be called there.
+
+        That is after every ``FORGET_EVERY`` records of the site, or nowhere while its sources, with
+        the new ones of these rows, are not too many.
+        """
+        heard = set(np.unique(columns[r.SOURCE]).tolist()) if rows else set()
+        known = self._lanes.sources()
+        if len(known | heard) <= self._kept and len(heard - known) < _MANY_NEW:
+            return [rows]
+        first = FORGET_EVERY - self._counted % FORGET_EVERY
+        return [*range(first, rows, FORGET_EVERY), rows]
+
+    def forget(self) -> list[int]:
+        """After ``FORGET_EVERY`` records: the codes of sources that are forgotten now.
+
+        Of more than the settings' ``sources`` those heard least recently (by arrival, then by
+        name) go, if nothing of them is held. A pure function of the records so far, for all that
+        lanes are packed sooner or later. A source that comes back is as a new one.
+        """
+        if self._counted % FORGET_EVERY:
+            return []
+        return self._lanes.forget(self._kept, self._rows, self._scalars)
+
+    @property
+    def forgotten(self) -> Forgotten:
+        """What is known of the sources that were."""
+        return self._lanes.forgotten
 
     def flush(self) -> Ordered:
         """End of the input: everything held is let go at the last arrival."""
@@ -274,6 +321,15 @@ class Sequence:
         """Per (source, stream): what became of its events, its timeouts, how far it has got."""
         return self._lanes.counters((*COUNTERS, *PROGRESS), int(self._scalars[V_CLOCK]))
 
+    def codes(self) -> np.ndarray:
+        """Codes of texts that are in use: among what travels along nothing else is int32."""
+        columns = [column for column in self._payload.values() if column.dtype == np.int32]
+        return np.concatenate([self._lanes.codes(), *columns])
+
+    def adopt(self, strings: Strings) -> None:
+        """``strings`` has what is in use, at the same codes."""
+        self._lanes.adopt(strings)
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
@@ -281,6 +337,7 @@ class Sequence:
             "payload": {name: column.copy() for name, column in self._payload.items()},
             "scalars": self._scalars.copy(),
             "row_bytes": self._row_bytes,
+            "counted": self._counted,
             "lanes": self._lanes.snapshot(),
         }
 
@@ -289,7 +346,7 @@ class Sequence:
         self._rows = state["rows"].copy()
         self._payload = {name: column.copy() for name, column in state["payload"].items()}
         self._scalars[:] = state["scalars"]
-        self._row_bytes = state["row_bytes"]
+        self._row_bytes, self._counted = state["row_bytes"], state["counted"]
         self._lanes.restore(state["lanes"])
 
 

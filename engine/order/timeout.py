@@ -152,9 +152,10 @@ def _refresh(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
 
 
 @kernel
-def start_lane(ln: np.ndarray, s: np.ndarray, lane: int) -> None:
-    """Timeouts of a lane that has learnt nothing yet."""
-    _refresh(ln, s, lane, INT_MIN)
+def start_lanes(ln: np.ndarray, s: np.ndarray, first: int) -> None:
+    """Timeouts of the lanes from ``first`` on, which have learnt nothing yet."""
+    for lane in range(first, len(ln)):
+        _refresh(ln, s, lane, INT_MIN)
 
 
 @inline

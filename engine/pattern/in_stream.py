@@ -40,6 +40,9 @@ class InStream:
         """Of the operator; what was dropped is counted where it was."""
         return self.operator.counters()
 
+    def codes(self) -> np.ndarray | None:
+        return self.operator.codes()
+
     def snapshot(self) -> dict[str, Any]:
         return self.operator.snapshot()
 

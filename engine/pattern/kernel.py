@@ -74,7 +74,7 @@ class Kernel:
         self._stacks = stacks.empty_stacks()
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)
-        self._texts = -1
+        self._texts, self._generation = -1, 0
         self._awaits = False
         self._ranks = np.empty(0, np.int64)
 
@@ -128,9 +128,12 @@ class Kernel:
                 rows = stop - first
                 entries = (rows // 2 + 64) * int(n[search.INDEXES_N])
                 same = np.arange(store.n)
+                # In proportion to what there is: keys that rotate fill them again and again.
+                known, used = self._stacks.used[[stacks.STACKS, stacks.POOL]].tolist()
                 self._stacks = stacks.rebuilt(
-                    self._stacks, same, rows // 4 + 16, entries, self._beside
-                )
+                    self._stacks, same, rows // 4 + known // 2 + 16, entries + used // 2,
+                    self._beside,
+                )  # fmt: skip
             else:
                 found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
                                  np.int64)]) for part in (found, doubts))  # fmt: skip
@@ -161,8 +164,9 @@ class Kernel:
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
         """The programs of the conditions, anew where kinds or texts have changed."""
         predicates = self._layout.predicates
-        grown = len(strings) != self._texts
+        grown = strings.given != self._texts
         changed = self._programs is None or bool((kinds != self._kinds).any())
+        changed |= strings.generation != self._generation
         if self._programs is None or changed or (grown and self._awaits):
             self._programs = compile_programs(
                 predicates, self._layout.place, self._layout.register, kinds, strings
@@ -170,7 +174,7 @@ class Kernel:
             self._kinds, self._awaits = kinds.copy(), awaits_text(predicates, strings)
             grown = True
         if grown:
-            self._texts = len(strings)
+            self._texts, self._generation = strings.given, strings.generation
             if uses_text_order(self._programs):
                 self._ranks = text_ranks(strings, text_constants(predicates))
         return self._programs

@@ -225,6 +225,9 @@ class SeqMatcher:
             self._kernel.renumber(number, self._store)
             self._barrier.renumber(number)
 
+    def codes(self) -> np.ndarray | None:
+        return self._store.codes()
+
     def snapshot(self) -> dict[str, Any]:
         return {
             "store": self._store.snapshot(),

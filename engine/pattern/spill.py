@@ -314,6 +314,9 @@ class SpillingMatcher(SeqMatcher):
         self._kernel.renumber(number, self._store)
         self._barrier.renumber(number)
 
+    def codes(self) -> np.ndarray | None:
+        return None  # chunks hold codes, too
+
     def snapshot(self) -> dict[str, Any]:
         counts = [self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns]
         return super().snapshot() | {

@@ -73,7 +73,7 @@ class Beside(NamedTuple):
     newest: int
 
 
-def empty_stacks(stacks: int = 64, pool: int = 1024) -> Stacks:
+def empty_stacks(stacks: int = 16, pool: int = 128) -> Stacks:
     """With room for ``stacks`` stacks and ``pool`` entries."""
     length = 1 << max(stacks * 2, 2).bit_length()
     return Stacks(

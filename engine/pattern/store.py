@@ -40,7 +40,8 @@ _IN_MATRIX: Final = {
     HORIZON: search.HORIZON, T_A: search.T_A, END: search.END,
 }  # fmt: skip
 """What the kernel reads lies together, event by event; these columns are views of it."""
-_LEAST: Final = 1 << 10
+_LEAST: Final = 1 << 6
+_MANY: Final = 1 << 12
 _WHOLE: Final = 1
 _BROKEN: Final = 2
 _TEXT: Final = 3
@@ -137,7 +138,9 @@ class Store:
         start, self.n = self.n, self.n + len(fresh[ORDER])
         if self.n > self._room:
             # Pages that nothing was written to take no memory; to copy what is held takes time.
-            self._take_over(max(4 * self.n, _LEAST), slice(start), start)
+            # Small arrays share their pages, and ten thousand sites have ten thousand stores.
+            room = 4 * self.n if self.n >= _MANY else 2 * self.n
+            self._take_over(max(room, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
             self._column(name, column_of.dtype, start)[start : self.n] = column_of
         for name in self.columns.keys() - fresh.keys():
@@ -212,6 +215,11 @@ class Store:
         """The columns ``names`` of ``rows``, for predicates."""
         found = {name: self.columns[name][rows] for name in names if name in self.columns}
         return View.of(found, self.attr_types, strings)
+
+    def codes(self) -> np.ndarray:
+        """Codes of texts in use: no other column is of their type."""
+        columns = [known[: self.n] for known in self.columns.values() if known.dtype == np.int32]
+        return np.unique(np.concatenate([self.columns["source"][: self.n], *columns]))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""

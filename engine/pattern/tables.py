@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -167,7 +168,26 @@ class Layout:
 
 
 def layout_of(plan: SeqPlan | OrPlan) -> Layout:
-    """The tables of a plan."""
+    """The tables of a plan; the same ones for each of a run's sites, and never changed."""
+    return _layout_of(_Same(plan))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A plan that only itself is equal to: plans with 1 and with 1.0 are equal, and differ."""
+
+    plan: SeqPlan | OrPlan
+
+    def __hash__(self) -> int:
+        return id(self.plan)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.plan is self.plan
+
+
+@lru_cache(maxsize=64)
+def _layout_of(key: _Same) -> Layout:
+    plan = key.plan
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
     steps = {step.alias: step for step in plan.steps}
     builder = Builder(steps)

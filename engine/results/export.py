@@ -7,7 +7,7 @@ between two. Memory holds one site's results of one micro-batch at a time.
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.log.whole_file import text_columns, whole_file
-from engine.results.batch_files import BatchFiles
+from engine.results.batch_files import BatchFiles, site_groups
 from engine.results.match_lines import match_lines
 from engine.results.schema import MATCH_SCHEMA, POSITION
 from engine.results.typed_windows import typed, typed_schema
@@ -101,9 +101,18 @@ def export_parquet(directory: str | Path, out: str | Path, kind: str) -> int:
 
 def _all(files: BatchFiles) -> Iterator[pa.Table]:
     """By site, then in order of emission."""
-    for site in sorted(files.sites):
-        for batch_id in files.batches(site):
-            yield from files.tables(site, batch_id)
+    for sites in site_groups([files]):
+        yield from _by_site(files, sites)
+
+
+def _by_site(files: BatchFiles, sites: list[str]) -> Iterator[pa.Table]:
+    """The rows of ``sites``, one after another: of several all at once, as they are few."""
+    tables = (table for _, table in files.tables(sites))
+    if len(sites) == 1:
+        yield from tables
+    else:
+        table = pa.concat_tables(tables)
+        yield table.take(np.argsort(_place(table.column("site"), pa.array(sites)), kind="stable"))
 
 
 @contextmanager
@@ -137,36 +146,94 @@ def _results(
 ) -> Iterator[list[str]]:
     """The lines of each site, query and batch, in order of emission."""
     kinds = _kinds(directory)
-    for site in sorted(set[str]().union(*(files.sites for files in kinds.values()))):
-        batches = sorted({batch for files in kinds.values() for batch in files.batches(site)})
-        places = [(files, batch_id) for batch_id in batches for files in kinds.values()]
-        present = {
-            name
-            for files, batch_id in places
-            for table in files.tables(site, batch_id, ["query"])
-            for name in table.column("query").unique().to_pylist()
-        }
-        named = [name for name in queries if name in present]
-        for query in [*named, *sorted(present.difference(named))]:
-            for batch_id in batches:
-                tables = {
-                    kind: [table.filter(pc.field("query") == query) for table in tables]
-                    for kind, files in kinds.items()
-                    if (tables := list(files.tables(site, batch_id)))
-                }
-                joined = {kind: pa.concat_tables(of) for kind, of in tables.items()}
-                yield _in_order(joined, unit, times.get(query, ()))
+    for sites in site_groups(list(kinds.values())):
+        if len(sites) == 1:
+            yield from _of_site(kinds, sites, unit, queries, times)
+        else:
+            yield _of_sites(kinds, sites, unit, queries, times)
+
+
+def _of_site(
+    kinds: dict[str, BatchFiles],
+    site: list[str],
+    unit: int,
+    queries: Sequence[str],
+    times: Mapping[str, Collection[str]],
+) -> Iterator[list[str]]:
+    """Of one site, which may have many results: a batch at a time."""
+    present: set[str] = set()
+    batches: set[int] = set()
+    for files in kinds.values():
+        for batch_id, table in files.tables(site, ["query"]):
+            batches.add(batch_id)
+            present.update(table.column("query").unique().to_pylist())
+    for query in _ranked(present, queries):
+        for batch_id in sorted(batches):
+            tables = {
+                kind: [table.filter(pc.field("query") == query) for table in tables]
+                for kind, files in kinds.items()
+                if (tables := [table for _, table in files.tables(site, batch_id=batch_id)])
+            }
+            joined = {kind: pa.concat_tables(of) for kind, of in tables.items()}
+            yield _in_order(joined, unit, times.get(query, ()))
+
+
+def _of_sites(
+    kinds: dict[str, BatchFiles],
+    sites: list[str],
+    unit: int,
+    queries: Sequence[str],
+    times: Mapping[str, Collection[str]],
+) -> list[str]:
+    """Of several sites with few results each: all at once."""
+    lines: list[str] = []
+    places: list[tuple[np.ndarray, ...]] = []
+    found = {kind: list(files.tables(sites)) for kind, files in kinds.items()}
+    names = [table.column("query").unique().to_pylist() for of in found.values() for _, table in of]
+    rank = pa.array(_ranked(set[str]().union(*names), queries), pa.string())
+    of_query = (
+        (kind, batch_id, name, whole.filter(pc.field("query") == name))
+        for kind, of_kind in found.items()
+        for batch_id, whole in of_kind
+        for name in whole.column("query").unique().to_pylist()
+    )
+    for kind, batch_id, name, table in of_query:
+        lines += _lines(kind, table, unit, times.get(name, ()))
+        places.append(
+            (
+                _place(table.column("site"), pa.array(sites)),
+                _place(table.column("query"), rank),
+                np.full(table.num_rows, batch_id),
+                table.column(POSITION).to_numpy(),
+            )
+        )
+    site, query, batch, position = map(np.concatenate, zip(*places, strict=True))
+    order = np.lexsort((position, batch, query, site))
+    return [lines[place] for place in order.tolist()]
+
+
+def _ranked(present: set[str], queries: Sequence[str]) -> list[str]:
+    """Queries with results, in their order."""
+    named = [name for name in queries if name in present]
+    return [*named, *sorted(present.difference(named))]
+
+
+def _place(texts: pa.ChunkedArray, among: pa.Array) -> np.ndarray:
+    return np.asarray(pc.index_in(texts, among).to_numpy())
 
 
 def _in_order(tables: dict[str, pa.Table], unit: int, times: Collection[str]) -> list[str]:
     """The lines of matches and windows, by position."""
     lines: list[str] = []
     for kind, table in tables.items():
-        of_windows = kind != MATCHES
-        lines += window_lines(table, unit, times) if of_windows else match_lines(table, unit)
+        lines += _lines(kind, table, unit, times)
     if not lines:
         return lines
     positions = np.concatenate([table.column(POSITION).to_numpy() for table in tables.values()])
     if (positions[1:] < positions[:-1]).any():
         lines = [lines[place] for place in np.argsort(positions, kind="stable").tolist()]
     return lines
+
+
+def _lines(kind: str, table: pa.Table, unit: int, times: Collection[str]) -> Iterable[str]:
+    return match_lines(table, unit) if kind == MATCHES else window_lines(table, unit, times)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -24,7 +25,7 @@ from engine.frame import ATTR_PREFIX
 from engine.log.trace_writer import attr_dicts
 from engine.log.whole_file import whole_file
 from engine.released import IN_ORDER, LATE_DROPPED, Released
-from engine.results.batch_files import SITE, BatchFiles, replace_batch
+from engine.results.batch_files import SITE, BatchFiles, replace_batch, runs, site_groups
 from engine.results.export import text_out
 from engine.units import unit_ns
 
@@ -225,14 +226,22 @@ def export_ordered_parquet(
 
 
 def _tables(directory: Path, files: EventFiles) -> Iterator[tuple[str, pa.Table]]:
+    """Tables of one site each: its folders one after another, each in the order of writing."""
     if not directory.is_dir():
         raise UserError(f"{directory}: no such folder of ordered events")
     batches = [BatchFiles(directory / folder) for folder in files.folders]
-    for site in sorted(set().union(*(each.sites for each in batches))):
-        for each in batches:
-            for batch_id in each.batches(site):
-                for table in each.tables(site, batch_id):
-                    yield site, files.shown(table)
+    for sites in site_groups(batches):
+        tables = (files.shown(table) for each in batches for _, table in each.tables(sites))
+        if len(sites) == 1:
+            yield from ((sites[0], table) for table in tables)
+            continue
+        of_site: dict[str, list[pa.Table]] = {site: [] for site in sites}
+        for table in tables:
+            names, ends = runs(table.column(SITE))
+            for site, (start, end) in zip(names, pairwise(ends.tolist()), strict=True):
+                of_site[site].append(table.slice(start, end - start))
+        for site, parts in of_site.items():
+            yield from ((site, part) for part in parts)
 
 
 def _records(

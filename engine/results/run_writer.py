@@ -2,7 +2,8 @@
 
 Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
 ``written/`` (see ``engine.results.ledger``) and ``counters.json`` (see ``engine.scenario``). Chains
-run elsewhere in general, so their output comes as ``Part``s: a site, a kind and bytes.
+run elsewhere in general, so their output comes as ``Part``s: a site, a kind and content, which is
+bytes where it crosses between processes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ from engine.results.writer import MATCHES, WINDOWS, ResultSink
 RESULTS: Final = "results"
 COUNTERS: Final = "counters"
 COUNTERS_FILE: Final = "counters.json"
+_WORTH_PACKING: Final = 1 << 16
+"""Bytes of a table from which on compression pays."""
 _EVENTS: Final = (ORDERED, LATE, QUARANTINED)
 CHECKPOINT: Final = "checkpoint"
 READING: Final = "reading"
@@ -40,28 +42,40 @@ _TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of one site's output: ``kind`` tells what ``payload`` holds."""
+    """A piece of one site's output: ``kind`` tells what ``payload`` holds.
+
+    That is a table of matches or events, a list of other results, or a site's counters; or the
+    bytes that ``packed`` makes of one of these.
+    """
 
     site: str
     kind: str
-    payload: bytes
+    payload: Any
+
+    def content(self) -> Any:
+        """The payload as it was before it was ``packed``."""
+        if not isinstance(self.payload, bytes):
+            return self.payload
+        if self.kind in (RESULTS, COUNTERS):
+            return json.loads(self.payload)
+        return pa.ipc.open_stream(self.payload).read_all()
 
 
 def parts_of(site: str, output: ChainOutput) -> list[Part]:
-    """One call's output as bytes: columns as Arrow, results that are dicts as JSON."""
+    """One call's output: matches and ordered events as tables, other results as a list."""
     parts = []
     pieces = [piece for of_query in output.results for piece in of_query.pieces]
     results = [result for piece in pieces if isinstance(piece, list) for result in piece]
     if results:
-        parts.append(Part(site, RESULTS, json.dumps(results).encode()))
-    for piece in pieces:
-        if isinstance(piece, Matches):
-            parts.append(_part(site, MATCHES, columns_table(piece)))
-        elif not isinstance(piece, list):
-            parts.append(_part(site, WINDOWS, _windows_table(piece)))
-    parts += [_part(site, ORDERED, released_table(site, each)) for each in output.ordered]
-    parts += [_part(site, LATE, aside_table(site, each)) for each in output.late]
-    parts += [_part(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
+        parts.append(Part(site, RESULTS, results))
+    matches = [columns_table(piece) for piece in pieces if isinstance(piece, Matches)]
+    windows = [_windows_table(piece) for piece in pieces if not isinstance(piece, Matches | list)]
+    for kind, tables in ((MATCHES, matches), (WINDOWS, windows)):
+        if tables:
+            parts.append(Part(site, kind, pa.concat_tables(tables)))
+    parts += [Part(site, ORDERED, released_table(site, each)) for each in output.ordered]
+    parts += [Part(site, LATE, aside_table(site, each)) for each in output.late]
+    parts += [Part(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
     return parts
 
 
@@ -74,19 +88,23 @@ def _windows_table(piece: Sequence[Result]) -> pa.Table:
     return columns_of_windows(piece)
 
 
-def _part(site: str, kind: str, table: pa.Table) -> Part:
+def packed(part: Part) -> Part:
+    """``part`` with its payload as bytes: tables as Arrow streams, all else as JSON."""
+    if not isinstance(part.payload, pa.Table):
+        return Part(part.site, part.kind, json.dumps(part.payload).encode())
     sink = pa.BufferOutputStream()
     # Texts that repeat take most of the bytes, and a JVM that hands them on holds several copies.
-    packed = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, table.schema, options=packed) as writer:
-        writer.write_table(table)
-    return Part(site, kind, bytes(sink.getvalue()))
+    codec = "lz4" if part.payload.nbytes >= _WORTH_PACKING else None
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with pa.ipc.new_stream(sink, part.payload.schema, options=options) as writer:
+        writer.write_table(part.payload)
+    return Part(part.site, part.kind, bytes(sink.getvalue()))
 
 
 def last_parts(chain: Chain) -> list[Part]:
     """Output of the end of a site's input, and its counters."""
     parts = parts_of(chain.site, chain.finish())
-    return [*parts, Part(chain.site, COUNTERS, json.dumps(chain.counters()).encode())]
+    return [*parts, Part(chain.site, COUNTERS, chain.counters())]
 
 
 class RunWriter:
@@ -130,14 +148,15 @@ class RunWriter:
         """
         results: list[dict[str, Any]] = []
         tables: dict[str, list[pa.Table]] = {name: [] for name in (*self._events, MATCHES, WINDOWS)}
-        counted: list[Path] = []
+        counters: list[tuple[str, Any]] = []
         for part in parts:
             if part.kind == RESULTS:
-                results.extend(json.loads(part.payload))
-            elif part.kind in tables:
-                tables[part.kind].append(pa.ipc.open_stream(part.payload).read_all())
+                results.extend(part.content())
+            elif part.kind == COUNTERS:
+                counters.append((part.site, part.content()))
             else:
-                counted.append(self._write_counters(part))
+                tables[part.kind].append(part.content())
+        counted = self._write_counters(batch_id, counters)
         files = self._results.write(batch_id, results, tables[MATCHES], tables[WINDOWS])
         for name, events in self._events.items():
             # Side output is rare, but a batch written again must replace what there was.
@@ -145,18 +164,24 @@ class RunWriter:
                 files += events.write(batch_id, tables[name])
         self._ledger.enter(batch_id, [*files, *counted], ends=ends)
 
-    def _write_counters(self, part: Part) -> Path:
+    def _write_counters(self, batch_id: int, counters: list[tuple[str, Any]]) -> list[Path]:
+        """Those of the sites that ended in this batch, as one file; none is left of a retry."""
         folder = self.directory / COUNTERS
+        path = folder / f"batch-{batch_id:012d}.json"
+        if not counters:
+            path.unlink(missing_ok=True)
+            return []
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / (sha256(part.site.encode()).hexdigest() + ".json")  # of any site's name
         with whole_file(path) as sink:
-            sink.write(json.dumps([part.site, json.loads(part.payload)]).encode())
-        return path
+            sink.write(json.dumps(counters).encode())
+        return [path]
 
     def finish(self, **facts: Any) -> dict[str, Any]:
         """Gather every site's counters and ``facts`` into ``counters.json``, and give them."""
         folder = self.directory / COUNTERS
-        sites = dict(json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json")))
+        sites: dict[str, Any] = {}
+        for path in sorted(folder.glob("*.json")):
+            sites.update(json.loads(path.read_bytes()))
         summary = {"sites": dict(sorted(sites.items())), **facts}
         with whole_file(self.directory / COUNTERS_FILE) as sink:
             sink.write(json.dumps(summary, indent=1).encode())

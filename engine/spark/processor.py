@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from engine.chain import ChainSettings
 from engine.log.arrival_log import frames_at
-from engine.results.run_writer import Part, last_parts, parts_of
+from engine.results.run_writer import Part, last_parts, packed, parts_of
 from engine.spark.chain_state import ChainState
 from engine.spark.staged import LARGE, Staged
 
@@ -68,7 +68,8 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
             parts += parts_of(site, chain.process(frames))
         self._state.keep(chain)
         last = last_parts(self._state.apart(chain)) if ended else []
-        given = [(part, False) for part in parts] + [(part, True) for part in last]
+        given = [(packed(part), False) for part in parts]
+        given += [(packed(part), True) for part in last]
         return iter([self._row(number, *each) for number, each in enumerate(given)])
 
     def _row(self, number: int, part: Part, last: bool) -> Row:

@@ -1,0 +1,175 @@
+"""Quiet sources take little, those beyond the limit are forgotten, and no cut can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.chain import Chain, ChainSettings
+from engine.frame import Frame
+from engine.order import lanes, sequence
+from engine.order.registry import parse_order
+from tests.order.test_order_cuts import Record, chain_over, cut, traces
+
+TIMEOUTS = ("timeout=fixed:3", "timeout=r19,late=pass", "timeout=quantile:0.5,latency=9ns")
+MODERATE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@contextmanager
+def at_every_turn(records: int = 3) -> Iterator[None]:
+    """Lanes are packed as soon as they may be, and sources looked at after so many records."""
+    with (
+        patch.object(lanes, "_WORTH_PACKING", 1),
+        patch.object(lanes, "_SHARE", 1 << 30),
+        patch.object(sequence, "_MANY_NEW", 2),
+        patch.object(sequence, "FORGET_EVERY", records),
+    ):
+        yield
+
+
+@MODERATE
+@given(trace=traces(), timeout=st.sampled_from(TIMEOUTS), data=st.data())
+def test_packed_lanes_are_what_they_were(
+    frame_of: Callable[..., Frame], trace: list[Record], timeout: str, data: st.DataObject
+) -> None:
+    order, whole = f"sequence:{timeout}", frame_of(trace)
+    cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
+    batches = [[frame] for frame in cut(whole, cuts)]
+    resumed = data.draw(st.sets(st.integers(0, len(batches))))
+    plain = chain_over([[whole]], order).everything
+    with at_every_turn():
+        assert chain_over(batches, order, list(resumed)).everything == plain
+
+
+@MODERATE
+@given(
+    trace=traces(), timeout=st.sampled_from(TIMEOUTS), kept=st.integers(1, 2),
+    every=st.integers(1, 5), data=st.data(),
+)  # fmt: skip
+def test_what_is_forgotten_does_not_depend_on_cuts_and_restarts(
+    frame_of: Callable[..., Frame], trace: list[Record], timeout: str, kept: int, every: int,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    order, whole = f"sequence:{timeout},sources={kept}", frame_of(trace)
+    cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
+    batches = [[frame] for frame in cut(whole, cuts)]
+    resumed = data.draw(st.sets(st.integers(0, len(batches))))
+    with at_every_turn(every):
+        told = chain_over(batches, order, list(resumed))
+        once = chain_over([[whole]], order)
+        rows = chain_over([[whole.slice(i, 1)] for i in range(whole.rows)], order)
+    assert told.everything == once.everything == rows.everything
+    arrived = sum(lane["arrived"] for lane in once.counters["lanes"])
+    assert arrived == sum(record.get("kind", "event") == "event" for record in trace)
+
+
+@MODERATE
+@given(
+    trace=traces(), order=st.sampled_from([*(f"sequence:{t}" for t in TIMEOUTS), "none"]),
+    lives=st.integers(1, 6), data=st.data(),
+)  # fmt: skip
+def test_texts_that_nothing_refers_to_lose_their_codes_and_nobody_sees_it(
+    frame_of: Callable[..., Frame], trace: list[Record], order: str, lives: int,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    for number, record in enumerate(trace):
+        if "attrs" in record:
+            record["attrs"]["tag"] = f"t{number // lives}"
+    whole = frame_of(trace)
+    cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
+    batches = [[frame] for frame in cut(whole, cuts)]
+    resumed = data.draw(st.sets(st.integers(0, len(batches))))
+    plain = chain_over([[whole]], order).everything
+    with at_every_turn(), patch("engine.chain._TEXTS", 0), patch("engine.chain._GROWTH", 0):
+        assert chain_over(batches, order, list(resumed)).everything == plain
+
+
+def events(source: str, seqs: Sequence[int], start: int) -> list[Record]:
+    return [
+        {"source": source, "seq": seq, "ts": start + i, "arrival": start + i, "type": "A"}
+        for i, seq in enumerate(seqs)
+    ]
+
+
+def run(frame_of: Callable[..., Frame], records: list[Record], kept: int) -> Chain:
+    chain = Chain(
+        ChainSettings(parse_order(f"sequence:timeout=fixed:3,sources={kept}")), "main"
+    )  # fmt: skip
+    with at_every_turn(1):
+        chain.process([frame_of(records)])
+    return chain
+
+
+def lanes_of(chain: Chain) -> dict[str | None, dict[str, Any]]:
+    return {lane["source"]: lane for lane in chain.counters()["lanes"]}
+
+
+def test_a_source_that_is_remembered_goes_on_where_it_was(frame_of: Callable[..., Frame]) -> None:
+    records = [*events("a", [0, 1], 0), *events("b", [0, 1], 100), *events("a", [1, 4], 200)]
+    chain = run(frame_of, [*records, {"kind": "tick", "arrival": 300}], 2)
+    assert lanes_of(chain)["a"]["duplicate"] == 1
+    assert lanes_of(chain)["a"]["missing_total"] == 2
+    assert chain.counters()["sources_forgotten"] == 0
+
+
+def test_a_source_that_comes_back_after_it_was_forgotten_is_told(
+    frame_of: Callable[..., Frame],
+) -> None:
+    records = [*events("a", [0, 1], 0), *events("b", [0, 1], 100), *events("a", [7], 200)]
+    counters = run(frame_of, [*records, {"kind": "tick", "arrival": 300}], 1).counters()
+    assert counters["sources_forgotten"] == 2  # a, then b
+    assert counters["sources_may_have_returned"] == 1
+    assert sum(lane["arrived"] for lane in counters["lanes"]) == 5
+
+
+def test_a_source_of_which_an_event_is_held_is_not_forgotten(
+    frame_of: Callable[..., Frame],
+) -> None:
+    # a waits for its number 1, for 3 ns; meanwhile others come.
+    records = [*events("a", [0, 2], 0), *events("b", [0], 2), *events("c", [0], 3)]
+    chain = run(frame_of, records, 1)
+    assert "a" in lanes_of(chain)
+
+
+def test_of_sources_heard_last_at_one_instant_the_first_by_name_goes(
+    frame_of: Callable[..., Frame],
+) -> None:
+    records = [{"source": name, "seq": 0, "ts": 0, "arrival": 0, "type": "A"} for name in "cab"]
+    chain = run(frame_of, [*records, *events("d", [0], 50), *events("d", [1], 90)], 3)
+    assert set(lanes_of(chain)) == {None, "b", "c", "d"}
+
+
+def test_the_number_of_sources_must_be_one(frame_of: Callable[..., Frame]) -> None:
+    with pytest.raises(Exception, match="sources=0: use a whole number from 1"):
+        parse_order("sequence:sources=0")
+
+
+def _snapshot_bytes(frame_of: Callable[..., Frame], sources: int) -> tuple[int, Chain]:
+    """Of a chain after ``sources`` sources have sent 8 events each, one after another."""
+    chain = Chain(ChainSettings(parse_order("sequence:timeout=fixed:3,sources=100")), "main")
+    with patch.object(sequence, "FORGET_EVERY", 400):
+        for first in range(0, sources, 100):
+            records = [
+                record
+                for number in range(first, first + 100)
+                for record in events(f"source {number}", range(8), 100 * number)
+            ]
+            chain.process([frame_of(records)])
+    return len(chain.snapshot()), chain
+
+
+def test_state_does_not_grow_with_the_sources_that_came_and_went(
+    frame_of: Callable[..., Frame],
+) -> None:
+    with patch("engine.chain._TEXTS", 256):
+        few, _ = _snapshot_bytes(frame_of, 500)
+        many, chain = _snapshot_bytes(frame_of, 2500)
+    assert chain.counters()["sources_forgotten"] >= 2300
+    # 2,000 more sources have come and gone; a lane takes 30 KB, a clock 0.7.
+    assert many < 1.1 * few
