@@ -68,30 +68,19 @@ class Chain:
         self.settings = settings
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
-        self.clocks = SourceClocks(
-            self.strings,
-            predict=settings.order.time == "ref",
-            default_uncertainty_ns=settings.guards.default_uncertainty_ns,
-        )
+        least_ns, predicts = settings.guards.default_uncertainty_ns, settings.order.time == "ref"
+        self.clocks = SourceClocks(self.strings, predict=predicts, default_uncertainty_ns=least_ns)
         self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
             build_operator(
-                plan,
-                settings.barrier,
-                settings.certainty,
-                site,
-                settings.pattern,
-                settings.spill,
-                chunks and chunks(plan.name),
-                settings.window,
+                plan, settings.barrier, settings.certainty, site, settings.pattern,
+                settings.spill, chunks and chunks(plan.name), settings.window,
             )
             for plan in settings.plans
-        ]
-        self._asks_delays = any(
-            isinstance(plan, TumblingPlan) and plan.drift is not Drift.NONE
-            for plan in settings.plans
-        )
+        ]  # fmt: skip
+        windows = [plan for plan in settings.plans if isinstance(plan, TumblingPlan)]
+        self._asks_delays = any(plan.drift is not Drift.NONE for plan in windows)
         self._attributes, wanted = self._projection()
         self._order = build_order(
             settings.order, self.clocks, settings.guards, wanted, settings.plans
@@ -108,10 +97,8 @@ class Chain:
         asked = {self.settings.ordered, self.settings.aside}
         if "full" in asked:
             return None, None
-        attributes = {
-            ATTR_PREFIX + name
-            for name in order_attributes(self.settings.order, self.settings.plans)
-        }
+        looked_at = order_attributes(self.settings.order, self.settings.plans)
+        attributes = {ATTR_PREFIX + name for name in looked_at}
         columns = set(_ALWAYS)
         if "bare" in asked:
             carried = {ATTR_PREFIX + name for name in self.settings.carried}
@@ -173,15 +160,13 @@ class Chain:
         if not isinstance(self._order, Sequence) or self.strings.in_use < self._texts_most:
             return
         held = [operator.codes() for operator in self._operators]
+        if self._site_code >= 0:
+            held.append(np.array([self._site_code]))
         table = self.strings.without_unused([*held, self._order.codes(), self.clocks.codes()])
         if table is not None:
-            self._adopt(table)
+            self.strings = self.clocks.strings = table
+            self._order.adopt(table)
         self._texts_most = max(_GROWTH * self.strings.in_use, _TEXTS)
-
-    def _adopt(self, strings: Strings) -> None:
-        assert isinstance(self._order, Sequence)
-        self.strings = self.clocks.strings = strings
-        self._order.adopt(strings)
 
     def _check(self, frame: Frame) -> None:
         if frame.site != self.site:
@@ -201,8 +186,7 @@ class Chain:
             raise ContractViolation(f"site {self.site!r}: sync record without a source")
         sync = Sync.of(record)
         if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
-            newest = self._order.newest_ts(self.strings.code(sync.source))
-            self.clocks.learn(sync, newest)
+            self.clocks.learn(sync, self._order.newest_ts(self.strings.code(sync.source)))
         self._order.announce(sync)
 
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
@@ -214,9 +198,8 @@ class Chain:
             lengths.clear()
             start, order = 0, self._order
             for end in order.cuts(columns, rows) if isinstance(order, Sequence) else [rows]:
-                part = columns
-                if end - start < rows:
-                    part = {name: column[start:end] for name, column in columns.items()}
+                whole = end - start == rows
+                part = columns if whole else {n: c[start:end] for n, c in columns.items()}
                 self.clocks.seen(part)
                 self._hand_on(order.process(part, end - start), output)
                 if isinstance(order, Sequence):
@@ -350,8 +333,7 @@ class Chain:
         cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
     ) -> Chain:
         """The chain as it was at ``snapshot``, taken with equal settings."""
-        # Snapshots come from our own checkpoint, never from a peer.
-        state = pickle.loads(snapshot)  # noqa: S301
+        state = pickle.loads(snapshot)  # noqa: S301 - of our own checkpoint, never a peer's
         if state["version"] != _VERSION:
             raise ContractViolation(
                 f"checkpoint of version {state['version']}; this program writes {_VERSION}: "
@@ -359,7 +341,8 @@ class Chain:
             )
         chain = cls(settings, site, chunks)
         if isinstance(chain._order, Sequence):
-            chain._adopt(Strings(*state["strings"]))
+            chain.strings = chain.clocks.strings = Strings(*state["strings"])
+            chain._order.adopt(chain.strings)
         else:
             for text in state["strings"][0]:
                 chain.strings.code(text)

@@ -16,10 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from edge_agent.limits import UNC_MAX_NS
 from engine.clock_prediction import SECOND, Line
 
-_MOST_NS: Final = 1 << 59
-"""18 years; six times as much, added to a time, stays in int64."""
 _EARLIEST: Final = -(1 << 61)
 _LATEST: Final = 1 << 62
 _RATE_MOST: Final = 10**8
@@ -48,7 +47,7 @@ class ClockBound:
         age = np.clip(ref, self.since, _LATEST) - self.since
         # Whole seconds and the rest apart: their products with the rate stay within int64.
         grown = age // SECOND * self.rate_ppb + age % SECOND * self.rate_ppb // SECOND
-        return np.asarray(np.minimum(grown + self.unc_ns, _MOST_NS))
+        return np.asarray(np.minimum(grown + self.unc_ns, UNC_MAX_NS))
 
 
 class SiteClocks:
@@ -59,7 +58,7 @@ class SiteClocks:
     """
 
     def __init__(self, least_ns: int = 0) -> None:
-        self._unc_ns = min(least_ns, _MOST_NS)
+        self._unc_ns = min(least_ns, UNC_MAX_NS)
         self._rate_ppb = 0
         self._last: dict[int, int] = {}
         """Source: reference time of its last sync, of those whose error grows."""
@@ -77,7 +76,7 @@ class SiteClocks:
 
     def begins(self, source: int, line: Line) -> None:
         """An offset of the source with this code holds from now on."""
-        self._unc_ns = min(max(self._unc_ns, line.unc), _MOST_NS)
+        self._unc_ns = min(max(self._unc_ns, line.unc), UNC_MAX_NS)
         if line.skew_error_ppb <= 0:
             self._last.pop(source, None)
             return
@@ -91,7 +90,7 @@ class SiteClocks:
 
     def ends(self, unc_ns: int) -> None:
         """An offset was in force until its error had grown to ``unc_ns``."""
-        self._unc_ns = min(max(self._unc_ns, unc_ns), _MOST_NS)
+        self._unc_ns = min(max(self._unc_ns, unc_ns), UNC_MAX_NS)
 
     def forget(self, source: int) -> None:
         """No event of the source with this code is to come, or it comes as one of a new source."""

@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 
 from engine.cli.examples import epilog
 from engine.cli.extras import missing
+from engine.cli.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
 
 _NAMES: Final = {
@@ -124,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
     first = arguments[0] if arguments else ""
     try:
-        app = _application([first] if first in _NAMES else _NAMES)
+        app = _application([first] if first in _NAMES else list(_NAMES))
         gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
     except KeyboardInterrupt:
@@ -132,25 +133,25 @@ def run(arguments: Sequence[str]) -> int:
     except TyperException as error:
         said = error.format_message().rstrip(".")
         if said.startswith("Usage:"):  # called without a word: its help
-            sys.stderr.write(f"{said}\n")
+            tell(f"{said}\n")
             return int(error.exit_code)
         context = getattr(error, "ctx", None)
         command = "slackwater" if context is None else context.command_path
-        sys.stderr.write(f"slackwater: {said}; see {command} --help\n")
+        tell(f"slackwater: {said}; see {command} --help\n")
         return int(error.exit_code)
     except Interrupted as error:
-        sys.stderr.write(f"slackwater: {error}\n")
+        tell(f"slackwater: {error}\n")
         return _INTERRUPTED
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in _OURS:
             raise  # a fault of ours
-        sys.stderr.write(f"slackwater: {missing(error.name)}\n")
+        tell(f"slackwater: {missing(error.name)}\n")
         return 1
     except UserError as error:
-        sys.stderr.write(f"slackwater: {error}\n")
+        tell(f"slackwater: {error}\n")
         return 2
     except SlackwaterError as error:
-        sys.stderr.write(f"slackwater: {error}\n")
+        tell(f"slackwater: {error}\n")
         return 1
     except BrokenPipeError:
         # The reader of our output has gone; nothing more can be said to it.
@@ -160,8 +161,8 @@ def run(arguments: Sequence[str]) -> int:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise  # no file's fault, so it may be ours
         place = "" if error.filename is None else f"{error.filename}: "
-        sys.stderr.write(f"slackwater: {place}{error.strerror}\n")
+        tell(f"slackwater: {place}{error.strerror}\n")
         return 1
     if code == _INTERRUPTED:  # typer makes a number of it
-        sys.stderr.write("slackwater: interrupted\n")
+        tell("slackwater: interrupted\n")
     return int(code) if isinstance(code, int) else 0

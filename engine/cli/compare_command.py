@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.extras import need
 from engine.cli.input_options import reads_input
+from engine.cli.plain_console import PlainConsole
 from engine.cli.query_commands import Guard, Input, TimeUnit, read_guards
 from engine.cli.watch import tell_compiling, watched
 from engine.cli.work_folder import work_folder
@@ -113,7 +113,7 @@ def compare_orders(
 def _tell(found: Comparison, *, swept: bool) -> None:
     """What arrived, what suits, what the others cost, and the table."""
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
     for name, said in arrival_facts(found):
         console.print(f"[dim]{escape(name)}:[/] {escape(said)}", highlight=False)
     choice = found.choice

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
 
 from engine.cli.examples import epilog
 from engine.cli.input_options import DeadLetter, OnBad, bad_file, reads_input
+from engine.cli.plain_console import PlainConsole
+from engine.cli.visible import tell, visible
 from engine.cli.watch import watched
 from engine.errors import UserError, did_you_mean
 from engine.frame import Frame
@@ -72,7 +73,7 @@ def import_log(
         made: dict[str, Any] = {"input": source, "kind": log.kind.value, "log": str(out)}
         typer.echo(json.dumps(made | {"frames": frames, "records": records, "bad": log.bad_count}))
     else:
-        typer.echo(f"{out}: {records:,} records in {frames:,} frames")
+        typer.echo(f"{visible(str(out))}: {records:,} records in {frames:,} frames")
 
 
 @log_app.command(
@@ -123,7 +124,7 @@ def export_log(
             json.dumps({"log": source, "out": str(out), "format": chosen, "records": records})
         )
     elif out is not None:
-        typer.echo(f"{out}: {records:,} records")
+        typer.echo(f"{visible(str(out))}: {records:,} records")
 
 
 @log_app.command("show", short_help="What is in a log.", epilog=epilog("log show"))
@@ -148,7 +149,7 @@ def show_log(
         told = {"log": source, "kind": log.kind.value, "bad": log.bad_count}
         typer.echo(json.dumps(told | summary.as_dict(), ensure_ascii=False))
     else:
-        Console().print(summary_tables(source, summary, time_unit))
+        PlainConsole().print(summary_tables(source, summary, time_unit))
 
 
 def _format(out: Path | None, wanted: str | None) -> str:
@@ -188,7 +189,7 @@ def _write_log(log: InputLog, out: Path, *, quiet: bool) -> tuple[int, int]:
 def _tell_bad(log: InputLog, dead_letter: Path | None) -> None:
     if log.bad_count:
         kept = f", kept in {dead_letter}" if dead_letter is not None else ""
-        typer.echo(f"{log.path}: {log.bad_count:,} bad lines skipped{kept}", err=True)
+        tell(f"{log.path}: {log.bad_count:,} bad lines skipped{kept}\n")
 
 
 @contextmanager

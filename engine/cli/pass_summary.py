@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
 from engine.cli.host_option import spoken_host
+from engine.cli.visible import tell
 from engine.pipeline import Host
 from engine.query.plan import Plan, TumblingPlan
 from engine.unseen import unseen_types
@@ -30,22 +30,22 @@ def tell_summary(counters: dict[str, Any], host: Host) -> None:
     }
     found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
     told_of = f"{total('arrived'):,} events {spoken_host(host)}"
-    sys.stderr.write(f"{told_of}{': ' + found if found else ''}\n")
+    tell(f"{told_of}{': ' + found if found else ''}\n")
     earlier = total("earlier_start")
     if earlier:
-        sys.stderr.write(
+        tell(
             f"{earlier:,} of the late events are of an earlier start of their source: numbers "
             "begin anew with each start, so each needs a larger incarnation than the one before; "
             "orders that do not go by numbers, such as kslack:1s, take them as they are\n"
         )
     for name, value in sorted(_refusals(counters).items()):
-        sys.stderr.write(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
+        tell(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
 
 
 def tell_types(log: Path, plans: tuple[Plan, ...], *, quiet: bool) -> None:
     """A type that no event has is most likely a slip of the pen, told before the work."""
     for line in () if quiet else unseen_types(log, plans):
-        sys.stderr.write(f"{line}\n")
+        tell(f"{line}\n")
 
 
 def tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
@@ -55,7 +55,7 @@ def tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
     named = {s for plan in plans if isinstance(plan, TumblingPlan) for s in plan.streams}
     for stream in sorted(named):
         if stream not in seen:
-            sys.stderr.write(f"no event of stream {stream}; there are {', '.join(seen)}\n")
+            tell(f"no event of stream {stream}; there are {', '.join(seen)}\n")
 
 
 _OF_SIZE: Final = (

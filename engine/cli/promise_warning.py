@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from engine.barrier.registry import BarrierSettings
+from engine.cli.visible import tell
 from engine.order.registry import OrderSettings
 from engine.query.plan import Plan
 from engine.unpromised import never_promised
@@ -21,7 +21,7 @@ def warn_unpromised(
 ) -> None:
     """A line on standard error for each such query; ``where`` begins it."""
     for name, types in never_promised(log, plans, order, barrier).items():
-        sys.stderr.write(
+        tell(
             f"warning: {where}{name}: nothing in the input promises {' or '.join(types)} (kind "
             "pog), so matches wait until its sources end or the input does; take an order such as "
             "sequence, or a barrier such as bounded:1s or hold:1s\n"

@@ -17,6 +17,7 @@ from engine.cli.input_warnings import warn_backwards, warn_line_numbers
 from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill, read_spill
+from engine.cli.visible import tell
 from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.cli.window_option import WindowText, read_window
 from engine.cli.work_folder import work_folder
@@ -361,7 +362,7 @@ def _tell_bad(given: Prepared, letters: Path | None, *, kept: bool) -> None:
     if letters is None:
         return
     if given.bad_count:
-        sys.stderr.write(f"{given.bad_count:,} bad lines skipped, kept in {letters}\n")
+        tell(f"{given.bad_count:,} bad lines skipped, kept in {letters}\n")
     elif not kept:
         letters.unlink(missing_ok=True)
 

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from engine.cli.plain_console import PlainConsole
+
 ROWS_SHOWN: Final = 50
 _CELL_MAX: Final = 60
 _SPREAD: Final = ("low", "middle", "high")
@@ -22,7 +24,7 @@ def show_results(lines: Path, console: Console | None = None) -> None:
     with lines.open(encoding="utf-8") as file:
         shown = [_flat(json.loads(line)) for line in islice(file, ROWS_SHOWN)]
         more = sum(1 for _ in file)
-    console = console or Console()
+    console = console or PlainConsole()
     table = Table()
     columns = list(dict.fromkeys(name for row in shown for name in row))
     told = [name for name in columns if name not in ("query", "site") or _differ(shown, name)]

@@ -277,12 +277,13 @@ def _kept(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
     """Verdict first, then the scenario's tables, then where the report is."""
-    from rich.console import Console  # noqa: PLC0415 - only for people
-    from rich.markup import escape  # noqa: PLC0415
+    from rich.markup import escape  # noqa: PLC0415 - only for people
     from rich.table import Table  # noqa: PLC0415
 
+    from engine.cli.plain_console import PlainConsole  # noqa: PLC0415
+
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH)
+    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
     for claim in score.claims:
         mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
         console.print(

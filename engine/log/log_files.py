@@ -49,11 +49,7 @@ def log_files(directory: Path) -> list[Path]:
         UserError: a Parquet file that is damaged or not part of an arrival log, or is no file.
     """
     for path in sorted(directory.iterdir()):
-        if (
-            path.suffix == ".parquet"
-            and not path.name.startswith((".", "_"))
-            and not path.is_file()
-        ):
+        if FILE_NAME.fullmatch(path.name) and not path.is_file():
             what = (
                 "a folder" if path.is_dir() else "a link to nothing" if path.is_symlink() else None
             )

@@ -67,16 +67,12 @@ class Changes:
 
 @dataclass(slots=True)
 class Judge:
-    """Makes changes of what the kernel has found.
-
-    ``exact``: whether no time of the site can be wrong.
-    """
+    """Makes changes of what the kernel has found."""
 
     layout: Layout
     rule: Rule
     store: Store
     strings: Strings
-    exact: bool
 
     def changes(self, facts: np.ndarray, doubts: np.ndarray) -> Changes | None:
         """Of what is in ``found`` and ``doubts``; None if nothing changes."""
@@ -177,8 +173,7 @@ class Judge:
 
         An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
         by as much more as the match's own events may be wrong. By how much others may be, the
-        promises are shortened (``engine.pattern.stream_clocks``), to what lies *before* all that
-        may come: then a closed end needs no more either.
+        promises are shortened (``engine.pattern.stream_clocks``).
         """
         tables, columns = self.layout.tables, self.store.columns
         found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)
@@ -190,7 +185,7 @@ class Judge:
             def until(step: int, longer: int | None, mine: np.ndarray = mine) -> np.ndarray:
                 row = rows[mine, step]
                 own = 0 if self.rule is Rule.MAX_DELAY else columns["unc"][row]
-                beyond = 0 if longer is None else longer + self.exact
+                beyond = 0 if longer is None else longer + 1
                 return np.asarray(columns["ref"][row] + own + beyond)
 
             first, last = tables.branches[branch, :2].tolist()

@@ -16,6 +16,7 @@ from typing import Final
 
 import numpy as np
 
+from edge_agent.limits import UNC_MAX_NS
 from engine.barrier.timeline import LONG_AGO
 from engine.jit import inline, kernel
 from engine.pattern.search import (
@@ -58,8 +59,7 @@ _COMPARED: Final = 3
 _FURTHER: Final = 16
 """So many errors further on an event may lie that still bears on the match."""
 _SECOND: Final = 1_000_000_000
-_MOST: Final = 1 << 57
-"""Of an error, so that ranges stay in int64."""
+_LATEST: Final = 2**63 - 1
 _FEW: Final = 1024
 """Up to so many events each promise that moves is followed by a purge."""
 
@@ -129,6 +129,7 @@ def _spread(s: Search, ref: int) -> int:
     for step in range(len(s.covered)):
         if s.covered[step] < _ENDED:
             at = max(at, s.covered[step])
+    at = min(at, _ENDED - 1)
     # Errors that grow are larger where other errors make events lie later.
     return 2 * _error_at(n, at + _FURTHER * _error_at(n, at))
 
@@ -137,10 +138,10 @@ def _spread(s: Search, ref: int) -> int:
 def _error_at(n: np.ndarray, ref: int) -> int:
     """How wrong a clock may be at ``ref`` (``engine.clock_bound.ClockBound.at``)."""
     if n[BOUND_RATE] == 0:
-        return int(min(n[BOUND_UNC], _MOST))
-    age = max(ref, n[BOUND_SINCE]) - n[BOUND_SINCE]
+        return int(min(n[BOUND_UNC], UNC_MAX_NS))
+    age = max(min(ref, _ENDED), n[BOUND_SINCE]) - n[BOUND_SINCE]
     grown = age // _SECOND * n[BOUND_RATE] + age % _SECOND * n[BOUND_RATE] // _SECOND
-    return int(min(grown + n[BOUND_UNC], _MOST))
+    return int(min(grown + n[BOUND_UNC], UNC_MAX_NS))
 
 
 @kernel
@@ -148,15 +149,15 @@ def _something_may_come(s: Search, tour: int, row: int) -> bool:
     """Near an event of a negated step: a positive one, or a negative one that would take back a
     match which this one invalidated, were it forgotten.
     """
-    branch, n = s.t[TOURS, tour, 0], s.scalars
-    within = n[WITHIN] if n[WITHIN] >= 0 else _FAR
-    near = s.events[row, REF] + within + _COMPARED * _spread(s, s.events[row, REF])
+    branch, n, ref = s.t[TOURS, tour, 0], s.scalars, s.events[row, REF]
+    within = (n[WITHIN] if n[WITHIN] >= 0 else _FAR) + _COMPARED * _spread(s, ref)
+    near = ref + min(within, _LATEST - abs(ref))
     for m in range(s.t[BRANCHES, branch, 4], s.t[BRANCHES, branch, 5]):
         if s.covered[s.t[MEMBERS, m, 0]] <= near:
             return True
     if n[WITHIN] >= 0 and _in_front(s.t, s.t[TOURS, tour, 2]):
         # The match begins up to WITHIN after it, and what is negated at its end another WITHIN.
-        near += within
+        near += min(n[WITHIN], _LATEST - max(near, 0))
     for scope in range(s.t[BRANCHES, branch, 0], s.t[BRANCHES, branch, 1]):
         if s.covered[s.t[SCOPES, scope, 1]] <= near:
             return True
@@ -181,6 +182,7 @@ def _match_may_change(s: Search, tour: int, row: int, horizon: int) -> bool:
     branch, n, ref = s.t[TOURS, tour, 0], s.scalars, s.events[row, REF]
     spread = _spread(s, ref)
     within = (n[WITHIN] if n[WITHIN] >= 0 else _FAR) + _COMPARED * spread
+    within = min(within, _LATEST - abs(ref))
     may_come = False
     for scope in range(s.t[BRANCHES, branch, 0], s.t[BRANCHES, branch, 1]):
         may_come = may_come or s.covered[s.t[SCOPES, scope, 1]] <= ref + within

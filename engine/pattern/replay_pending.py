@@ -31,7 +31,7 @@ _Columns = TypeVar("_Columns", Changes, Verdicts)
 @dataclass(slots=True)
 class Replay:
     """``store``: all events in reach, in release order; ``late``: marks those that are new among
-    them. ``exact``: whether no time of the site can be wrong.
+    them.
     """
 
     layout: Layout
@@ -40,7 +40,6 @@ class Replay:
     keep_ns: int
     store: Store
     strings: Strings
-    exact: bool
 
     def changes(self, late: np.ndarray) -> Changes | None:
         """What the events marked in ``late`` change, as if all at once; rows of ``store``.
@@ -70,7 +69,7 @@ class Replay:
 
     def _since(self, stacks: Kernel, first: int) -> Changes | None:
         """What the rows from ``first`` on do to matches, one change for each."""
-        judge = Judge(self.layout, self.rule, self.store, self.strings, exact=self.exact)
+        judge = Judge(self.layout, self.rule, self.store, self.strings)
         changes = judge.changes(*stacks.construct(self.store, first, self.strings, {}))
         if changes is None or not len(changes):
             return None

@@ -160,11 +160,10 @@ class SeqMatcher:
         if not (len(rows) or (promised and first_new)):
             return None
         self._most = max(self._most, self._store.n)
-        self._kernel.count_on(self._clocks.bound, self._clocks.t_a)
+        if promised:
+            self._kernel.count_on(self._clocks.bound, self._clocks.t_a)
         found = self._kernel.construct(self._store, first_new, released.strings, promised)
-        judge = Judge(
-            self._layout, self._rule, self._store, released.strings, exact=self._clocks.exact
-        )
+        judge = Judge(self._layout, self._rule, self._store, released.strings)
         return judge.changes(*found)
 
     def _taken_in(self, released: Released, moved: Moved) -> np.ndarray:

@@ -226,7 +226,7 @@ class SpillingMatcher(SeqMatcher):
         is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
         changes = Replay(
             self._layout, self._rule, self._bounds.within_ns, self._keep_ns or 0, room,
-            self._strings, exact=self._clocks.exact,
+            self._strings,
         ).changes(is_late)  # fmt: skip
         self._keep(late)
         if changes is not None:
@@ -242,7 +242,7 @@ class SpillingMatcher(SeqMatcher):
             stands_for[name][:] = value
         store.add(stands_for, self._types, self._strings)
         changes.cause[:] = changes.completing[:] = store.n - 1
-        judge = Judge(self._layout, self._rule, store, self._strings, exact=True)
+        judge = Judge(self._layout, self._rule, store, self._strings)
         return changes.take(judge.in_order(changes))
 
     def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:

@@ -22,8 +22,6 @@ NOTHING: Final = -(2**63) + 1
 _COMPARED: Final = 3
 """So many uncertain comparisons may lie between two events that bear on one match."""
 _EARLIEST: Final = -(2**62)
-_MOST_NS: Final = 1 << 59
-"""Of an error, so that what is left of a clock stays in int64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +70,6 @@ class StreamClocks:
         self.rows = 0
 
     @property
-    def exact(self) -> bool:
-        """Whether no time can be wrong."""
-        if self._by_delay:
-            return not self.t_a
-        return not (self.bound.unc_ns or self.bound.rate_ppb)
-
-    @property
     def error(self) -> int:
         """How wrong the clock of any source may be, up to the largest ref yet [ns]."""
         return int(self.bound.at(np.array([self._newest]))[0])
@@ -98,8 +89,7 @@ class StreamClocks:
 
     def _horizon(self, clock: np.ndarray, released: Released) -> np.ndarray:
         """What is left of ``clock`` if the clocks of events err the worst way."""
-        error = np.minimum(released.bound.at(clock), _MOST_NS)
-        spread = np.maximum(2 * error, min(max(self.t_a, released.t_a), _MOST_NS))
+        spread = np.maximum(2 * released.bound.at(clock), max(self.t_a, released.t_a))
         left = np.maximum(clock, _EARLIEST) - _COMPARED * spread
         return np.where(clock == LONG_AGO, NOTHING, left)
 
@@ -142,16 +132,17 @@ class StreamClocks:
 
     def _less(self, told: Told, errors: int) -> Told:
         """What was told less so many clocks' errors."""
-        if self.exact:
+        bound = self.bound
+        if not (self.t_a if self._by_delay else bound.unc_ns or bound.rate_ppb):
             return told
         promised = {name: self._shorter(of, errors) for name, of in told.promised.items()}
         return Told(self._shorter(told.clock, errors), promised)
 
     def _shorter(self, steps: Steps, errors: int) -> Steps:
         # Later times err by more, but by far less than they are later: values still ascend.
-        error = np.minimum(self.bound.at(steps.value), _MOST_NS) * errors
+        error = self.bound.at(steps.value) * errors
         if self._by_delay:
-            error = np.full(len(steps.value), min(self.t_a, _MOST_NS))
+            error = np.full(len(steps.value), self.t_a)
         # What lies where an error ends may lie before it; only beyond that there is no doubt.
         error += error > 0
         left = np.maximum(steps.value, _EARLIEST) - error

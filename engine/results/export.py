@@ -22,7 +22,8 @@ from engine.errors import UserError
 from engine.log.whole_file import text_columns, whole_file
 from engine.results.batch_files import BatchFiles, site_groups
 from engine.results.match_lines import match_lines
-from engine.results.schema import MATCH_SCHEMA, POSITION, WINDOW_SCHEMA
+from engine.results.schema import MATCH_SCHEMA, POSITION
+from engine.results.typed_windows import typed, typed_schema
 from engine.results.window_lines import window_lines
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import unit_ns
@@ -61,6 +62,8 @@ def export_jsonl(
 def export_parquet(directory: str | Path, out: str | Path, kind: str) -> int:
     """Writes the results of a ``ResultSink`` as one Parquet file, times in ns; gives their number.
 
+    Keys, values and bounds of windows are structs; attributes of a match's events are JSON texts.
+
     Args:
         directory: what the sink wrote; results of an empty run are no rows.
         out: a path, which appears whole.
@@ -74,8 +77,11 @@ def export_parquet(directory: str | Path, out: str | Path, kind: str) -> int:
     if others:
         what = f"holds {others[0]}, which a table of {kind} cannot say"
         raise UserError(f"{directory}: {what}; write JSONL")
-    files, schema = kinds[kind], MATCH_SCHEMA if kind == MATCHES else WINDOW_SCHEMA
-    kept = schema.remove(schema.get_field_index(POSITION))
+    files = kinds[kind]
+    if kind == WINDOWS:
+        kept = typed_schema(_all(files))
+    else:
+        kept = MATCH_SCHEMA.remove(MATCH_SCHEMA.get_field_index(POSITION))
     count = 0
     try:
         with (
@@ -84,13 +90,19 @@ def export_parquet(directory: str | Path, out: str | Path, kind: str) -> int:
                 sink, kept, compression="zstd", use_dictionary=text_columns(kept)
             ) as writer,
         ):
-            for sites in site_groups([files]):
-                for table in _by_site(files, sites):
-                    writer.write_table(table.drop_columns([POSITION]))
-                    count += table.num_rows
+            for table in _all(files):
+                given = typed(table, kept) if kind == WINDOWS else table.drop_columns([POSITION])
+                writer.write_table(given)
+                count += table.num_rows
     except OSError as error:
         raise UserError(f"{out}: cannot be written: {error.strerror}") from error
     return count
+
+
+def _all(files: BatchFiles) -> Iterator[pa.Table]:
+    """By site, then in order of emission."""
+    for sites in site_groups([files]):
+        yield from _by_site(files, sites)
 
 
 def _by_site(files: BatchFiles, sites: list[str]) -> Iterator[pa.Table]:

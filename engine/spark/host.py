@@ -28,6 +28,7 @@ from engine.results.run_writer import CHECKPOINT, READING, SETTINGS, Part, RunWr
 from engine.results.sole_use import sole_use
 from engine.spark.class_archive import java_options
 from engine.spark.failure import spark_failure
+from engine.spark.interruptible import wait_for
 from engine.spark.processor import OUTPUT, SiteChain
 from engine.spark.reading_list import LIST_COLUMNS, ReadingList
 from engine.spark.staged import Staged
@@ -200,7 +201,7 @@ def _micro_batches(
         .start()
     )
     try:
-        query.processAllAvailable()
+        wait_for(query.processAllAvailable)
     except Exception as error:
         raise spark_failure(str(error), out / _SPARK_LOG) from error
     finally:

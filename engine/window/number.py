@@ -27,7 +27,10 @@ def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -
 
 @kernel
 def put_float(kinds: np.ndarray, words: np.ndarray, j: int, value: float) -> None:
-    """Number ``j`` becomes ``value``."""
+    """Number ``j`` becomes ``value``; null if that lies beyond the floats' range."""
+    if not np.isfinite(value):
+        put_null(kinds, words, j)
+        return
     kinds[j] = FLOAT
     words.view(np.float64)[j, 0] = value
     words[j, 1] = 0

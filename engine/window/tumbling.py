@@ -297,7 +297,10 @@ class TumblingWindow:
     # ---- state ------------------------------------------------------------------------------
 
     def codes(self) -> np.ndarray | None:
-        return None  # keys and gaps hold some, and only their kernels know which are live
+        cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
+        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
+        # Of events no longer kept, too: which those are takes longer to find than they matter.
+        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream])
 
     def snapshot(self) -> dict[str, Any]:
         held = self._held

@@ -58,7 +58,7 @@ def framed(
     path = folder / "t.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     found: list[Frame] = []
-    for frame in read_trace(path):
+    for frame in read_trace(path, "ns"):
         borders = [0, *sorted({cut for cut in cuts if 0 < cut < frame.rows}), frame.rows]
         found += [
             Frame(frame.site, frame.batch.slice(start, stop - start))

@@ -57,6 +57,11 @@ def ordered_pairs(part: Tree) -> set[tuple[str, str]]:
     return found
 
 
+def lasts_of(tree: Tree) -> list[str]:
+    """Steps that none must follow."""
+    return [s for s in steps_of(tree) if not any(x == s for x, _ in ordered_pairs(tree))]
+
+
 def negated(part: Tree) -> list[tuple[str, list[str], list[str]]]:
     """(step, the positive steps next before it, those next after it)."""
     if isinstance(part, str):
@@ -72,16 +77,16 @@ def negated(part: Tree) -> list[tuple[str, list[str], list[str]]]:
 
 @dataclass(frozen=True)
 class Definition:
-    """``t_a``: R19's bound for every pair of different clocks; None: their own."""
+    """``t_a``: R19's bound for every pair, also of one clock; None: their own."""
 
     tree: Tree
     within: int
     t_a: int | None = None
 
     def _bound(self, e: Seen, f: Seen) -> int:
-        if e.clock == f.clock:
-            return 0
-        return e.unc + f.unc if self.t_a is None else self.t_a
+        if self.t_a is not None:
+            return self.t_a
+        return 0 if e.clock == f.clock else e.unc + f.unc
 
     def _before(self, e: Seen, f: Seen) -> int:
         ahead, bound = f.ref - e.ref, self._bound(e, f)
@@ -98,9 +103,8 @@ class Definition:
 
     def answers(self, events: Sequence[Seen]) -> dict[tuple[int, ...], str]:
         """By rows in the order of steps: ``confirmed`` or ``uncertain``."""
-        steps, before = steps_of(self.tree), ordered_pairs(self.tree)
+        steps, before, lasts = steps_of(self.tree), ordered_pairs(self.tree), lasts_of(self.tree)
         firsts = [s for s in steps if not any(y == s for _, y in before)]
-        lasts = [s for s in steps if not any(x == s for x, _ in before)]
         rows_of = {s: [r for r, e in enumerate(events) if e.type == type_of(s)] for s in steps}
         found = {}
         for rows in itertools.product(*(rows_of[step] for step in steps)):
@@ -109,7 +113,7 @@ class Definition:
             of = dict(zip(steps, (events[row] for row in rows), strict=True))
             sure = min(
                 [self._before(of[x], of[y]) for x, y in before]
-                + [self._near(of[x], of[y]) for x in firsts for y in lasts if x != y]
+                + [self._near(of[x], of[y]) for x in firsts for y in steps if x != y]
             )
             if sure == IMPOSSIBLE:
                 continue

@@ -101,3 +101,16 @@ def test_a_source_that_is_synchronised_while_a_match_waits_counts(tmp_path: Path
     found, counts = answered(tmp_path, "EVENT SEQ(A a, !C c, B b)", lines, "punctuation")
     assert found == ["+2,10 uncertain @13"]
     assert counts["promises_broken"] == 0
+
+
+def test_results_in_order_wait_for_what_two_errors_may_bring_together(tmp_path: Path) -> None:
+    """A at 20 and B at 9, each wrong by up to 6, may be a match that is older than 1,10."""
+    lines = [
+        sync("s1", 0), sync("s2", 6), sync("s3", 6), event("A", 1, "s1"), event("B", 10, "s1"),
+        event("B", 9, "s2", 11), pog("A", 0, "s3", 11), pog(None, 99, "s1", 12),
+        pog(None, 99, "s2", 13), pog(None, 17, "s3", 14), pog("B", 99, "s3", 15),
+        event("A", 20, "s3"), pog(None, 99, "s3", 21),
+    ]  # fmt: skip
+    found, counts = answered(tmp_path, "EVENT SEQ(A a, B b)", lines, "immediate,ordered")
+    assert [result.split()[0] for result in found] == ["+1,9", "+20,9", "+1,10"]
+    assert counts["promises_broken"] == 0

@@ -185,6 +185,43 @@ def test_results_to_a_file_and_to_one_parquet(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.jsonl", "out.parquet", "r"]
 
 
+def test_windows_in_parquet_have_typed_keys_values_and_bounds(tmp_path: Path) -> None:
+    sink = ResultSink(tmp_path / "r")
+    made = [
+        window("a", key={"tag": "2026-11-22", "sid": 4}, value={"n": 2, "avg(v)": None}),
+        window("a", key={"tag": None, "sid": None}, value={"n": 3, "avg(v)": 2},
+               bounds={"n": [1, 3], "avg(v)": [1, 2.5]}),
+        window("b", key={"tag": "x", "sid": 2**62}, value={"n": 2**62, "avg(v)": 0.5}, low=None),
+    ]  # fmt: skip
+    sink.write(0, made[:1])
+    sink.write(1, made[1:])
+    assert export_parquet(tmp_path / "r", tmp_path / "w.parquet", WINDOWS) == 3
+    table = pq.read_table(tmp_path / "w.parquet")
+    types = {name: str(table.schema.field(name).type) for name in ("key", "value", "bounds")}
+    assert types == {
+        "key": "struct<tag: string, sid: int64>",
+        "value": "struct<n: int64, avg(v): double>",
+        "bounds": "struct<n: list<element: int64>, avg(v): list<element: double>>",
+    }
+    for name in ("key", "value", "low", "bounds"):
+        assert table[name].to_pylist() == [each.get(name) for each in made], name
+
+
+def test_windows_without_keys_have_no_column_of_them(tmp_path: Path) -> None:
+    ResultSink(tmp_path / "r").write(0, [window(key={}, high={"avg(v)": None})])
+    assert export_parquet(tmp_path / "r", tmp_path / "w.parquet", WINDOWS) == 1
+    table = pq.read_table(tmp_path / "w.parquet")
+    assert "key" not in table.column_names
+    assert table["value"].to_pylist() == [{"avg(v)": 2.5}]
+    assert str(table.schema.field("high").type) == "struct<avg(v): double>"
+
+
+def test_values_that_are_text_here_and_numbers_there_are_refused(tmp_path: Path) -> None:
+    ResultSink(tmp_path / "r").write(0, [window("a", key={"k": "x"}), window("b", key={"k": 1})])
+    with pytest.raises(UserError, match=r"cannot hold key of all windows.*write JSONL"):
+        export_parquet(tmp_path / "r", tmp_path / "w.parquet", WINDOWS)
+
+
 @pytest.mark.parametrize(("kind", "own"), [(MATCHES, "events"), (WINDOWS, "window")])
 def test_a_parquet_of_no_results_has_its_columns(kind: str, own: str, tmp_path: Path) -> None:
     ResultSink(tmp_path / "r").write(0, [])

@@ -147,7 +147,8 @@ def test_a_clock_that_is_ahead_is_in_ts_alone_and_a_sync_comes_first() -> None:
     sync, *log = frames(data, publishers, ())
     assert sync.batch.to_pylist() == [
         {"kind": 3, "source": "1", "seq": None, "ts": sync.first_arrival + 10**9,
-         "arrival": START_NS - 10**9, "offset": -(10**9) + 10_000, "delay": 100_000}
+         "arrival": START_NS - 10**9, "offset": -(10**9) + 10_000, "delay": 100_000,
+         "skew_error_ppb": 0}
     ]  # fmt: skip
     source, ts, true_ts = columns_of(log, r.SOURCE, r.TS, "attrs.true_ts")
     ahead = {a - b for name, a, b in zip(source, ts, true_ts, strict=True) if name == "1"}

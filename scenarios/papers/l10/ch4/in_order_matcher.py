@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.barrier.timeline import Steps
+from engine.clock_bound import ClockBound
 from engine.errors import ContractViolation
 from engine.pattern import construction as c
 from engine.pattern import scopes
@@ -46,6 +47,9 @@ class _InOrderKernel(Kernel):
     def counters(self) -> dict[str, int]:
         """See the class."""
         return {}
+
+    def count_on(self, bound: ClockBound, t_a: int) -> None:
+        """Its clocks are exact, and it purges nothing."""
 
     def construct(
         self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]

@@ -1,0 +1,38 @@
+r"""Text for a terminal: names out of data cannot move its cursor, set its title or hide.
+
+A site, source, type or file may be named with escape codes; whoever prints a message that quotes
+such a name prints the codes as ``\x1b``.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from typing import Final
+
+_KEPT: Final = "\n\t"
+_HARMFUL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode's categories of control and format characters (those that turn the direction of writing
+among them), lone surrogates, and separators of lines and paragraphs."""
+
+
+def visible(text: str) -> str:
+    r"""``text`` with what a terminal would act upon written out; lines and tabs stay.
+
+    >>> visible("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\n'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(sign) for sign in text)
+
+
+def _shown(sign: str) -> str:
+    if sign in _KEPT or unicodedata.category(sign) not in _HARMFUL:
+        return sign
+    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def tell(text: str) -> None:
+    """Writes ``text`` to standard error, visibly."""
+    sys.stderr.write(visible(text))
