@@ -99,26 +99,30 @@ def ensure_java() -> None:
     print(f"set-up: Java at {java_home()}", flush=True)
 
 
-PREPARATIONS = {
-    "engine.spark.class_archive": "starting Spark once, so that it starts faster from now on",
-    "engine.cli.warm": "compiling for this machine, so that the first answer comes at once",
-}
+PREPARATIONS = (
+    ("engine.cli.warm", "windows"),
+    ("engine.cli.warm", "patterns"),
+    ("engine.spark.class_archive",),
+)
 """Modules that spare later runs a wait; without them these are slower, and say no more."""
 
 
 def prepare() -> None:
-    """Keeps what can be made ahead: classes that Spark loads, compiled kernels."""
-    begun = {}
-    for module, what in PREPARATIONS.items():
-        print(f"set-up: {what}", flush=True)
-        begun[module] = subprocess.Popen(
-            [VENV / "bin" / "python", "-m", module],
+    """Keeps what can be made ahead: compiled kernels, the classes that Spark loads."""
+    print(
+        "set-up: compiling, and starting Spark once, so that later runs start at once", flush=True
+    )
+    begun = [
+        subprocess.Popen(
+            [VENV / "bin" / "python", "-m", *module],
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-    for module, process in begun.items():
+        )
+        for module in PREPARATIONS
+    ]  # fmt: skip
+    for module, process in zip(PREPARATIONS, begun, strict=True):
         said, _ = process.communicate()
         if process.returncode:
-            print(f"set-up: {module} failed, and can wait: {said[-500:]}", flush=True)
+            print(f"set-up: {module[0]} failed, and can wait: {said[-500:]}", flush=True)
 
 
 def main() -> None:
