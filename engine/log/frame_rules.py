@@ -118,10 +118,10 @@ def _kinds(batch: pa.RecordBatch) -> np.ndarray:
 
 
 def _check_presence(batch: pa.RecordBatch, kind: np.ndarray) -> None:
-    """Times and sources where they must be."""
+    """Times and sources where they must be; numbers are asked for by orders that go by them."""
     if batch.column(r.ARRIVAL).null_count:
         raise FrameError("a record without arrival")
-    for name, kinds in ((r.TS, _TIMED), (r.SOURCE, _OF_SOURCE), (r.SEQ, (Kind.EVENT,))):
+    for name, kinds in ((r.TS, _TIMED), (r.SOURCE, _OF_SOURCE)):
         column = batch.column(name)
         hidden = pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0
         if not column.null_count and not hidden:

@@ -18,7 +18,7 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.columns import VALID_PREFIX, Columns, join, lacking_event
-from engine.errors import ContractViolation
+from engine.errors import UserError
 from engine.order.base import Guards, Ordered
 from engine.order.forgotten import Forgotten
 from engine.order.lanes import LaneTable
@@ -164,10 +164,13 @@ class Sequence:
         """Records in arrival order; see ``engine.order.base.Order``.
 
         Raises:
-            ContractViolation: an event without a number.
+            UserError: an event without a number.
         """
         if lacking_event(columns, r.SEQ):
-            raise ContractViolation("order sequence: an event without a number")
+            raise UserError(
+                "order sequence: an event without a number; number them (seq), or take an order "
+                "that asks for none, as kslack:2s"
+            )
         self._wake(columns[r.SOURCE])
         pending = len(self._rows)
         all_rows = np.empty(pending + rows, ROW)

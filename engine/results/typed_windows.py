@@ -31,10 +31,10 @@ def typed_schema(tables: Iterable[pa.Table]) -> pa.Schema:
     found: dict[str, pa.Schema] = {name: pa.schema([]) for name in TYPED}
     for table in tables:
         for name in TYPED:
-            read = pa.schema(
-                [pa.field(each.name, _plain(each.type)) for each in _read(table[name]).schema]
-            )
             try:
+                read = pa.schema(
+                    [pa.field(each.name, _plain(each.type)) for each in _read(table[name]).schema]
+                )
                 found[name] = pa.unify_schemas([found[name], read], promote_options="permissive")
             except pa.ArrowException as error:
                 raise UserError(

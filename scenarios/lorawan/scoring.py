@@ -151,11 +151,13 @@ def _hours(table: pa.Table) -> dict[_Hour, int]:
 def _counted(directory: Path) -> dict[_Hour, int]:
     """The main pass's net answers to the query."""
     results = standing(directory, MAIN, "windows", _identity)
-    return {
+    counts = {
         (each["site"], json.loads(each["key"])["source"], each["window"]["start"]):
             json.loads(each["value"])["count(*)"]
         for each in results
     }  # fmt: skip
+    # An hour whose frames are all missing has a row, too, that counts none.
+    return {hour: count for hour, count in counts.items() if count}
 
 
 def _identity(result: dict[str, Any]) -> tuple[str, int, str]:

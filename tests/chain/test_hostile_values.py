@@ -35,7 +35,7 @@ QUERIES = (
     "EVENT SEQ(A a, !B b, A c) WITHIN 13000 d",
 )
 ORDERS = ("none", "sequence", "sequence:timeout=r19,late=pass", "kslack:3650 d", "mp-kslack",
-          "kslack-chain:1 s,1 d,3285 d", "aq-kslack:error=0.4,window=1 s",
+          "kslack-chain:1 s,1 d,3285 d", "aq-kslack:error=0.4,agg=count,window=1 s",
           "ldop:0.5..2,window=1 s")  # fmt: skip
 HUGE = 2**63 - 1
 SECOND = 10**9
@@ -81,7 +81,8 @@ def traces(draw: st.DrawFn) -> list[Record]:
 
 
 def told(batches: list[list[Record]], order: str, guard: int | None) -> str:
-    plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(QUERIES))
+    texts = QUERIES[:1] if order.startswith("aq-kslack") else QUERIES  # it takes no pattern
+    plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(texts))
     chosen = ChainSettings(parse_order(order), plans, guards=Guards(guard), ordered="full")
     chain = Chain(chosen, "main")
     outputs = []
@@ -98,7 +99,7 @@ def told(batches: list[list[Record]], order: str, guard: int | None) -> str:
                 {name: value for name, value in sorted(row.items()) if value is not None}
                 for row in released_table("main", released).to_pylist()
             ]
-    results = [[each for o in outputs for each in o.results[n]] for n in range(len(QUERIES))]
+    results = [[each for o in outputs for each in o.results[n]] for n in range(len(plans))]
     for output in outputs:  # what is written, is written
         for of_query in output.results:
             for piece in of_query.pieces:

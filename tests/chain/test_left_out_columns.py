@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
-from engine.errors import ContractViolation, UserError
+from engine.errors import UserError
 from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -34,7 +34,11 @@ DEFAULTS: dict[str, Any] = {"kind": 0, "stream": "events", "incarnation": 0}
 
 
 def chain_of(order: str) -> Chain:
-    plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(QUERIES))
+    plans = tuple(
+        query(text, name=f"q{n}")
+        for n, text in enumerate(QUERIES)
+        if text.startswith("SELECT") or not order.startswith("aq-kslack")  # it takes no pattern
+    )
     chosen = ChainSettings(
         parse_order(order), plans, guards=Guards(None), ordered="full", aside="full"
     )
@@ -59,7 +63,8 @@ def told(batches: Sequence[Sequence[Frame]], order: str) -> str:
         for name in ("ordered", "late", "quarantined")
     }
     results = [
-        [each for output in outputs for each in output.results[n]] for n in range(len(QUERIES))
+        [each for output in outputs for each in output.results[n]]
+        for n in range(len(chain.settings.plans))
     ]
     counters = chain.counters()
     counters.pop("buffered_max_bytes")  # columns of a batch come from its frames
@@ -205,7 +210,7 @@ def test_an_event_without_source_or_number_is_refused_before_a_kernel_reads_it(o
         chain_of(order).process([frame([plain, plain | {"source": None}])])
     numberless = frame([plain, plain | {"seq": None}, {"kind": "tick", "arrival": 2}])
     if order.startswith("sequence"):
-        with pytest.raises(ContractViolation, match="order sequence: an event without a number"):
+        with pytest.raises(UserError, match="order sequence: an event without a number"):
             chain_of(order).process([numberless])
     else:
         assert chain_of(order).process([numberless])

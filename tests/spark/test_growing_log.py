@@ -231,7 +231,7 @@ def test_a_file_of_the_log_that_was_read_and_is_gone_or_another_is_named(
     first, second, *_ = LogReader(growing.log).files
     kept = second.read_bytes()
     second.unlink()
-    with pytest.raises(UserError, match=f"{second.name}: is gone, but"):
+    with pytest.raises(UserError, match=f"{second.name} of the log is missing; restore it"):
         run_on_spark(growing.log, SETTINGS, there)
     shutil.copy2(first, second)
     with pytest.raises(UserError, match=f"{second.name}: has changed since"):
