@@ -112,6 +112,11 @@ class GroupKeys:
     def _text(self, code: int) -> str | None:
         return self.strings.text(code) if code < len(self.strings) else self.texts[code]
 
+    def used(self, codes: np.ndarray) -> np.ndarray:
+        """Codes of texts among the keys ``codes`` (cells x columns)."""
+        texts = [codes[:, j] for j, kind in enumerate(self.types) if kind == "str"]
+        return np.concatenate([*texts, np.empty(0, np.int64)])
+
     def snapshot(self, codes: np.ndarray) -> dict[str, Any]:
         """Plain data; ``codes`` (cells x columns) are the keys in use."""
         texts: dict[int, str | None] = {}

@@ -18,6 +18,11 @@ from engine.order.registry import parse_order
 from tests.order.test_order_cuts import PAIRS, Record, chain_over, cut, traces
 
 TIMEOUTS = ("timeout=fixed:3", "timeout=r19,late=pass", "timeout=quantile:0.5,latency=9ns")
+ASKED = (
+    PAIRS.replace("12 ns", "7 ns"),
+    "SELECT count(*), sum(v) GROUP BY tag WINDOW TUMBLING 5 ns",
+    "SELECT count(*), quantile(v, 0.5) GROUP BY tag, source WINDOW TUMBLING 4 ns DRIFT together",
+)
 MODERATE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -72,10 +77,10 @@ def test_what_is_forgotten_does_not_depend_on_cuts_and_restarts(
 @MODERATE
 @given(
     trace=traces(), order=st.sampled_from([*(f"sequence:{t}" for t in TIMEOUTS), "none"]),
-    lives=st.integers(1, 6), data=st.data(),
+    lives=st.integers(1, 6), asked=st.sampled_from(ASKED), data=st.data(),
 )  # fmt: skip
 def test_texts_that_nothing_refers_to_lose_their_codes_and_nobody_sees_it(
-    frame_of: Callable[..., Frame], trace: list[Record], order: str, lives: int,
+    frame_of: Callable[..., Frame], trace: list[Record], order: str, lives: int, asked: str,
     data: st.DataObject,
 ) -> None:  # fmt: skip
     for number, record in enumerate(trace):
@@ -85,8 +90,7 @@ def test_texts_that_nothing_refers_to_lose_their_codes_and_nobody_sees_it(
     cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
     batches = [[frame] for frame in cut(whole, cuts)]
     resumed = data.draw(st.sets(st.integers(0, len(batches))))
-    # Windows cannot tell which texts they hold.
-    pairs = patch("tests.order.test_order_cuts.WINDOW", PAIRS.replace("12 ns", "7 ns"))
+    pairs = patch("tests.order.test_order_cuts.WINDOW", asked)
     with pairs:
         plain = chain_over([[whole]], order).everything
     with pairs, at_every_turn(), patch("engine.chain._TEXTS", 0), patch("engine.chain._GROWTH", 0):
