@@ -21,7 +21,7 @@ TIMEOUTS = ("timeout=fixed:3", "timeout=r19,late=pass", "timeout=quantile:0.5,la
 ASKED = (
     PAIRS.replace("12 ns", "7 ns"),
     "SELECT count(*), sum(v) GROUP BY tag WINDOW TUMBLING 5 ns",
-    "SELECT count(*), quantile(v, 0.5) GROUP BY tag, source WINDOW TUMBLING 4 ns DRIFT together",
+    "SELECT count(*), quantile(v, 0.5) GROUP BY tag, source WINDOW TUMBLING 60 ns DRIFT together",
 )
 MODERATE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
