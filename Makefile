@@ -33,7 +33,7 @@ test: $(STAMP)  ## all tests but the slow ones (below 10 minutes on 2 cores)
 
 test-all: $(STAMP)  ## the slow suites that make test leaves out, and some minutes of make fuzz
 	$(PYTEST) -m slow
-	$(BIN)/python scripts/fuzz.py --minutes 4
+	$(BIN)/python scripts/fuzz.py --minutes 4 --only-tell
 
 fuzz: $(STAMP)  ## property tests with fresh seeds: MINUTES=10, or SEED=N for one round anew
 	$(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(TESTS)

@@ -11,7 +11,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "run": (
         "slackwater run soccer",
-        "slackwater run bookstore --in-process --set duration=10min --out out/shop",
+        "slackwater run bookstore --in-process --set duration=12h --out out/shop",
         "slackwater run soccer --resume",
     ),
     "simulate": ("slackwater simulate soccer --set duration=5s --out short.log",),
