@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from engine.barrier.settings import BarrierSettings
+from engine.cli.visible import tell
 from engine.compare.slacks import neat
 from engine.log.show import readable_duration
 from engine.order.backwards import numbers_mislead
@@ -20,7 +20,7 @@ def warn_line_numbers(
     if arrival_given or barrier is None or barrier.name != "hold":
         return
     lines = barrier.span_ns // unit_ns(time_unit)
-    sys.stderr.write(
+    tell(
         "warning: the input has no arrival times, line numbers stand for them: barrier hold keeps "
         f"each match for {number(lines)} lines; give each record its arrival, or take a barrier "
         "that goes by event time, such as bounded:1s\n"
@@ -39,7 +39,7 @@ def warn_backwards(counters: dict[str, Any], source: str) -> None:
     if not numbers_mislead(back, arrived):
         return
     most = max(lane.get("backwards_ns", 0) for lane in lanes)
-    sys.stderr.write(
+    tell(
         f"warning: {number(back)} of {number(arrived)} events lie before one of their source with "
         f"a smaller number, by up to {readable_duration(most)}: the input has no numbers (its "
         "lines are counted), or they do not follow event time, so order sequence cannot put these "

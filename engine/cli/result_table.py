@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.plain_console import PlainConsole
+from engine.cli.visible import visible
 
 ROWS_SHOWN: Final = 50
 _CELL_MAX: Final = 60
@@ -69,6 +70,5 @@ def _cell(value: Any) -> str:
     if value is None:
         return "\N{EN DASH}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # A terminal would obey what a device put into a name.
-    text = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
+    text = visible(text)
     return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 3] + "..."
