@@ -65,11 +65,13 @@ class Pool:
     def greeting(self, link: Link, due: int) -> None:
         link.state, link.due, link.decoder = LinkState.GREETING, due, Decoder()
 
-    def welcomed(self, link: Link) -> None:
-        """The gateway took the connection: it is used from now on."""
+    def welcomed(self, link: Link) -> bool:
+        """The gateway took the connection: it is used from now on. True: there was no other."""
+        first = not self._ready
         link.state, link.due, link.backoff_ns = LinkState.READY, None, self._backoff_ns
         self._ready.append(link)
         self._ready.sort(key=lambda each: each.number)
+        return first
 
     def lost(self, link: Link, mono_ns: int) -> None:
         """The connection is gone; ``due`` says when to try again."""

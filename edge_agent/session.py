@@ -303,9 +303,10 @@ class AgentSession:
                     return
                 self._acks(message.control_next, message.next_seqs)
                 self._numbers.welcomed = True
-                self._pool.welcomed(link)
+                was_cut_off = self._pool.welcomed(link)
                 if self.state is SessionState.CONNECTING:
                     self.state = SessionState.SYNCING
+                if was_cut_off:
                     self._sync.start(now)
                     self._after_sync(now)
             case m.ErrorMessage():

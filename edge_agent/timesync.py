@@ -15,7 +15,8 @@ offset stays in force and its uncertainty grows with its age.
 A clock that was set is measured anew at once, not ``resync_ns`` later. Between rounds that shows as
 a jump of the wall clock against the monotonic one, looked for every ``watch_ns``. Within a round,
 an exchange may contradict what was measured before it by more than both bounds allow: then that is
-forgotten, and all attempts are made again (once per round, so that every round ends).
+forgotten, and all attempts are made again (once per round, so that every round ends). Whoever was
+cut off from the server calls ``start`` again: it may be back with another time.
 """
 
 from __future__ import annotations
@@ -126,10 +127,11 @@ class TimeSync:
         self._reports: list[SyncReport] = []
 
     def start(self, now: Now) -> None:
-        """Begin the first round."""
-        assert self._due is None
-        self.state = SyncState.ACQUIRING
-        self._begin(now)
+        """Begin a round, the first one or out of turn, unless one is on."""
+        if not self._told:
+            self.state = SyncState.ACQUIRING
+        if not self._active:
+            self._begin(now)
 
     def stop(self) -> None:
         """No more rounds: nothing is asked and nothing is due any more."""

@@ -195,8 +195,12 @@ class GatewayCore:
             self._intake.forgot(source)
         if not source.announced and site.sources.get(source.name) is source:
             del site.sources[source.name]
-            if not site.sources:
-                del self._sites[source.site]
+            self._forget_if_idle(site)
+
+    def _forget_if_idle(self, site: Site) -> None:
+        """A site without sources may still have rows to write, of a start that was superseded."""
+        if not (site.sources or site.builder.rows or site.due is not None):
+            del self._sites[site.name]
 
     def _watch_rest(self, peer: Peer, whole: int, arrival: int) -> None:
         """The rest of a half message must come in time, and there must be room for all of them."""
@@ -271,7 +275,7 @@ class GatewayCore:
             or site.builder.bytes >= self.settings.frame_bytes
         ):
             self._write(site)
-        self._plan(site)
+        self._timers.set(("site", site.name), site.due)
 
     def _data(self, peer: Peer, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
         try:
@@ -310,16 +314,10 @@ class GatewayCore:
         source.connections[peer.connection] = arrival
         if full and oldest is not None:
             self._refuse(self._peers[oldest], "replaced", "too many connections", b"", retry=True)
-        site = self._sites.get(source.site)
-        if site is None:
-            site = self._sites[source.site] = Site(source.site)
+        site = self._sites.setdefault(source.site, Site(source.site))
         site.sources[source.name] = source
         welcome = m.Welcome(source.control.durable, tuple(lane.durable for lane in source.lanes))
         self._outputs.append(Send(peer.connection, wire.encode(welcome)))
-
-    def _plan(self, site: Site) -> None:
-        dues = [due for due in (site.tick_due, site.frame_due) if due is not None]
-        self._timers.set(("site", site.name), min(dues, default=None))
 
     def _site_due(self, site: Site, arrival: int) -> None:
         try:
@@ -328,11 +326,13 @@ class GatewayCore:
             if site.frame_due is not None and site.frame_due <= arrival:
                 self._write(site)
         finally:
-            self._plan(site)
+            self._timers.set(("site", site.name), site.due)
+            self._forget_if_idle(site)
 
     def _tick(self, site: Site, arrival: int) -> None:
         connected = any(source.connections for source in site.sources.values())
-        ended = all(source.ended for source in site.sources.values())
+        # Without sources: one start was superseded, and the next was not heard of yet.
+        ended = bool(site.sources) and all(source.ended for source in site.sources.values())
         forgotten = not connected and arrival - site.last_record > self.settings.tick_limit_ns
         before = site.builder.bytes
         site.ticked(arrival, self.settings, last=ended or forgotten)

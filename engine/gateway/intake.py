@@ -37,6 +37,13 @@ class Site:
         self.frame_due: int | None = None
         self._dirty: list[Source] = []
 
+    @property
+    def due(self) -> int | None:
+        """When the site is next to be looked after; None: nothing is waited for."""
+        return min(
+            (due for due in (self.tick_due, self.frame_due) if due is not None), default=None
+        )
+
     def touched(self, source: Source) -> None:
         """Something of ``source`` will be durable when the frame is."""
         if not source.dirty:

@@ -40,6 +40,7 @@ STEPS = st.lists(
         st.tuples(st.just("cut"), st.integers(0, 2)),
         st.tuples(st.just("boot"), st.just(0)),
         st.tuples(st.just("promise"), st.just(0)),
+        st.tuples(st.just("begin"), st.just(0)),
     ),
     max_size=30,
 )
@@ -79,6 +80,8 @@ def test_conservation_over_any_network(
                 world.cut(size, told=True)
             case "boot":
                 world.boot()
+            case "begin":
+                world.begin()
             case "promise":
                 world.agent.promise(world.now(), world.now().wall_ns, stream="events")
         assert world.agent.unacked_bytes <= unacked_bytes_max + 1000

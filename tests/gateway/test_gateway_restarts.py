@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
@@ -45,6 +45,7 @@ STEPS = st.lists(
         st.tuples(st.just("clock"), st.sampled_from([1, 999, 1500, 3_600_000])),
         st.tuples(st.just("sink"), st.sampled_from([(), ("append",), ("flush",)])),
         st.tuples(st.just("promise"), st.just(0)),
+        st.tuples(st.just("begin"), st.just(0)),
     ),
     max_size=30,
 )
@@ -57,6 +58,13 @@ STEPS = st.lists(
     steps=STEPS,
     connections=st.integers(1, 3),
     commit_every_ns=st.sampled_from([0, 50 * MS]),
+)
+@example(  # a start without records leaves its site while ticks of it are due
+    seed=2,
+    network={"repeat": 20, "delay_ns_max": MS, "whole": False},
+    steps=[("run", 643), ("boot", None), ("run", 1)],
+    connections=1,
+    commit_every_ns=0,
 )
 def test_nothing_is_lost_or_twice_and_all_is_ordered(
     world_of: WorldOf,
@@ -87,18 +95,21 @@ def test_nothing_is_lost_or_twice_and_all_is_ordered(
                 world.set_back += size * MS
             case "sink":
                 world.log.fails = set(size)
+            case "begin":
+                world.begin()
             case "promise":
                 world.agent.promise(world.now(), world.now().wall_ns, stream="events")
     world.log.fails = set()
     world.settle()
     world.check()
-    check_order(world)
+    # A gateway that starts anew with a clock set back has measured none of the agent's syncs.
+    check_order(world, Guards(None) if world.set_back else Guards())
 
 
-def check_order(world: Any) -> None:
+def check_order(world: Any, guards: Guards) -> None:
     """``sequence``, which waits for ever here, takes no event for late and none for a copy."""
     settings_ = ChainSettings(
-        parse_order("sequence:timeout=fixed:1d", "ns"), guards=Guards(None), ordered="full"
+        parse_order("sequence:timeout=fixed:1d", "ns"), guards=guards, ordered="full"
     )
     rows = sum(len(have) for have in world.log.numbers.values())
     for frames in (1, 1000):
@@ -118,6 +129,26 @@ def check_order(world: Any) -> None:
             for stream in np.unique(places[:, 0]):
                 of = places[places[:, 0] == stream, 1:].tolist()
                 assert of == sorted(of)
+
+
+def test_the_clock_is_measured_anew_when_the_gateway_is_back(world_of: WorldOf) -> None:
+    """It may run on with another time, and the next round would come a minute later."""
+    world = world_of(6, {}, connections=3)
+    world.run(S)
+    world.cut(1, told=True)
+    world.run(S)
+    assert len(offsets(world)) == 1  # others carried on
+    world.set_back -= 5 * S
+    world.start_gateway()
+    world.run(S)
+    before, after = offsets(world)
+    assert abs(after - before - 5 * S) < 10 * MS
+
+
+def offsets(world: Any) -> list[int]:
+    """What syncs said, each once."""
+    rows = world.log.rows
+    return [row["offset"] for row in rows if (row["kind"], row["stream"]) == (3, "events")]
 
 
 def test_what_a_gateway_recalls_does_not_depend_on_its_log_s_frames(world_of: WorldOf) -> None:

@@ -10,6 +10,7 @@ import pytest
 from edge_agent import messages as m
 from edge_agent import session as s
 from edge_agent import wire
+from edge_agent.records import Kind
 from edge_agent.sequence import SEQ_MAX, Numbers
 from engine.gateway.core import Recalled
 from tests.gateway.device_messages import SYNC, a_data, a_hello
@@ -151,3 +152,19 @@ def test_a_start_that_said_nothing_does_not_make_the_gateway_forget(
     bench.core.disconnected("z", 6)
     said = bench.join("w", a_hello(incarnation=6, start=4), now=7)
     assert refusal(said) == ("stale_incarnation", True, 6)
+
+
+def test_a_start_that_said_nothing_does_not_end_its_site(bench_of: BenchOf) -> None:
+    """What the start before it sent is written, and the site's time goes on."""
+    bench = bench_of(tick_every_ns=100 * MS, tick_limit_ns=S)
+    bench.join("c", a_hello(incarnation=1, start=1))
+    bench.say("c", SYNC, a_data(0, 3), now=MS)
+    bench.core.disconnected("c", 2 * MS)
+    bench.join("x", a_hello(incarnation=2, start=2), now=3 * MS)
+    bench.core.disconnected("x", 4 * MS)
+    while (due := bench.core.next_wake()) is not None:
+        bench.core.wake(due)
+    rows = bench.log.rows("kind", "seq", "arrival")
+    assert rows[1:4] == [(Kind.EVENT, seq, MS) for seq in range(3)]
+    assert rows[-1] == (Kind.TICK, None, 1101 * MS)
+    assert not bench.core._sites
