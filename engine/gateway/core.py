@@ -146,10 +146,9 @@ class GatewayCore:
             return
         arrival = self.clock.advance(now_ns)
         for _ in range(TIMERS_PER_WAKE):
-            key = self._timers.pop_due(arrival)
-            if key is None:
-                break
-            match key:
+            match self._timers.pop_due(arrival):
+                case None:
+                    break
                 case ("peer", connection):
                     self._too_slow(self._peers[connection])
                 case ("site", name):
@@ -269,7 +268,7 @@ class GatewayCore:
             # It came before: its ack may be lost with the connection that carried it.
             self._ack(source)
             return
-        site.heard(arrival, self.settings)
+        site.heard(arrival, *self.settings.rhythm(len(self._sites)))
         if self.sink_error is None and (
             site.builder.rows >= self.settings.frame_rows
             or site.builder.bytes >= self.settings.frame_bytes
@@ -330,12 +329,13 @@ class GatewayCore:
             self._forget_if_idle(site)
 
     def _tick(self, site: Site, arrival: int) -> None:
-        connected = any(source.connections for source in site.sources.values())
+        sources = site.sources.values()
+        left = not any(source.connections for source in sources)
+        forgotten = left and arrival - site.last_record > self.settings.tick_limit_ns
         # Without sources: one start was superseded, and the next was not heard of yet.
-        ended = bool(site.sources) and all(source.ended for source in site.sources.values())
-        forgotten = not connected and arrival - site.last_record > self.settings.tick_limit_ns
+        over = forgotten or (bool(sources) and all(source.ended for source in sources))
         before = site.builder.bytes
-        site.ticked(arrival, self.settings, last=ended or forgotten)
+        site.ticked(arrival, *self.settings.rhythm(len(self._sites)), last=over)
         self._waiting_bytes += site.builder.bytes - before
 
     # --- what is durable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
 
 from edge_agent import messages as m
 from edge_agent.errors import WireError
@@ -14,15 +13,6 @@ from engine.gateway.peers import Lane, Source
 from engine.gateway.promises import Promised, WaitingPromises
 from engine.gateway.settings import GatewaySettings
 from engine.gateway.source_store import SourceStore
-
-
-class Rhythm(Protocol):
-    """The settings that say when a frame is closed and when silence is recorded."""
-
-    @property
-    def tick_every_ns(self) -> int: ...
-    @property
-    def frame_every_ns(self) -> int: ...
 
 
 class Site:
@@ -50,20 +40,20 @@ class Site:
             source.dirty = True
             self._dirty.append(source)
 
-    def heard(self, arrival: int, rhythm: Rhythm) -> None:
+    def heard(self, arrival: int, tick_every: int, frame_every: int) -> None:
         """Something of an accepted source was recorded, or refused, at ``arrival``."""
         self.last_record = arrival
-        if rhythm.tick_every_ns:
-            self.tick_due = arrival + rhythm.tick_every_ns
+        if tick_every:
+            self.tick_due = arrival + tick_every
         if self.frame_due is None:
-            self.frame_due = arrival + rhythm.frame_every_ns
+            self.frame_due = arrival + frame_every
 
-    def ticked(self, arrival: int, rhythm: Rhythm, *, last: bool) -> None:
+    def ticked(self, arrival: int, tick_every: int, frame_every: int, *, last: bool) -> None:
         """Nothing came until ``arrival``; ``last``: nothing is expected any more either."""
         self.builder.tick(arrival)
-        self.tick_due = None if last else arrival + rhythm.tick_every_ns
+        self.tick_due = None if last else arrival + tick_every
         if self.frame_due is None:
-            self.frame_due = arrival + rhythm.frame_every_ns
+            self.frame_due = arrival + frame_every
 
     def flushed(self) -> list[Source]:
         """The frame is durable; gives the sources that it was about."""

@@ -26,6 +26,8 @@ class GatewaySettings:
     """Whoever reaches ``listen`` may send, though it is not this machine's own address."""
     tick_every_ns: int = 100_000_000
     """A site silent for so long gets a tick record; 0: no ticks."""
+    ticks_per_s_max: int = 1_000
+    """Of all sites together: more than 100 silent ones get theirs less often."""
     tick_limit_ns: int = 60_000_000_000
     """A site without connections gets no ticks any more after so long."""
     frame_rows: int = 8192
@@ -63,6 +65,11 @@ class GatewaySettings:
                 f"the gateway listens at {self.listen} and has no tokens, so anyone could write "
                 "into its log: give tokens, listen at 127.0.0.1, or set without_tokens"
             )
+
+    def rhythm(self, sites: int) -> tuple[int, int]:
+        """Of each of ``sites`` sites, in ns: silence until a tick (0: none), age of its frames."""
+        least = sites * 1_000_000_000 // self.ticks_per_s_max
+        return self.tick_every_ns and max(self.tick_every_ns, least), self.frame_every_ns
 
     def admits(self, host: str) -> bool:
         """Whether a peer at address ``host`` may connect at all."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.columns import Codes, Masked
 from edge_agent.packing import data_message
+from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.gateway.core import TIMERS_PER_WAKE, GatewaySettings
 from engine.gateway.received import ReceivedSet
@@ -149,7 +151,7 @@ def test_one_text_for_all_rows_is_not_a_column_for_every_attribute(bench_of: Ben
 
 
 def test_one_wake_does_not_do_the_work_of_all_sites(bench_of: BenchOf) -> None:
-    bench = bench_of(tick_every_ns=100 * MS)
+    bench = bench_of(tick_every_ns=100 * MS, ticks_per_s_max=10**6)
     for number in range(300):
         bench.join(f"c{number}", m.Hello(f"site {number}", "d", "", 1, True, 0,
                                          (m.HelloStream(SCHEMA, 0, 0),)))  # fmt: skip
@@ -164,6 +166,20 @@ def test_one_wake_does_not_do_the_work_of_all_sites(bench_of: BenchOf) -> None:
         calls += 1
     assert calls == -(-300 // TIMERS_PER_WAKE)
     assert sum(frame.rows for frame in bench.log.frames) == 2 * 300
+
+
+def test_all_sites_together_get_no_more_ticks_than_the_limit(bench_of: BenchOf) -> None:
+    bench = bench_of(tick_every_ns=100 * MS, ticks_per_s_max=50)
+    for number in range(20):
+        bench.join(f"c{number}", m.Hello(f"site {number}", "d", "", 1, True, 0,
+                                         (m.HelloStream(SCHEMA, 0, 0),)))  # fmt: skip
+        bench.say(f"c{number}", SYNC)
+    while (due := bench.core.next_wake()) < 10 * S:
+        bench.core.wake(due)
+    assert set(bench.log.rows("kind")) == {(Kind.SYNC,), (Kind.TICK,)}
+    ticks = Counter(frame.site for frame in bench.log.frames)
+    assert set(ticks.values()) <= {24, 25}
+    assert len(ticks) == 20
 
 
 def test_gaps_share_a_limit_too(bench_of: BenchOf) -> None:
