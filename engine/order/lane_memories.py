@@ -54,7 +54,7 @@ class LaneMemories:
         end = _count(words, places, ends)
         room = np.empty(end, np.int64)
         _write(words, places, room)
-        parts = memoryview(room).cast("B")
+        parts = room.data.cast("B")
         starts = [0, *(8 * ends[:-1]).tolist()]
         return [
             _sized(parts[start:stop])

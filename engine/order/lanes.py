@@ -15,6 +15,7 @@ from engine.columns import Columns
 from engine.jit import kernel
 from engine.order.forgotten import Forgotten
 from engine.order.lane_memories import LaneMemories
+from engine.order.lane_names import LaneNames
 from engine.order.lane_slots import SLOT, enter, look_up
 from engine.order.quiet_lanes import Lanes, QuietLanes, in_words
 from engine.order.state import INT_MIN, LANE, LANE_FIRST, NONE, V_BLOCKER
@@ -52,8 +53,7 @@ class LaneTable:
         self.tables = self._store
         self._slots = np.full(16, NONE, SLOT)
         self._streams = np.empty(0, np.int32)
-        self._names: list[tuple[str, str] | None] = []
-        self._by_name: list[int] = []
+        self._names = LaneNames()
         self._linked = -1
         self._linked_clocks: np.ndarray | None = None
         self._numbers = np.empty(0, np.int64)
@@ -142,7 +142,6 @@ class LaneTable:
         self._streams = np.append(self._streams, stream)
         self._numbers = np.append(self._numbers, self._born + np.arange(len(source)))
         self._heard = np.append(self._heard, np.full(len(source), self._calls))
-        self._names += [None] * len(source)
         self._born += len(source)
         start_lanes(self.tables, self.memories.pool, scalars, first)
         self._fill_slots(first)
@@ -164,28 +163,23 @@ class LaneTable:
         ck = clocks.clocks
         if self._linked == self.count and ck is self._linked_clocks:
             return ck
-        self._put_by_name()
         ln = self.tables
-        ln["rank"][self._by_name] = np.arange(self.count)
+        ln["rank"][self._names.by_name(self.count, self._name)] = np.arange(self.count)
         # Each source's lanes, one after the other by number.
         by_source = np.argsort(ln["source"], kind="stable")
         sorted_source = ln["source"][by_source]
         is_first = np.diff(sorted_source, prepend=NONE) != 0
-        ck["first_lane"] = NONE
+        ck["first_lane"][:, 0] = NONE  # where it is kept
         ck["first_lane"][sorted_source[is_first], 0] = by_source[is_first]
         following = np.where(np.roll(is_first, -1), NONE, np.roll(by_source, -1))
         ln["next_lane"][by_source] = following
         self._linked, self._linked_clocks = self.count, ck
         return ck
 
-    def _put_by_name(self) -> None:
-        """Put the lanes that have no name yet among the others, which are in order already."""
+    def _name(self, lane: int) -> tuple[str, str]:
         text = self._strings.text
-        for lane in [lane for lane, name in enumerate(self._names) if name is None]:
-            source, stream = int(self.tables["source"][lane]), int(self._streams[lane])
-            self._names[lane] = text(source) or "", text(stream) or ""
-            self._by_name.append(lane)
-        self._by_name.sort(key=self._names.__getitem__)  # type: ignore[arg-type]
+        source, stream = int(self.tables["source"][lane]), int(self._streams[lane])
+        return text(source) or "", text(stream) or ""
 
     def stream_of(self, lanes: np.ndarray) -> np.ndarray:
         """Stream codes of ``lanes``."""
@@ -216,8 +210,8 @@ class LaneTable:
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         heads = np.concatenate([in_words(self.tables), in_words(found.heads)])[order]
-        self._names += [None] * len(found.numbers)
-        self._move(heads.view(LANE).reshape(-1), order, place, (
+        self._names.clear()
+        self._move(heads.view(LANE).reshape(-1), order, (
             np.append(self._streams, found.streams), np.append(self._numbers, found.numbers),
             np.append(self._heard, np.full(len(found.numbers), self._calls)),
         ))  # fmt: skip
@@ -244,9 +238,8 @@ class LaneTable:
         place = np.full(self.count, NONE)
         place[kept] = np.arange(len(kept))
         _move_down(in_words(self.tables), kept)
-        self._move(
-            self.tables[: len(kept)], kept, place, (self._streams, self._numbers, self._heard)
-        )
+        self._names.keep(kept, place)
+        self._move(self.tables[: len(kept)], kept, (self._streams, self._numbers, self._heard))
         _renumber(rows, scalars, place)
 
     def _lanes(self, asked: np.ndarray) -> Lanes:
@@ -304,13 +297,12 @@ class LaneTable:
         return sources, newest[sources]
 
     def _move(
-        self, tables: np.ndarray, order: np.ndarray, place: np.ndarray,
+        self, tables: np.ndarray, order: np.ndarray,
         columns: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:  # fmt: skip
         """These are the lanes now; they may be the first ones of the store.
 
-        ``order``: the place that each had, in ``columns`` as well; ``place``: where that one is
-        now, or NONE.
+        ``order``: the place that each had in ``columns``.
         """
         if tables.base is not self._store or len(self._store) > _ROOMY * len(tables) + _ROOMY:
             self._store = tables.copy()
@@ -319,8 +311,6 @@ class LaneTable:
             self.memories.close_up(self.tables["memory"])
             self.tables["memory"] = np.arange(len(tables))
         self._streams, self._numbers, self._heard = (column[order] for column in columns)
-        self._names = [self._names[lane] for lane in order.tolist()]
-        self._by_name = [lane for lane in place[self._by_name].tolist() if lane != NONE]
         self._slots = np.full(16, NONE, SLOT)
         self._fill_slots(0)
         self._linked = -1
@@ -376,9 +366,8 @@ class LaneTable:
         heads, streams, numbers, memories = state["lanes"]
         heads = heads.copy()
         heads["memory"] = self.memories.again(memories)
-        self._names = [None] * len(heads)
-        every = np.arange(len(heads))
-        self._move(heads, every, every, (streams, numbers, state["heard"]))
+        self._names.clear()
+        self._move(heads, np.arange(len(heads)), (streams, numbers, state["heard"]))
         self._calls, self._born = 0, state["born"]
         self._quiet.restore(state["quiet"])
         self.forgotten.restore(state["forgotten"])
