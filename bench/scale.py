@@ -1,6 +1,7 @@
 """Many sites, sources that come and go, keys that rotate: cost in proportion to the events alone.
 
-Goals: 10,000 sites of 100 events in less than 60 s and 1 GB, import and results included; 100,000
+Goals: 10,000 sites of 100 events in less than 60 s and 1 GB, results included, in process and on
+Spark, where the driver, the JVM and each worker are a process of their own; 100,000
 sources that come and go, and 10 M keys that rotate, in the memory that the first tenth of them
 takes, at half the rate, or more, of the same events with sources and keys that stay. Each baseline
 is run beside what it is compared with.
@@ -9,9 +10,11 @@ is run beside what it is compared with.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +28,7 @@ from engine.log.gathered import gathered
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.export import export_jsonl
+from engine.spark.host import run_on_spark
 
 START_NS = 1_700_000_000 * 10**9
 FRAME_ROWS = 65_536
@@ -35,6 +39,7 @@ TYPES = ("A", "B", "C", "D")
 QUERY = "EVENT SEQ(A a, B b) WHERE a.key = b.key WITHIN 1 s"
 ORDER = "sequence:latency=1100ms"
 SHARES = 10
+REUSED_AFTER = 16
 
 
 def settings() -> ChainSettings:
@@ -42,8 +47,13 @@ def settings() -> ChainSettings:
     return ChainSettings(parse_order(ORDER), (query(QUERY, name="q"),))
 
 
-def frame(site: str, source: np.ndarray, seq: np.ndarray, n: np.ndarray, key: np.ndarray) -> Frame:
-    """Events number ``n`` of all, 15,000 a second, each 5 ms after it was."""
+def frame(
+    site: str, source: np.ndarray, seq: np.ndarray, n: np.ndarray, step: np.ndarray, key: np.ndarray
+) -> Frame:
+    """Events number ``n`` of all, 15,000 a second, each 5 ms after it was.
+
+    ``step``: of A, B, C, D and A again. One match for each four events of a key.
+    """
     names, codes = np.unique(source, return_inverse=True)
     texts = pa.array([f"source-{name}" for name in names.tolist()])
     ts = START_NS + n * 66_667
@@ -54,7 +64,7 @@ def frame(site: str, source: np.ndarray, seq: np.ndarray, n: np.ndarray, key: np
                 "source": pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), texts),
                 "seq": pa.array(seq),
                 "type": pa.DictionaryArray.from_arrays(
-                    pa.array((seq % len(TYPES)).astype(np.int32)), pa.array(TYPES)
+                    pa.array((step % len(TYPES)).astype(np.int32)), pa.array(TYPES)
                 ),
                 "ts": pa.array(ts),
                 "arrival": pa.array(ts + 5_000_000),
@@ -64,13 +74,13 @@ def frame(site: str, source: np.ndarray, seq: np.ndarray, n: np.ndarray, key: np
     )
 
 
-def site_frames() -> Iterator[Frame]:
+def site_frames(sites: int) -> Iterator[Frame]:
     """Every site sends ten events at a time, in turn."""
     for first in range(0, EVENTS_OF_SITE, 10):
         seq = np.arange(first, first + 10)
-        for site in range(SITES):
-            n = (seq * SITES) + site
-            yield frame(f"site-{site:05d}", np.zeros(10, np.int64), seq, n, seq // 4)
+        for site in range(sites):
+            n = seq * sites + site
+            yield frame(f"site-{site:05d}", np.zeros(10, np.int64), seq, n, seq, seq // 4)
 
 
 def passing(sources: bool, events: int) -> Iterator[Frame]:
@@ -80,54 +90,82 @@ def passing(sources: bool, events: int) -> Iterator[Frame]:
         place, turn = n % AT_ONCE, n // AT_ONCE + n % AT_ONCE % EVENTS_OF_SOURCE
         life, seq = np.divmod(turn, EVENTS_OF_SOURCE)
         source = place + AT_ONCE * life if sources else place
-        yield frame("main", source, seq if sources else n // AT_ONCE, n, n // AT_ONCE % 1000)
+        step = n // AT_ONCE
+        # Keys stay; each is used again when the last match that it could be in is long over.
+        key = step // len(TYPES) % REUSED_AFTER * AT_ONCE + place
+        yield frame("main", source, seq if sources else step, n, step, key)
 
 
 def rotating(keys: bool, events: int) -> Iterator[Frame]:
-    """One source; every key has two events, or there are 1,000 of them."""
+    """One source; every key has two events, or there are 16,000 of them."""
     for first in range(0, events, FRAME_ROWS):
         n = np.arange(first, min(first + FRAME_ROWS, events))
-        key = n // EVENTS_OF_KEY if keys else n // EVENTS_OF_KEY % 1000
-        yield frame("main", np.zeros(len(n), np.int64), n, n, key)
+        key = n // EVENTS_OF_KEY if keys else n // EVENTS_OF_KEY % (AT_ONCE * REUSED_AFTER)
+        yield frame("main", np.zeros(len(n), np.int64), n, n, n, key)
 
 
 def measure(frames: Iterator[Frame], events: int) -> tuple[float, list[int], int]:
-    """Events per second of the last nine tenths; memory [MB] and results after each tenth."""
+    """Events per second of CPU of the last nine tenths; memory [MB] after each tenth; results."""
     chain, seconds, done, results = Chain(settings(), "main"), 0.0, 0, 0
     memory: list[int] = []
     for part in frames:
-        started = time.perf_counter()
+        started = time.process_time()
         output = chain.process([part])
         if memory:
-            seconds += time.perf_counter() - started
+            seconds += time.process_time() - started
         done += part.rows
         results += sum(map(len, output.results))
         if done >= (len(memory) + 1) * events / SHARES:
-            memory.append(kib("VmRSS") // 1024)
+            memory.append(mb("VmRSS"))
     return (1 - 1 / SHARES) * events / seconds, memory, results
 
 
-def kib(name: str) -> int:
-    """A line of this process's status."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+def family() -> list[Path]:
+    """Folders of this process and all that it started, which still run."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError):  # has ended meanwhile
+                fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                parents[folder] = fields[1]
+    found = [Path("/proc") / str(os.getpid())]
+    for each in found:  # grows meanwhile
+        found += [folder for folder, parent in parents.items() if parent == each.name]
+    return found
 
 
-def many_sites() -> None:
+def spent() -> float:
+    """Seconds of CPU of the whole family."""
+    ticks = 0
+    for folder in family():
+        fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def mb(name: str, folder: Path = Path("/proc/self")) -> int:
+    """A line of a process's status [MB]."""
+    lines = (folder / "status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) // 1024
+
+
+def many_sites(sites: int, on_spark: bool) -> None:
     """A log of many sites, its answers as JSON lines."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        started = time.perf_counter()
         with LogWriter(folder / "log") as writer:
-            for each in gathered(site_frames()):
+            for each in gathered(site_frames(sites)):
                 writer.append(each)
-        written = time.perf_counter()
-        run_in_process(folder / "log", settings(), folder / "out")
+        written, started = spent(), time.perf_counter()
+        run = run_on_spark if on_spark else run_in_process
+        run(folder / "log", settings(), folder / "out")
         lines = export_jsonl(folder / "out", folder / "out.jsonl")
-        ended = time.perf_counter()
+        wall, ended = time.perf_counter() - started, spent()
+    most = [f"{mb('VmHWM', each):,}" for each in family()]
     print(
-        f"{SITES:,} sites x {EVENTS_OF_SITE} events: log {written - started:.1f} s, chains and "
-        f"{lines:,} results {ended - written:.1f} s, at most {kib('VmHWM') / 1024:,.0f} MB"
+        f"{sites:,} sites x {EVENTS_OF_SITE} events {'on Spark' if on_spark else 'in process'}: "
+        f"log {written:.1f} s, chains and {lines:,} results {ended - written:.1f} s of CPU, "
+        f"{wall:.1f} s by the clock; at most {' + '.join(most)} MB"
     )
 
 
@@ -146,7 +184,8 @@ def compared(
 def main() -> None:
     events = SOURCES * EVENTS_OF_SOURCE
     jobs = (
-        (many_sites, ()),
+        (many_sites, (SITES, False)),
+        (many_sites, (SITES, True)),
         (compared, ("sources that come and go", passing, SOURCES, events)),
         (compared, ("keys that rotate", rotating, KEYS, KEYS * EVENTS_OF_KEY)),
     )
