@@ -169,6 +169,16 @@ def take_missing(ln: np.ndarray, mm: np.ndarray, lane: int, inc: int, seq: int) 
 
 
 @kernel
+def is_open(ln: np.ndarray, mm: np.ndarray, lane: int, inc: int) -> bool:
+    """Whether the numbers after the last one of an earlier start are remembered as missing."""
+    kept = mm[ln[lane].memory].missing
+    found = False
+    for i in range(ln[lane].missing_n):
+        found |= kept[i, 0] == inc and kept[i, 2] == INT_MAX
+    return found
+
+
+@kernel
 def give_up(
     rows: np.ndarray,
     ln: np.ndarray,
@@ -225,8 +235,10 @@ def late_or_duplicate(
     late = take_missing(ln, tr.memory, lane, inc, seq)
     if not late and inc == ln[lane].inc:
         late = seq < ln[lane].forgotten
-    if not late and inc < ln[lane].inc:
-        late = inc != ln[lane].prev_inc or seq >= ln[lane].prev_expected
+    if not late and inc < ln[lane].inc and not is_open(ln, tr.memory, lane, inc):
+        first = ln[lane].prev_expected if inc == ln[lane].prev_inc else INT_MIN
+        remember_missing(ln, tr.memory, lane, inc, first, INT_MAX, 0)
+        late = take_missing(ln, tr.memory, lane, inc, seq)
     ln[lane].earlier_start += late and inc < ln[lane].inc
     if not late:
         ln[lane].duplicate += 1
@@ -257,6 +269,7 @@ def begin(rows: np.ndarray, ln: np.ndarray, tr: Trees, lane: int, row: int) -> N
     if ln[lane].started:
         ln[lane].prev_inc = ln[lane].inc
         ln[lane].prev_expected = ln[lane].expected
+        remember_missing(ln, tr.memory, lane, ln[lane].inc, ln[lane].expected, INT_MAX, 0)
     ln[lane].started = 1
     ln[lane].inc = inc
     ln[lane].expected = ln[lane].ann_first if ln[lane].ann_inc == inc else rows[row].seq

@@ -53,7 +53,6 @@ class Lane:
     timeout: FixedTimeout
     inc: int = 0
     expected: int = 0
-    previous: tuple[int, int] = (-1, 0)  # incarnation before this one, and where it ended
     announced: tuple[int, int] | None = None
     buffer: dict[int, Event] = field(default_factory=dict)
     held: list[Event] = field(default_factory=list)

@@ -179,8 +179,6 @@ class Twin:
         self.release_run(lane, now, learn=True)
 
     def begin(self, lane: Lane, event: Event) -> None:
-        if lane.started:
-            lane.previous = (lane.inc, lane.expected)
         lane.started, lane.inc = True, event.inc
         announced = lane.announced is not None and lane.announced[0] == event.inc
         lane.expected = lane.announced[1] if announced else event.seq
@@ -190,11 +188,7 @@ class Twin:
 
     def late_or_duplicate(self, lane: Lane, event: Event, now: int) -> None:
         key = (event.inc, event.seq)
-        # Of older lives only the last is remembered, and only up to where it ended.
-        known = event.inc == lane.inc or (
-            event.inc == lane.previous[0] and event.seq < lane.previous[1]
-        )
-        if key in lane.taken and known:
+        if key in lane.taken:
             lane.counts["duplicate"] += 1
             self.aside.append((lane.source, event.seq, "duplicate"))
             return

@@ -230,3 +230,16 @@ def test_equal_lines_of_a_trace_without_numbers_are_not_copies(order: str, tmp_p
     out = chain.process(list(LogReader(log))).ordered + chain.finish().ordered
     assert sum(each.n for each in out) == 50
     assert _counters(chain)["duplicate"] == 0
+
+
+@pytest.mark.parametrize("starts", [(1, 0, 0), (5, 2, 2, 3, 3), (0, 1, 2, 0, 0, 1, 1)])
+def test_a_copy_of_an_earlier_start_s_event_is_a_copy(starts: tuple[int, ...]) -> None:
+    """``sequence`` took such an event, of a start that it had not seen, for late every time."""
+    events = [
+        {"source": "a", "seq": 0, "incarnation": start, "ts": now, "arrival": now}
+        for now, start in enumerate(starts)
+    ]
+    told = chain_over([[frame([event])] for event in events], "sequence:timeout=fixed:3", [2])
+    assert sorted(record["incarnation"] for record in told.ordered) == sorted(set(starts))
+    (lane,) = told.counters["lanes"]
+    assert lane["duplicate"] == len(starts) - len(set(starts))
