@@ -17,8 +17,8 @@ from engine.order.forgotten import Forgotten
 from engine.order.lane_memories import LaneMemories
 from engine.order.lane_names import LaneNames
 from engine.order.lane_slots import SLOT, enter, look_up
-from engine.order.quiet_lanes import Lanes, QuietLanes, in_words
-from engine.order.state import INT_MIN, LANE, LANE_FIRST, NONE, V_BLOCKER
+from engine.order.quiet_lanes import Lanes, QuietLanes, are_silent, in_words
+from engine.order.state import INT_MIN, LANE, LANE_FIRST, NONE, V_BLOCKER, V_CLOCK
 from engine.order.timeout import start_lanes
 from engine.reference import SourceClocks, Sync
 from engine.released import Strings
@@ -251,7 +251,9 @@ class LaneTable:
     def _inert(self, rows: np.ndarray, scalars: np.ndarray) -> np.ndarray:
         """Lanes without pending rows and markers, for which the merge does not wait."""
         ln = self.tables
-        inert = np.asarray((ln["idle"] != 0) | (ln["closed"] != 0))
+        # Whether a silent one is marked as idle yet depends on how the records were cut.
+        silent = are_silent(ln, int(scalars[V_CLOCK]))
+        inert = np.asarray((ln["idle"] != 0) | (ln["closed"] != 0) | silent)
         for name in ("pog_seq", "next_pog_seq", "eos_seq"):
             inert &= ln[name] < 0
         inert[rows["lane"]] = False
@@ -334,9 +336,11 @@ class LaneTable:
                 "newest_ts": _unless_none(lane["max_ts"]),
                 "last_arrival": _unless_none(lane["last_arrival"]),
                 "ended": bool(lane["closed"]),
-                "idle": not lane["closed"] and _is_silent(lane, now),
+                "idle": not lane["closed"] and silent,
             }
-            for stream, lane in zip(streams.tolist(), tables, strict=True)
+            for stream, silent, lane in zip(
+                streams.tolist(), are_silent(tables, now).tolist(), tables, strict=True
+            )
         ]
         return found + self.forgotten.lanes(names, timeouts)
 
@@ -391,8 +395,3 @@ def _renumber(rows: np.ndarray, scalars: np.ndarray, place: np.ndarray) -> None:
 
 def _unless_none(instant: np.int64) -> int | None:
     return None if instant == INT_MIN else int(instant)
-
-
-def _is_silent(lane: np.void, now: int) -> bool:
-    last = int(lane["last_arrival"])
-    return last > INT_MIN and last + int(lane["idle_timeout"]) < now

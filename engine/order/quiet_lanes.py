@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.order.state import LANE, NONE
+from engine.order.state import INT_MIN, LANE, NONE
 
 _LEAST: Final = 64
 
@@ -29,6 +29,13 @@ class Lanes(NamedTuple):
 def in_words(lanes: np.ndarray) -> np.ndarray:
     """The same lanes as (lanes, words), which NumPy copies many times as fast as records."""
     return lanes.view(np.int64).reshape(len(lanes), LANE.itemsize // 8)
+
+
+def are_silent(lanes: np.ndarray, now: int) -> np.ndarray:
+    """Whether the last record of each lane is further back than its idle timeout."""
+    last = lanes["last_arrival"]
+    silent: np.ndarray = (last > INT_MIN) & (now - last > lanes["idle_timeout"])
+    return silent
 
 
 class QuietLanes:

@@ -152,6 +152,24 @@ def test_of_sources_heard_last_at_one_instant_the_first_by_name_goes(
     assert set(lanes_of(chain)) == {None, "b", "c", "d"}
 
 
+def test_a_lane_whose_timeout_became_shorter_is_silent_however_records_were_cut(
+    frame_of: Callable[..., Frame],
+) -> None:
+    records: list[Record] = [
+        *events("b", [1], 0), *events("b", [2], 0), *events("c", [0], 1),
+        {"kind": "sync", "source": "a", "offset": -3, "delay": 4, "ts": 0, "arrival": 2},
+        {"kind": "sync", "source": "a", "offset": -2, "delay": 2, "ts": 4, "arrival": 4},
+        *events("c", [1], 10), *events("a", [0], 10), *events("b", [6], 12), *events("a", [1], 37),
+    ]  # fmt: skip
+    whole = frame_of(records)
+    with at_every_turn(2):
+        once, rows = (
+            chain_over(batches, "sequence:timeout=r19,late=pass,sources=1").everything
+            for batches in ([[whole]], [[whole.slice(i, 1)] for i in range(whole.rows)])
+        )
+    assert once == rows
+
+
 def test_the_number_of_sources_must_be_one(frame_of: Callable[..., Frame]) -> None:
     with pytest.raises(Exception, match="sources=0: use a whole number from 1"):
         parse_order("sequence:sources=0")
