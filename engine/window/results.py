@@ -34,6 +34,18 @@ PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": H
 COUNTS: Final = ("certain", "ambiguous", "missing")
 
 
+def joined(pieces: Sequence[WindowResults]) -> WindowResults:
+    """Results of one query and site, given in ``pieces``, in one."""
+    first = pieces[0]
+    columns = {
+        name: np.concatenate([getattr(piece.columns, name) for piece in pieces])
+        for name in Outbox._fields
+        if name != "tally"
+    }
+    outbox = Outbox(**columns, tally=np.array([sum(map(len, pieces))]))
+    return WindowResults(outbox, first.plan, first.keys, first.site)
+
+
 class WindowResults(Sequence[Result]):
     """Results of one query and site.
 
