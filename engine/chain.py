@@ -49,7 +49,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-_VERSION: Final = 5
+_VERSION: Final = 6
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""

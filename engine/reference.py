@@ -157,8 +157,8 @@ class SourceClocks:
                 self._forgotten_delay = max(self._forgotten_delay, known.delay)
                 self._site.forget(code)
                 self._unanchored.discard(code)
-            if code < len(self.clocks):
-                self.clocks[code] = _empty(1)[0]
+        known_codes = [code for code in sources if code < len(self.clocks)]
+        self.clocks[known_codes] = _empty(1)
 
     def learn(self, sync: Sync, newest_ts: int) -> None:
         """Take over ``sync``; ``newest_ts``: largest event time seen of the source, or INT_MIN."""

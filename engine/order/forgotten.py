@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
-from engine.order.quiet_lanes import SUMMED, Quiet
+import numpy as np
+
+from engine.order.state import COUNTERS, PROGRESS
+
+_SUMMED: Final = (*COUNTERS, *PROGRESS)
 
 
 class Forgotten:
@@ -14,14 +18,13 @@ class Forgotten:
         self.sources = 0
         self.may_have_returned = 0
         """Sources that began without an announcement, and not at number 0, since the first went."""
-        self._sums = dict.fromkeys(SUMMED, 0)
+        self._sums = dict.fromkeys(_SUMMED, 0)
 
-    def add(self, lanes: list[Quiet]) -> None:
-        """A source with these lanes is forgotten."""
-        self.sources += 1
-        for lane in lanes:
-            for name, value in zip(self._sums, lane.sums, strict=True):
-                self._sums[name] += value
+    def add(self, sources: int, lanes: np.ndarray) -> None:
+        """So many sources, whose lanes were these, are forgotten."""
+        self.sources += sources
+        for name in self._sums:
+            self._sums[name] += int(lanes[name].sum())
 
     def lanes(self, names: tuple[str, ...], others: tuple[str, ...]) -> list[dict[str, Any]]:
         """As one lane of no source, so that events add up; nothing where none was forgotten."""

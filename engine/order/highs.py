@@ -19,10 +19,10 @@ _MASK: Final = HIGHS_KEPT - 1
 
 
 @inline
-def saw_high(ln: np.ndarray, lane: int, seq: int, now: int) -> None:
+def saw_high(ln: np.ndarray, mm: np.ndarray, lane: int, seq: int, now: int) -> None:
     """``seq`` is the lane's new highest number, arrived ``now``."""
     n = ln[lane].highs_n
-    highs = ln[lane].highs
+    highs = mm[ln[lane].memory].highs
     if n > 0 and highs[(n - 1) & _MASK, 1] == now:  # the larger one stands for both
         highs[(n - 1) & _MASK, 0] = seq
         return
@@ -42,9 +42,9 @@ def saw_high(ln: np.ndarray, lane: int, seq: int, now: int) -> None:
 
 
 @kernel
-def first_larger(ln: np.ndarray, lane: int, seq: int) -> int:
+def first_larger(ln: np.ndarray, mm: np.ndarray, lane: int, seq: int) -> int:
     """When a number larger than ``seq`` first arrived; there is one."""
-    highs = ln[lane].highs
+    highs = mm[ln[lane].memory].highs
     n = ln[lane].highs_n
     base, step = 0, 1.0
     for level in range(HIGH_LEVELS):

@@ -6,7 +6,6 @@ while (``quiet_lanes``), and sources beyond those heard last are forgotten (``fo
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, Final
 
 import numpy as np
@@ -15,14 +14,11 @@ from edge_agent import records as r
 from engine.columns import Columns
 from engine.jit import kernel
 from engine.order.forgotten import Forgotten
+from engine.order.lane_memories import LaneMemories
+from engine.order.lane_names import LaneNames
 from engine.order.lane_slots import SLOT, enter, look_up
-from engine.order.quiet_lanes import FIRST, SUMMED, Quiet, QuietLanes, in_bytes, packed, unpacked
-from engine.order.state import (
-    INT_MIN,
-    LANE,
-    NONE,
-    V_BLOCKER,
-)
+from engine.order.quiet_lanes import Lanes, QuietLanes, in_words
+from engine.order.state import INT_MIN, LANE, LANE_FIRST, NONE, V_BLOCKER
 from engine.order.timeout import start_lanes
 from engine.reference import SourceClocks, Sync
 from engine.released import Strings
@@ -36,17 +32,28 @@ _ROOMY: Final = 8
 """The store has room for so many times its lanes at most: to give memory back takes time."""
 
 
+def _new_lane() -> np.ndarray:
+    lane = np.zeros(1, LANE)
+    for name, value in LANE_FIRST.items():
+        lane[name] = value
+    return lane
+
+
+_FIRST: Final = _new_lane()
+"""A lane that has seen nothing."""
+
+
 class LaneTable:
     """Numbers the lanes and keeps the arrays that the kernels work on."""
 
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
-        self._of: dict[tuple[int, int], int] = {}
+        self.memories = LaneMemories()
         self._store = np.empty(0, LANE)  # grown in steps; ``tables`` is the part in use
         self.tables = self._store
         self._slots = np.full(16, NONE, SLOT)
         self._streams = np.empty(0, np.int32)
-        self._named: list[tuple[str, str, int]] = []
+        self._names = LaneNames()
         self._linked = -1
         self._linked_clocks: np.ndarray | None = None
         self._numbers = np.empty(0, np.int64)
@@ -59,7 +66,7 @@ class LaneTable:
     @property
     def count(self) -> int:
         """Number of lanes."""
-        return len(self._of)
+        return len(self.tables)
 
     def announce(self, sync: Sync, scalars: np.ndarray) -> None:
         """A lane's incarnation ``sync.incarnation`` will start at number ``sync.first_seq``."""
@@ -74,7 +81,8 @@ class LaneTable:
             ln["expected"][lane] = sync.first_seq
             ln["last_arrival"][lane] = sync.arrival
             ln["idle"][lane] = 0
-            ln["missing"][lane, 0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)
+            missing = self.memories.pool["missing"][ln["memory"][lane]]
+            missing[0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)
             ln["missing_n"][lane] = 1
 
     def newest_ts(self, source: int) -> int:
@@ -113,30 +121,29 @@ class LaneTable:
 
     def _lane(self, source: int, stream: int, scalars: np.ndarray) -> int:
         """The lane of (source, stream), made when it is new."""
-        found = self._of.get((source, stream))
-        if found is None:
-            found = self.count
-            self._make(np.array([source], np.int32), np.array([stream], np.int32), scalars)
-        return found
+        pair = np.array([[source], [stream]], np.int32)
+        found, fresh = np.empty(1, np.int32), np.empty(1, np.int64)
+        if look_up(pair[0], pair[1], stream, _NO_KINDS, self._slots, found, fresh):
+            self._make(pair[0], pair[1], scalars)
+            return self.count - 1
+        return int(found[0])
 
     def _make(self, source: np.ndarray, stream: np.ndarray, scalars: np.ndarray) -> None:
         """Lanes of sources and streams that have none; all of a source, or none, are packed."""
         first, end = self.count, self.count + len(source)
         if end > len(self._store):
-            # Most sites of ten thousand have one source, and a lane takes 30 KB.
             store = np.empty(max(end, 2 * first), LANE)
-            in_bytes(store)[:first] = in_bytes(self.tables)
+            in_words(store)[:first] = in_words(self.tables)
             self._store = store
         self.tables = self._store[:end]
-        in_bytes(self.tables)[first:] = in_bytes(FIRST)
+        in_words(self.tables)[first:] = in_words(_FIRST)
         self.tables["source"][first:] = source
-        self._of.update(zip(zip(source.tolist(), stream.tolist(), strict=True),
-                            range(first, end), strict=True))  # fmt: skip
+        self.tables["memory"][first:] = self.memories.take(len(source))
         self._streams = np.append(self._streams, stream)
         self._numbers = np.append(self._numbers, self._born + np.arange(len(source)))
         self._heard = np.append(self._heard, np.full(len(source), self._calls))
         self._born += len(source)
-        start_lanes(self.tables, scalars, first)
+        start_lanes(self.tables, self.memories.pool, scalars, first)
         self._fill_slots(first)
 
     def _fill_slots(self, first: int) -> None:
@@ -156,52 +163,58 @@ class LaneTable:
         ck = clocks.clocks
         if self._linked == self.count and ck is self._linked_clocks:
             return ck
-        text = self._strings.text
-        new = itertools.islice(self._of.items(), len(self._named), None)
-        named = [(text(source) or "", text(stream) or "", lane) for (source, stream), lane in new]
-        self._named = sorted([*self._named, *named])
         ln = self.tables
-        ln["rank"][[lane for _, _, lane in self._named]] = np.arange(self.count)
+        ln["rank"][self._names.by_name(self.count, self._name)] = np.arange(self.count)
         # Each source's lanes, one after the other by number.
         by_source = np.argsort(ln["source"], kind="stable")
         sorted_source = ln["source"][by_source]
         is_first = np.diff(sorted_source, prepend=NONE) != 0
-        ck["first_lane"] = NONE
+        ck["first_lane"][:, 0] = NONE  # where it is kept
         ck["first_lane"][sorted_source[is_first], 0] = by_source[is_first]
         following = np.where(np.roll(is_first, -1), NONE, np.roll(by_source, -1))
         ln["next_lane"][by_source] = following
         self._linked, self._linked_clocks = self.count, ck
         return ck
 
+    def _name(self, lane: int) -> tuple[str, str]:
+        text = self._strings.text
+        source, stream = int(self.tables["source"][lane]), int(self._streams[lane])
+        return text(source) or "", text(stream) or ""
+
     def stream_of(self, lanes: np.ndarray) -> np.ndarray:
         """Stream codes of ``lanes``."""
         return np.asarray(self._streams[lanes])
 
-    def sources(self) -> set[int]:
-        """Codes of the sources that are remembered."""
-        return {source for source, _ in self._of} | set(self._quiet.sources().tolist())
+    def known(self, least: int) -> np.ndarray:
+        """Whether a source is remembered, by its code; False to the end, behind ``least`` codes."""
+        quiet, _ = self._quiet.heard()
+        of = self.tables["source"]
+        size = max(least, of.max(initial=NONE) + 1, quiet.max(initial=NONE) + 1)
+        known = np.zeros(size + 1, bool)
+        known[of] = known[quiet] = True
+        return known
 
     def wake(self, sources: np.ndarray, rows: np.ndarray, scalars: np.ndarray) -> None:
         """The packed lanes of the sources with these codes are in the table again.
 
         ``rows``: pending ones, which name their lanes by place.
         """
-        found = [
-            lane
-            for source in np.intersect1d(sources, self._quiet.sources()).tolist()
-            for lane in self._quiet.take(source)
-        ]
-        if not found:
+        is_heard = np.zeros(int(sources.max(initial=NONE)) + 2, bool)
+        is_heard[sources] = True
+        is_heard[-1] = False  # records without a source
+        found = self._quiet.take(is_heard)
+        if not len(found.heads):
             return
-        numbers = np.concatenate([self._numbers, [lane.number for lane in found]])
-        order = np.argsort(numbers)
-        both = (self.tables, unpacked(lane.content for lane in found))
-        tables = np.concatenate([in_bytes(lanes) for lanes in both])[order].view(LANE).reshape(-1)
-        pairs = [*self._of, *((lane.source, lane.stream) for lane in found)]
-        heard = np.append(self._heard, np.full(len(found), self._calls))[order]
+        found.heads["memory"] = self.memories.again(found.memories)
+        order = np.argsort(np.concatenate([self._numbers, found.numbers]))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        self._take_over(tables, [pairs[lane] for lane in order.tolist()], numbers[order], heard)
+        heads = np.concatenate([in_words(self.tables), in_words(found.heads)])[order]
+        self._names.clear()
+        self._move(heads.view(LANE).reshape(-1), order, (
+            np.append(self._streams, found.streams), np.append(self._numbers, found.numbers),
+            np.append(self._heard, np.full(len(found.numbers), self._calls)),
+        ))  # fmt: skip
         _renumber(rows, scalars, place)
 
     def pack(self, rows: np.ndarray, scalars: np.ndarray) -> None:
@@ -219,24 +232,21 @@ class LaneTable:
         """Pack these lanes."""
         if not inert.any():
             return
-        pairs, going = list(self._of), np.flatnonzero(inert)
-        tables = in_bytes(self.tables)[going].view(LANE).reshape(-1)
-        facts = zip(
-            self._numbers[going].tolist(), tables["last_arrival"].tolist(),
-            zip(*(tables[name].tolist() for name in SUMMED), strict=True), packed(tables),
-            strict=True,
-        )  # fmt: skip
-        for lane, (number, heard, sums, content) in zip(going.tolist(), facts, strict=True):
-            self._quiet.add(Quiet(number, *pairs[lane], heard, sums, content))
+        self._quiet.add(self._lanes(inert))
+        self.memories.free(self.tables["memory"][inert])
         kept = np.flatnonzero(~inert)
         place = np.full(self.count, NONE)
         place[kept] = np.arange(len(kept))
-        _move_down(in_bytes(self.tables), kept)
-        self._take_over(
-            self.tables[: len(kept)], [pairs[lane] for lane in kept.tolist()],
-            self._numbers[kept], self._heard[kept],
-        )  # fmt: skip
+        _move_down(in_words(self.tables), kept)
+        self._names.keep(kept, place)
+        self._move(self.tables[: len(kept)], kept, (self._streams, self._numbers, self._heard))
         _renumber(rows, scalars, place)
+
+    def _lanes(self, asked: np.ndarray) -> Lanes:
+        """Those lanes of the table, as they are."""
+        heads = in_words(self.tables)[asked].view(LANE).reshape(-1)
+        memories = self.memories.kept(heads["memory"])
+        return Lanes(heads, self._streams[asked], self._numbers[asked], memories)
 
     def _inert(self, rows: np.ndarray, scalars: np.ndarray) -> np.ndarray:
         """Lanes without pending rows and markers, for which the merge does not wait."""
@@ -244,7 +254,7 @@ class LaneTable:
         inert = np.asarray((ln["idle"] != 0) | (ln["closed"] != 0))
         for name in ("pog_seq", "next_pog_seq", "eos_seq"):
             inert &= ln[name] < 0
-        inert[np.unique(rows["lane"])] = False
+        inert[rows["lane"]] = False
         if scalars[V_BLOCKER] != NONE:
             inert[scalars[V_BLOCKER]] = False
         return inert
@@ -254,11 +264,12 @@ class LaneTable:
 
         Which they are depends on the records up to here alone. Gives their codes.
         """
-        excess = len(self.sources()) - kept
+        known = self.known(0)
+        excess = int(known.sum()) - kept
         if excess <= 0:
             return []
         inert = self._inert(rows, scalars)
-        sources, heard = self._free(inert)
+        sources, heard = self._free(inert, known)
         excess = min(excess, len(heard))
         if not excess:
             return []
@@ -268,35 +279,40 @@ class LaneTable:
         tied = sources[heard == last].tolist()
         tied.sort(key=lambda source: self._strings.text(source) or "")
         gone += tied[: excess - len(gone)]
-        self._pack(inert & np.isin(self.tables["source"], gone), rows, scalars)
-        for source in gone:
-            self.forgotten.add(self._quiet.take(source))
+        is_gone = np.zeros(len(known), bool)
+        is_gone[gone] = True
+        self._pack(inert & is_gone[self.tables["source"]], rows, scalars)
+        self.forgotten.add(len(gone), self._quiet.take(is_gone).heads)
         return gone
 
-    def _free(self, inert: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _free(self, inert: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sources of which nothing is held, and the arrival of the newest record of each."""
-        quiet, quiet_heard = self._quiet.heard()
-        of, heard = self.tables["source"], self.tables["last_arrival"]
-        sources, place = np.unique(np.concatenate([of, quiet]), return_inverse=True)
-        newest = np.full(len(sources), INT_MIN)
-        np.maximum.at(newest, place, np.concatenate([heard, quiet_heard]))
-        free = ~np.isin(sources, of[~inert])
-        return sources[free], newest[free]
+        of, (quiet, quiet_heard) = self.tables["source"], self._quiet.heard()
+        newest = np.full(len(known), INT_MIN)
+        np.maximum.at(newest, of, self.tables["last_arrival"])
+        np.maximum.at(newest, quiet, quiet_heard)
+        free = known.copy()
+        free[of[~inert]] = False
+        sources = np.flatnonzero(free)
+        return sources, newest[sources]
 
-    def _take_over(
-        self, tables: np.ndarray, pairs: list[tuple[int, int]], numbers: np.ndarray,
-        heard: np.ndarray,
+    def _move(
+        self, tables: np.ndarray, order: np.ndarray,
+        columns: tuple[np.ndarray, np.ndarray, np.ndarray],
     ) -> None:  # fmt: skip
-        """These are the lanes now; they may be the first ones of the store."""
+        """These are the lanes now; they may be the first ones of the store.
+
+        ``order``: the place that each had in ``columns``.
+        """
         if tables.base is not self._store or len(self._store) > _ROOMY * len(tables) + _ROOMY:
             self._store = tables.copy()
         self.tables = self._store[: len(tables)]
-        self._of = {pair: lane for lane, pair in enumerate(pairs)}
-        self._streams = np.array([stream for _, stream in pairs], np.int32)
-        self._numbers, self._heard = numbers, heard
+        if self.memories.roomy(len(tables)):
+            self.memories.close_up(self.tables["memory"])
+            self.tables["memory"] = np.arange(len(tables))
+        self._streams, self._numbers, self._heard = (column[order] for column in columns)
         self._slots = np.full(16, NONE, SLOT)
         self._fill_slots(0)
-        self._named = []
         self._linked = -1
 
     def counters(self, names: tuple[str, ...], now: int) -> list[dict[str, Any]]:
@@ -307,12 +323,12 @@ class LaneTable:
         silent for longer than its idle timeout. What is forgotten is one lane of no source.
         """
         quiet = self._quiet.all()
-        pairs = [*self._of, *((lane.source, lane.stream) for lane in quiet)]
-        tables = np.concatenate([self.tables, unpacked(lane.content for lane in quiet)])
+        tables = np.concatenate([self.tables, quiet.heads])
+        streams = np.concatenate([self._streams, quiet.streams])
         timeouts = ("gap_timeout", "idle_timeout")
         found = [
             {
-                "source": self._strings.text(source),
+                "source": self._strings.text(int(lane["source"])),
                 "stream": self._strings.text(stream),
                 **{name: int(lane[name]) for name in (*names, *timeouts)},
                 "newest_ts": _unless_none(lane["max_ts"]),
@@ -320,14 +336,16 @@ class LaneTable:
                 "ended": bool(lane["closed"]),
                 "idle": not lane["closed"] and _is_silent(lane, now),
             }
-            for (source, stream), lane in zip(pairs, tables, strict=True)
+            for stream, lane in zip(streams.tolist(), tables, strict=True)
         ]
         return found + self.forgotten.lanes(names, timeouts)
 
     def codes(self) -> np.ndarray:
         """Codes of texts that are in use."""
-        pairs = [*self._of, *((lane.source, lane.stream) for lane in self._quiet.all())]
-        return np.array(pairs, np.int64).reshape(-1)
+        quiet = self._quiet.all()
+        return np.concatenate([
+            self.tables["source"], self._streams, quiet.heads["source"], quiet.streams
+        ])  # fmt: skip
 
     def adopt(self, strings: Strings) -> None:
         """``strings`` has what is in use, at the same codes."""
@@ -336,9 +354,7 @@ class LaneTable:
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "of": list(self._of),
-            "tables": self.tables.copy(),
-            "numbers": self._numbers.copy(),
+            "lanes": tuple(self._lanes(np.ones(self.count, bool))),
             "heard": self._heard - self._calls,
             "born": self._born,
             "quiet": self._quiet.snapshot(),
@@ -347,10 +363,11 @@ class LaneTable:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
-        self._take_over(
-            state["tables"].copy(), list(state["of"]), state["numbers"].copy(),
-            state["heard"].copy(),
-        )  # fmt: skip
+        heads, streams, numbers, memories = state["lanes"]
+        heads = heads.copy()
+        heads["memory"] = self.memories.again(memories)
+        self._names.clear()
+        self._move(heads, np.arange(len(heads)), (streams, numbers, state["heard"]))
         self._calls, self._born = 0, state["born"]
         self._quiet.restore(state["quiet"])
         self.forgotten.restore(state["forgotten"])
@@ -358,7 +375,7 @@ class LaneTable:
 
 @kernel
 def _move_down(lanes: np.ndarray, kept: np.ndarray) -> None:
-    """Lane ``kept[i]``, as bytes, becomes lane i; ``kept`` ascends."""
+    """Lane ``kept[i]``, as words, becomes lane i; ``kept`` ascends."""
     for i in range(len(kept)):
         if kept[i] != i:
             for place in range(lanes.shape[1]):

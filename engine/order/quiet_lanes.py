@@ -1,4 +1,4 @@
-"""Lanes of sources that are quiet, packed: 1 KB each, or less, instead of 30.
+"""Lanes of sources that are quiet: their memories are packed, 2 KB or less instead of 30.
 
 Nothing is lost by packing: a lane that is heard again is what it was. So when it is packed is
 nobody's business but the memory's, and may depend on how the log is cut.
@@ -6,103 +6,106 @@ nobody's business but the memory's, and may depend on how the log is cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from engine.order.state import COUNTERS, LANE, LANE_FIRST, PROGRESS
+from engine.order.state import LANE, NONE
 
-SUMMED: Final = (*COUNTERS, *PROGRESS)
-_CODEC: Final = pa.Codec("lz4_raw")
+_LEAST: Final = 64
 
 
-class Quiet(NamedTuple):
-    """A packed lane: its number in order of birth, its codes, when it was last heard, its
-    ``SUMMED``, and all of it.
+class Lanes(NamedTuple):
+    """Some lanes: what the kernels know of each, its stream, its number in order of birth, its
+    memory as ``LaneMemories.kept`` gives it.
     """
 
-    number: int
-    source: int
-    stream: int
-    last_arrival: int
-    sums: tuple[int, ...]
-    content: bytes
+    heads: np.ndarray
+    streams: np.ndarray
+    numbers: np.ndarray
+    memories: list[bytes]
 
 
-def _new_lane() -> np.ndarray:
-    lane = np.zeros(1, LANE)
-    for name, value in LANE_FIRST.items():
-        lane[name] = value
-    return lane
-
-
-FIRST: Final = _new_lane()
-"""A lane that has seen nothing."""
-
-
-def in_bytes(lanes: np.ndarray) -> np.ndarray:
-    """The same lanes as (lanes, bytes), which NumPy copies many times as fast as records."""
-    return lanes.view(np.uint8).reshape(len(lanes), LANE.itemsize)
-
-
-def packed(lanes: np.ndarray) -> list[bytes]:
-    """Each lane: what it has beyond a new one is little."""
-    beyond = in_bytes(lanes) ^ in_bytes(FIRST)
-    return [_CODEC.compress(lane.tobytes(), asbytes=True) for lane in beyond]
-
-
-def unpacked(content: Iterable[bytes]) -> np.ndarray:
-    """Lanes, as they were."""
-    parts = [_CODEC.decompress(each, LANE.itemsize) for each in content]
-    beyond = [np.frombuffer(each, np.uint8) for each in parts]
-    lanes = np.concatenate([*beyond, np.empty(0, np.uint8)]).reshape(-1, LANE.itemsize)
-    return np.asarray((lanes ^ in_bytes(FIRST)).view(LANE).reshape(-1))
+def in_words(lanes: np.ndarray) -> np.ndarray:
+    """The same lanes as (lanes, words), which NumPy copies many times as fast as records."""
+    return lanes.view(np.int64).reshape(len(lanes), LANE.itemsize // 8)
 
 
 class QuietLanes:
-    """Packed lanes by source."""
+    """Packed lanes. Places are used again, so that one that goes moves no others."""
 
     def __init__(self) -> None:
-        self._of: dict[int, list[Quiet]] = {}
-
-    def __contains__(self, source: int) -> bool:
-        return source in self._of
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-    def sources(self) -> np.ndarray:
-        """Codes, int64."""
-        return np.fromiter(self._of, np.int64, len(self._of))
-
-    def add(self, lane: Quiet) -> None:
-        """Keep a lane."""
-        self._of.setdefault(lane.source, []).append(lane)
-
-    def take(self, source: int) -> list[Quiet]:
-        """The lanes of a source, which are no longer here."""
-        return self._of.pop(source)
-
-    def all(self) -> list[Quiet]:
-        """Every lane."""
-        return [lane for lanes in self._of.values() for lane in lanes]
+        self._heads = np.empty(0, LANE)
+        self._source = np.empty(0, np.int64)  # NONE: nothing is here
+        self._heard = np.empty(0, np.int64)
+        self._streams = np.empty(0, np.int32)
+        self._numbers = np.empty(0, np.int64)
+        self._memories: list[bytes] = []
+        self._free: list[int] = []
 
     def heard(self) -> tuple[np.ndarray, np.ndarray]:
         """Source and arrival of the newest record of each lane."""
-        lanes = self.all()
-        return (
-            np.array([lane.source for lane in lanes], np.int64),
-            np.array([lane.last_arrival for lane in lanes], np.int64),
+        used = self._source != NONE
+        return self._source[used], self._heard[used]
+
+    def add(self, lanes: Lanes) -> None:
+        """Keep these."""
+        lacking = len(lanes.heads) - len(self._free)
+        if lacking > 0:
+            self._grow(max(lacking, len(self._source), _LEAST))
+        start = len(self._free) - len(lanes.heads)
+        places = self._free[start:]
+        del self._free[start:]
+        at = np.array(places, np.int64)
+        in_words(self._heads)[at] = in_words(lanes.heads)
+        self._source[at] = lanes.heads["source"]
+        self._heard[at] = lanes.heads["last_arrival"]
+        self._streams[at] = lanes.streams
+        self._numbers[at] = lanes.numbers
+        for place, memory in zip(places, lanes.memories, strict=True):
+            self._memories[place] = memory
+
+    def _grow(self, more: int) -> None:
+        size = len(self._source)
+        heads = np.empty(size + more, LANE)
+        in_words(heads)[:size] = in_words(self._heads)
+        self._heads = heads
+        self._source = np.append(self._source, np.full(more, NONE))
+        self._heard, self._numbers = (
+            np.append(column, np.zeros(more, np.int64)) for column in (self._heard, self._numbers)
         )
+        self._streams = np.append(self._streams, np.zeros(more, np.int32))
+        self._memories += [b""] * more
+        self._free += range(size + more - 1, size - 1, -1)
 
-    def snapshot(self) -> list[tuple[Any, ...]]:
+    def take(self, is_asked: np.ndarray) -> Lanes:
+        """The lanes of sources for which this, by their code, is true; they are no longer here.
+
+        False also for codes beyond its end; the last place is of no source.
+        """
+        asked = is_asked[np.minimum(self._source, len(is_asked) - 1)]
+        places = np.flatnonzero(asked & (self._source != NONE))
+        taken = self._at(places)
+        self._source[places] = NONE
+        for place in places.tolist():
+            self._memories[place] = b""
+            self._free.append(place)
+        return taken
+
+    def all(self) -> Lanes:
+        """Every lane."""
+        return self._at(np.flatnonzero(self._source != NONE))
+
+    def _at(self, places: np.ndarray) -> Lanes:
+        return Lanes(
+            in_words(self._heads)[places].view(LANE).reshape(-1), self._streams[places],
+            self._numbers[places], [self._memories[place] for place in places.tolist()],
+        )  # fmt: skip
+
+    def snapshot(self) -> tuple[Any, ...]:
         """Plain data."""
-        return [tuple(lane) for lane in self.all()]
+        return tuple(self.all())
 
-    def restore(self, state: list[tuple[Any, ...]]) -> None:
-        """Take over a snapshot."""
-        self._of = {}
-        for lane in state:
-            self.add(Quiet(*lane))
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Take over a snapshot, when there are none."""
+        self.add(Lanes(*state))

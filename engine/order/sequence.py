@@ -205,9 +205,12 @@ class Sequence:
         That is after every ``FORGET_EVERY`` records of the site, or nowhere while its sources, with
         the new ones of these rows, are not too many.
         """
-        heard = set(np.unique(columns[r.SOURCE]).tolist()) if rows else set()
-        known = self._lanes.sources()
-        if len(known | heard) <= self._kept and len(heard - known) < _MANY_NEW:
+        known = self._lanes.known(int(columns[r.SOURCE].max(initial=-1)) + 1 if rows else 0)
+        heard = np.zeros(len(known), bool)
+        if rows:
+            heard[columns[r.SOURCE]] = True
+            heard[-1] = False  # records without a source
+        if (known | heard).sum() <= self._kept and (heard & ~known).sum() < _MANY_NEW:
             return [rows]
         first = FORGET_EVERY - self._counted % FORGET_EVERY
         return [*range(first, rows, FORGET_EVERY), rows]
@@ -266,8 +269,9 @@ class Sequence:
             self._rings = np.empty(offset, np.int32)
         size = 1 << max(1, (max(lanes, 2) - 1).bit_length())
         return Trees(
-            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), self._rings[:offset]
-        )
+            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), self._rings[:offset],
+            self._lanes.memories.pool,
+        )  # fmt: skip
 
     def _ordered(self, rows: np.ndarray, payload: Columns, out: Out) -> Ordered:
         """Gather what the kernel released."""

@@ -114,7 +114,7 @@ def release_run(
         if ln[lane].dq_head == row:  # before the row's links are used for the queue
             ln[lane].dq_head = rows[row].dq_next
         if learn:
-            saw_held(ln, s, lane, now - rows[row].arrival)
+            saw_held(ln, tr.memory, s, lane, now - rows[row].arrival)
         to_merge(rows, ln, ck, tr, s, out, row)
     if ln[lane].dq_head == NONE:
         ln[lane].dq_tail = NONE
@@ -125,14 +125,14 @@ def release_run(
 
 @kernel
 def remember_missing(
-    ln: np.ndarray, lane: int, inc: int, first: int, end: int, counted: int
+    ln: np.ndarray, mm: np.ndarray, lane: int, inc: int, first: int, end: int, counted: int
 ) -> None:
     """Keep the run [first, end) of ``inc`` so that a late event is told from a duplicate.
 
     ``counted``: 1 when its numbers were reported as missing, 0 when nobody waited for them.
     """
     n = ln[lane].missing_n
-    kept = ln[lane].missing
+    kept = mm[ln[lane].memory].missing
     if n == MISSING_KEPT:
         if kept[0, 0] == ln[lane].inc:
             ln[lane].forgotten = max(ln[lane].forgotten, kept[0, 2])
@@ -148,9 +148,9 @@ def remember_missing(
 
 
 @kernel
-def take_missing(ln: np.ndarray, lane: int, inc: int, seq: int) -> bool:
+def take_missing(ln: np.ndarray, mm: np.ndarray, lane: int, inc: int, seq: int) -> bool:
     """True (once) when (inc, seq) was passed over; it is not missing any more."""
-    kept = ln[lane].missing
+    kept = mm[ln[lane].memory].missing
     n = ln[lane].missing_n
     for i in range(n):
         if kept[i, 0] == inc and kept[i, 1] <= seq < kept[i, 2]:
@@ -162,7 +162,7 @@ def take_missing(ln: np.ndarray, lane: int, inc: int, seq: int) -> bool:
                         kept[j - 1, part] = kept[j, part]
                 ln[lane].missing_n = n - 1
             if seq + 1 < end:
-                remember_missing(ln, lane, inc, seq + 1, end, counted)
+                remember_missing(ln, mm, lane, inc, seq + 1, end, counted)
             ln[lane].missing_filled += counted
             return True
     return False
@@ -204,7 +204,7 @@ def give_up(
     out.note[i, 5] = high if low == INT_MIN else min(low, high)
     out.note[i, 6] = high
     ln[lane].missing_total += end - first
-    remember_missing(ln, lane, ln[lane].inc, first, end, 1)
+    remember_missing(ln, tr.memory, lane, ln[lane].inc, first, end, 1)
     ln[lane].expected = end
     release_run(rows, ln, ck, tr, s, out, lane, now, False)
 
@@ -222,7 +222,7 @@ def late_or_duplicate(
 ) -> None:
     """A number below the expected one: late if it was passed over, else a duplicate."""
     lane, inc, seq = rows[row].lane, rows[row].inc, rows[row].seq
-    late = take_missing(ln, lane, inc, seq)
+    late = take_missing(ln, tr.memory, lane, inc, seq)
     if not late and inc == ln[lane].inc:
         late = seq < ln[lane].forgotten
     if not late and inc < ln[lane].inc:
@@ -251,7 +251,7 @@ def hold(rows: np.ndarray, ln: np.ndarray, row: int) -> None:
 
 
 @kernel
-def begin(rows: np.ndarray, ln: np.ndarray, lane: int, row: int) -> None:
+def begin(rows: np.ndarray, ln: np.ndarray, tr: Trees, lane: int, row: int) -> None:
     """First event of a lane or of a new incarnation: where its numbers start."""
     inc = rows[row].inc
     if ln[lane].started:
@@ -271,7 +271,7 @@ def begin(rows: np.ndarray, ln: np.ndarray, lane: int, row: int) -> None:
     ln[lane].forgotten = -1
     ln[lane].max_seq = -1
     ln[lane].highs_n = 0
-    remember_missing(ln, lane, inc, INT_MIN, ln[lane].expected, 0)
+    remember_missing(ln, tr.memory, lane, inc, INT_MIN, ln[lane].expected, 0)
 
 
 @kernel
@@ -297,7 +297,7 @@ def jumped(
         return False
     while ln[lane].ring_count > 0:
         give_up(rows, ln, ck, tr, s, out, lane, now)
-    remember_missing(ln, lane, ln[lane].inc, ln[lane].expected, seq, 0)
+    remember_missing(ln, tr.memory, lane, ln[lane].inc, ln[lane].expected, seq, 0)
     ln[lane].expected = seq
     return True
 
@@ -318,7 +318,7 @@ def accept(
     if not ln[lane].started or (
         inc > ln[lane].inc and ln[lane].ring_count == 0 and ln[lane].held_head == NONE
     ):
-        begin(rows, ln, lane, row)
+        begin(rows, ln, tr, lane, row)
         set_key(rows, ln, tr, s, lane)  # what ended before may hold others back again
     elif inc > ln[lane].inc:
         hold(rows, ln, row)
@@ -331,7 +331,7 @@ def accept(
     ):
         return
     if seq == ln[lane].expected:
-        saw_in_order(ln, s, lane, now)
+        saw_in_order(ln, tr.memory, s, lane, now)
         ln[lane].expected = seq + 1
         to_merge(rows, ln, ck, tr, s, out, row)
         release_run(rows, ln, ck, tr, s, out, lane, now, True)

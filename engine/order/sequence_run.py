@@ -160,7 +160,7 @@ def run(
             accept(rows, ln, ck, tr, s, out, row, now)
             taken = refused == ln[lane].duplicate + ln[lane].quarantined_jump
             if taken and rows[row].inc == ln[lane].inc:
-                saw_arrival(ln, s, lane, rows[row].seq, now, before)
+                saw_arrival(ln, tr.memory, s, lane, rows[row].seq, now, before)
             if ln[lane].held_head != NONE:
                 resume_held(rows, ln, ck, tr, s, out, lane, now)
             drain(rows, ln, tr, s, out, now, now - 1)

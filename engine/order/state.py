@@ -101,6 +101,7 @@ LANE_FIELDS: Final = (
     # what `quantile` has learnt (see ``order/waits.py``), and the memory of missing numbers
     "waits_n", "shape_n", "fresh_n", "fresh_instants", "doubt_n", "settling", "bins",
     "born", "inters_n", "highs_n", "max_seq", "missing_n", "forgotten",
+    "memory",  # its place among the memories
 )  # fmt: skip
 """int64 each."""
 LANE_FIRST: Final[dict[str, int]] = {
@@ -116,9 +117,10 @@ LANE_FIRST: Final[dict[str, int]] = {
 
 Idle: a lane is unknown, and so holds nobody back, until its first record or announcement.
 """
-LANE: Final = np.dtype(
-    [(name, "i8") for name in (*LANE_FIELDS, *COUNTERS, *PROGRESS)]
-    + [
+LANE: Final = np.dtype([(name, "i8") for name in (*LANE_FIELDS, *COUNTERS, *PROGRESS)])
+"""A lane: its numbers and its counters. What it remembers is a MEMORY."""
+MEMORY: Final = np.dtype(
+    [
         ("missing", "i8", (MISSING_KEPT, 4)),
         ("highs", "i8", (HIGHS_KEPT * HIGH_LEVELS, 2)),
         ("waits", "i4", (WAIT_BINS,)),
@@ -126,9 +128,10 @@ LANE: Final = np.dtype(
         ("fresh", "i2", (WAIT_BINS,)),
         ("doubt", "i2", (WAIT_BINS,)),
         ("inters", "i4", (BINS,)),
+        ("unused", "i4"),  # a whole number of words
     ]
 )
-"""A lane: its numbers, its counters, and its memories."""
+"""What a lane remembers, 30 KB: apart, as lanes of sources that come and go are moved."""
 
 CLOCK: Final = np.dtype(
     [
@@ -163,11 +166,12 @@ EVENT: Final = np.dtype(
 
 
 class Trees(NamedTuple):
-    """Winner trees over lanes, and the lanes' rings one after another."""
+    """Winner trees over lanes, the lanes' rings one after another, and their memories."""
 
     merge: np.ndarray
     timer: np.ndarray
     ring: np.ndarray
+    memory: np.ndarray
 
 
 class Out(NamedTuple):

@@ -126,7 +126,7 @@ def silence_window(tail_ppm: int) -> int:
 
 
 @kernel
-def _refresh(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
+def _refresh(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
     """Recompute the lane's timeouts from what it has learnt up to ``now``."""
     latency, mode, tail = s[S_LATENCY], s[S_MODE], s[S_TAIL]
     if mode == MODE_FIXED:
@@ -139,27 +139,29 @@ def _refresh(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
         ln[lane].idle_timeout = ln[lane].gap_timeout
     else:
         gap, idle = latency, latency
-        needed = needed_value(ln, lane, tail)
+        needed = needed_value(ln, mm, lane, tail)
         if needed >= 0 and ln[lane].inters_n >= min(_ARRIVALS, _MILLION // tail) - 1:
             needed = min(latency, in_ns(needed, s[S_BITS]))
             # A wait longer than the lane is old cannot have been seen.
             if (now - ln[lane].born) // _AGE >= min(latency // _AGE, needed):
                 gap = needed
         if ln[lane].inters_n * tail >= _MILLION:
-            idle = min(latency, sketch_quantile(ln[lane].inters, ln[lane].inters_n, tail))
+            idle = min(
+                latency, sketch_quantile(mm[ln[lane].memory].inters, ln[lane].inters_n, tail)
+            )
         ln[lane].gap_timeout = gap
         ln[lane].idle_timeout = max(gap, idle)
 
 
 @kernel
-def start_lanes(ln: np.ndarray, s: np.ndarray, first: int) -> None:
+def start_lanes(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, first: int) -> None:
     """Timeouts of the lanes from ``first`` on, which have learnt nothing yet."""
     for lane in range(first, len(ln)):
-        _refresh(ln, s, lane, INT_MIN)
+        _refresh(ln, mm, s, lane, INT_MIN)
 
 
 @inline
-def saw_in_order(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
+def saw_in_order(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
     """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival."""
     if s[S_MODE] != MODE_R19:
         return
@@ -171,11 +173,11 @@ def saw_in_order(ln: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
         ln[lane].inter_n, ln[lane].inter_avg, ln[lane].inter_dev, now - last, s[S_ALPHA]
     )
     ln[lane].inter_n += 1
-    _refresh(ln, s, lane, now)
+    _refresh(ln, mm, s, lane, now)
 
 
 @inline
-def saw_held(ln: np.ndarray, s: np.ndarray, lane: int, held: int) -> None:
+def saw_held(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, held: int) -> None:
     """A buffered event was let go because its gap closed: Eq 3.7-3.10 on its holding time."""
     if s[S_MODE] != MODE_R19:
         return
@@ -183,11 +185,13 @@ def saw_held(ln: np.ndarray, s: np.ndarray, lane: int, held: int) -> None:
         ln[lane].hold_n, ln[lane].hold_avg, ln[lane].hold_dev, held, s[S_BETA]
     )
     ln[lane].hold_n += 1
-    _refresh(ln, s, lane, INT_MIN)
+    _refresh(ln, mm, s, lane, INT_MIN)
 
 
 @inline
-def saw_arrival(ln: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, before: int) -> None:
+def saw_arrival(
+    ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, before: int
+) -> None:
     """Every event of the lane teaches ``quantile`` how long to wait for such a one.
 
     ``before`` is the lane's previous arrival.
@@ -199,13 +203,13 @@ def saw_arrival(ln: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, be
     is_new_instant = before != now
     if is_new_instant and before != INT_MIN:  # events of one message say nothing of silence
         ln[lane].inters_n = _learn_sketch(
-            ln[lane].inters, ln[lane].inters_n, now - before, s[S_SILENCE_WINDOW]
+            mm[ln[lane].memory].inters, ln[lane].inters_n, now - before, s[S_SILENCE_WINDOW]
         )
     wait = 0
     if seq > ln[lane].max_seq:
         ln[lane].max_seq = seq
-        saw_high(ln, lane, seq, now)
+        saw_high(ln, mm, lane, seq, now)
     else:
-        wait = now - first_larger(ln, lane, seq)
-    if learn_wait(ln, lane, wait, is_new_instant, s[S_BITS], s[S_WINDOW]):
-        _refresh(ln, s, lane, now)
+        wait = now - first_larger(ln, mm, lane, seq)
+    if learn_wait(ln, mm, lane, wait, is_new_instant, s[S_BITS], s[S_WINDOW]):
+        _refresh(ln, mm, s, lane, now)

@@ -57,12 +57,18 @@ def memory_window(tail_ppm: int) -> int:
 
 @inline
 def learn_wait(
-    ln: np.ndarray, lane: int, wait: int, is_new_instant: bool, bits: int, window: int
+    ln: np.ndarray,
+    mm: np.ndarray,
+    lane: int,
+    wait: int,
+    is_new_instant: bool,
+    bits: int,
+    window: int,
 ) -> bool:
     """Count the waiting time [ns] that an event needed. True when a block was full: look anew."""
     place = wait_bin(wait, bits)
     ln[lane].bins = max(ln[lane].bins, place + 1)
-    ln[lane].fresh[place] += 1
+    mm[ln[lane].memory].fresh[place] += 1
     n = ln[lane].fresh_n + 1
     ln[lane].fresh_n = n
     ln[lane].fresh_instants += is_new_instant
@@ -70,90 +76,90 @@ def learn_wait(
         return False
     if n >= BLOCK and n < LARGEST and ln[lane].fresh_instants < INSTANTS:
         return False
-    _take_block(ln, lane, window)
+    _take_block(ln, mm, lane, window)
     return True
 
 
 @kernel
-def _take_block(ln: np.ndarray, lane: int, window: int) -> None:
+def _take_block(ln: np.ndarray, mm: np.ndarray, lane: int, window: int) -> None:
     """A block joins the memory, waits for the next one's word, or replaces the memory."""
     if ln[lane].settling == 2:
-        _forget(ln, lane)
-        _join(ln, lane, ln[lane].doubt, ln[lane].doubt_n)
+        _forget(ln, mm, lane)
+        _join(ln, mm, lane, mm[ln[lane].memory].doubt, ln[lane].doubt_n)
         ln[lane].doubt_n = 0
         ln[lane].settling = 0
     if ln[lane].settling == 1:
-        _join(ln, lane, ln[lane].fresh, ln[lane].fresh_n)
-        _set_aside(ln, lane)
+        _join(ln, mm, lane, mm[ln[lane].memory].fresh, ln[lane].fresh_n)
+        _set_aside(ln, mm, lane)
         ln[lane].settling = 2
         return
-    if ln[lane].fresh_n >= BLOCK and ln[lane].waits_n >= BLOCK * ONE and _contradicts(ln, lane):
+    if ln[lane].fresh_n >= BLOCK and ln[lane].waits_n >= BLOCK * ONE and _contradicts(ln, mm, lane):
         if ln[lane].doubt_n == 0:
-            _set_aside(ln, lane)
+            _set_aside(ln, mm, lane)
             return
-        _give_up(ln, lane, window)
+        _give_up(ln, mm, lane, window)
         ln[lane].settling = 1
     elif ln[lane].doubt_n > 0:
-        _join(ln, lane, ln[lane].doubt, ln[lane].doubt_n)
+        _join(ln, mm, lane, mm[ln[lane].memory].doubt, ln[lane].doubt_n)
     ln[lane].doubt_n = 0
-    _join(ln, lane, ln[lane].fresh, ln[lane].fresh_n)
-    _clear_block(ln, lane)
+    _join(ln, mm, lane, mm[ln[lane].memory].fresh, ln[lane].fresh_n)
+    _clear_block(ln, mm, lane)
     if ln[lane].waits_n >= window * ONE:
         ln[lane].waits_n = 0
         for index in range(ln[lane].bins):
-            ln[lane].waits[index] >>= 1
-            ln[lane].waits_n += ln[lane].waits[index]
+            mm[ln[lane].memory].waits[index] >>= 1
+            ln[lane].waits_n += mm[ln[lane].memory].waits[index]
 
 
 @inline
-def _join(ln: np.ndarray, lane: int, block: np.ndarray, events: int) -> None:
+def _join(ln: np.ndarray, mm: np.ndarray, lane: int, block: np.ndarray, events: int) -> None:
     """Add a block to the memory."""
     for index in range(ln[lane].bins):
-        ln[lane].waits[index] += block[index] * ONE
+        mm[ln[lane].memory].waits[index] += block[index] * ONE
     ln[lane].waits_n += events * ONE
 
 
 @inline
-def _set_aside(ln: np.ndarray, lane: int) -> None:
+def _set_aside(ln: np.ndarray, mm: np.ndarray, lane: int) -> None:
     """Keep the block beside the memory."""
     for index in range(ln[lane].bins):
-        ln[lane].doubt[index] = ln[lane].fresh[index]
+        mm[ln[lane].memory].doubt[index] = mm[ln[lane].memory].fresh[index]
     ln[lane].doubt_n = ln[lane].fresh_n
-    _clear_block(ln, lane)
+    _clear_block(ln, mm, lane)
 
 
 @inline
-def _clear_block(ln: np.ndarray, lane: int) -> None:
+def _clear_block(ln: np.ndarray, mm: np.ndarray, lane: int) -> None:
     for index in range(ln[lane].bins):
-        ln[lane].fresh[index] = 0
+        mm[ln[lane].memory].fresh[index] = 0
     ln[lane].fresh_n = 0
     ln[lane].fresh_instants = 0
 
 
 @inline
-def _forget(ln: np.ndarray, lane: int) -> None:
+def _forget(ln: np.ndarray, mm: np.ndarray, lane: int) -> None:
     for index in range(ln[lane].bins):
-        ln[lane].waits[index] = 0
+        mm[ln[lane].memory].waits[index] = 0
     ln[lane].waits_n = 0
 
 
 @inline
-def _give_up(ln: np.ndarray, lane: int, window: int) -> None:
+def _give_up(ln: np.ndarray, mm: np.ndarray, lane: int, window: int) -> None:
     """Forget the memory; it becomes the shape unless it was too young to have one."""
     if ln[lane].shape_n == 0 or ln[lane].waits_n * REMEMBERED >= window * ONE * KNOWN:
         for index in range(ln[lane].bins):
-            ln[lane].shape[index] = ln[lane].waits[index]
+            mm[ln[lane].memory].shape[index] = mm[ln[lane].memory].waits[index]
         ln[lane].shape_n = ln[lane].waits_n
-    _forget(ln, lane)
+    _forget(ln, mm, lane)
 
 
 @kernel
-def _contradicts(ln: np.ndarray, lane: int) -> bool:
+def _contradicts(ln: np.ndarray, mm: np.ndarray, lane: int) -> bool:
     """Whether at some waiting time more, or fewer, of the block wait longer than chance allows.
 
     Only a waiting time of the block can be the one: just above it fewest do, from it on most.
     """
-    waits, fresh = ln[lane].waits, ln[lane].fresh
+    waits, fresh = mm[ln[lane].memory].waits, mm[ln[lane].memory].fresh
     block, memory = float(ln[lane].fresh_n), ln[lane].waits_n / ONE
     alike = block / max(1, ln[lane].fresh_instants)
     slack = SLACK * alike
@@ -181,29 +187,29 @@ def _unlikely(
 
 
 @kernel
-def needed_value(ln: np.ndarray, lane: int, tail_ppm: int) -> int:
+def needed_value(ln: np.ndarray, mm: np.ndarray, lane: int, tail_ppm: int) -> int:
     """The waiting time (as ``wait_sketch`` has values) that the wanted share exceeds; -1: unknown.
 
     ``k`` of ``n`` events lie, on average, ``k / (n + 1)`` of all: hence one event more.
     """
     n = ln[lane].waits_n
     late = tail_ppm * (n + ONE) // _MILLION
-    found = _stretched(ln, lane, tail_ppm, late) if late < KNOWN * ONE else -1
+    found = _stretched(ln, mm, lane, tail_ppm, late) if late < KNOWN * ONE else -1
     if found < 0:
         if n * tail_ppm < _MILLION * ONE:
             return -1
-        found = exceeded_by(ln[lane].waits, ln[lane].bins, late)
+        found = exceeded_by(mm[ln[lane].memory].waits, ln[lane].bins, late)
     return min(found, LONGEST)
 
 
 @inline
-def _stretched(ln: np.ndarray, lane: int, tail_ppm: int, late: int) -> int:
+def _stretched(ln: np.ndarray, mm: np.ndarray, lane: int, tail_ppm: int, late: int) -> int:
     """What the shape says, brought to the scale of the memory; -1 where it says nothing.
 
     Two waiting times are compared, which ``near`` and ``far`` of the memory's counts exceed, and
     that have a like in the shape: their distance tells the scale, and the first one the place.
     """
-    waits, shape = ln[lane].waits, ln[lane].shape
+    waits, shape = mm[ln[lane].memory].waits, mm[ln[lane].memory].shape
     n, known, bins = ln[lane].waits_n, ln[lane].shape_n, ln[lane].bins
     if known == 0:
         return -1

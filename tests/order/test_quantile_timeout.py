@@ -25,7 +25,7 @@ from engine.frame import STRING, Frame
 from engine.order.base import Guards
 from engine.order.highs import first_larger, saw_high
 from engine.order.registry import parse_order
-from engine.order.state import LANE, WAIT_BINS
+from engine.order.state import LANE, MEMORY, WAIT_BINS
 from engine.order.wait_sketch import ONE, exceeded_by, in_ns, resolution_bits, wait_bin
 from engine.order.waits import learn_wait, memory_window, needed_value
 
@@ -288,17 +288,17 @@ def test_whatever_the_waits_are_the_twin_learns_the_same(
     latency: int, blocks: list[tuple[int, int, int]], tail_ppm: int
 ) -> None:
     """``blocks``: what the waits are like, how long, how many events an instant has."""
-    lane, twin = np.zeros(1, LANE), WaitTimes(latency, tail_ppm)
+    lane, memory, twin = np.zeros(1, LANE), np.zeros(1, MEMORY), WaitTimes(latency, tail_ppm)
     bits, window = resolution_bits(latency), memory_window(tail_ppm)
     for kind, scale, together in blocks:
         rng = np.random.default_rng([kind, scale])
         waits = (rng.exponential(scale, 300) * (rng.random(300) < kind / 3)).astype(np.int64)
         for place, wait in enumerate(waits.tolist()):
             is_new = place % (together + 1) == 0
-            full = learn_wait(lane, 0, wait, is_new, bits, window)
+            full = learn_wait(lane, memory, 0, wait, is_new, bits, window)
             assert full == twin.add(wait, is_new_instant=is_new)
             if full:
-                value = needed_value(lane, 0, tail_ppm)
+                value = needed_value(lane, memory, 0, tail_ppm)
                 needed = twin.needed()
                 assert (None if value < 0 else in_ns(value, bits)) == needed
 
@@ -341,7 +341,8 @@ def test_waits_are_exact_while_they_are_short_and_nearly_so_later() -> None:
     rng = np.random.default_rng(2)
     stream = Stream(10_000, (rng.pareto(1.1, 40_000) * MS).astype(np.int64))
     exact = stream.waits()
-    lane, twin, highest = np.zeros(1, LANE), Highs(), -1
+    lane, memory = np.zeros(1, LANE), np.zeros(1, MEMORY)
+    twin, highest = Highs(), -1
     off, highs = [], 0
     for place, (seq, at) in enumerate(
         zip(stream.seq.tolist(), stream.arrival.tolist(), strict=True)
@@ -349,9 +350,9 @@ def test_waits_are_exact_while_they_are_short_and_nearly_so_later() -> None:
         wait = 0
         if seq > highest:
             highest, highs = seq, highs + 1
-            saw_high(lane, 0, seq, at)
+            saw_high(lane, memory, 0, seq, at)
         else:
-            wait = at - first_larger(lane, 0, seq)
+            wait = at - first_larger(lane, memory, 0, seq)
         assert wait == twin.wait(seq, at)
         if exact[place]:
             off.append(abs(wait - exact[place]) / exact[place])
