@@ -16,6 +16,8 @@ from engine.chain import Chain
 
 _BYTES: Final = 1 << 28
 """Of packed snapshots; their chains take several times as much."""
+LEAST: Final = 1 << 17
+"""What the smallest chain counts for: it takes 80 KB, whose snapshot packs to 7 KB or less."""
 
 
 def digest_of(snapshot: bytes) -> bytes:
@@ -27,7 +29,7 @@ class LiveChains:
     """At most ``limit`` bytes of chains, those fed last.
 
     Args:
-        limit: measured by their packed snapshots.
+        limit: measured by their packed snapshots; ``LEAST`` for one that is smaller.
     """
 
     def __init__(self, limit: int = _BYTES) -> None:
@@ -54,8 +56,9 @@ class LiveChains:
     def keep(self, run: str, chain: Chain, digest: bytes, size: int) -> None:
         """``chain`` was at a snapshot of ``size`` bytes and has not been fed since."""
         self.take(run, chain.site, digest)
-        self._chains[run, chain.site] = (digest, size, chain)
-        self._bytes += size
+        counted = max(size, LEAST)
+        self._chains[run, chain.site] = (digest, counted, chain)
+        self._bytes += counted
         while self._bytes > self._limit:
             _, (_, gone, _) = self._chains.popitem(last=False)
             self._bytes -= gone
