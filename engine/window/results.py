@@ -5,12 +5,12 @@ A result is a dict only where somebody looks at it one by one; sinks take the co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, overload
+from collections.abc import Iterator
+from typing import Any, Final
 
 import numpy as np
 
-from engine.operator import Result
+from engine.operator import ReadOneByOne, Result
 from engine.query.plan import Drift, TumblingPlan
 from engine.window.aggregate import BOUNDED
 from engine.window.content import (
@@ -34,7 +34,7 @@ PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": H
 COUNTS: Final = ("certain", "ambiguous", "missing")
 
 
-class WindowResults(Sequence[Result]):
+class WindowResults(ReadOneByOne):
     """Results of one query and site.
 
     Args:
@@ -52,20 +52,6 @@ class WindowResults(Sequence[Result]):
 
     def __len__(self) -> int:
         return len(self.columns.at)
-
-    @overload
-    def __getitem__(self, place: int) -> Result: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Result]: ...
-    def __getitem__(self, place: int | slice) -> Result | list[Result]:
-        return list(self)[place]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def labels(self) -> list[str]:
