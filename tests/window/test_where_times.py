@@ -152,3 +152,40 @@ def test_large_times_are_split_to_the_nanosecond(tools: Any) -> None:
     assert found.taken.all()
     assert np.array_equal(found.low, [day + 6, day + 6])
     assert np.array_equal(found.high, [day + 10**9, day + 1 + 10**9])
+
+
+@settings(deadline=None, max_examples=150)
+@given(where=st.sampled_from(list(WHERE)), drawn=EVENTS, unc=st.integers(1, 7))
+def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
+    where: str, drawn: list[tuple[int, int, int]], unc: int, tools: Any
+) -> None:
+    events = [tools.Event(ref, v=v, unc=unc, epoch=1) for ref, v, _ in sorted(drawn)]
+    results = tools.run(lambda: TumblingWindow(plan(where)), tools.Stream(tuple(events)), (), 99)
+    told = {each["window"]["start"] // SIZE: each["bounds"] for each in results}
+    for error in range(-unc, unc + 1):
+        there: dict[int, list[int]] = {}
+        for event in events:
+            time = event.ref + error
+            if WHERE[where](time, event.v):
+                there.setdefault(time // SIZE, []).append(event.v)
+        for k, values in there.items():
+            for name, of in (("count(*)", len), ("sum(v)", sum), ("avg(v)", mean),
+                             ("min(v)", min), ("max(v)", max)):  # fmt: skip
+                least, most = told[k][name]
+                assert least - 1e-9 <= of(values) <= most + 1e-9, (name, error)
+
+
+@pytest.mark.parametrize("drift", ["each", "together"])
+def test_the_three_windows_of_drift_go_by_the_measured_time(drift: str, tools: Any) -> None:
+    text = f"SELECT count(*) FROM events WHERE ref >= 12 WINDOW TUMBLING 10 DRIFT {drift}"
+    made = query(text)
+    assert isinstance(made, TumblingPlan)
+    events = (tools.Event(11, unc=2), tools.Event(13, unc=2), tools.Event(16, unc=1))
+    stream = tools.Stream(events, t_a=4)
+    result = tools.run(lambda: TumblingWindow(made), stream, (1,), 99)[-1]
+    assert result["window"]["start"] == 10
+    assert (result["certain"], result["ambiguous"]) == (1, 2)
+    assert result["bounds"] == {"count(*)": [1, 3]}
+    if drift == "together":  # 11 is out as measured, whatever the shift
+        three = [result[name]["count(*)"] for name in ("low", "middle", "high")]
+        assert three == [2, 2, 2]
