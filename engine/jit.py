@@ -75,8 +75,12 @@ def _imported(path: Path) -> list[Path]:
 
 
 def njit(function: _F) -> _F:
-    """Compile ``function`` in nopython mode, kept on disk between runs."""
-    return cast("_F", _Compiled(function, cache=True))
+    """Compile ``function`` in nopython mode, kept on disk between runs.
+
+    A ``kernel`` may call it, too, if it gives no array back: said outright, since a callee would
+    else allocate nothing where its caller does not.
+    """
+    return cast("_F", _Compiled(function, cache=True, _nrt=True))
 
 
 def kernel(function: _F) -> _F:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine import jit
@@ -54,3 +55,19 @@ def test_compiling_is_told_once_and_only_when_it_happens(
     jit._found_or_told(lambda *_: None, 1)
     assert told == ["told"]
     del tmp_path
+
+
+@jit.njit
+def _write_sorted(values: np.ndarray, out: np.ndarray) -> None:
+    out[:] = np.sort(values)
+
+
+@jit.kernel
+def _through(values: np.ndarray, out: np.ndarray) -> None:
+    _write_sorted(values, out)
+
+
+def test_a_kernel_may_call_what_allocates() -> None:
+    out = np.zeros(3)
+    _through(np.array([2.0, 3.0, 1.0]), out)
+    assert out.tolist() == [1.0, 2.0, 3.0]

@@ -7,7 +7,7 @@ between two. Memory holds one site's results of one micro-batch at a time.
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -21,11 +21,12 @@ from engine.errors import UserError
 from engine.log.whole_file import whole_file
 from engine.results.batch_files import BatchFiles, site_groups
 from engine.results.flat_columns import flat
-from engine.results.match_lines import match_lines
+from engine.results.json_texts import in_one_text
+from engine.results.match_lines import match_lines, match_pieces
 from engine.results.schema import MATCH_SCHEMA, POSITION, WINDOW_SCHEMA
 from engine.results.table_file import CSV, write_table
 from engine.results.typed_columns import TypedColumns
-from engine.results.window_lines import window_lines
+from engine.results.window_lines import window_lines, window_pieces
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import unit_ns
 
@@ -54,9 +55,9 @@ def export_jsonl(
     unit = unit_ns(time_unit)
     count = 0
     with text_out(out) as stream:
-        for lines in _results(Path(directory), unit, queries, times):
-            stream.writelines(lines)
-            count += len(lines)
+        for number, texts in _results(Path(directory), unit, queries, times):
+            stream.writelines(texts)
+            count += number
     return count
 
 
@@ -157,8 +158,8 @@ def _kinds(directory: Path) -> dict[str, BatchFiles]:
 
 def _results(
     directory: Path, unit: int, queries: Sequence[str], times: Mapping[str, Collection[str]]
-) -> Iterator[list[str]]:
-    """The lines of each site, query and batch, in order of emission."""
+) -> Iterator[tuple[int, list[str]]]:
+    """(number of lines, their texts) of each site, query and batch, in order of emission."""
     kinds = _kinds(directory)
     for sites in site_groups(list(kinds.values())):
         if len(sites) == 1:
@@ -173,7 +174,7 @@ def _of_site(
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
-) -> Iterator[list[str]]:
+) -> Iterator[tuple[int, list[str]]]:
     """Of one site, which may have many results: a batch at a time."""
     present: set[str] = set()
     batches: set[int] = set()
@@ -183,8 +184,12 @@ def _of_site(
             present.update(table.column("query").unique().to_pylist())
     for query in _ranked(present, queries):
         for batch_id in sorted(batches):
+            # Nothing is left out where there is one query.
             tables = {
-                kind: [table.filter(pc.field("query") == query) for table in tables]
+                kind: [
+                    table if len(present) == 1 else table.filter(pc.field("query") == query)
+                    for table in tables
+                ]
                 for kind, files in kinds.items()
                 if (tables := [table for _, table in files.tables(site, batch_id=batch_id)])
             }
@@ -198,7 +203,7 @@ def _of_sites(
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
-) -> list[str]:
+) -> tuple[int, list[str]]:
     """Of several sites with few results each: all at once."""
     lines: list[str] = []
     places: list[tuple[np.ndarray, ...]] = []
@@ -212,7 +217,8 @@ def _of_sites(
         for name in whole.column("query").unique().to_pylist()
     )
     for kind, batch_id, name, table in of_query:
-        lines += _lines(kind, table, unit, times.get(name, ()))
+        asked = times.get(name, ())
+        lines += match_lines(table, unit) if kind == MATCHES else window_lines(table, unit, asked)
         places.append(
             (
                 _place(table.column("site"), pa.array(sites)),
@@ -223,7 +229,7 @@ def _of_sites(
         )
     site, query, batch, position = map(np.concatenate, zip(*places, strict=True))
     order = np.lexsort((position, batch, query, site))
-    return [lines[place] for place in order.tolist()]
+    return len(lines), [lines[place] for place in order.tolist()]
 
 
 def _ranked(present: set[str], queries: Sequence[str]) -> list[str]:
@@ -236,18 +242,19 @@ def _place(texts: pa.ChunkedArray, among: pa.Array) -> np.ndarray:
     return np.asarray(pc.index_in(texts, among).to_numpy())
 
 
-def _in_order(tables: dict[str, pa.Table], unit: int, times: Collection[str]) -> list[str]:
-    """The lines of matches and windows, by position."""
-    lines: list[str] = []
+def _in_order(
+    tables: dict[str, pa.Table], unit: int, times: Collection[str]
+) -> tuple[int, list[str]]:
+    """(number, texts) of the lines of matches and windows, by position."""
+    pieces: list[pa.Array] = []
     for kind, table in tables.items():
-        lines += _lines(kind, table, unit, times)
-    if not lines:
-        return lines
-    positions = np.concatenate([table.column(POSITION).to_numpy() for table in tables.values()])
-    if (positions[1:] < positions[:-1]).any():
-        lines = [lines[place] for place in np.argsort(positions, kind="stable").tolist()]
-    return lines
-
-
-def _lines(kind: str, table: pa.Table, unit: int, times: Collection[str]) -> Iterable[str]:
-    return match_lines(table, unit) if kind == MATCHES else window_lines(table, unit, times)
+        pieces += (
+            match_pieces(table, unit) if kind == MATCHES else window_pieces(table, unit, times)
+        )
+    number = sum(map(len, pieces))
+    positions = [table.column(POSITION).to_numpy() for table in tables.values()]
+    place = np.concatenate([*positions, np.empty(0, np.int64)])
+    if (place[1:] >= place[:-1]).all():
+        return number, list(map(in_one_text, pieces))
+    lines = [line for piece in pieces for line in piece.to_pylist()]
+    return number, [lines[j] for j in np.argsort(place, kind="stable").tolist()]

@@ -21,6 +21,17 @@ def around(begin: str, texts: pa.Array, end: str) -> pa.Array:
     return pc.binary_join_element_wise(begin, texts, end, "")
 
 
+def woven(*parts: str | pa.Array) -> pa.Array:
+    """Per row all ``parts`` one after another: its texts, and those that are the same for all."""
+    together: list[str | pa.Array] = []
+    for part in parts:
+        if isinstance(part, str) and together and isinstance(together[-1], str):
+            together[-1] += part
+        else:
+            together.append(part)
+    return pc.binary_join_element_wise(*together, "")
+
+
 def json_text(values: pa.Array, unit: int) -> pa.Array:
     """Values as JSON."""
     if pa.types.is_string(values.type):
@@ -41,6 +52,13 @@ def in_unit(times: pa.Array, unit: int) -> pa.Array:
         return times
     absent = np.asarray(times.is_null().to_numpy(zero_copy_only=False))
     return pa.array(times.fill_null(0).to_numpy(zero_copy_only=False) // unit, mask=absent)
+
+
+def in_one_text(lines: pa.Array) -> str:
+    """Texts, none of them null, one after another."""
+    _, offsets, data = lines.buffers()
+    ends = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
+    return str(data[int(ends[0]) : int(ends[-1])].to_pybytes(), "utf-8")
 
 
 def rest(more: pa.Array) -> pa.Array:

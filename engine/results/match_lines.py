@@ -17,15 +17,20 @@ _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
 
 
 def match_lines(table: pa.Table, unit: int) -> Iterator[str]:
-    """A line, with its end, for each row of a table of ``MATCH_SCHEMA``.
+    """The lines of ``match_pieces``, one by one."""
+    for piece in match_pieces(table, unit):
+        yield from piece.to_pylist()
+
+
+def match_pieces(table: pa.Table, unit: int) -> Iterator[pa.Array]:
+    """A line, with its end, for each row of a table of ``MATCH_SCHEMA``; some rows at a time.
 
     Args:
         table: the matches.
         unit: of the times [ns]; they are rounded down.
     """
     for start in range(0, table.num_rows, _AT_ONCE):
-        part = table.slice(start, _AT_ONCE)
-        yield from _lines(part, unit).to_pylist()
+        yield _lines(table.slice(start, _AT_ONCE), unit)
 
 
 def _lines(table: pa.Table, unit: int) -> pa.Array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -32,6 +32,8 @@ COUNTERS: Final = "counters"
 COUNTERS_FILE: Final = "counters.json"
 _WORTH_PACKING: Final = 1 << 16
 """Bytes of a table from which on compression pays."""
+_ROWS_OF_WINDOWS: Final = 1 << 14
+"""Results of windows from which on a table of their own costs no more per result."""
 _EVENTS: Final = (ORDERED, LATE, QUARANTINED)
 CHECKPOINT: Final = "checkpoint"
 READING: Final = "reading"
@@ -69,7 +71,7 @@ def parts_of(site: str, output: ChainOutput) -> list[Part]:
     if results:
         parts.append(Part(site, RESULTS, results))
     matches = [columns_table(piece) for piece in pieces if isinstance(piece, Matches)]
-    windows = [_windows_table(piece) for piece in pieces if not isinstance(piece, Matches | list)]
+    windows = [table for of_query in output.results for table in _windows_tables(of_query.pieces)]
     for kind, tables in ((MATCHES, matches), (WINDOWS, windows)):
         if tables:
             parts.append(Part(site, kind, pa.concat_tables(tables)))
@@ -79,13 +81,29 @@ def parts_of(site: str, output: ChainOutput) -> list[Part]:
     return parts
 
 
-def _windows_table(piece: Sequence[Result]) -> pa.Table:
+def _windows_tables(pieces: Sequence[Sequence[Result]]) -> Iterator[pa.Table]:
+    """One query's results of windows, if it gives such: small pieces together."""
+    waiting: list[Sequence[Result]] = []
+    rows = 0
+    for piece in pieces:
+        if not isinstance(piece, Matches | list):
+            waiting.append(piece)
+            rows += len(piece)
+        if rows >= _ROWS_OF_WINDOWS:
+            yield _windows_table(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _windows_table(waiting)
+
+
+def _windows_table(pieces: Sequence[Sequence[Result]]) -> pa.Table:
     # Runs without windows do without the modules that know them.
     from engine.results.window_table import columns_of_windows  # noqa: PLC0415
-    from engine.window.results import WindowResults  # noqa: PLC0415
+    from engine.window.results import WindowResults, joined  # noqa: PLC0415
 
-    assert isinstance(piece, WindowResults), type(piece)
-    return columns_of_windows(piece)
+    of_windows = [piece for piece in pieces if isinstance(piece, WindowResults)]
+    assert len(of_windows) == len(pieces), [type(piece) for piece in pieces]
+    return columns_of_windows(joined(of_windows))
 
 
 def packed(part: Part) -> Part:

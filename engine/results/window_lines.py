@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.json_texts import around, in_one, json_text, pair, rest
+from engine.results.json_texts import around, in_one, json_text, rest, woven
 from engine.results.schema import (
     JSON_FIELDS,
     MORE,
@@ -23,7 +23,13 @@ _AT_ONCE: Final = 1 << 14
 
 
 def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[str]:
-    """A line, with its end, for each row of a table of ``WINDOW_SCHEMA``.
+    """The lines of ``window_pieces``, one by one."""
+    for piece in window_pieces(table, unit, times):
+        yield from piece.to_pylist()
+
+
+def window_pieces(table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[pa.Array]:
+    """A line, with its end, for each row of a table of ``WINDOW_SCHEMA``; some rows at a time.
 
     Args:
         table: the results.
@@ -34,7 +40,7 @@ def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> Ite
         queries = table.column("query").unique().to_pylist()
         table = in_units(table, unit, dict.fromkeys(queries, times))
     for start in range(0, table.num_rows, _AT_ONCE):
-        yield from _lines(table.slice(start, _AT_ONCE), unit).to_pylist()
+        yield _lines(table.slice(start, _AT_ONCE), unit)
 
 
 def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -> pa.Table:
@@ -78,21 +84,21 @@ def _lines(table: pa.Table, unit: int) -> pa.Array:
     def one(name: str) -> pa.Array:
         values = columns[name]
         if name in given:
-            return around(f'"{name}": ', values.fill_null("null"), "")
-        return pair(name, values, unit if name == "at" else 1)
+            return values.fill_null("null")
+        return json_text(values, unit if name == "at" else 1)
 
-    inner = pc.binary_join_element_wise(*(one(name) for name in WINDOW_FIELDS), ", ")
+    fields = [part for name in WINDOW_FIELDS for part in (f', "{name}": ', one(name))]
+    fields[0] = "{" + fields[0].removeprefix(", ")
     extras = [
         _if_there(columns[name], name, json_text(columns[name], 1) if name == "drift" else None)
         for name in WINDOW_EXTRAS
     ]
-    return pc.binary_join_element_wise("{", inner, *extras, rest(columns[MORE]), "}\n", "")
+    return woven(*fields, *extras, rest(columns[MORE]), "}\n")
 
 
 def _ends(windows: pa.StructArray, unit: int) -> pa.Array:
-    names = ("start", "end")
-    pairs = [pair(name, windows.field(name), unit) for name in names]
-    return around("{", pc.binary_join_element_wise(*pairs, ", "), "}")
+    start, end = (json_text(windows.field(name), unit) for name in ("start", "end"))
+    return woven('{"start": ', start, ', "end": ', end, "}")
 
 
 def _if_there(values: pa.Array, name: str, text: pa.Array | None) -> pa.Array:

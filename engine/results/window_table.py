@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.query.plan import Drift
+from engine.results.json_texts import woven
 from engine.results.number_texts import number_texts
 from engine.results.schema import MORE, POSITION, WINDOW_SCHEMA, as_json
 from engine.window.content import LEAST, MOST, NUMBERS, UNKNOWN
@@ -56,30 +58,25 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
 
 def _labelled(results: WindowResults, texts: list[pa.Array], name: str) -> pa.Array:
     """``value``, ``low``, ``middle`` or ``high`` as JSON; null where a result has none."""
-    pairs = [
-        _pair(label, texts[a * NUMBERS + PLACES[name]]) for a, label in enumerate(results.labels)
+    members = [
+        (label, (texts[a * NUMBERS + PLACES[name]],)) for a, label in enumerate(results.labels)
     ]
-    return _braced(pairs, results.shows(name))
+    return _object(members, results.shows(name))
 
 
 def _bounds(results: WindowResults, texts: list[pa.Array]) -> pa.Array:
-    pairs = []
+    members = []
     for a, label in enumerate(results.labels):
         if results.bounded[a]:
-            both = (texts[a * NUMBERS + LEAST], texts[a * NUMBERS + MOST])
-            ends = pc.binary_join_element_wise(*both, ", ")
-            pairs.append(_pair(label, pc.binary_join_element_wise("[", ends, "]", "")))
-    return _braced(pairs, results.last)
+            least, most = texts[a * NUMBERS + LEAST], texts[a * NUMBERS + MOST]
+            members.append((label, ("[", least, ", ", most, "]")))
+    return _object(members, results.last)
 
 
-def _pair(label: str, text: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(json.dumps(label, ensure_ascii=False), text, ": ")
-
-
-def _braced(pairs: list[pa.Array], there: np.ndarray) -> pa.Array:
-    """The pairs of a row as a JSON object."""
-    null = pa.scalar(None, pa.string())
-    if not pairs:
-        return pc.if_else(pa.array(there), pa.scalar("{}"), null)
-    inner = pc.binary_join_element_wise(*pairs, ", ")
-    return pc.if_else(pa.array(there), pc.binary_join_element_wise("{", inner, "}", ""), null)
+def _object(members: Sequence[tuple[str, Sequence[str | pa.Array]]], there: np.ndarray) -> pa.Array:
+    """Per row the JSON object of (label, parts of the value's text); null where it is not there."""
+    parts: list[str | pa.Array] = []
+    for label, value in members:
+        parts += [", " if parts else "", json.dumps(label, ensure_ascii=False), ": ", *value]
+    text = woven("{", *parts, "}") if members else pa.scalar("{}")
+    return pc.if_else(pa.array(there), text, pa.scalar(None, pa.string()))

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import kernel
+from engine.jit import inline, kernel
 from engine.window.number import HALF_WORD, LOW_WORD
 
 IS_FLOAT, MOMENTS, KEEPS_ALL = 0, 1, 2
@@ -185,7 +185,7 @@ def clear(sums: Sums, cell: int) -> None:
                 sums.moments[m, cell, part] = 0.0
 
 
-@kernel
+@inline
 def merge_ints(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> int:
     """Sum up ``cells`` into ``out`` (``TOTAL`` ... ``LARGEST``); gives the number of values."""
     n = 0
@@ -203,7 +203,7 @@ def merge_ints(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> int:
     return n
 
 
-@kernel
+@inline
 def add_float(out: np.ndarray, x: float) -> None:
     """Add ``x`` to the sum in ``out``, with the rounding error."""
     before = out[TOTAL]
@@ -213,13 +213,13 @@ def add_float(out: np.ndarray, x: float) -> None:
     out[REST] += (before - (after - shifted)) + (x - shifted)
 
 
-@kernel
+@inline
 def whole(out: np.ndarray) -> float:
     """A compensated sum; an infinity leaves no NaN as rounding error."""
     return float(out[TOTAL] + out[REST] if np.isfinite(out[REST]) else out[TOTAL])
 
 
-@kernel
+@inline
 def merge_floats(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> int:
     """As ``merge_ints``."""
     n = 0

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import inline, njit
+from engine.query.plan import TumblingPlan
 from engine.window.accumulate import (
     IS_FLOAT,
     LARGEST,
@@ -26,10 +27,10 @@ from engine.window.accumulate import (
     merge_moments,
     whole,
 )
-from engine.window.bounds import ALL_ROWS
+from engine.window.bounds import ALL_ROWS, Total
 from engine.window.cells import NONE, Cells
 from engine.window.drift import PART_BITS
-from engine.window.kept import Kept, gather
+from engine.window.kept import Kept, count, gather
 from engine.window.number import HALF_WORD, LOW_WORD, put_float, put_int, put_null
 
 COUNT, SUM, AVG, MIN, MAX, STDDEV, QUANTILE = 0, 1, 2, 3, 4, 5, 6
@@ -52,11 +53,59 @@ class Asked(NamedTuple):
     parameter: np.ndarray
 
 
-@njit
-def cells_with(cells: Cells, leader: int, bits: int) -> np.ndarray:
-    """The cells of a key whose part has one of ``bits``, by part: sums do not depend on arrival."""
-    found = np.empty(1 << PART_BITS, np.int64)
-    part = np.empty(1 << PART_BITS, np.int64)
+def attributes_asked(plan: TumblingPlan) -> tuple[dict[str, bool], np.ndarray]:
+    """The aggregated attributes, whether they are only counted, and ``Sums.of``."""
+    functions: dict[str, set[str]] = {}
+    for aggregate in plan.aggregates:
+        if aggregate.attribute is not None:
+            functions.setdefault(aggregate.attribute.name, set()).add(aggregate.function)
+    of = [
+        [False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES)]
+        for used in functions.values()
+    ]
+    counted = {name: used == {"count"} for name, used in functions.items()}
+    return counted, np.array(of, np.bool_).reshape(-1, 3)
+
+
+def asked_of(plan: TumblingPlan, attributes: dict[str, bool]) -> Asked:
+    """The aggregates of ``plan``; ``attributes``: as ``attributes_asked`` gives them."""
+    place = {name: m for m, name in enumerate(attributes)}
+    return Asked(
+        np.array([CODES[one.function] for one in plan.aggregates], np.int64),
+        np.array(
+            [ALL_ROWS if one.attribute is None else place[one.attribute.name]
+             for one in plan.aggregates], np.int64),
+        np.array([one.parameter or 0.0 for one in plan.aggregates]),
+    )  # fmt: skip
+
+
+class Scratch(NamedTuple):
+    """Room for one key's cells and their summary, overwritten for each: kernels allocate nothing.
+
+    ``cells``, ``parts``: a place per part.
+    """
+
+    cells: np.ndarray
+    parts: np.ndarray
+    sum: Total
+
+
+def new_scratch() -> Scratch:
+    """Room for one."""
+    places = 1 << PART_BITS
+    return Scratch(
+        np.zeros(places, np.int64), np.zeros(places, np.int64),
+        Total(np.zeros(SUMMARY_SIZE, np.int64), np.zeros(SUMMARY_SIZE)),
+    )  # fmt: skip
+
+
+@inline
+def cells_with(cells: Cells, leader: int, bits: int, scratch: Scratch) -> int:
+    """Write the cells of a key whose part has one of ``bits`` to ``scratch``; gives their number.
+
+    By part, so that sums do not depend on arrival.
+    """
+    found, part = scratch.cells, scratch.parts
     n, cell = 0, leader
     while cell != NONE:
         mine = cells.tag[cell] & ((1 << PART_BITS) - 1)
@@ -70,10 +119,10 @@ def cells_with(cells: Cells, leader: int, bits: int) -> np.ndarray:
             part[j] = mine
             n += 1
         cell = cells.down[cell]
-    return found[:n]
+    return n
 
 
-@njit
+@inline
 def rows_in(cells: Cells, chosen: np.ndarray) -> int:
     """Rows added to ``chosen`` cells."""
     n = 0
@@ -82,7 +131,7 @@ def rows_in(cells: Cells, chosen: np.ndarray) -> int:
     return n
 
 
-@njit
+@inline
 def summarise(sums: Sums, m: int, chosen: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> int:
     """Sum up attribute ``m`` of ``chosen`` into ``ints`` or ``floats``; gives how many values."""
     if sums.of[m, IS_FLOAT]:
@@ -90,7 +139,7 @@ def summarise(sums: Sums, m: int, chosen: np.ndarray, ints: np.ndarray, floats: 
     return merge_ints(sums, m, chosen, ints)
 
 
-@njit
+@inline
 def put_total(
     kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, ints: np.ndarray,
     floats: np.ndarray,
@@ -102,7 +151,7 @@ def put_total(
         put_int(kinds, words, j, ints[TOTAL], ints[REST])
 
 
-@njit
+@inline
 def put_value(
     kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, one: int, other: float
 ) -> None:
@@ -113,17 +162,17 @@ def put_value(
         put_int(kinds, words, j, one >> HALF_WORD, one & LOW_WORD)
 
 
-@njit
+@inline
 def put_aggregate(
     asked: Asked, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int, bits: int,
-    chosen: np.ndarray, kinds: np.ndarray, words: np.ndarray, j: int,
+    chosen: np.ndarray, scratch: Scratch, kinds: np.ndarray, words: np.ndarray, j: int,
 ) -> None:  # fmt: skip
     """Number ``j`` becomes aggregate ``a`` of the ``chosen`` cells: those of ``bits``."""
     m, function = asked.attribute[a], asked.function[a]
     if m == ALL_ROWS:
         put_int(kinds, words, j, 0, rows_in(cells, chosen))
         return
-    ints, floats = np.empty(4, np.int64), np.empty(SUMMARY_SIZE)
+    ints, floats = scratch.sum.ints, scratch.sum.floats
     n = summarise(sums, m, chosen, ints, floats)
     is_float = sums.of[m, IS_FLOAT]
     if function == COUNT:
@@ -143,12 +192,16 @@ def put_aggregate(
         merge_moments(sums, m, chosen, floats)
         put_float(kinds, words, j, np.sqrt(max(0.0, floats[SQUARES]) / n))
     else:
-        found = gather(kept, cells, leader, bits)
-        put_float(kinds, words, j, _quantile(kept, found, m, is_float, asked.parameter[a]))
+        q = asked.parameter[a]
+        put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, is_float, q))
 
 
 @njit
-def _quantile(kept: Kept, found: np.ndarray, m: int, is_float: bool, q: float) -> float:
+def _quantile(
+    kept: Kept, cells: Cells, leader: int, bits: int, m: int, is_float: bool, q: float
+) -> float:
+    found = np.empty(count(kept, cells, leader, bits), np.int64)
+    gather(kept, cells, leader, bits, found)
     values = np.empty(len(found))
     n = 0
     for place in found:

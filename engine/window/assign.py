@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import kernel, njit
+from engine.jit import inline, kernel
 from engine.released import IN_ORDER, LATE
 from engine.window.accumulate import KEEPS_ALL, Values, add_rows
 from engine.window.assignments import NO_EPOCH
@@ -106,6 +106,7 @@ class Book(NamedTuple):
     """What the pass changes, beside ``st``, the state (``FRONTIER`` ... above).
 
     ``headers``, ``leaders``: of the closed windows that the row entered, ``st[CHANGED]`` of them.
+    ``no_key``: the key of a header.
     """
 
     held: Held
@@ -115,6 +116,7 @@ class Book(NamedTuple):
     entries: Entries
     headers: np.ndarray
     leaders: np.ndarray
+    no_key: np.ndarray
 
 
 CHANGED_MAX: Final = 8
@@ -122,7 +124,7 @@ CHANGED_MAX: Final = 8
 more by LOW and HIGH."""
 
 
-@kernel
+@inline
 def _over(st: np.ndarray, geo: Geometry) -> int:
     """The largest window that is closed and corrected no more."""
     if st[FRONTIER] < INT_MIN + geo.horizon + 2 * geo.size:
@@ -130,7 +132,7 @@ def _over(st: np.ndarray, geo: Geometry) -> int:
     return int(min(st[CLOSED_ALL], (st[FRONTIER] - geo.horizon) // geo.size - 1))
 
 
-@njit
+@kernel
 def add_entries(batch: Batch, book: Book, st: np.ndarray) -> None:
     """Add up what was entered so far."""
     n = st[ENTRIES]
@@ -139,7 +141,7 @@ def add_entries(batch: Batch, book: Book, st: np.ndarray) -> None:
         st[ENTRIES] = 0
 
 
-@njit
+@inline
 def _contribute(
     k: int, part: int, u: int, how: int, i: int, batch: Batch, book: Book, st: np.ndarray
 ) -> tuple[int, int]:
@@ -147,7 +149,7 @@ def _contribute(
     rows, cells = batch.rows, book.held.cells
     if k <= _over(st, batch.geo):
         return -2, NONE
-    header = header_of(cells, k, batch.gaps, batch.known + st[GAP])
+    header = header_of(cells, k, batch.gaps, batch.known + st[GAP], book.no_key)
     if header == NONE:
         return NONE, NONE
     tag = part
@@ -170,7 +172,7 @@ def _contribute(
     return header, leader
 
 
-@kernel
+@inline
 def keeps_all(held: Held) -> bool:
     """Whether some aggregate needs every single value."""
     for m in range(len(held.sums.of)):  # noqa: SIM110 - compiled code has no any()
@@ -179,7 +181,7 @@ def keeps_all(held: Held) -> bool:
     return False
 
 
-@kernel
+@inline
 def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
     """Which of window ``k``'s drift windows hold ``r``, and how surely [k*size, (k+1)*size).
 
@@ -201,7 +203,7 @@ def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
     return part
 
 
-@njit
+@inline
 def enter(i: int, u: int, batch: Batch, book: Book, st: np.ndarray) -> int:
     """Enter a row in each of its windows; gives the header of its own window, or -1."""
     geo, r = batch.geo, batch.rows.ref[i]
@@ -243,7 +245,7 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: np.ndarray) -> int:
     return own
 
 
-@njit
+@inline
 def correct(at: int, batch: Batch, book: Book, st: np.ndarray) -> None:
     """Retract and replace what the closed windows that a row entered say of its key."""
     held, size = book.held, batch.geo.size
@@ -265,7 +267,7 @@ def correct(at: int, batch: Batch, book: Book, st: np.ndarray) -> None:
     st[CHANGED] = 0
 
 
-@njit
+@inline
 def take_agenda(i: int, batch: Batch, book: Book, st: np.ndarray) -> int:
     """Take what holds before row ``i``; DONE, or why not."""
     agenda, cells = batch.agenda, book.held.cells
@@ -278,7 +280,9 @@ def take_agenda(i: int, batch: Batch, book: Book, st: np.ndarray) -> int:
             new = 0 if wide >= WINDOWS_MAX else wide + 1
             if batch.can_grow and cells.tally[LIVE] + new > len(cells.window) - SPARE:
                 return GROW_CELLS
-            refused, too_wide = know(cells, batch.gaps, j, st[CLOSED_ALL], _over(st, batch.geo))
+            refused, too_wide = know(
+                cells, batch.gaps, j, st[CLOSED_ALL], _over(st, batch.geo), book.no_key
+            )
             st[REFUSED] += refused
             st[WIDE_GAPS] += too_wide
             st[GAP] += 1
@@ -292,7 +296,7 @@ def take_agenda(i: int, batch: Batch, book: Book, st: np.ndarray) -> int:
             return DONE
 
 
-@kernel
+@inline
 def next_agenda(agenda: Agenda, st: np.ndarray) -> int:
     """The next row before which a gap gets known, or a step closes a window."""
     st[SCANNED] = max(st[SCANNED], st[STEP])

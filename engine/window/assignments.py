@@ -19,22 +19,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import inline, kernel, njit
 from engine.window.kept import Kept
 
 NO_EPOCH = -1
+EVENTS, UNITS, CLOCKS = 0, 1, 2
+"""Places in ``Runs.size``."""
 
 
 class Runs(NamedTuple):
-    """The runs of ``n`` events, by clock.
+    """The runs of events, by clock; room for so many is made once and used again and again.
 
+    ``size``: how many ``EVENTS``, ``UNITS`` and ``CLOCKS`` there are now.
     ``event``: places in ``Kept``, clock after clock, in order of time. ``unit``: (units + 1) where
     each unit of events starts that no error can part. ``clock``: (clocks + 1) where each clock's
     units start. ``low``, ``high``: per unit ``ref - unc`` and ``ref + unc``. Of clock ``g`` and its
     unit ``p`` (or its end) place ``p + g`` of ``nearest`` and ``farthest`` says which units can be
     the first behind a run that starts with p; none where the one is larger than the other.
+    ``spare``: to sort in, and to search in.
     """
 
+    size: np.ndarray
     event: np.ndarray
     unit: np.ndarray
     clock: np.ndarray
@@ -42,27 +47,53 @@ class Runs(NamedTuple):
     high: np.ndarray
     nearest: np.ndarray
     farthest: np.ndarray
+    spare: np.ndarray
 
 
 @njit
-def _in_order(kept: Kept, found: np.ndarray) -> np.ndarray:
-    """``found`` by source, epoch and time."""
-    if len(found) < 2:
-        return found
-    for name in range(4):
-        if name == 0:
-            key = kept.unc[found]
-        elif name == 1:
-            key = kept.ref[found]
-        elif name == 2:
-            key = kept.epoch[found]
-        else:
-            key = kept.source[found].astype(np.int64)
-        found = found[np.argsort(key, kind="mergesort")]
-    return found
+def new_runs(events: int) -> Runs:
+    """Room for so many events."""
+    n = events + 1
+    return Runs(
+        np.zeros(3, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
+        np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
+        np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(n, np.int64),
+    )  # fmt: skip
 
 
-@njit
+@inline
+def _before(kept: Kept, i: int, j: int) -> bool:
+    """By source, epoch, time and uncertainty."""
+    if kept.source[i] != kept.source[j]:
+        return bool(kept.source[i] < kept.source[j])
+    if kept.epoch[i] != kept.epoch[j]:
+        return bool(kept.epoch[i] < kept.epoch[j])
+    if kept.ref[i] != kept.ref[j]:
+        return bool(kept.ref[i] < kept.ref[j])
+    return bool(kept.unc[i] < kept.unc[j])
+
+
+@kernel
+def _sort(kept: Kept, n: int, event: np.ndarray, spare: np.ndarray) -> None:
+    """Merge sort of the first ``n`` of ``event``, from pairs upwards; it is stable."""
+    width = 1
+    while width < n:
+        for start in range(0, n, 2 * width):
+            middle, end = min(start + width, n), min(start + 2 * width, n)
+            i, j = start, middle
+            for to in range(start, end):
+                if i < middle and (j == end or not _before(kept, event[j], event[i])):
+                    spare[to] = event[i]
+                    i += 1
+                else:
+                    spare[to] = event[j]
+                    j += 1
+        for j in range(n):
+            event[j] = spare[j]
+        width *= 2
+
+
+@kernel
 def _ends(runs: Runs, a: int, b: int, p: int, start: int, end: int, first: int) -> tuple[int, int]:
     """(nearest, farthest) of unit ``p`` of the clock with units [a, b); from ``first`` on."""
     low, high = runs.low, runs.high
@@ -85,35 +116,30 @@ def _ends(runs: Runs, a: int, b: int, p: int, start: int, end: int, first: int) 
     return q, last
 
 
-@njit
-def runs_of(kept: Kept, found: np.ndarray, start: int, end: int) -> Runs:
-    """The runs of the events ``found`` in the window [start, end)."""
-    event = _in_order(kept, found)
-    n = len(event)
-    unit, clock = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-    low, high = np.empty(n, np.int64), np.empty(n, np.int64)
+@kernel
+def find_runs(kept: Kept, start: int, end: int, runs: Runs) -> None:
+    """Write the runs of ``runs.event``, in any order, in the window [start, end)."""
+    n, event = runs.size[EVENTS], runs.event
+    _sort(kept, n, event, runs.spare)
     units = clocks = 0
     for j in range(n):
         k, before = event[j], event[j - 1]
         alone = j == 0 or kept.epoch[k] == NO_EPOCH or kept.epoch[k] != kept.epoch[before]
         alone = alone or kept.source[k] != kept.source[before]
         if alone:
-            clock[clocks] = units
+            runs.clock[clocks] = units
             clocks += 1
         if alone or kept.ref[k] != kept.ref[before] or kept.unc[k] != kept.unc[before]:
-            unit[units] = j
-            low[units] = kept.ref[k] - kept.unc[k]
-            high[units] = kept.ref[k] + kept.unc[k]
+            runs.unit[units] = j
+            runs.low[units] = kept.ref[k] - kept.unc[k]
+            runs.high[units] = kept.ref[k] + kept.unc[k]
             units += 1
-    unit[units] = n
-    clock[clocks] = units
-    places = units + clocks
-    runs = Runs(
-        event, unit[: units + 1], clock[: clocks + 1], low[:units], high[:units],
-        np.empty(places, np.int64), np.empty(places, np.int64),
-    )  # fmt: skip
+    runs.unit[units] = n
+    runs.clock[clocks] = units
+    runs.size[UNITS] = units
+    runs.size[CLOCKS] = clocks
     for g in range(clocks):
-        a, b = clock[g], clock[g + 1]
+        a, b = runs.clock[g], runs.clock[g + 1]
         first = a
         for p in range(a, b + 1):
             near, far = _ends(runs, a, b, p, start, end, first)
@@ -121,4 +147,3 @@ def runs_of(kept: Kept, found: np.ndarray, start: int, end: int) -> Runs:
             runs.farthest[p + g] = far
             if near <= far:
                 first = near
-    return runs

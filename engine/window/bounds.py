@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.jit import njit
+from engine.jit import kernel, njit
 from engine.window.accumulate import REST, SMALLEST, TOTAL, add_float, whole
-from engine.window.assignments import Runs
+from engine.window.assignments import CLOCKS, EVENTS, Runs
 from engine.window.kept import Kept
 from engine.window.number import HALF_WORD, LOW_WORD
 
@@ -26,7 +26,7 @@ _ROUNDS = 64
 
 
 class Choice(NamedTuple):
-    """One attribute of the ambiguous events, and the run chosen of each clock.
+    """One attribute of the ambiguous events, and the run chosen of each clock; room as in ``Runs``.
 
     ``ints``, seen as float64 ``floats``: values in order of ``Runs.event``, and last the sure
     events' smallest or largest. ``valid``: those that have one. ``values``, ``total``: number and
@@ -42,31 +42,44 @@ class Choice(NamedTuple):
     behind: np.ndarray
 
 
+class Total(NamedTuple):
+    """A sum as in ``engine.window.accumulate``: in ``ints`` or in ``floats``."""
+
+    ints: np.ndarray
+    floats: np.ndarray
+
+
 @njit
-def choice_of(kept: Kept, runs: Runs, m: int, is_float: bool) -> Choice:
-    """The attribute ``m`` of the events of ``runs``; nothing is chosen yet."""
-    n, clocks = len(runs.event), len(runs.clock) - 1
-    ints, valid = np.zeros(n + 1, np.int64), np.ones(n, np.bool_)
-    floats = ints.view(np.float64)
-    if m != ALL_ROWS:
-        for j in range(n):
-            ints[j] = kept.ints[runs.event[j], m]
-            valid[j] = kept.valid[runs.event[j], m]
-    places = len(runs.nearest)
-    count, total = np.zeros(places, np.int64), np.zeros(places)
-    for g in range(clocks):
+def new_choice(events: int) -> Choice:
+    """Room for so many events."""
+    n = events + 1
+    ints = np.zeros(n, np.int64)
+    return Choice(
+        ints, ints.view(np.float64), np.zeros(n, np.bool_), np.zeros(2 * n, np.int64),
+        np.zeros(2 * n), np.empty(n, np.int64), np.empty(n, np.int64),
+    )  # fmt: skip
+
+
+@kernel
+def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: Choice) -> None:
+    """Attribute ``m`` of the events of ``runs``; nothing is chosen yet."""
+    for j in range(runs.size[EVENTS]):
+        c.ints[j] = 0 if m == ALL_ROWS else kept.ints[runs.event[j], m]
+        c.valid[j] = m == ALL_ROWS or kept.valid[runs.event[j], m]
+    for g in range(runs.size[CLOCKS]):
+        first = runs.clock[g] + g
+        c.values[first] = 0
+        c.total[first] = 0.0
         for u in range(runs.clock[g], runs.clock[g + 1]):
-            count[u + g + 1] = count[u + g]
-            total[u + g + 1] = total[u + g]
+            c.values[u + g + 1] = c.values[u + g]
+            c.total[u + g + 1] = c.total[u + g]
             for j in range(runs.unit[u], runs.unit[u + 1]):
-                if valid[j]:
-                    count[u + g + 1] += 1
-                    total[u + g + 1] += floats[j] if is_float else np.float64(ints[j])
-    first, behind = np.empty(clocks, np.int64), np.empty(clocks, np.int64)
-    return Choice(ints, floats, valid, count, total, first, behind)
+                if c.valid[j]:
+                    c.values[u + g + 1] += 1
+                    c.total[u + g + 1] += c.floats[j] if is_float else np.float64(c.ints[j])
 
 
-@njit
+@kernel
 def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
     """Choose the runs with the least ``sign * sum - price * count``; gives the count.
 
@@ -74,7 +87,7 @@ def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
     """
     values = 0
     extra, forced, forced_first, forced_behind = np.inf, -1, 0, 0
-    for g in range(len(runs.clock) - 1):
+    for g in range(runs.size[CLOCKS]):
         best = best_with = np.inf
         with_first = with_behind = 0
         for p in range(runs.clock[g], runs.clock[g + 1] + 1):
@@ -102,30 +115,30 @@ def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
     return int(c.values[forced_behind + forced] - c.values[forced_first + forced])
 
 
-@njit
+@kernel
 def _add_chosen_ints(runs: Runs, c: Choice, out: np.ndarray) -> None:
-    for g in range(len(c.first)):
+    for g in range(runs.size[CLOCKS]):
         for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
             if c.valid[j]:
                 out[TOTAL] += c.ints[j] >> HALF_WORD
                 out[REST] += c.ints[j] & LOW_WORD
 
 
-@njit
+@kernel
 def _add_chosen_floats(runs: Runs, c: Choice, out: np.ndarray) -> None:
-    for g in range(len(c.first)):
+    for g in range(runs.size[CLOCKS]):
         for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
             if c.valid[j]:
                 add_float(out, c.floats[j])
 
 
-@njit
+@kernel
 def bound_count(runs: Runs, c: Choice, sign: int) -> int:
     """Fewest (``sign`` 1) or most (-1) values of ambiguous events."""
     return _least(runs, c, 0.0, -1.0 * sign, False)
 
 
-@njit
+@kernel
 def bound_sum_ints(
     runs: Runs, c: Choice, sign: int, sure: int, total: np.ndarray, out: np.ndarray
 ) -> int:
@@ -141,7 +154,7 @@ def bound_sum_ints(
     return n
 
 
-@njit
+@kernel
 def bound_sum_floats(
     runs: Runs, c: Choice, sign: int, sure: int, total: np.ndarray, out: np.ndarray
 ) -> int:
@@ -154,68 +167,73 @@ def bound_sum_floats(
     return n
 
 
-@njit
-def _sum_of(runs: Runs, c: Choice, is_float: bool, ints: np.ndarray, floats: np.ndarray) -> float:
-    """The chosen and the sure values' sum (``ints`` or ``floats``: of the sure ones)."""
+@kernel
+def _sum_of(runs: Runs, c: Choice, is_float: bool, sure: Total, out: Total) -> float:
+    """The chosen and the ``sure`` values' sum; ``out`` is overwritten."""
     if is_float:
-        out = floats.copy()
-        _add_chosen_floats(runs, c, out)
-        return whole(out)
-    total = ints.copy()
-    _add_chosen_ints(runs, c, total)
-    return np.float64(total[TOTAL]) * 4294967296.0 + np.float64(total[REST])
+        out.floats[TOTAL] = sure.floats[TOTAL]
+        out.floats[REST] = sure.floats[REST]
+        _add_chosen_floats(runs, c, out.floats)
+        return whole(out.floats)
+    out.ints[TOTAL] = sure.ints[TOTAL]
+    out.ints[REST] = sure.ints[REST]
+    _add_chosen_ints(runs, c, out.ints)
+    return np.float64(out.ints[TOTAL]) * 4294967296.0 + np.float64(out.ints[REST])
 
 
-@njit
+@kernel
 def bound_avg(
-    runs: Runs, c: Choice, sign: int, is_float: bool, sure: int, ints: np.ndarray,
-    floats: np.ndarray,
-) -> float:  # fmt: skip
-    """Least (``sign`` 1) or largest average; NaN where there is no value at all."""
+    runs: Runs, c: Choice, sign: int, is_float: bool, sure: int, total: Total, out: Total
+) -> float:
+    """Least (``sign`` 1) or largest average; NaN where there is no value at all.
+
+    ``sure``, ``total``: number and sum of the values that are surely inside. ``out`` is
+    overwritten.
+    """
     n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
     if n < 0 or n + sure == 0:
         return np.nan
-    best = _sum_of(runs, c, is_float, ints, floats) / (n + sure)
+    best = _sum_of(runs, c, is_float, total, out) / (n + sure)
     for _ in range(_ROUNDS):
         n = _least(runs, c, 1.0 * sign, sign * best, sure == 0)
-        found = _sum_of(runs, c, is_float, ints, floats) / (n + sure)
+        found = _sum_of(runs, c, is_float, total, out) / (n + sure)
         if not sign * found < sign * best:
             break
         best = found
     return best
 
 
-@njit
+@kernel
 def _less(c: Choice, is_float: bool, sign: int, i: int, j: int) -> bool:
     if is_float:
         return bool(sign * c.floats[i] < sign * c.floats[j])
     return bool(c.ints[i] < c.ints[j] if sign > 0 else c.ints[i] > c.ints[j])
 
 
-@njit
-def nearest_end(c: Choice, sign: int, is_float: bool, sure: bool) -> int:
+@kernel
+def nearest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -> int:
     """The event with the smallest (``sign`` -1: largest) value, which some run has; or -1.
 
     ``sure``: the last value counts too.
     """
-    found = len(c.valid) if sure else -1
-    for j in range(len(c.valid)):
+    n = runs.size[EVENTS]
+    found = n if sure else -1
+    for j in range(n):
         if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
             found = j
     return found
 
 
-@njit
+@kernel
 def farthest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -> int:
     """The event whose value is the largest of all assignments' smallest; or -1 without any.
 
     A clock that can leave the window empty holds nothing down; one that cannot holds it down to the
     smallest value of its best run. With nothing else, the best single run must do.
     """
-    held, alone = (len(c.valid) if sure else -1), -1
-    waiting = np.empty(len(runs.low), np.int64)
-    for g in range(len(runs.clock) - 1):
-        best, empty = _best_run(runs, c, g, sign, is_float, waiting)
+    held, alone = (runs.size[EVENTS] if sure else -1), -1
+    for g in range(runs.size[CLOCKS]):
+        best, empty = _best_run(runs, c, g, sign, is_float, runs.spare)
         if best < 0:
             continue
         if not empty and (held < 0 or _less(c, is_float, sign, best, held)):
@@ -225,7 +243,7 @@ def farthest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -
     return held if held >= 0 else alone
 
 
-@njit
+@kernel
 def _best_run(
     runs: Runs, c: Choice, g: int, sign: int, is_float: bool, waiting: np.ndarray
 ) -> tuple[int, bool]:
@@ -262,7 +280,7 @@ def _best_run(
     return best, empty
 
 
-@njit
+@kernel
 def _lowest(runs: Runs, c: Choice, unit: int, sign: int, is_float: bool) -> int:
     """The event of the unit with the smallest value, or -1."""
     found = -1
@@ -272,13 +290,11 @@ def _lowest(runs: Runs, c: Choice, unit: int, sign: int, is_float: bool) -> int:
     return found
 
 
-@njit
-def put_sure_end(
-    c: Choice, is_float: bool, sign: int, ints: np.ndarray, floats: np.ndarray
-) -> None:
+@kernel
+def put_sure_end(runs: Runs, c: Choice, is_float: bool, sign: int, sure: Total) -> None:
     """The sure values' smallest (``sign`` -1: largest) becomes the last of ``c``."""
     column = SMALLEST if sign > 0 else SMALLEST + 1
     if is_float:
-        c.floats[len(c.valid)] = floats[column]
+        c.floats[runs.size[EVENTS]] = sure.floats[column]
     else:
-        c.ints[len(c.valid)] = ints[column]
+        c.ints[runs.size[EVENTS]] = sure.ints[column]

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import kernel, njit
+from engine.jit import inline, kernel, njit
 from engine.window import bounds as b
 from engine.window.accumulate import (
     IS_FLOAT,
     REST,
-    SUMMARY_SIZE,
     TOTAL,
     Sums,
     whole,
@@ -26,16 +25,18 @@ from engine.window.aggregate import (
     MIN,
     SUM,
     Asked,
+    Scratch,
     cells_with,
+    new_scratch,
     put_aggregate,
     put_value,
     rows_in,
     summarise,
 )
-from engine.window.assignments import Runs, runs_of
+from engine.window.assignments import EVENTS, Runs, find_runs, new_runs
 from engine.window.cells import HEADER, NONE, Cells
 from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
-from engine.window.kept import Kept, gather
+from engine.window.kept import Kept, count, gather
 from engine.window.number import (
     NULL,
     as_float,
@@ -54,6 +55,8 @@ PLAIN, EACH, TOGETHER = 0, 1, 2
 CERTAIN_ROWS, AMBIGUOUS_ROWS, MISSING = 0, 1, 2
 UNKNOWN: Final = -1
 """In place of a count that is not known yet."""
+_FEW: Final = 64
+"""Ambiguous events of a key for which there is room; for more it is made each time."""
 
 
 class Held(NamedTuple):
@@ -66,21 +69,37 @@ class Held(NamedTuple):
     kept: Kept
 
 
+class Room(NamedTuple):
+    """To find bounds in: of so many events as ``runs`` and ``choice`` were made for."""
+
+    runs: Runs
+    choice: b.Choice
+    total: b.Total
+
+
 class Content(NamedTuple):
-    """``kinds``, ``words``: the numbers. ``counts``: certain and ambiguous rows, missing ones."""
+    """``kinds``, ``words``: the numbers. ``counts``: certain and ambiguous rows, missing ones.
+
+    ``scratch``, ``room``: to work them out in.
+    """
 
     kinds: np.ndarray
     words: np.ndarray
     counts: np.ndarray
+    scratch: Scratch
+    room: Room
 
 
 def new_content(aggregates: int) -> Content:
     """Room for one."""
     n = aggregates * NUMBERS
-    return Content(np.zeros(n, np.int8), np.zeros((n, 2), np.int64), np.zeros(3, np.int64))
+    room = Room(new_runs(_FEW), b.new_choice(_FEW), b.Total(np.zeros(2, np.int64), np.zeros(2)))
+    return Content(
+        np.zeros(n, np.int8), np.zeros((n, 2), np.int64), np.zeros(3, np.int64), new_scratch(), room
+    )
 
 
-@kernel
+@inline
 def _makes(mode: int, stage: int) -> int:
     """A key has a result when some event has one of these bits: it is, or may be, in the window.
 
@@ -94,7 +113,7 @@ def _makes(mode: int, stage: int) -> int:
     return possible if mode == PLAIN else possible | LOW | HIGH
 
 
-@kernel
+@inline
 def has_result(held: Held, leader: int, stage: int) -> bool:
     """Whether ``stage`` says something of the key."""
     makes, cell = _makes(held.mode, stage), leader
@@ -105,7 +124,7 @@ def has_result(held: Held, leader: int, stage: int) -> bool:
     return False
 
 
-@njit
+@inline
 def read_content(
     held: Held, leader: int, stage: int, missing: int, span: tuple[int, int], out: Content
 ) -> bool:
@@ -131,7 +150,7 @@ def read_content(
     for place in range(LOW_ONE, LEAST + 1):
         if last or place == LOW_ONE + stage:
             bit = 1 << (place - LOW_ONE)
-            chosen = _cells(held, leader, bit)
+            chosen = out.scratch.cells[: _cells(held, leader, bit, out.scratch)]
             for a in range(len(held.asked.function)):
                 at = a * NUMBERS
                 if place == LEAST and held.asked.function[a] > MAX:
@@ -141,7 +160,7 @@ def read_content(
                 else:
                     put_aggregate(
                         held.asked, a, held.cells, held.sums, held.kept, leader, bit, chosen,
-                        out.kinds, out.words, at + place,
+                        out.scratch, out.kinds, out.words, at + place,
                     )  # fmt: skip
             if place == LEAST:
                 out.counts[CERTAIN_ROWS] = rows_in(held.cells, chosen)
@@ -155,7 +174,7 @@ def read_content(
     return True
 
 
-@kernel
+@inline
 def _all_whole(cells: Cells, leader: int) -> bool:
     """Whether no event of a key is near an edge: the three windows hold the same, for certain."""
     cell = leader
@@ -166,15 +185,15 @@ def _all_whole(cells: Cells, leader: int) -> bool:
     return True
 
 
-@njit
-def _cells(held: Held, leader: int, bits: int) -> np.ndarray:
+@inline
+def _cells(held: Held, leader: int, bits: int, scratch: Scratch) -> int:
     """As ``cells_with``; a header has none."""
     if held.cells.tag[leader] == HEADER:
-        return np.empty(0, np.int64)
-    return cells_with(held.cells, leader, bits)
+        return 0
+    return cells_with(held.cells, leader, bits, scratch)
 
 
-@kernel
+@inline
 def _values(held: Held, stage: int, out: Content) -> None:
     """``VALUE``: MIDDLE's, or of the window that closes, or the mean of the three."""
     for a in range(len(held.asked.function)):
@@ -199,66 +218,82 @@ def _values(held: Held, stage: int, out: Content) -> None:
             copy_number(out.kinds, out.words, at, at + MIDDLE_ONE)
 
 
-@njit
+@inline
 def _bounds(held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], out: Content) -> None:
     """What is ambiguous, and the bounds that follow; ``LEAST`` is what is certain."""
-    doubtful = gather(held.kept, held.cells, leader, AMBIGUOUS)
-    out.counts[AMBIGUOUS_ROWS] = len(doubtful)
-    if len(doubtful) == 0:
+    doubtful = count(held.kept, held.cells, leader, AMBIGUOUS)
+    out.counts[AMBIGUOUS_ROWS] = doubtful
+    if doubtful > _FEW:
+        _bounds_of_many(held, leader, sure, span, doubtful, out)
+    elif doubtful > 0:
+        _bounds_in_doubt(held, leader, sure, span, out.room, out)
+    else:
         for a in range(len(held.asked.function)):
             copy_number(out.kinds, out.words, a * NUMBERS + MOST, a * NUMBERS + LEAST)
-        return
-    runs = runs_of(held.kept, doubtful, span[0], span[1])
-    for a in range(len(held.asked.function)):
-        for j in range(LEAST, MOST + 1):
-            if held.asked.function[a] <= MAX:
-                put_null(out.kinds, out.words, a * NUMBERS + j)
-                _bound(held, a, sure, runs, 1 if j == LEAST else -1, out, a * NUMBERS + j)
 
 
 @njit
-def _bound(
-    held: Held, a: int, sure: np.ndarray, runs: Runs, sign: int, out: Content, j: int
+def _bounds_of_many(
+    held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], events: int, out: Content
 ) -> None:
-    """Number ``j`` becomes the least (``sign`` 1) or largest of aggregate ``a``."""
-    m, function = held.asked.attribute[a], held.asked.function[a]
-    is_float = m != b.ALL_ROWS and held.sums.of[m, IS_FLOAT]
-    choice = b.choice_of(held.kept, runs, m, is_float)
-    if m == b.ALL_ROWS:
-        n = rows_in(held.cells, sure)
-        put_int(out.kinds, out.words, j, 0, n + b.bound_count(runs, choice, sign))
-        return
-    ints, floats = np.zeros(SUMMARY_SIZE, np.int64), np.zeros(SUMMARY_SIZE)
-    n = summarise(held.sums, m, sure, ints, floats)
+    room = Room(new_runs(events), b.new_choice(events), out.room.total)
+    _bounds_in_doubt(held, leader, sure, span, room, out)
+
+
+@kernel
+def _bounds_in_doubt(
+    held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], room: Room, out: Content
+) -> None:
+    runs, choice = room.runs, room.choice
+    runs.size[EVENTS] = gather(held.kept, held.cells, leader, AMBIGUOUS, runs.event)
+    find_runs(held.kept, span[0], span[1], runs)
+    for a in range(len(held.asked.function)):
+        if held.asked.function[a] > MAX:
+            continue
+        m = held.asked.attribute[a]
+        is_float = m != b.ALL_ROWS and held.sums.of[m, IS_FLOAT]
+        b.read_choice(held.kept, runs, m, is_float, choice)
+        n = 0
+        if m == b.ALL_ROWS:
+            n = rows_in(held.cells, sure)
+        else:
+            n = summarise(held.sums, m, sure, out.scratch.sum.ints, out.scratch.sum.floats)
+        for j in range(LEAST, MOST + 1):
+            put_null(out.kinds, out.words, a * NUMBERS + j)
+            sign = 1 if j == LEAST else -1
+            _bound(held.asked.function[a], is_float, n, room, sign, out, a * NUMBERS + j)
+
+
+@kernel
+def _bound(
+    function: int, is_float: bool, n: int, room: Room, sign: int, out: Content, j: int
+) -> None:
+    """Number ``j`` becomes the least (``sign`` 1) or largest of what ``room`` has been read for.
+
+    ``n``: values that are surely inside; ``out.scratch.sum`` is their summary.
+    """
+    runs, choice, sure = room.runs, room.choice, out.scratch.sum
     if function == COUNT:
         put_int(out.kinds, out.words, j, 0, n + b.bound_count(runs, choice, sign))
     elif function == SUM:
-        _bound_sum(runs, choice, sign, is_float, n, ints, floats, out, j)
+        if is_float:
+            total = room.total.floats
+            if b.bound_sum_floats(runs, choice, sign, n, sure.floats, total) >= 0:
+                put_float(out.kinds, out.words, j, whole(total))
+        else:
+            words = room.total.ints
+            if b.bound_sum_ints(runs, choice, sign, n, sure.ints, words) >= 0:
+                put_int(out.kinds, out.words, j, words[TOTAL], words[REST])
     elif function == AVG:
-        least = b.bound_avg(runs, choice, sign, is_float, n, ints, floats)
+        least = b.bound_avg(runs, choice, sign, is_float, n, sure, room.total)
         if not np.isnan(least):
             put_float(out.kinds, out.words, j, least)
     else:
         which = 1 if function == MIN else -1
-        b.put_sure_end(choice, is_float, which, ints, floats)
+        b.put_sure_end(runs, choice, is_float, which, sure)
         if sign == which:
-            found = b.nearest_end(choice, which, is_float, n > 0)
+            found = b.nearest_end(runs, choice, which, is_float, n > 0)
         else:
             found = b.farthest_end(runs, choice, which, is_float, n > 0)
         if found >= 0:
             put_value(out.kinds, out.words, j, is_float, choice.ints[found], choice.floats[found])
-
-
-@njit
-def _bound_sum(
-    runs: Runs, choice: b.Choice, sign: int, is_float: bool, n: int, ints: np.ndarray,
-    floats: np.ndarray, out: Content, j: int,
-) -> None:  # fmt: skip
-    if is_float:
-        total = np.zeros(2)
-        if b.bound_sum_floats(runs, choice, sign, n, floats, total) >= 0:
-            put_float(out.kinds, out.words, j, whole(total))
-        return
-    words = np.zeros(2, np.int64)
-    if b.bound_sum_ints(runs, choice, sign, n, ints, words) >= 0:
-        put_int(out.kinds, out.words, j, words[TOTAL], words[REST])

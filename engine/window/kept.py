@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import kernel, njit
+from engine.jit import inline, kernel
 from engine.window.accumulate import Values
 from engine.window.cells import NONE, Cells
 
@@ -111,18 +111,23 @@ def forget(kept: Kept, cells: Cells, leader: int) -> None:
     cells.last[leader] = NONE
 
 
-@njit
-def gather(kept: Kept, cells: Cells, leader: int, bits: int) -> np.ndarray:
-    """The records of a key whose part has one of ``bits``, in row order."""
+@inline
+def count(kept: Kept, cells: Cells, leader: int, bits: int) -> int:
+    """Number of the records that ``gather`` gives."""
     n, place = 0, cells.first[leader]
     while place != NONE:
         n += (kept.part[place] & bits) != 0
         place = kept.next[place]
-    found = np.empty(n, np.int64)
+    return n
+
+
+@kernel
+def gather(kept: Kept, cells: Cells, leader: int, bits: int, found: np.ndarray) -> int:
+    """Write the records of a key whose part has one of ``bits``, in row order; gives how many."""
     n, place = 0, cells.first[leader]
     while place != NONE:
         if kept.part[place] & bits:
             found[n] = place
             n += 1
         place = kept.next[place]
-    return found
+    return n

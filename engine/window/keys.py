@@ -79,12 +79,13 @@ class GroupKeys:
             for j, attribute in enumerate(self.attributes)
         }
 
-    def in_order(self, tags: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Places of cells with ``tags`` and ``keys`` (n x columns), sorted by their values, null
-        first: the same however the codes were given out.
+    def in_order(self, tags: np.ndarray, keys: np.ndarray, window: np.ndarray) -> np.ndarray:
+        """Places of cells with ``tags`` and ``keys`` (n x columns) of each ``window``, by values.
+
+        Null comes first, and the order is the same however the codes were given out.
         """
         nulls = tags >> PART_BITS
-        by: list[np.ndarray] = []
+        by: list[np.ndarray] = [window]
         for j, kind in enumerate(self.types):
             values = keys[:, j]
             if kind == "str":
@@ -96,7 +97,7 @@ class GroupKeys:
             elif kind == "float":
                 values = np.ascontiguousarray(values).view(np.float64)
             by += [(nulls >> j & 1) == 0, values]
-        return np.lexsort(by[::-1]) if by else np.arange(len(tags))
+        return np.lexsort(by[::-1])
 
     def _decode(self, kind: str | None, code: int) -> KeyValue:
         if kind == "str":

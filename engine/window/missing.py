@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import kernel, njit
+from engine.jit import inline, kernel
 from engine.released import Gaps
 from engine.window.cells import HEADER, HEADERS, NONE, Cells, find, find_or_add
 from engine.window.drift import Geometry
@@ -38,7 +38,7 @@ class GapTable(NamedTuple):
     left: np.ndarray
 
 
-@kernel
+@inline
 def _between(gaps: GapTable, known: int, window: int) -> int:
     """Events missing that could lie in ``window``, by the first ``known`` gaps."""
     n = 0
@@ -48,29 +48,30 @@ def _between(gaps: GapTable, known: int, window: int) -> int:
     return n
 
 
-@njit
-def header_of(cells: Cells, window: int, gaps: GapTable, known: int) -> int:
+@inline
+def header_of(cells: Cells, window: int, gaps: GapTable, known: int, no_key: np.ndarray) -> int:
     """The window's header, made if there is none; -1 where no cell is free."""
     headers = cells.tally[HEADERS]
-    header = find_or_add(cells, window, HEADER, np.zeros((1, cells.keys.shape[1]), np.int64), 0)
+    header = find_or_add(cells, window, HEADER, no_key, 0)
     if cells.tally[HEADERS] != headers:
         cells.missing[header] = _between(gaps, known, window)
     return header
 
 
-@kernel
+@inline
 def _count(cells: Cells, header: int, change: int, closed: int) -> None:
     cells.missing[header] += change
     if cells.window[header] <= closed:
         cells.stale[header] = 1
 
 
-@njit
-def _spread(cells: Cells, gaps: GapTable, j: int, change: int, closed: int) -> None:
+@kernel
+def _spread(
+    cells: Cells, gaps: GapTable, j: int, change: int, closed: int, no_key: np.ndarray
+) -> None:
     """Tell those windows of gap ``j`` that have a header."""
     first, last = gaps.first[j], gaps.last[j]
     if last - first < WINDOWS_MAX:
-        no_key = np.zeros((1, cells.keys.shape[1]), np.int64)
         for window in range(first, last + 1):
             header = find(cells, window, HEADER, no_key, 0)
             if header != NONE:
@@ -82,8 +83,10 @@ def _spread(cells: Cells, gaps: GapTable, j: int, change: int, closed: int) -> N
             _count(cells, header, change, closed)
 
 
-@njit
-def know(cells: Cells, gaps: GapTable, j: int, closed: int, over: int) -> tuple[int, int]:
+@inline
+def know(
+    cells: Cells, gaps: GapTable, j: int, closed: int, over: int, no_key: np.ndarray
+) -> tuple[int, int]:
     """Gap ``j`` becomes known; gives the windows refused for want of a cell, and 1 if too wide.
 
     Args:
@@ -92,21 +95,23 @@ def know(cells: Cells, gaps: GapTable, j: int, closed: int, over: int) -> tuple[
         j: see ``gaps``.
         closed: largest window that is closed.
         over: windows up to this one are kept no more.
+        no_key: the key of a header: one row of zeros.
     """
     refused, too_wide = 0, 0
     if gaps.last[j] - gaps.first[j] < WINDOWS_MAX:
         for window in range(max(gaps.first[j], over + 1), gaps.last[j] + 1):
-            refused += header_of(cells, window, gaps, j) == NONE
+            refused += header_of(cells, window, gaps, j, no_key) == NONE
     else:
         too_wide = 1
-    _spread(cells, gaps, j, gaps.left[j], closed)
+    _spread(cells, gaps, j, gaps.left[j], closed, no_key)
     return refused, too_wide
 
 
-@njit
+@inline
 def fill(
-    cells: Cells, gaps: GapTable, known: int, event: tuple[int, int, int], closed: int
-) -> None:
+    cells: Cells, gaps: GapTable, known: int, event: tuple[int, int, int], closed: int,
+    no_key: np.ndarray,
+) -> None:  # fmt: skip
     """Take one event (source, stream, seq) off the newest of the ``known`` gaps that it fills."""
     source, stream, seq = event
     for j in range(known - 1, -1, -1):
@@ -117,7 +122,7 @@ def fill(
             and gaps.left[j] > 0
         ):
             gaps.left[j] -= 1
-            _spread(cells, gaps, j, -1, closed)
+            _spread(cells, gaps, j, -1, closed, no_key)
             return
 
 

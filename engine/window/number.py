@@ -10,14 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from engine.jit import kernel
+from engine.jit import inline, kernel
 
 NULL, INT, FLOAT = 0, 1, 2
 HALF_WORD: Final = 32
 LOW_WORD: Final = 0xFFFFFFFF
 
 
-@kernel
+@inline
 def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -> None:
     """Number ``j`` becomes high * 2**32 + low; ``low`` may be of any size."""
     kinds[j] = INT
@@ -25,7 +25,7 @@ def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -
     words[j, 1] = low & LOW_WORD
 
 
-@kernel
+@inline
 def put_float(kinds: np.ndarray, words: np.ndarray, j: int, value: float) -> None:
     """Number ``j`` becomes ``value``; null if that lies beyond the floats' range."""
     if not np.isfinite(value):
@@ -36,7 +36,7 @@ def put_float(kinds: np.ndarray, words: np.ndarray, j: int, value: float) -> Non
     words[j, 1] = 0
 
 
-@kernel
+@inline
 def put_null(kinds: np.ndarray, words: np.ndarray, j: int) -> None:
     """Number ``j`` becomes null."""
     kinds[j] = NULL
@@ -44,7 +44,7 @@ def put_null(kinds: np.ndarray, words: np.ndarray, j: int) -> None:
     words[j, 1] = 0
 
 
-@kernel
+@inline
 def copy_number(kinds: np.ndarray, words: np.ndarray, j: int, k: int) -> None:
     """Number ``j`` becomes what number ``k`` is."""
     kinds[j] = kinds[k]

@@ -5,7 +5,7 @@ A result is a dict only where somebody looks at it one by one; sinks take the co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -32,6 +32,18 @@ DRIFT_NAMES: Final = ("low", "middle", "high")
 """Which of R19's windows a result is of, by its stage."""
 PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": HIGH_ONE}
 COUNTS: Final = ("certain", "ambiguous", "missing")
+
+
+def joined(pieces: Sequence[WindowResults]) -> WindowResults:
+    """Results of one query and site, given in ``pieces``, in one."""
+    first = pieces[0]
+    columns = {
+        name: np.concatenate([getattr(piece.columns, name) for piece in pieces])
+        for name in Outbox._fields
+        if name != "tally"
+    }
+    outbox = Outbox(**columns, tally=np.array([sum(map(len, pieces))]))
+    return WindowResults(outbox, first.plan, first.keys, first.site)
 
 
 class WindowResults(ReadOneByOne):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.jit import kernel, njit
+from engine.jit import inline, njit
 from engine.released import IN_ORDER, LATE
 from engine.window import assign as a
 from engine.window.cells import LIVE, SPARE
@@ -44,7 +44,7 @@ def run(batch: a.Batch, book: a.Book, st: np.ndarray) -> int:
             _go_on(header, window, batch, book, st)
 
 
-@kernel
+@inline
 def _room(batch: a.Batch, book: a.Book) -> int:
     """``DONE`` if there is room for whatever one row may ask for."""
     cells = book.held.cells
@@ -59,14 +59,15 @@ def _room(batch: a.Batch, book: a.Book) -> int:
     return a.DONE
 
 
-@njit
+@inline
 def _take_row(i: int, batch: a.Batch, book: a.Book, st: np.ndarray) -> int:
     """Any one row; gives the header of its own window, -1 if it entered none."""
     rows = batch.rows
     u, header = rows.unc[i], -1
     if rows.status[i] >= LATE:
         event = (rows.source[i], rows.stream[i], rows.seq[i])
-        fill(book.held.cells, batch.gaps, batch.known + st[a.GAP], event, st[a.CLOSED_ALL])
+        known = batch.known + st[a.GAP]
+        fill(book.held.cells, batch.gaps, known, event, st[a.CLOSED_ALL], book.no_key)
     if len(rows.selected) == 0 or rows.selected[i]:
         if u > batch.geo.size:
             u = batch.geo.size
@@ -78,7 +79,7 @@ def _take_row(i: int, batch: a.Batch, book: a.Book, st: np.ndarray) -> int:
     return header
 
 
-@kernel
+@inline
 def _go_on(header: int, window: int, batch: a.Batch, book: a.Book, st: np.ndarray) -> None:
     """Take the rows that follow as long as they are well inside the open ``window``."""
     rows, geo, out = batch.rows, batch.geo, book.entries

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import kernel, njit
+from engine.jit import inline, kernel, njit
 from engine.window.cells import HEADER, NONE, Cells, leaders
 from engine.window.content import (
     EACH,
@@ -100,7 +100,7 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> Outbox:
     )  # fmt: skip
 
 
-@kernel
+@inline
 def _slot(cells: Cells, standing: Standing, leader: int) -> int:
     """The place of ``leader``, made if it has none."""
     if cells.slot[leader] == NONE:
@@ -124,7 +124,7 @@ def forget_told(cells: Cells, standing: Standing, leader: int) -> None:
         cells.slot[leader] = NONE
 
 
-@kernel
+@inline
 def _send(
     held: Held, standing: Standing, outbox: Outbox, leader: int, stage: int, place: int, plus: bool,
     at: int,
@@ -151,7 +151,7 @@ def _send(
         outbox.counts[n, j] = standing.counts[slot, place, j]
 
 
-@njit
+@inline
 def tell(
     held: Held, standing: Standing, outbox: Outbox, scratch: Content, header: int, leader: int,
     stage: int, size: int, at: int, wanted: bool,
@@ -201,7 +201,7 @@ def tell(
     return there
 
 
-@njit
+@kernel
 def tell_keys(
     held: Held, standing: Standing, outbox: Outbox, scratch: Content, header: int,
     keys: np.ndarray, every: bool, stage: int, size: int, at: int,
@@ -225,23 +225,39 @@ def tell_keys(
 
 
 @njit
-def tell_all(
-    held: Held, standing: Standing, outbox: Outbox, scratch: Content, header: int,
-    keys: np.ndarray, stage: int, size: int, at: int,
+def tell_windows(
+    held: Held, standing: Standing, outbox: Outbox, scratch: Content, headers: np.ndarray,
+    stages: np.ndarray, leaders: np.ndarray, ends: np.ndarray, size: int, at: int,
 ) -> None:  # fmt: skip
-    """As ``tell_keys``, of all that a window has: nothing is stale after it."""
-    tell_keys(held, standing, outbox, scratch, header, keys, True, stage, size, at)
-    if stage == STAGE_LAST:
-        held.cells.stale[header] = 0
+    """As ``tell_keys``, of all that each window of ``headers`` has: nothing is stale after it.
+
+    ``leaders``: window after window, as ``keys_of`` gives them; ``ends``: of each window's.
+    """
+    start = 0
+    for j in range(len(headers)):
+        header, stage, keys = headers[j], stages[j], leaders[start : ends[j]]
+        tell_keys(held, standing, outbox, scratch, header, keys, True, stage, size, at)
+        if stage == STAGE_LAST:
+            held.cells.stale[header] = 0
+        start = ends[j]
 
 
 @njit
-def keys_of(cells: Cells, header: int) -> np.ndarray:
-    """The leaders of a window."""
-    n, cell = 0, cells.link[header]
-    while cell != NONE:
-        n += 1
-        cell = cells.link[cell]
-    out = np.empty(n, np.int64)
-    leaders(cells, header, out)
+def key_counts(cells: Cells, headers: np.ndarray) -> np.ndarray:
+    """How many keys each window has."""
+    out = np.zeros(len(headers), np.int64)
+    for j in range(len(headers)):
+        cell = cells.link[headers[j]]
+        while cell != NONE:
+            out[j] += 1
+            cell = cells.link[cell]
+    return out
+
+
+@njit
+def keys_of(cells: Cells, headers: np.ndarray, keys: int) -> np.ndarray:
+    """The leaders of each window, which are so many ``keys`` in all."""
+    out, n = np.empty(keys, np.int64), 0
+    for header in headers:
+        n += leaders(cells, header, out[n:])
     return out

@@ -17,6 +17,7 @@ goes out with the next window that closes: one late event changes it for every k
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -31,8 +32,7 @@ from engine.released import Released
 from engine.window import assign as a
 from engine.window import told as t
 from engine.window.accumulate import IS_FLOAT, Values, more_sums, new_sums, values_of
-from engine.window.aggregate import CODES, NEEDS_ALL_VALUES, NEEDS_MOMENTS, Asked
-from engine.window.bounds import ALL_ROWS
+from engine.window.aggregate import asked_of, attributes_asked
 from engine.window.cells import HEADERS, Cells, grown, new_cells
 from engine.window.closing import Closing
 from engine.window.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
@@ -49,6 +49,8 @@ from engine.window.windows_freed import free_over
 _CHUNK: Final = 1 << 16
 _FIRST: Final = 256
 _OUTBOX_MAX: Final = 1 << 14
+_TOLD_AT_ONCE: Final = 1 << 10
+"""Keys, or those of one window if it has more: bounds what is told, and so the outbox."""
 _FIXED_COLUMNS: Final = frozenset(
     {"ref", "unc", "epoch", "release", "status", "source", "stream", "seq"}
 )
@@ -82,9 +84,9 @@ class TumblingWindow:
         self._st = np.zeros(a.STATE_SIZE, np.int64)
         self._st[[a.FRONTIER, a.CLOSE_AT]] = a.INT_MIN
         self._note_closed()
-        self._attributes, of = _attributes(plan)
+        self._attributes, of = attributes_asked(plan)
         self._held = Held(
-            _asked(plan, self._attributes), _MODES[plan.drift],
+            asked_of(plan, self._attributes), _MODES[plan.drift],
             new_cells(_FIRST, len(plan.group_by)), new_sums(of, _FIRST),
             new_kept(_FIRST, len(of)),
         )  # fmt: skip
@@ -93,6 +95,7 @@ class TumblingWindow:
         self._outbox = t.new_outbox(_FIRST, len(plan.group_by), n)
         self._scratch = new_content(n)
         self._entries = a.Entries(np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64))
+        self._no_key = np.zeros((1, len(plan.group_by)), np.int64)
         self._changed = np.empty((2, a.CHANGED_MAX), np.int64)
 
     def required_columns(self) -> set[str]:
@@ -149,9 +152,7 @@ class TumblingWindow:
         results = Results()
         self._tell_stale(at, results)
         windows, _, headers = self._live()
-        header_of = dict(zip(windows.tolist(), headers.tolist(), strict=True))
-        for window, stage in self._closing.finish(windows):
-            self._tell(header_of[window], stage, at, results)
+        self._tell_due(self._closing.finish(windows), windows, headers, at, results)
         self._send(results)
         self._note_closed()
         return results
@@ -211,7 +212,9 @@ class TumblingWindow:
             self._outbox,
             self._scratch,
             self._entries,
-            *self._changed,
+            self._changed[0],
+            self._changed[1],
+            self._no_key,
         )
 
     def _grow(self, why: int) -> None:
@@ -254,9 +257,7 @@ class TumblingWindow:
         due = self._closing.advance(frontier, windows, unc, self._geo)
         if self._closing.closed[-1] > before:
             self._tell_stale(at, results)
-        header_of = dict(zip(windows.tolist(), headers.tolist(), strict=True)) if due else {}
-        for window, stage in due:
-            self._tell(header_of[window], stage, at, results)
+        self._tell_due(due, windows, headers, at, results)
         self._note_closed()
         if self._closing.closed[-1] > before:
             ended = windows <= self._closing.closed[-1]
@@ -264,27 +265,51 @@ class TumblingWindow:
             free_over(self._held, self._standing, headers[over])
         self._set_close_at()
 
+    def _tell_due(
+        self, due: list[tuple[int, int]], windows: np.ndarray, headers: np.ndarray, at: int,
+        results: Results,
+    ) -> None:  # fmt: skip
+        """Tell the (window, stage) of ``due``; ``windows``, ascending, have ``headers``."""
+        of, stages = np.array(due, np.int64).reshape(-1, 2).T
+        self._tell(headers[np.searchsorted(windows, of)], stages, at, results)
+
     def _tell_stale(self, at: int, results: Results) -> None:
         """Correct the closed windows whose ``missing`` has changed."""
         _, _, headers = self._live()
-        for header in headers[self._held.cells.stale[headers] != 0].tolist():
-            self._tell(header, STAGE_LAST, at, results)
+        stale = headers[self._held.cells.stale[headers] != 0]
+        self._tell(stale, np.full(len(stale), STAGE_LAST), at, results)
 
-    def _tell(self, header: int, stage: int, at: int, results: Results) -> None:
-        """One stage of a window, its keys in order of their values."""
-        leaders = t.keys_of(self._held.cells, header)
-        if len(leaders) > 1:
-            cells = self._held.cells
-            leaders = leaders[self._keys.in_order(cells.tag[leaders], cells.keys[leaders])]
-        needed = len(leaders) + t.SPARE
+    def _tell(self, headers: np.ndarray, stages: np.ndarray, at: int, results: Results) -> None:
+        """One stage of each of these windows, one after another."""
+        if not len(headers):
+            return
+        counts = t.key_counts(self._held.cells, headers)
+        group = np.cumsum(counts) // _TOLD_AT_ONCE
+        cuts = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(headers)]
+        for first, last in pairwise(cuts):
+            some = slice(first, last)
+            self._tell_some(headers[some], stages[some], counts[some], at, results)
+
+    def _tell_some(
+        self, headers: np.ndarray, stages: np.ndarray, counts: np.ndarray, at: int,
+        results: Results,
+    ) -> None:  # fmt: skip
+        """As ``_tell``; its keys, of which each window has ``counts``, in order of their values."""
+        cells, keys = self._held.cells, int(counts.sum())
+        leaders = t.keys_of(cells, headers, keys)
+        if keys > len(headers):
+            window = np.repeat(np.arange(len(headers)), counts)
+            order = self._keys.in_order(cells.tag[leaders], cells.keys[leaders], window)
+            leaders = leaders[order]
+        needed = keys + len(headers) + t.SPARE
         if self._standing.tally[t.LIVE] + needed > len(self._standing.next):
             self._stand(2 * len(self._standing.next) + needed)
         if self._outbox.tally[0] + 2 * needed > len(self._outbox.at):
             self._send(results)
             self._make_outbox(max(4 * needed, min(2 * len(self._outbox.at), _OUTBOX_MAX)))
-        t.tell_all(
-            self._held, self._standing, self._outbox, self._scratch, header, leaders, stage,
-            self.plan.size_ns, at,
+        t.tell_windows(
+            self._held, self._standing, self._outbox, self._scratch, headers, stages, leaders,
+            np.cumsum(counts), self.plan.size_ns, at,
         )  # fmt: skip
 
     def _make_outbox(self, capacity: int) -> None:
@@ -359,28 +384,3 @@ def _with_floats(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Integers are seen as floats, too."""
     made = _copied(columns)
     return made | {"floats": made["ints"].view(np.float64)}
-
-
-def _attributes(plan: TumblingPlan) -> tuple[dict[str, bool], np.ndarray]:
-    """The aggregated attributes, whether they are only counted, and ``Sums.of``."""
-    functions: dict[str, set[str]] = {}
-    for aggregate in plan.aggregates:
-        if aggregate.attribute is not None:
-            functions.setdefault(aggregate.attribute.name, set()).add(aggregate.function)
-    of = [
-        [False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES)]
-        for used in functions.values()
-    ]
-    counted = {name: used == {"count"} for name, used in functions.items()}
-    return counted, np.array(of, np.bool_).reshape(-1, 3)
-
-
-def _asked(plan: TumblingPlan, attributes: dict[str, bool]) -> Asked:
-    place = {name: m for m, name in enumerate(attributes)}
-    return Asked(
-        np.array([CODES[one.function] for one in plan.aggregates], np.int64),
-        np.array(
-            [ALL_ROWS if one.attribute is None else place[one.attribute.name]
-             for one in plan.aggregates], np.int64),
-        np.array([one.parameter or 0.0 for one in plan.aggregates]),
-    )  # fmt: skip

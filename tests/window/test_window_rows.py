@@ -27,6 +27,34 @@ def test_events_of_one_clock_move_together_in_bounds(tools: Any) -> None:
         assert result["bounds"]["max(v)"] == [10, 10]
 
 
+@pytest.mark.parametrize("count", [20, 64, 65, 300])
+def test_bounds_of_few_and_of_many_ambiguous_events_are_those_of_every_error(
+    tools: Any, count: int
+) -> None:
+    random = np.random.default_rng(count)
+    refs = random.integers(94, 106, count).tolist()  # all may lie on either side of 100
+    values = random.integers(-50, 50, count).tolist()
+    events = tuple(
+        tools.Event(ref, v=v, unc=6, epoch=7) for ref, v in zip(refs, values, strict=True)
+    )
+    results = tools.run(lambda: operator(plan(COUNT, *FIVE, size=100)), tools.Stream(events), (), 9)
+    assert [result["window"]["start"] for result in results] == [0, 100]
+    for result in results:
+        start = result["window"]["start"]
+        inside = [
+            [v for ref, v in zip(refs, values, strict=True) if start <= ref + error < start + 100]
+            for error in range(-6, 7)
+        ]
+        assert result["ambiguous"] == count
+        for label, of in (
+            ("count(*)", len), ("sum(v)", sum), ("min(v)", min), ("max(v)", max),
+            ("avg(v)", lambda found: sum(found) / len(found)),
+        ):  # fmt: skip
+            # Without values all but the count are null.
+            said = [of(found) for found in inside if found or label == "count(*)"]
+            assert result["bounds"][label] == [min(said), max(said)], label
+
+
 def test_a_clock_whose_error_is_not_constant_is_bounded_by_what_it_grew(tools: Any) -> None:
     # The later event's error may be 3 more than the earlier one's: both can leave.
     for later, least in ((5, 1), (8, 0)):
