@@ -16,7 +16,25 @@ Result = dict[str, Any]
 """One result with the fields of DESIGN "Results". Times in ns; the writer converts units."""
 
 
-class Results(Sequence[Result]):
+class ReadOneByOne(Sequence[Result]):
+    """Results that read like a list, from whatever they are made of when they are looked at."""
+
+    @overload
+    def __getitem__(self, place: int) -> Result: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Result]: ...
+    def __getitem__(self, place: int | slice) -> Result | list[Result]:
+        return list(self)[place]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Results(ReadOneByOne):
     """Results of one query in order, in the pieces in which an operator gave them.
 
     A piece may be columns that make a dict of a result only when it is looked at; sinks take the
@@ -39,20 +57,6 @@ class Results(Sequence[Result]):
     def __iter__(self) -> Iterator[Result]:
         for piece in self.pieces:
             yield from piece
-
-    @overload
-    def __getitem__(self, place: int) -> Result: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Result]: ...
-    def __getitem__(self, place: int | slice) -> Result | list[Result]:
-        return list(self)[place]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class Operator(Protocol):

@@ -15,6 +15,7 @@ from engine.cli.extras import need
 from engine.cli.input_options import reads_input
 from engine.cli.plain_console import PlainConsole
 from engine.cli.query_commands import Guard, Input, TimeUnit, read_guards
+from engine.cli.visible import json_out
 from engine.cli.watch import tell_compiling, watched
 from engine.cli.work_folder import work_folder
 from engine.compare.columns import arrival_facts, as_plain, order_table
@@ -103,7 +104,7 @@ def compare_orders(
     if out is not None:
         write_comparison(found, source, out)
     if as_json_lines:
-        sys.stdout.write(as_json(plain(as_plain(found, source, versions())), indent=1) + "\n")
+        json_out().write(as_json(plain(as_plain(found, source, versions())), indent=1) + "\n")
         return
     _tell(found, swept=sweep is not None)
     if out is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,7 +15,7 @@ import typer
 from engine.cli.examples import epilog
 from engine.cli.input_options import DeadLetter, OnBad, bad_file, reads_input
 from engine.cli.plain_console import PlainConsole
-from engine.cli.visible import tell, visible
+from engine.cli.visible import json_out, tell, visible
 from engine.cli.watch import watched
 from engine.errors import UserError, did_you_mean
 from engine.frame import Frame
@@ -112,7 +111,7 @@ def export_log(
         raise UserError(f"{chosen} goes from a file to a file (it is written in two passes)")
     with _progress("exporting", quiet=quiet) as watch:
         if out is None:
-            records = write_trace(watch(log), sys.stdout, time_unit)
+            records = write_trace(watch(log), json_out(), time_unit)
         elif chosen == "jsonl":
             with text_out(out) as stream:
                 records = write_trace(watch(log), stream, time_unit)
@@ -147,7 +146,7 @@ def show_log(
     _tell_bad(log, dead_letter)
     if as_json:
         told = {"log": source, "kind": log.kind.value, "bad": log.bad_count}
-        typer.echo(json.dumps(told | summary.as_dict(), ensure_ascii=False))
+        json_out().write(json.dumps(told | summary.as_dict(), ensure_ascii=False) + "\n")
     else:
         PlainConsole().print(summary_tables(source, summary, time_unit))
 

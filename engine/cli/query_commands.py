@@ -33,9 +33,11 @@ from engine.query import explain
 from engine.query.analyse import read_query
 from engine.query.fields import time_labels
 from engine.query.plan import Plan, TumblingPlan
-from engine.results.export import export_jsonl, export_parquet
-from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
+from engine.query.shape import most_events
+from engine.results.export import export_jsonl, export_table
+from engine.results.ordered import export_ordered_jsonl, export_ordered_table
 from engine.results.side_output import SIDE_OUTPUT
+from engine.results.table_file import CSV, PARQUET
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import parse_duration, unit_ns
 
@@ -52,7 +54,7 @@ OrderText = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        "--out", metavar="FILE", help="File .jsonl or .parquet; default: standard output."
+        "--out", metavar="FILE", help="File .jsonl, .parquet or .csv; default: standard output."
     ),
 ]
 TimeUnit = Annotated[
@@ -76,7 +78,7 @@ Late = Annotated[
     typer.Option(
         "--late",
         metavar="FILE",
-        help="File .jsonl or .parquet for late and quarantined events, with the reason.",
+        help="File .jsonl, .parquet or .csv for late and quarantined events, with the reason.",
     ),
 ]
 BarrierText = Annotated[
@@ -96,6 +98,8 @@ PurgeText = Annotated[
     ),
 ]
 _SHOWN: Final = "shown.jsonl"
+_LINES: Final = (".jsonl", ".json")
+_TABLES: Final = (PARQUET, CSV)
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
 
@@ -217,8 +221,8 @@ def order(
         counters = _run(
             host, given, settings, made, "ordering", keeps=work is not None, quiet=quiet
         )
-        if out is not None and out.suffix == ".parquet":
-            export_ordered_parquet(made, out)
+        if out is not None and out.suffix in _TABLES:
+            export_ordered_table(made, out, time_unit)
         elif _at_terminal(out):
             export_ordered_jsonl(made, folder / _SHOWN, time_unit)
             _show(folder / _SHOWN)
@@ -255,8 +259,9 @@ def _export(
     made: Path, out: Path | None, time_unit: str, plans: tuple[Plan, ...], shown: Path
 ) -> None:
     names, times = [plan.name for plan in plans], time_labels(plans)
-    if out is not None and out.suffix == ".parquet":
-        export_parquet(made, out, WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES)
+    if out is not None and out.suffix in _TABLES:
+        kind = WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES
+        export_table(made, out, kind, time_unit, times, max(map(most_events, plans)))
     elif _at_terminal(out):
         export_jsonl(made, shown, time_unit, names, times)
         _show(shown)
@@ -303,8 +308,8 @@ def _text(argument: str) -> str:
 def _check_out(out: Path | None, source: str) -> None:
     if out is None:
         return
-    if out.suffix not in (".jsonl", ".json", ".parquet"):
-        raise UserError(f"{out}: name it .jsonl or .parquet")
+    if out.suffix not in (*_LINES, *_TABLES):
+        raise UserError(f"{out}: name it .jsonl, .parquet or .csv")
     if out.is_dir():
         raise UserError(f"{out}: is a folder; give --out a file")
     if not out.parent.is_dir():
@@ -320,7 +325,7 @@ def _check_files(
     _check_out(out, source)
     _check_late(late, out, source)
     kinds = {isinstance(plan, TumblingPlan) for plan in plans}
-    if out is not None and out.suffix == ".parquet" and len(kinds) > 1:
+    if out is not None and out.suffix in _TABLES and len(kinds) > 1:
         raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
 
 
@@ -339,8 +344,8 @@ def _aside(late: Path | None) -> str:
 def _export_late(made: Path, late: Path | None, time_unit: str) -> None:
     if late is None:
         return
-    if late.suffix == ".parquet":
-        export_ordered_parquet(made, late, SIDE_OUTPUT)
+    if late.suffix in _TABLES:
+        export_ordered_table(made, late, time_unit, SIDE_OUTPUT)
     else:
         export_ordered_jsonl(made, late, time_unit, SIDE_OUTPUT)
 

@@ -37,6 +37,11 @@ COMMANDS: Final = {
     ),
 }
 """Two halves, which two cores can compile side by side."""
+TASTE: Final = (
+    ("order", "--order", "sequence:timeout=fixed:10"),
+    ("query", "EVENT SEQ(A a, C c, D d) WITHIN 30"),
+)
+"""The README's, over events alone: columns that frames leave out are other arrays to a kernel."""
 
 
 def records() -> Iterator[dict[str, Any]]:
@@ -58,11 +63,20 @@ def main() -> None:
     """
     halves = sys.argv[1:] or list(COMMANDS)
     with tempfile.TemporaryDirectory(prefix="slackwater-") as folder:
-        trace = Path(folder, "trace.jsonl")
-        trace.write_text("\n".join(map(json.dumps, records())) + "\n", encoding="utf-8")
-        given = ("--input", str(trace), "--out", str(Path(folder, "out.jsonl")), "--quiet")
-        for command in (each for half in halves for each in COMMANDS[half]):
-            code = run([*command, *given])
+        whole, bare = Path(folder, "trace.jsonl"), Path(folder, "bare.jsonl")
+        of_events = [
+            {name: record[name] for name in ("type", "seq", "ts")}
+            for record in records()
+            if record.get("source") == "s0" and "type" in record
+        ]
+        for trace, content in ((whole, records()), (bare, of_events)):
+            trace.write_text("\n".join(map(json.dumps, content)) + "\n", encoding="utf-8")
+        commands = [(each, whole) for half in halves for each in COMMANDS[half]]
+        if "patterns" in halves:
+            commands += [(each, bare) for each in TASTE]
+        for command, trace in commands:
+            out = str(Path(folder, "out.jsonl"))
+            code = run([*command, "--input", str(trace), "--out", out, "--quiet"])
             if code:
                 sys.exit(code)
     kept = cache_directory()

@@ -5,15 +5,15 @@ A result is a dict only where somebody looks at it one by one; sinks take the ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
 from engine.columns import VALID_PREFIX
 from engine.frame import ATTR_PREFIX
-from engine.operator import Result
+from engine.operator import ReadOneByOne, Result
 from engine.pattern.store import Store
 from engine.pattern.tables import Layout
 from engine.query.computed import computed_values, python_values
@@ -84,7 +84,7 @@ def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(occurs), place[rows]
 
 
-class Matches(Sequence[Result]):
+class Matches(ReadOneByOne):
     """Results of one query and site; events are copied from the store, each once.
 
     Args:
@@ -112,13 +112,6 @@ class Matches(Sequence[Result]):
 
     def __len__(self) -> int:
         return len(self.given)
-
-    @overload
-    def __getitem__(self, place: int) -> Result: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Result]: ...
-    def __getitem__(self, place: int | slice) -> Result | list[Result]:
-        return list(self)[place]
 
     def __iter__(self) -> Iterator[Result]:
         if not len(self):

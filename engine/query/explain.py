@@ -267,15 +267,15 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
     )
     if purge.name == "slack":
         slack = render_duration(purge.span_ns or 0)
-        kept = f"{width} (WITHIN) + {slack} (K) lies behind the event clock{longer}"
+        kept = f"{width} (WITHIN) + {slack} (K) lies behind the event clock"
     elif purge.span_ns is not None:
-        kept = f"{width} (WITHIN) + {render_duration(purge.span_ns)} lies behind progress{longer}"
+        kept = f"{width} (WITHIN) + {render_duration(purge.span_ns)} lies behind progress"
     else:
-        kept = (
-            f"{width} (WITHIN) + keep-late (WITHIN, but 1 min at least) lies behind "
-            f"progress{longer}"
-        )
-    kept = f"an event is kept until its time + its uncertainty + {kept}"
+        kept = f"{width} (WITHIN) + keep-late (WITHIN, but 1 min at least) lies behind progress"
+    kept = (
+        f"an event is kept until its time + its uncertainty + {kept}, less what clocks may err"
+        f"{longer}"
+    )
     return kept + (by_promises if purge.name == "promises" else "")
 
 

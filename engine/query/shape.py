@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.errors import UserError
-from engine.query.plan import Group, Part, SeqPlan
+from engine.query.plan import Group, OrPlan, Part, Plan, SeqPlan, TumblingPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,14 @@ class Shape:
     lasts: tuple[int, ...]
     within: tuple[tuple[int, int], ...]
     between: tuple[Between, ...]
+
+
+def most_events(plan: Plan) -> int:
+    """The most events that a match of ``plan`` has; 0 of windows."""
+    if isinstance(plan, TumblingPlan):
+        return 0
+    branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
+    return max(sum(not step.negated for step in branch.steps) for branch in branches)
 
 
 def whole_pattern(plan: SeqPlan) -> Group:

@@ -1,6 +1,6 @@
-"""Results as JSONL (DESIGN "Results") or as one Parquet file: by site, then order of emission.
+"""Results as JSONL (DESIGN "Results"), Parquet or CSV: by site, then order of emission.
 
-Times in JSONL are whole numbers of the unit, rounded down where an instant (a deadline, say) falls
+Times are whole numbers of the unit, rounded down where an instant (a deadline, say) falls
 between two. Memory holds one site's results of one micro-batch at a time.
 """
 
@@ -16,15 +16,16 @@ from typing import TextIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.whole_file import text_columns, whole_file
+from engine.log.whole_file import whole_file
 from engine.results.batch_files import BatchFiles, site_groups
+from engine.results.flat_columns import flat
 from engine.results.json_texts import in_one_text
 from engine.results.match_lines import match_lines, match_pieces
-from engine.results.schema import MATCH_SCHEMA, POSITION
-from engine.results.typed_windows import typed, typed_schema
+from engine.results.schema import MATCH_SCHEMA, POSITION, WINDOW_SCHEMA
+from engine.results.table_file import CSV, write_table
+from engine.results.typed_columns import TypedColumns
 from engine.results.window_lines import window_lines, window_pieces
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import unit_ns
@@ -60,44 +61,57 @@ def export_jsonl(
     return count
 
 
-def export_parquet(directory: str | Path, out: str | Path, kind: str) -> int:
-    """Writes the results of a ``ResultSink`` as one Parquet file, times in ns; gives their number.
+def export_table(
+    directory: str | Path,
+    out: str | Path,
+    kind: str,
+    time_unit: str = "ns",
+    times: Mapping[str, Collection[str]] = MappingProxyType({}),
+    events: int = 0,
+) -> int:
+    """Writes the results of a ``ResultSink`` as one table; gives their number.
 
-    Keys, values and bounds of windows are structs; attributes of a match's events are JSON texts.
+    In Parquet, objects (keys, values, bounds, attributes of events) are structs with typed fields;
+    in CSV their fields are columns (``engine.results.flat_columns``).
 
     Args:
         directory: what the sink wrote; results of an empty run are no rows.
-        out: a path, which appears whole.
+        out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
         kind: ``matches`` or ``windows``: what the table holds.
+        time_unit: of every time, rounded down to whole numbers.
+        times: as of ``export_jsonl``.
+        events: in CSV, the most that a match may have, so that the columns do not depend on which
+            matches there are.
 
     Raises:
-        UserError: the directory is absent, damaged, or holds results of the other kind too.
+        UserError: the directory is absent, damaged, or holds results of the other kind too; a field
+            has two types; the file cannot be written.
     """
-    kinds = _kinds(Path(directory))
+    files, columns = _typed(Path(directory), kind, unit_ns(time_unit), times)
+    schema = columns.schema
+    tables: Iterator[pa.Table] = map(columns.typed, _all(files))
+    if Path(out).suffix == CSV:
+        places = max(events, columns.longest)
+        schema = flat(schema.empty_table(), places).schema
+        tables = (flat(table, places) for table in tables)
+    return write_table(Path(out), schema, tables)
+
+
+def _typed(
+    directory: Path, kind: str, unit: int, times: Mapping[str, Collection[str]]
+) -> tuple[BatchFiles, TypedColumns]:
+    """The files of ``kind``, and their typed columns."""
+    kinds = _kinds(directory)
     others = [name for name, files in kinds.items() if files.sites and name != kind]
     if others:
         what = f"holds {others[0]}, which a table of {kind} cannot say"
         raise UserError(f"{directory}: {what}; write JSONL")
+    columns = TypedColumns(MATCH_SCHEMA if kind == MATCHES else WINDOW_SCHEMA, kind, unit, times)
     files = kinds[kind]
-    if kind == WINDOWS:
-        kept = typed_schema(_all(files))
-    else:
-        kept = MATCH_SCHEMA.remove(MATCH_SCHEMA.get_field_index(POSITION))
-    count = 0
-    try:
-        with (
-            whole_file(Path(out)) as sink,
-            pq.ParquetWriter(
-                sink, kept, compression="zstd", use_dictionary=text_columns(kept)
-            ) as writer,
-        ):
-            for table in _all(files):
-                given = typed(table, kept) if kind == WINDOWS else table.drop_columns([POSITION])
-                writer.write_table(given)
-                count += table.num_rows
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
-    return count
+    for sites in site_groups([files]):
+        for _, table in files.tables(sites, columns.needed):
+            columns.learn(table)
+    return files, columns
 
 
 def _all(files: BatchFiles) -> Iterator[pa.Table]:

@@ -42,9 +42,16 @@ def json_text(values: pa.Array, unit: int) -> pa.Array:
         texts = float_texts(values.fill_null(0.0).to_numpy(zero_copy_only=False))
         texts = pc.if_else(values.is_valid(), texts, pa.scalar(None, pa.string()))
     else:
-        numbers = values.fill_null(0).to_numpy(zero_copy_only=False) // unit
-        texts = pc.cast(pa.array(numbers, mask=_missing(values)), pa.string())
+        texts = pc.cast(in_unit(values, unit), pa.string())
     return texts.fill_null("null")
+
+
+def in_unit(times: pa.Array, unit: int) -> pa.Array:
+    """Times [ns] in whole units, rounded down."""
+    if unit == 1:
+        return times
+    absent = np.asarray(times.is_null().to_numpy(zero_copy_only=False))
+    return pa.array(times.fill_null(0).to_numpy(zero_copy_only=False) // unit, mask=absent)
 
 
 def in_one_text(lines: pa.Array) -> str:
@@ -52,10 +59,6 @@ def in_one_text(lines: pa.Array) -> str:
     _, offsets, data = lines.buffers()
     ends = np.frombuffer(offsets, np.int32)[lines.offset : lines.offset + len(lines) + 1]
     return str(data[int(ends[0]) : int(ends[-1])].to_pybytes(), "utf-8")
-
-
-def _missing(values: pa.Array) -> np.ndarray:
-    return np.asarray(values.is_null().to_numpy(zero_copy_only=False))
 
 
 def rest(more: pa.Array) -> pa.Array:

@@ -16,17 +16,17 @@ from typing import Any, Final, TextIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from edge_agent import records as r
 from engine.columns import ID_TYPE, VALID_PREFIX
 from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX
 from engine.log.trace_writer import attr_dicts
-from engine.log.whole_file import whole_file
 from engine.released import IN_ORDER, LATE_DROPPED, Released
 from engine.results.batch_files import SITE, BatchFiles, replace_batch, runs, site_groups
 from engine.results.export import text_out
+from engine.results.json_texts import in_one, in_unit
+from engine.results.table_file import write_table
 from engine.units import unit_ns
 
 ORDERED: Final = "ordered"
@@ -189,16 +189,26 @@ def export_ordered_jsonl(
     return count
 
 
-def export_ordered_parquet(
-    directory: str | Path, out: str | Path, files: EventFiles = ORDERED_STREAM
+def export_ordered_table(
+    directory: str | Path,
+    out: str | Path,
+    time_unit: str = "ns",
+    files: EventFiles = ORDERED_STREAM,
 ) -> int:
-    """Writes what an ``OrderedSink`` holds as one Parquet file; gives the number of events.
+    """Writes what an ``OrderedSink`` holds as one table; gives the number of events.
 
     Without events it is a table of the fixed columns and no rows.
+
+    Args:
+        directory: what the sink wrote.
+        out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
+        time_unit: of every time, rounded down to whole numbers.
+        files: which of its events.
 
     Raises:
         UserError: damaged files, or an attribute of two types among the sites.
     """
+    unit = unit_ns(time_unit)
     schemas: list[pa.Schema] = []
     for _, table in _tables(Path(directory), files):
         if table.schema not in schemas:
@@ -209,20 +219,20 @@ def export_ordered_parquet(
         schema = pa.unify_schemas(schemas, promote_options="permissive")
     except pa.ArrowException as error:
         raise UserError(f"{out}: one table cannot hold all sites ({error}); write JSONL") from error
-    count = 0
-    try:
-        with (
-            whole_file(Path(out)) as sink,
-            pq.ParquetWriter(sink, schema, compression="zstd") as writer,
-        ):
-            for _, table in _tables(Path(directory), files):
-                writer.write_table(
-                    pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
-                )
-                count += table.num_rows
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
-    return count
+    tables = (
+        pa.concat_tables(
+            [schema.empty_table(), _in_units(table, unit, files)], promote_options="permissive"
+        )
+        for _, table in _tables(Path(directory), files)
+    )
+    return write_table(Path(out), schema, tables)
+
+
+def _in_units(table: pa.Table, unit: int, files: EventFiles) -> pa.Table:
+    for name in files.times if unit > 1 else ():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, in_unit(in_one(table[name]), unit))
+    return table
 
 
 def _tables(directory: Path, files: EventFiles) -> Iterator[tuple[str, pa.Table]]:

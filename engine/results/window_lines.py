@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,25 +36,32 @@ def window_pieces(table: pa.Table, unit: int, times: Collection[str] = ()) -> It
         unit: of ``at`` and of the windows' ends [ns]; they are rounded down.
         times: labels of aggregates that are times, too.
     """
-    if times and unit > 1:
-        table = _in_units(table, unit, frozenset(times))
+    if times:
+        queries = table.column("query").unique().to_pylist()
+        table = in_units(table, unit, dict.fromkeys(queries, times))
     for start in range(0, table.num_rows, _AT_ONCE):
         yield _lines(table.slice(start, _AT_ONCE), unit)
 
 
-def _in_units(table: pa.Table, unit: int, times: frozenset[str]) -> pa.Table:
-    """The aggregates ``times`` in ``unit`` ns: whole numbers rounded down, as all times are."""
+def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -> pa.Table:
+    """Windows whose aggregates ``times`` (labels, by query) are in ``unit`` ns.
+
+    Whole numbers are rounded down, as all times are. Instants (``at``) stay.
+    """
+    if unit == 1 or not times:
+        return table
+    labels = [times.get(query, ()) for query in table.column("query").to_pylist()]
     for name in ("value", "low", "middle", "high", "bounds"):
         texts = [
-            None if text is None else as_json(_divided(json.loads(text), unit, times))
-            for text in table.column(name).to_pylist()
+            as_json(_divided(json.loads(text), unit, mine)) if mine and text is not None else text
+            for text, mine in zip(table.column(name).to_pylist(), labels, strict=True)
         ]
         place = table.schema.get_field_index(name)
         table = table.set_column(place, name, pa.array(texts, pa.string()))
     return table
 
 
-def _divided(values: dict[str, Any], unit: int, times: frozenset[str]) -> dict[str, Any]:
+def _divided(values: dict[str, Any], unit: int, times: Collection[str]) -> dict[str, Any]:
     return {
         label: _quotient(value, unit) if label in times else value
         for label, value in values.items()

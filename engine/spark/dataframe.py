@@ -19,7 +19,7 @@ from engine.cache_home import cache_home
 from engine.chain import ChainSettings
 from engine.cli.spill_option import read_spill
 from engine.cli.window_option import read_window
-from engine.errors import ContractViolation, UserError
+from engine.errors import UserError
 from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import OrderSettings, order_attributes, parse_order
@@ -30,6 +30,7 @@ from engine.query import check_attributes, needed_attributes
 from engine.query import query as parse_query
 from engine.query.plan import Plan
 from engine.spark.chain_state import ChainState
+from engine.spark.frame_input import frames_of
 from engine.spark.processor import use_cache
 from engine.spark.row_input import RowPlan, frame_of, plan_rows
 from engine.spark.typed_output import TypedOutput
@@ -87,7 +88,8 @@ def chain(
     Raises:
         UserError: bad order, query, spill or window, an order that cannot serve the queries, or
             (when applied) a column is missing or of a wrong type, or a query names an attribute
-            that is none. When the job runs: a row without a time or a source, named.
+            that is none. When the job runs: a row without a time or a source, or a frame that
+            breaks a rule, named.
     """
     plans = tuple(
         parse_query(text, time_unit, name=f"q{number}")
@@ -129,7 +131,7 @@ def _applied(
             check_attributes(plan, known)
     output = TypedOutput(plans, known, unit_ns(time_unit), None if rows is None else rows.taken)
     return df.groupBy(r.SITE).transformWithState(
-        statefulProcessor=_Step(settings, rows, output, df.isStreaming, cache_home()),
+        statefulProcessor=_Step(settings, rows, known, output, df.isStreaming, cache_home()),
         outputStructType=output.schema,
         outputMode="Append",
         timeMode="None",
@@ -192,19 +194,22 @@ def _frames(df: DataFrame) -> DataFrame:
 class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
     """One chain per site, fed with whatever the group holds.
 
-    ``rows``: what the columns of plain rows are; None: the rows are frames.
+    ``rows``: what the columns of plain rows are; None: the rows are frames. ``attributes``: types
+    of attributes as far as they are known.
     """
 
     def __init__(
         self,
         settings: ChainSettings,
         rows: RowPlan | None,
+        attributes: Mapping[str, str] | None,
         output: TypedOutput,
         streaming: bool,
         cache: Path,
     ) -> None:
         self._settings = settings
         self._rows = rows
+        self._attributes = attributes
         self._output = output
         self._streaming = streaming
         self._cache = cache
@@ -234,22 +239,7 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
     def _to_frames(self, site: str, rows: list[Row]) -> list[Frame]:
         if self._rows is not None:
             return [frame_of(site, rows, self._rows)] if rows else []
-        return [_frame(site, row) for row in sorted(rows, key=_place)]
+        return frames_of(site, rows, self._attributes)
 
     def close(self) -> None:
         """Nothing to release."""
-
-
-def _place(row: Row) -> tuple[int, str, int, bytes]:
-    if row.first_arrival is None or row.payload is None:
-        raise UserError(
-            f"site {row.site!r}: a frame without payload or first_arrival; leave it out"
-        )
-    return row.first_arrival, row.file, row.place, bytes(row.payload)
-
-
-def _frame(site: str, row: Row) -> Frame:
-    try:
-        return Frame.from_bytes(site, bytes(row.payload))
-    except ContractViolation as error:
-        raise UserError(f"{error} (first_arrival {row.first_arrival}); leave it out") from error

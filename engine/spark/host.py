@@ -165,7 +165,7 @@ def _run(
     else:
         writer.clear()  # of the other host, or of a run that was cut off before it got anywhere
         _check_settings(out / SETTINGS, settings)
-    facts = ReadingList(out / READING).extend(reader, files_per_batch)
+    facts = ReadingList(out / READING).extend(reader, files_per_batch, committed)
     batches: list[dict[str, Any]] = []
     if committed < facts.batches:
         tasks = facts.sites  # more of them would have nothing to do

@@ -58,24 +58,35 @@ class ReadingList:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
 
-    def extend(self, log: LogReader, files_per_batch: int) -> LogFacts:
+    def extend(self, log: LogReader, files_per_batch: int, done: int = 0) -> LogFacts:
         """Puts on the list what of ``log`` is not on it yet, and the end of every site behind it.
 
         Args:
             log: with the files that count; what it gets later is for a later run.
             files_per_batch: of the log, at most.
+            done: micro-batches that are. Files of later ones may have been restored since.
 
         Raises:
             UserError: a file on the list is gone or has changed, or a new one would come before
                 those on it.
         """
         pages = [_page(path) for path in parquet_files(self._folder)]
-        listed: dict[str, str] = {}
-        for page in pages:
-            listed.update(json.loads(page.schema.metadata[_FILES]))
+        there = {path.name: path for path in log.files}
+        sites: set[str] = set()
+        restored = False
+        for number, page in enumerate(pages):
+            marks = _marks(page)
+            if number >= done and marks.keys() <= there.keys():
+                # Spark takes files by their times: behind one that is new, all are.
+                restored = restored or any(_other(there, *mark) for mark in marks.items())
+                if restored:
+                    ends = page.schema.metadata[_ENDS] == _YES
+                    pages[number] = _made([there[name] for name in marks], sites, last=ends)
+                    self._write(number, pages[number])
+            sites.update(_sites(pages[number]))
+        listed = {name: mark for page in pages for name, mark in _marks(page).items()}
         self._check(log, listed)
         new = log.files[len(listed) :]
-        sites = {site for page in pages for site in _sites(page)}
         if new or not pages or pages[-1].schema.metadata[_ENDS] != _YES:
             for files in _chunks(new, files_per_batch):
                 last = not files or files[-1] is new[-1]
@@ -96,7 +107,7 @@ class ReadingList:
         """What is on the list is what the log begins with."""
         there = {path.name: path for path in log.files}
         for name, mark in listed.items():
-            if name not in there or _mark(there[name]) != mark:
+            if _other(there, name, mark):
                 what = "has changed since" if name in there else "is gone, but"
                 raise UserError(
                     f"{log.directory / name}: {what} this run has read it: restore it, or begin "
@@ -162,6 +173,16 @@ def _headers(file: Path) -> pa.Table:
 
 def _sites(table: pa.Table) -> list[str]:
     return list(table.column(SITE).unique().to_pylist())
+
+
+def _marks(page: pa.Table) -> dict[str, str]:
+    """By name, what tells the files of a page from others."""
+    return dict(json.loads(page.schema.metadata[_FILES]))
+
+
+def _other(there: dict[str, Path], name: str, mark: str) -> bool:
+    """Whether the log's file of that name is gone or another."""
+    return name not in there or _mark(there[name]) != mark
 
 
 def _mark(file: Path) -> str:

@@ -13,9 +13,21 @@ import numpy as np
 from engine.jit import inline, kernel
 from engine.released import IN_ORDER, LATE
 from engine.window.accumulate import KEEPS_ALL, Values, add_rows
+from engine.window.assignments import NO_EPOCH
 from engine.window.cells import LIVE, NONE, SPARE, add_to_window, hash_place
 from engine.window.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Content, Held
-from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, PART_BITS, WHOLE, Geometry
+from engine.window.drift import (
+    AMBIGUOUS,
+    CERTAIN,
+    HIGH,
+    LOW,
+    MIDDLE,
+    PART_BITS,
+    SURE,
+    UNLIKELY,
+    WHOLE,
+    Geometry,
+)
 from engine.window.kept import keep
 from engine.window.missing import WINDOWS_MAX, GapTable, header_of, know
 from engine.window.told import STAGES, Outbox, Standing, tell_keys
@@ -40,6 +52,8 @@ class Rows(NamedTuple):
 
     int64 of length n: ``ref unc epoch release seq``; int32 codes ``source stream``; int8
     ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
+    ``how``, ``low``, ``high``: of ``engine.window.where``, empty where WHERE is exact; ``reach``:
+    ``unc``, but more than any window's size for rows that are not ``SURE``.
     """
 
     ref: np.ndarray
@@ -53,6 +67,10 @@ class Rows(NamedTuple):
     selected: np.ndarray
     keys: np.ndarray
     nulls: np.ndarray
+    how: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    reach: np.ndarray
 
 
 class Agenda(NamedTuple):
@@ -125,7 +143,7 @@ def add_entries(batch: Batch, book: Book, st: np.ndarray) -> None:
 
 @inline
 def _contribute(
-    k: int, part: int, u: int, i: int, batch: Batch, book: Book, st: np.ndarray
+    k: int, part: int, u: int, how: int, i: int, batch: Batch, book: Book, st: np.ndarray
 ) -> tuple[int, int]:
     """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
     rows, cells = batch.rows, book.held.cells
@@ -148,6 +166,8 @@ def _contribute(
     leader = cells.lead[cell]
     if part & AMBIGUOUS or keeps_all(book.held):
         event = (rows.source[i], rows.epoch[i], rows.ref[i], rows.unc[i])
+        if how != SURE:  # in or out, whatever else is in
+            event = (rows.source[i], NO_EPOCH, k * batch.geo.size, 1)
         keep(book.held.kept, cells, leader, part, batch.values, i, event)
     return header, leader
 
@@ -162,19 +182,23 @@ def keeps_all(held: Held) -> bool:
 
 
 @inline
-def _part(k: int, r: int, u: int, geo: Geometry) -> int:
-    """Which of window ``k``'s drift windows hold ``r``, and how surely [k*size, (k+1)*size)."""
+def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
+    """Which of window ``k``'s drift windows hold ``r``, and how surely [k*size, (k+1)*size).
+
+    ``low``, ``high``: between which its true time lies, if it counts at all.
+    """
     part = 0
-    if (r + geo.low_shift) // geo.size == k:
-        part |= LOW
-    if r // geo.size == k:
-        part |= MIDDLE
-    if (r - geo.high_shift) // geo.size == k:
-        part |= HIGH
+    if how != UNLIKELY:
+        if (r + geo.low_shift) // geo.size == k:
+            part |= LOW
+        if r // geo.size == k:
+            part |= MIDDLE
+        if (r - geo.high_shift) // geo.size == k:
+            part |= HIGH
     start, end = k * geo.size, (k + 1) * geo.size
-    if r - u >= start and r + u < end:
+    if how == SURE and low >= start and high < end:
         part |= CERTAIN
-    elif r + u >= start and r - u < end:
+    elif high >= start and low < end:
         part |= AMBIGUOUS
     return part
 
@@ -183,8 +207,13 @@ def _part(k: int, r: int, u: int, geo: Geometry) -> int:
 def enter(i: int, u: int, batch: Batch, book: Book, st: np.ndarray) -> int:
     """Enter a row in each of its windows; gives the header of its own window, or -1."""
     geo, r = batch.geo, batch.rows.ref[i]
-    first, last = (r - u) // geo.size, (r + u) // geo.size
+    low, high, how = r - u, r + u, SURE
+    if len(batch.rows.how) > 0 and batch.rows.how[i] != SURE:
+        low, high, how = batch.rows.low[i], batch.rows.high[i], batch.rows.how[i]
+    first, last = low // geo.size, high // geo.size
     in_high, in_low = (r - geo.high_shift) // geo.size, (r + geo.low_shift) // geo.size
+    if how == UNLIKELY:
+        in_high, in_low = first, last
     own, n = NONE, 0
     lost, refused = False, False
     for j in range(first - 1, last + 2):
@@ -197,7 +226,9 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: np.ndarray) -> int:
             if in_low <= last:
                 continue
             k = in_low
-        header, leader = _contribute(k, _part(k, r, u, geo), u, i, batch, book, st)
+        header, leader = _contribute(
+            k, _part(k, r, low, high, how, geo), u, how, i, batch, book, st
+        )
         lost = lost or header == -2
         refused = refused or header == NONE
         if header < 0:

@@ -28,6 +28,10 @@ WHOLE: Final = LOW | MIDDLE | HIGH | CERTAIN
 
 WINDOWS: Final = (("low", LOW), ("middle", MIDDLE), ("high", HIGH))
 
+SURE, LIKELY, UNLIKELY = 0, 1, 2
+"""Whether WHERE takes a row: under every error of its clock; not under every, but at its time as it
+was measured; the other way round."""
+
 
 class Geometry(NamedTuple):
     """The window's size, how far LOW and HIGH reach, and how long closed windows are kept [ns]."""

@@ -6,11 +6,11 @@ A result is a dict only where somebody looks at it one by one; sinks take the co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, overload
+from typing import Any, Final
 
 import numpy as np
 
-from engine.operator import Result
+from engine.operator import ReadOneByOne, Result
 from engine.query.plan import Drift, TumblingPlan
 from engine.window.aggregate import BOUNDED
 from engine.window.content import (
@@ -46,7 +46,7 @@ def joined(pieces: Sequence[WindowResults]) -> WindowResults:
     return WindowResults(outbox, first.plan, first.keys, first.site)
 
 
-class WindowResults(Sequence[Result]):
+class WindowResults(ReadOneByOne):
     """Results of one query and site.
 
     Args:
@@ -64,20 +64,6 @@ class WindowResults(Sequence[Result]):
 
     def __len__(self) -> int:
         return len(self.columns.at)
-
-    @overload
-    def __getitem__(self, place: int) -> Result: ...
-    @overload
-    def __getitem__(self, place: slice) -> list[Result]: ...
-    def __getitem__(self, place: int | slice) -> Result | list[Result]:
-        return list(self)[place]
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Sequence):
-            return NotImplemented
-        return list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def labels(self) -> list[str]:

@@ -91,7 +91,7 @@ def _go_on(header: int, window: int, batch: a.Batch, book: a.Book, st: np.ndarra
         stop = min(stop, i + len(kept.next) - KEPT_SPARE - kept.tally[KEPT_LIVE])
     start = window * geo.size
     i, entries, frontier, widest, moved = a.run_inside(
-        i, stop, rows.ref, rows.unc, rows.status, rows.selected, rows.keys, rows.nulls,
+        i, stop, rows.ref, rows.reach, rows.status, rows.selected, rows.keys, rows.nulls,
         cells.table, cells.window, cells.tag, cells.keys, cells.rows, out.row, out.cell,
         (window, start, start + geo.size, geo.high_shift, geo.low_shift),
         (before, st[a.FRONTIER], st[a.CLOSE_AT], cells.unc[header]),

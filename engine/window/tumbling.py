@@ -36,13 +36,14 @@ from engine.window.aggregate import asked_of, attributes_asked
 from engine.window.cells import HEADERS, Cells, grown, new_cells
 from engine.window.closing import Closing
 from engine.window.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
-from engine.window.drift import Geometry, considered_delay, shifts_ns
+from engine.window.drift import SURE, Geometry, considered_delay, shifts_ns
 from engine.window.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.keys import GroupKeys
 from engine.window.missing import Missing
 from engine.window.results import WindowResults
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
+from engine.window.where import chosen
 from engine.window.windows_freed import free_over
 
 _CHUNK: Final = 1 << 16
@@ -168,12 +169,22 @@ class TumblingWindow:
         selected = np.empty(0, np.bool_)
         if codes is not None:
             selected = np.isin(columns["stream"], codes)
+        perhaps, reach = None, columns["unc"]
         if self.plan.where is not None:
-            chosen = released_mask(self.plan.where, released)
-            selected = selected & chosen if len(selected) else chosen
+            perhaps = chosen(self.plan.where, released, self.plan.size_ns)
+            mine = released_mask(self.plan.where, released) if perhaps is None else perhaps.taken
+            selected = selected & mine if len(selected) else mine
+        if perhaps is not None:
+            reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, self.plan.size_ns + 1))
         keys, nulls = self._keys.codes(released)
         read = {name: columns[name] for name in _FIXED_COLUMNS}
-        return a.Rows(**read, selected=selected, keys=keys, nulls=nulls)
+        exact = np.empty(0, np.int64)
+        return a.Rows(
+            **read, selected=selected, keys=keys, nulls=nulls, reach=reach,
+            how=np.empty(0, np.int8) if perhaps is None else perhaps.how,
+            low=exact if perhaps is None else perhaps.low,
+            high=exact if perhaps is None else perhaps.high,
+        )  # fmt: skip
 
     def _values(self, released: Released) -> Values:
         """Of each aggregated attribute the values of all rows."""

@@ -28,8 +28,8 @@ from engine.log.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.results.export import export_jsonl, export_parquet
-from engine.results.ordered import export_ordered_jsonl, export_ordered_parquet
+from engine.results.export import export_jsonl, export_table
+from engine.results.ordered import export_ordered_jsonl, export_ordered_table
 from engine.results.writer import MATCHES, WINDOWS
 from simulator.run import simulate_to
 from simulator.scenario import read_scenario
@@ -227,7 +227,7 @@ def test_a_query_gives_the_same_alone_and_among_others(
         for attempt in ("x", "y"):
             kind = MATCHES if name == "pairs" else WINDOWS
             path = out / f"{attempt}.parquet"
-            assert export_parquet(out / "one", path, kind) == count
+            assert export_table(out / "one", path, kind) == count
             files.append(path.read_bytes())
         assert files[0] == files[1]
         table = pq.read_table(out / "x.parquet")
@@ -318,7 +318,7 @@ def test_records_of_all_kinds_in_two_sites(order: str, tmp_path: Path) -> None:
                  for name in json.loads(line).get("attrs", {})}  # fmt: skip
         assert names == {"v" if site == "left" else "w"}
     for attempt in ("a", "b"):
-        export_ordered_parquet(tmp_path / "all", tmp_path / f"{attempt}.parquet")
+        export_ordered_table(tmp_path / "all", tmp_path / f"{attempt}.parquet")
     a, b = (tmp_path / f"{attempt}.parquet" for attempt in "ab")
     assert a.read_bytes() == b.read_bytes()
     assert pq.read_table(a).num_rows == together.ordered.count("\n")

@@ -67,7 +67,7 @@ def test_each_has_its_reason_and_how_late_it_was(tmp_path: Path) -> None:
     ("name", "said"),
     [
         ("out.jsonl", "is --out and --late; choose two files"),
-        ("side.txt", "name it .jsonl or .parquet"),
+        ("side.txt", "name it .jsonl, .parquet or .csv"),
         ("no/side.jsonl", "there is no folder"),
     ],
 )

@@ -190,7 +190,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "negative guard": (("--guard", "-1s"), "--guard -1s: '-1s' is not a duration"),
     "guard digits": (("--guard", "9" * 5000), "this duration has too many digits"),
     "on bad": (("--on-bad", "go"), "unknown --on-bad 'go'; use one of stop, skip"),
-    "suffix": (("--out", "o.txt"), "o.txt: name it .jsonl or .parquet"),
+    "suffix": (("--out", "o.txt"), "o.txt: name it .jsonl, .parquet or .csv"),
     "out folder": (("--out", "no/o.parquet"), "no/o.parquet: there is no folder no; make it"),
     "out is one": (("--out", "d.parquet"), "d.parquet: is a folder; give --out a file"),
     "out below a file": (("--out", "t.jsonl/o.jsonl"), "there is no folder t.jsonl"),

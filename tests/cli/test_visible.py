@@ -15,7 +15,7 @@ from rich.table import Table
 
 from engine.cli.plain_console import PlainConsole
 from engine.cli.result_table import show_results
-from engine.cli.visible import visible
+from engine.cli.visible import json_out, visible, visible_json
 
 TITLE = "\x1b]0;owned\x07"
 NASTY = f"{TITLE}\x1b[2J\x9b31m\u202e\x7f"
@@ -87,3 +87,35 @@ def test_no_error_hands_codes_to_a_terminal(cli: Any, trace: Any) -> None:
         assert ran.code == 2, arguments
         assert ran.err
         assert is_harmless(ran.err + ran.out), arguments
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_json_for_a_terminal_says_the_same_and_is_harmless(value: Any) -> None:
+    text = json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+    shown = visible_json(text)
+    assert json.loads(shown) == value
+    unassigned = {"Cn", "Co"}
+    assert is_harmless("".join(s for s in shown if unicodedata.category(s) not in unassigned))
+    if is_harmless(text) and not {"\u2028", "\u2029"} & set(text):
+        assert shown == text
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_json_goes_to_a_terminal_visibly_and_to_a_pipe_as_it_is(
+    trace: Any, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nasty = {"type": NASTY, "source": NASTY, "ts": 1, "seq": 0, "attrs": {NASTY: NASTY}}
+    for arguments in (("log", "export", trace(nasty)), ("log", "show", trace(nasty), "--json")):
+        piped = cli(*arguments).out
+        assert "\x7f" in piped
+        screen = Screen()
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", screen)
+            assert json_out() is not screen
+            assert cli(*arguments).code == 0
+        assert is_harmless(screen.getvalue())
+        assert json.loads(screen.getvalue()) == json.loads(piped)

@@ -16,7 +16,7 @@ from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Released, St
 from engine.results.ordered import (
     OrderedSink,
     export_ordered_jsonl,
-    export_ordered_parquet,
+    export_ordered_table,
     released_table,
 )
 
@@ -121,7 +121,7 @@ def test_sites_keep_their_own_attributes_and_order(tmp_path: Path) -> None:
         ("b", 1, {"v": "x"}), ("b", 2, {"v": "y"}), ("c", 1, {"v": 3}),
     ]  # fmt: skip
     with pytest.raises(UserError, match="one table cannot hold all sites"):
-        export_ordered_parquet(tmp_path, tmp_path / "out.parquet")
+        export_ordered_table(tmp_path, tmp_path / "out.parquet")
 
 
 def test_a_batch_written_again_replaces_itself_even_with_fewer_files(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_one_parquet_of_all_sites(tmp_path: Path) -> None:
         0, [released_table("b", released(Strings(), 1, [IN_ORDER] * 3, v=("int", [1, 2, 3])))]
     )
     sink.write(1, [released_table("a", released(Strings(), 1, [IN_ORDER], w=("bool", [True])))])
-    assert export_ordered_parquet(tmp_path / "r", tmp_path / "out.parquet") == 4
+    assert export_ordered_table(tmp_path / "r", tmp_path / "out.parquet") == 4
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert [(row["site"], row["seq"], row["attrs.v"], row["attrs.w"]) for row in rows] == [
         ("a", 1, None, True), ("b", 1, 1, None), ("b", 2, 2, None), ("b", 3, 3, None),
@@ -164,11 +164,11 @@ def test_exports_of_nothing(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder of ordered events"):
         export_ordered_jsonl(tmp_path / "none", io.StringIO())
     assert exported(tmp_path) == []
-    assert export_ordered_parquet(tmp_path, tmp_path / "none.parquet") == 0
+    assert export_ordered_table(tmp_path, tmp_path / "none.parquet") == 0
     OrderedSink(tmp_path).write(0, [released_table("a", released(Strings(), 1, [IN_ORDER]))])
-    assert export_ordered_parquet(tmp_path, tmp_path / "one.parquet") == 1
+    assert export_ordered_table(tmp_path, tmp_path / "one.parquet") == 1
     none, one = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("none", "one"))
     assert none.num_rows == 0
     assert none.schema == one.schema
     with pytest.raises(UserError, match="cannot be written: No such file"):
-        export_ordered_parquet(tmp_path, tmp_path / "no" / "one.parquet")
+        export_ordered_table(tmp_path, tmp_path / "no" / "one.parquet")

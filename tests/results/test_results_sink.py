@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.errors import ContractViolation, UserError
 from engine.log import whole_file
-from engine.results.export import export_jsonl, export_parquet
+from engine.results.export import export_jsonl, export_table
 from engine.results.writer import MATCHES, WINDOWS, ResultSink
 
 US = 1000
@@ -178,7 +178,7 @@ def test_results_to_a_file_and_to_one_parquet(tmp_path: Path) -> None:
     ResultSink(tmp_path / "r").write(1, [match("a", 3)])
     assert export_jsonl(tmp_path / "r", tmp_path / "out.jsonl") == 3
     assert (tmp_path / "out.jsonl").read_text().splitlines() == exported(tmp_path / "r")
-    assert export_parquet(tmp_path / "r", tmp_path / "out.parquet", MATCHES) == 3
+    assert export_table(tmp_path / "r", tmp_path / "out.parquet", MATCHES) == 3
     table = pq.read_table(tmp_path / "out.parquet")
     assert table.column("at").to_pylist() == [1, 3, 2]
     assert "position" not in table.column_names
@@ -195,7 +195,7 @@ def test_windows_in_parquet_have_typed_keys_values_and_bounds(tmp_path: Path) ->
     ]  # fmt: skip
     sink.write(0, made[:1])
     sink.write(1, made[1:])
-    assert export_parquet(tmp_path / "r", tmp_path / "w.parquet", WINDOWS) == 3
+    assert export_table(tmp_path / "r", tmp_path / "w.parquet", WINDOWS) == 3
     table = pq.read_table(tmp_path / "w.parquet")
     types = {name: str(table.schema.field(name).type) for name in ("key", "value", "bounds")}
     assert types == {
@@ -209,7 +209,7 @@ def test_windows_in_parquet_have_typed_keys_values_and_bounds(tmp_path: Path) ->
 
 def test_windows_without_keys_have_no_column_of_them(tmp_path: Path) -> None:
     ResultSink(tmp_path / "r").write(0, [window(key={}, high={"avg(v)": None})])
-    assert export_parquet(tmp_path / "r", tmp_path / "w.parquet", WINDOWS) == 1
+    assert export_table(tmp_path / "r", tmp_path / "w.parquet", WINDOWS) == 1
     table = pq.read_table(tmp_path / "w.parquet")
     assert "key" not in table.column_names
     assert table["value"].to_pylist() == [{"avg(v)": 2.5}]
@@ -219,13 +219,13 @@ def test_windows_without_keys_have_no_column_of_them(tmp_path: Path) -> None:
 def test_values_that_are_text_here_and_numbers_there_are_refused(tmp_path: Path) -> None:
     ResultSink(tmp_path / "r").write(0, [window("a", key={"k": "x"}), window("b", key={"k": 1})])
     with pytest.raises(UserError, match=r"cannot hold key of all windows.*write JSONL"):
-        export_parquet(tmp_path / "r", tmp_path / "w.parquet", WINDOWS)
+        export_table(tmp_path / "r", tmp_path / "w.parquet", WINDOWS)
 
 
 @pytest.mark.parametrize(("kind", "own"), [(MATCHES, "events"), (WINDOWS, "window")])
 def test_a_parquet_of_no_results_has_its_columns(kind: str, own: str, tmp_path: Path) -> None:
     ResultSink(tmp_path / "r").write(0, [])
-    assert export_parquet(tmp_path / "r", tmp_path / "none.parquet", kind) == 0
+    assert export_table(tmp_path / "r", tmp_path / "none.parquet", kind) == 0
     table = pq.read_table(tmp_path / "none.parquet")
     assert table.num_rows == 0
     assert {"op", "query", "site", "at", own} < set(table.column_names)
@@ -238,10 +238,10 @@ def test_exports_that_cannot_be(tmp_path: Path) -> None:
     ResultSink(tmp_path / "r").write(0, [])
     assert exported(tmp_path / "r") == []
     with pytest.raises(UserError, match="cannot be written: No such file"):
-        export_parquet(tmp_path / "r", tmp_path / "no" / "x.parquet", MATCHES)
+        export_table(tmp_path / "r", tmp_path / "no" / "x.parquet", MATCHES)
     ResultSink(tmp_path / "r").write(0, [match(), window()])
     with pytest.raises(UserError, match="holds windows, which a table of matches cannot say"):
-        export_parquet(tmp_path / "r", tmp_path / "x.parquet", MATCHES)
+        export_table(tmp_path / "r", tmp_path / "x.parquet", MATCHES)
     with pytest.raises(UserError, match="cannot be written: No such file"):
         export_jsonl(tmp_path / "r", tmp_path / "no" / "x.jsonl")
     with pytest.raises(UserError, match="unknown time unit"):

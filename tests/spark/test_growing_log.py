@@ -298,3 +298,26 @@ def test_the_reading_list_ends_once_whatever_the_cut(growing: Growing, tmp_path:
         ends = [[row["site"] for row in page if not row["rows"]] for page in pages]
         assert ends == [*([] for _ in pages[1:]), ["n", "s"]]
         assert facts.rows == 36
+
+
+def test_a_file_restored_before_its_turn_is_listed_anew(growing: Growing, tmp_path: Path) -> None:
+    """Whatever part of it was damaged when the list was made; what was read must stay as it was."""
+    listed, folder = host.ReadingList(tmp_path / "list"), tmp_path / "list"
+    files = LogReader(growing.log).files
+    whole = files[3].read_bytes()
+    spoiled = bytearray(whole)
+    spoiled[len(whole) // 3] ^= 0x10
+    files[3].write_bytes(spoiled)
+    facts = listed.extend(LogReader(growing.log), 2)
+    files[3].write_bytes(whole)
+    with pytest.raises(UserError, match="has changed since this run has read it: restore it"):
+        listed.extend(LogReader(growing.log), 2, 2)
+    before = [path.stat().st_mtime_ns for path in sorted(folder.iterdir())]
+    assert listed.extend(LogReader(growing.log), 2, 1) == facts
+    after = [path.stat().st_mtime_ns for path in sorted(folder.iterdir())]
+    assert after[0] == before[0]
+    assert after == sorted(set(after))  # Spark takes them by their times
+    host.ReadingList(tmp_path / "whole").extend(LogReader(growing.log), 2)
+    for path in sorted(folder.iterdir()):
+        assert pq.read_table(path).equals(pq.read_table(tmp_path / "whole" / path.name))
+    assert listed.extend(LogReader(growing.log), 2, facts.batches) == facts

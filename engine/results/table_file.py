@@ -1,0 +1,42 @@
+"""A table in one file, Parquet or CSV by the ending of its name, which appears whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from engine.errors import UserError
+from engine.log.whole_file import text_columns, whole_file
+
+CSV: Final = ".csv"
+PARQUET: Final = ".parquet"
+
+
+def write_table(out: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+    """Writes ``tables``, all of ``schema``, one after another; gives the number of rows.
+
+    In CSV the first line has the names. Text is in quotes; an empty field without them is a null.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    count = 0
+    try:
+        with whole_file(out) as sink, _writer(out, sink, schema) as writer:
+            for table in tables:
+                writer.write_table(table)
+                count += table.num_rows
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
+    return count
+
+
+def _writer(out: Path, sink: object, schema: pa.Schema) -> pa.csv.CSVWriter | pq.ParquetWriter:
+    if out.suffix == CSV:
+        return pyarrow.csv.CSVWriter(sink, schema)
+    return pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=text_columns(schema))

@@ -1,0 +1,215 @@
+"""Results in Parquet and in CSV say what the JSON lines say, in types and in any time unit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+EVENTS = [
+    {"kind": "sync", "source": "s1", "offset": 3, "delay": 4_000_000, "arrival": 1},
+    *(
+        {"type": "ABC"[n % 3], "ts": 1_700_000_000_000_000_000 + n * 1_234_567, "seq": n // 2,
+         "source": f"s{n % 2}", "site": "x" if n > 30 else "main",
+         "arrival": 1_700_000_000_000_000_000 + n * 1_234_567 + (9_000_000 if n == 20 else 0),
+         "attrs": {"v": n / 4, "n": 2**60 + n, "lit": n % 5 == 0, "day": "2026-11-22"}
+         | ({"té.g": 'a "q", \n=1'} if n % 4 else {}) | ({"empty": ""} if n == 7 else {})}
+        for n in range(60)
+    ),
+]  # fmt: skip
+EVENTS[1:] = sorted(EVENTS[1:], key=lambda record: record["arrival"])
+QUERIES: dict[str, tuple[str, ...]] = {
+    "pairs": ("EVENT SEQ(A a, B b) WHERE a.v < 9 WITHIN 5 ms",),
+    "values": (
+        (
+            "EVENT SEQ(A a, OR(B b, SEQ(B c, C d))) WHERE a.v < 4 WITHIN 9 ms "
+            "RETURN a.v, b.v - a.v AS gain, a.day AS day"
+        ),
+    ),
+    "windows": (
+        "SELECT count(*), min(ref), max(ts) AS m FROM events GROUP BY lit WINDOW TUMBLING 10 ms",
+        "SELECT max(n) AS m, avg(ref) FROM events WINDOW TUMBLING 20 ms DRIFT each",
+    ),
+    "keyless": ("SELECT count(*) FROM events WINDOW TUMBLING 20 ms",),
+    "nothing": ("EVENT SEQ(A a, B b) WHERE a.v > 999 WITHIN 5 ms",),
+}
+
+
+def answers(cli: Any, trace: Any, tmp_path: Path, suffix: str, *command: str) -> Path:
+    out = tmp_path / f"out{suffix}"
+    ran = cli(*command, "--input", trace(*EVENTS), "--out", str(out), "--quiet")
+    assert (ran.code, ran.err) == (0, "")
+    return out
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def bare(value: Any) -> Any:
+    """Without nulls, and objects that have nothing: JSON's are left out of columns, or filled."""
+    if isinstance(value, dict):
+        kept = {name: bare(each) for name, each in value.items()}
+        return {name: each for name, each in kept.items() if each not in (None, {})}
+    return [bare(each) for each in value] if isinstance(value, list) else value
+
+
+def nested(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of CSV as its JSON line: the inverse of what the reference says of the columns."""
+    found: dict[str, Any] = {}
+    events: dict[str, dict[str, Any]] = {}
+    for name, value in row.items():
+        first, _, rest = name.partition(".")
+        if value is None:
+            continue
+        if first.startswith("event") and rest:
+            event = events.setdefault(first, {})
+            outer, _, own = rest.partition("attrs.")
+            if own:
+                event.setdefault("attrs", {})[own] = value
+            else:
+                event[outer] = value
+        elif first == "bounds":
+            label, _, end = rest.rpartition(".")
+            found.setdefault(first, {}).setdefault(label, [None, None])[end == "most"] = value
+        elif rest:
+            found.setdefault(first, {})[rest] = value
+        else:
+            found[name] = value
+    if events:
+        assert list(events) == [f"event{n + 1}" for n in range(len(events))]
+        found["events"] = list(events.values())
+    return found
+
+
+def read_csv(path: Path) -> list[dict[str, Any]]:
+    convert = pyarrow.csv.ConvertOptions(
+        strings_can_be_null=True, quoted_strings_can_be_null=False,
+        column_types={name: pa.string() for name in header(path) if name.endswith("day")},
+    )  # fmt: skip
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    return pa.csv.read_csv(path, parse_options=parse, convert_options=convert).to_pylist()
+
+
+def header(path: Path) -> list[str]:
+    options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    return list(pa.csv.read_csv(path, parse_options=options).column_names)
+
+
+@pytest.mark.parametrize("unit", ["ns", "ms"])
+@pytest.mark.parametrize("name", QUERIES)
+def test_answers_are_the_same_in_every_format(
+    name: str, unit: str, cli: Any, trace: Any, tmp_path: Path
+) -> None:
+    if unit == "ms":  # the same trace, whose durations are written with their units
+        given = [
+            record | {key: record[key] / 10**6 for key in ("ts", "arrival", "offset", "delay")
+                      if key in record}
+            for record in EVENTS
+        ]  # fmt: skip
+    else:
+        given = EVENTS
+    command = ("query", *QUERIES[name], "--time-unit", unit)
+    made = {}
+    for suffix in (".jsonl", ".parquet", ".csv"):
+        out = tmp_path / f"out{suffix}"
+        ran = cli(*command, "--input", trace(*given), "--out", str(out), "--quiet")
+        assert (ran.code, ran.err) == (0, "")
+        made[suffix] = out
+    told = [bare(line) for line in lines(made[".jsonl"])]
+    assert bool(told) == (name != "nothing")
+    ordered = sorted(told, key=lambda line: line["site"])
+    assert sorted_as(pq.read_table(made[".parquet"]).to_pylist(), ordered) == ordered
+    found = [nested(row) for row in read_csv(made[".csv"])] if told else []
+    assert sorted_as(found, ordered) == ordered
+
+
+def sorted_as(rows: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """JSON lines go by site, then by query; tables by site, then in order of emission."""
+    places = list(dict.fromkeys(line["query"] for line in like))
+    return sorted(map(bare, rows), key=lambda row: (row["site"], places.index(row["query"])))
+
+
+def test_matches_have_typed_attributes_and_values(cli: Any, trace: Any, tmp_path: Path) -> None:
+    out = answers(cli, trace, tmp_path, ".parquet", "query", *QUERIES["pairs"])
+    schema = pq.read_schema(out)
+    event = schema.field("events").type.value_type
+    assert str(event.field("attrs").type) == (
+        "struct<day: string, empty: string, lit: bool, n: int64, té.g: string, v: double>"
+    )
+    assert "more" not in (*schema.names, *(field.name for field in event))
+    out = answers(cli, trace, tmp_path, ".parquet", "query", *QUERIES["values"])
+    assert str(pq.read_schema(out).field("value").type) == "struct<gain: double, day: string>"
+
+
+def test_the_columns_of_a_csv_follow_from_the_query(cli: Any, trace: Any, tmp_path: Path) -> None:
+    """Not from which of an OR's alternatives were found, nor from whether anything was."""
+    out = answers(cli, trace, tmp_path, ".csv", "query", *QUERIES["nothing"])
+    names = out.read_text().strip().replace('"', "").split(",")
+    assert names[:7] == ["op", "query", "site", "at", "known_at", "certainty", "probability"]
+    assert names[7:] == [
+        f"event{n}.{field}"
+        for n in (1, 2)
+        for field in ("site", "stream", "source", "seq", "type", "ts", "te", "ref")
+    ]
+    three = "EVENT SEQ(A a, OR(B b, SEQ(NONE c, C d))) WHERE a.v < 2 WITHIN 5 ms"
+    assert "event3.ref" in header(answers(cli, trace, tmp_path, ".csv", "query", three))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_the_ordered_stream_is_the_same_in_every_format(
+    suffix: str, cli: Any, trace: Any, tmp_path: Path
+) -> None:
+    command = ("order", "--order", "kslack:1ms", "--time-unit", "ns")
+    told = lines(answers(cli, trace, tmp_path, ".jsonl", *command))
+    out = answers(cli, trace, tmp_path, suffix, *command)
+    rows = pq.read_table(out).to_pylist() if suffix == ".parquet" else read_csv(out)
+    assert [record(row) for row in rows] == told
+    assert {row["late"] for row in rows} == {False, True}
+
+
+def record(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as the trace writes it: what is usual is left out."""
+    usual = {"site": "main", "stream": "events", "incarnation": 0, "te": row["ts"]}
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        first, _, own = name.partition(".")
+        if own and value is not None:
+            found.setdefault(first, {})[own] = value
+        elif value is not None and (name not in usual or value != usual[name]):
+            found[name] = value
+    return found
+
+
+def test_times_of_tables_are_in_the_unit(cli: Any, trace: Any, tmp_path: Path) -> None:
+    records = [{"type": "A", "ts": 5, "arrival": 7}, {"type": "B", "ts": 9, "arrival": 11}]
+    for command, suffix in ((("query", "EVENT SEQ(A a, B b)"), ".parquet"), (("order",), ".csv")):
+        out = tmp_path / f"out{suffix}"
+        ran = cli(*command, "--time-unit", "s", "--input", trace(*records), "--out", str(out))
+        assert ran.code == 0
+        if suffix == ".csv":
+            rows = read_csv(out)
+            assert [(row["ts"], row["te"], row["arrival"]) for row in rows] == [
+                (5, 5, 7), (9, 9, 11),
+            ]  # fmt: skip
+        else:
+            (row,) = pq.read_table(out).to_pylist()
+            assert [event["ts"] for event in row["events"]] == [5, 9]
+            assert row["known_at"] == 11
+
+
+def test_late_events_as_a_table_are_in_the_unit(cli: Any, trace: Any, tmp_path: Path) -> None:
+    records = [{"type": "A", "ts": ts, "arrival": 90 + at} for at, ts in enumerate((50, 60, 5))]
+    late = tmp_path / "late.csv"
+    ran = cli(
+        "order", "--order", "kslack:1s", "--time-unit", "s", "--input", trace(*records),
+        "--out", str(tmp_path / "out.parquet"), "--late", str(late),
+    )  # fmt: skip
+    assert ran.code == 0
+    (row,) = read_csv(late)
+    assert (row["ts"], row["lateness"], row["reason"]) == (5, 45, "late")

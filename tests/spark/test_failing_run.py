@@ -1,0 +1,122 @@
+"""A run on Spark that fails, as its user sees it: one line, and the same command goes on after."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from engine.log.arrival_log import LogReader
+from engine.spark.host import FILES_PER_BATCH
+from engine.spark.staged import LARGE
+from tests.spark.both_hosts import log_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+QUERY = "EVENT SEQ(A a, B b) WITHIN 100"
+LIMITED = f"""#!/bin/bash
+# Workers' Python: where the file FLAG is, none of their files gets longer than this, in KB.
+if [ -e "$FLAG" ]; then ulimit -f {LARGE // 2048}; fi
+exec "$REAL" "$@"
+"""
+
+
+@pytest.fixture(name="log", scope="module")
+def _log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files for several micro-batches, with texts that do not get smaller."""
+    chance = random.Random(20261122)
+    records = [
+        {"source": f"s{n % 3}", "type": "AB"[n % 2], "ts": n, "seq": n // 3, "arrival": n,
+         "attrs": {"k": f"{chance.getrandbits(128):x}"}}
+        for n in range(900)
+    ]  # fmt: skip
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    log = log_of(text, tmp_path_factory.mktemp("log"), 30, 10)
+    assert len(LogReader(log).files) > 2 * FILES_PER_BATCH
+    return log
+
+
+@dataclass(frozen=True)
+class User:
+    """Types the same query again and again in a folder of their own."""
+
+    folder: Path
+    log: Path
+
+    @property
+    def flag(self) -> Path:
+        return self.folder / "flag"
+
+    def asks(self, *more: str) -> subprocess.CompletedProcess[str]:
+        limited = self.folder / "python"
+        limited.write_text(LIMITED)
+        limited.chmod(0o755)
+        settings = os.environ | {
+            "PYSPARK_PYTHON": str(limited), "REAL": sys.executable, "FLAG": str(self.flag),
+            "TMPDIR": str(self.folder),
+        }  # fmt: skip
+        tool = Path(sys.executable).parent / "slackwater"
+        return subprocess.run(
+            [tool, "query", QUERY, "--input", self.log, "--out", "out.jsonl", "--quiet", *more],
+            check=False, capture_output=True, text=True, cwd=self.folder, env=settings,
+        )  # fmt: skip
+
+    def is_answered(self, *more: str) -> str:
+        ran = self.asks(*more)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        return (self.folder / "out.jsonl").read_text()
+
+
+ON_SPARK = ("--master", "local[1]", "--work", "work")
+
+
+def test_a_damaged_file_is_named_and_once_restored_the_run_goes_on(
+    log: Path, tmp_path: Path
+) -> None:
+    user = User(tmp_path, log)
+    expected = user.is_answered()
+    file = LogReader(log).files[FILES_PER_BATCH + 3]  # of the second micro-batch
+    whole = file.read_bytes()
+    spoiled = bytearray(whole)
+    spoiled[len(whole) // 3] ^= 0x10
+    try:
+        file.write_bytes(spoiled)
+        ran = user.asks(*ON_SPARK)
+    finally:
+        file.write_bytes(whole)
+    assert ran.returncode == 2  # the input is at fault, wherever that is found
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith(f"slackwater: {file}: damaged file: ")
+    (first,) = (tmp_path / "work" / "parts" / "matches").iterdir()
+    before = first.stat().st_mtime_ns
+    assert user.is_answered(*ON_SPARK) == expected
+    assert first.stat().st_mtime_ns == before  # what was done is not done again
+
+
+def test_a_worker_that_cannot_write_ends_the_run_with_its_own_words(
+    log: Path, tmp_path: Path
+) -> None:
+    user = User(tmp_path, log)
+    expected = user.is_answered()
+    user.flag.touch()
+    ran = user.asks(*ON_SPARK)
+    assert ran.returncode == 1
+    (line,) = ran.stderr.splitlines()
+    kept = tmp_path / "work" / "parts" / "spark.log"
+    said = "the run on Spark failed: OSError: [Errno 27] File too large"
+    assert line == f"slackwater: {said}; all of it is in {kept.relative_to(tmp_path)}"
+    assert "Traceback (most recent call last)" in kept.read_text()
+    # Without a folder of one's own, only what was said stays.
+    ran = user.asks(*ON_SPARK[:2])
+    assert ran.returncode == 1
+    (kept,) = tmp_path.glob("slackwater-*.spark.log")
+    assert ran.stderr == f"slackwater: {said}; all of it is in {kept}\n"
+    assert not [path for path in tmp_path.glob("slackwater-*") if path.is_dir()]
+    user.flag.unlink()
+    assert user.is_answered(*ON_SPARK) == expected

@@ -1,0 +1,191 @@
+"""WHERE on times is as uncertain as the windows' own ends: by definition, over all clock errors."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from engine.query import query
+from engine.query.plan import TumblingPlan
+from engine.released import Strings
+from engine.window.tumbling import TumblingWindow
+from engine.window.where import chosen
+
+SIZE = 10
+Holds = Callable[[int, int], bool]
+WHERE: dict[str, Holds] = {
+    "ref >= 20": lambda t, _: t >= 20,
+    "ts < 17": lambda t, _: t < 17,
+    "ref = 15": lambda t, _: t == 15,
+    "ref != 15": lambda t, _: t != 15,
+    "ref IN (8, 12, 25)": lambda t, _: t in (8, 12, 25),
+    "NOT (ref > 13 AND ref <= 16)": lambda t, _: not 13 < t <= 16,
+    "ref < 12 OR te > 21": lambda t, _: t < 12 or t > 21,
+    "ref + v > 18": lambda t, v: t + v > 18,
+    "v > 0 AND ref > 14": lambda t, v: v > 0 and t > 14,
+    "ref * 2 - v <= 31": lambda t, v: t * 2 - v <= 31,
+    "v * ref > 40": lambda t, v: v * t > 40,
+    "ref - ts >= v": lambda _, v: v <= 0,
+}  # fmt: skip
+AGGREGATES = ("count(*)", "sum(v)", "avg(v)", "min(v)", "max(v)")
+
+
+def plan(where: str) -> TumblingPlan:
+    made = query(f"SELECT {', '.join(AGGREGATES)} FROM events WHERE {where} WINDOW TUMBLING {SIZE}")
+    assert isinstance(made, TumblingPlan)
+    return made
+
+
+def by_definition(events: list[Any], holds: Holds) -> dict[int, dict[str, Any]]:
+    """Per window what certainly and perhaps lies in it; each event has a clock of its own."""
+    options: dict[int, list[tuple[int, bool, bool]]] = {}
+    for event in events:
+        errors = range(-event.unc, event.unc + 1)
+        for k in {(event.ref + e) // SIZE for e in errors}:
+            where = [(event.ref + e) // SIZE == k and holds(event.ref + e, event.v) for e in errors]
+            if any(where):
+                options.setdefault(k, []).append((event.v, all(where), where[event.unc]))
+    return {k: summary(of) for k, of in options.items()}
+
+
+def summary(events: list[tuple[int, bool, bool]]) -> dict[str, Any]:
+    sure = [v for v, always, _ in events if always]
+    perhaps = [v for v, always, _ in events if not always]
+    found = [
+        [*sure, *itertools.compress(perhaps, taken)]
+        for taken in itertools.product((0, 1), repeat=len(perhaps))
+    ]
+    some = [values for values in found if values]
+    bounds = {
+        name: [min(map(of, some)), max(map(of, some))]
+        for name, of in (("sum(v)", sum), ("avg(v)", mean), ("min(v)", min), ("max(v)", max))
+    }
+    bounds["count(*)"] = [len(sure), len(events)]
+    measured = [v for v, _, nominal in events if nominal]
+    return {
+        "certain": len(sure), "ambiguous": len(perhaps), "bounds": bounds,
+        "value": {
+            "count(*)": len(measured), "sum(v)": sum(measured) if measured else None,
+            "avg(v)": mean(measured) if measured else None,
+            "min(v)": min(measured, default=None), "max(v)": max(measured, default=None),
+        },
+    }  # fmt: skip
+
+
+def mean(values: list[int]) -> Fraction:
+    return Fraction(sum(values), len(values))
+
+
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 32), st.integers(-6, 6), st.integers(0, 7)), min_size=1, max_size=6
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(where=st.sampled_from(list(WHERE)), drawn=EVENTS, cut=st.integers(0, 6))
+@example(where="ref >= 20", drawn=[(18, 5, 3)], cut=0)  # out as measured, in under some errors
+@example(where="ref >= 20", drawn=[(19, 5, 3)], cut=0)  # and never in the window that ends at 20
+@example(where="ref = 15", drawn=[(15, 5, 2), (25, 1, 0)], cut=1)
+def test_equals_windows_over_all_errors(
+    where: str, drawn: list[tuple[int, int, int]], cut: int, tools: Any
+) -> None:
+    events = [tools.Event(ref, v=v, unc=unc) for ref, v, unc in sorted(drawn)]
+    results = tools.run(
+        lambda: TumblingWindow(plan(where)), tools.Stream(tuple(events)), (cut,), 99
+    )
+    expected = by_definition(events, WHERE[where])
+    told: dict[int, dict[str, Any]] = {}
+    for each in results:
+        k = each["window"]["start"] // SIZE
+        if each["op"] == "-":  # an event that is only perhaps in it came after its end
+            assert told.pop(k) | {"op": "-", "at": each["at"]} == each
+        else:
+            assert k not in told
+            told[k] = each
+    assert set(told) == set(expected)
+    for k, want in expected.items():
+        got = told[k]
+        assert (got["certain"], got["ambiguous"]) == (want["certain"], want["ambiguous"])
+        for name in AGGREGATES:
+            assert got["value"][name] == pytest.approx(want["value"][name]), name
+            assert got["bounds"][name] == [
+                pytest.approx(float(end)) for end in want["bounds"][name]
+            ], name
+
+
+def test_a_window_that_only_perhaps_has_an_event_gives_a_row(tools: Any) -> None:
+    (result,) = tools.run(
+        lambda: TumblingWindow(plan("ref > 14")),
+        tools.Stream((tools.Event(13, v=7, unc=3),)),
+        (),
+        9,
+    )
+    assert result["window"] == {"start": 10, "end": 20}
+    assert (result["certain"], result["ambiguous"]) == (0, 1)
+    assert result["value"]["count(*)"] == 0
+    assert result["bounds"]["count(*)"] == [0, 1]
+
+
+def test_conditions_without_times_and_clocks_without_errors_cost_nothing(tools: Any) -> None:
+    released = tools.batch(tools.Stream((tools.Event(13, unc=3), tools.Event(19))), Strings())
+    for where in ("v > 0", "raw_ts > 15", "te - ts > 3", "arrival > 4"):
+        assert chosen(plan(where).where, released, SIZE) is None  # type: ignore[arg-type]
+    exact = tools.batch(tools.Stream((tools.Event(13),)), Strings())
+    assert chosen(plan("ref > 15").where, exact, SIZE) is None  # type: ignore[arg-type]
+    one, other = chosen(plan("ref > 15").where, released, SIZE).how  # type: ignore[arg-type,union-attr]
+    assert (one, other) == (2, 0)
+
+
+def test_large_times_are_split_to_the_nanosecond(tools: Any) -> None:
+    day = 1_700_000_000_123_456_789
+    events = (tools.Event(day, v=1, unc=10**9), tools.Event(day + 1, v=1, unc=10**9))
+    released = tools.batch(tools.Stream(events), Strings())
+    found = chosen(plan(f"ref > {day + 5}").where, released, 2**40)  # type: ignore[arg-type]
+    assert found is not None
+    assert found.taken.all()
+    assert np.array_equal(found.low, [day + 6, day + 6])
+    assert np.array_equal(found.high, [day + 10**9, day + 1 + 10**9])
+
+
+@settings(deadline=None, max_examples=150)
+@given(where=st.sampled_from(list(WHERE)), drawn=EVENTS, unc=st.integers(1, 7))
+def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
+    where: str, drawn: list[tuple[int, int, int]], unc: int, tools: Any
+) -> None:
+    events = [tools.Event(ref, v=v, unc=unc, epoch=1) for ref, v, _ in sorted(drawn)]
+    results = tools.run(lambda: TumblingWindow(plan(where)), tools.Stream(tuple(events)), (), 99)
+    told = {each["window"]["start"] // SIZE: each["bounds"] for each in results}
+    for error in range(-unc, unc + 1):
+        there: dict[int, list[int]] = {}
+        for event in events:
+            time = event.ref + error
+            if WHERE[where](time, event.v):
+                there.setdefault(time // SIZE, []).append(event.v)
+        for k, values in there.items():
+            for name, of in (("count(*)", len), ("sum(v)", sum), ("avg(v)", mean),
+                             ("min(v)", min), ("max(v)", max)):  # fmt: skip
+                least, most = told[k][name]
+                assert least - 1e-9 <= of(values) <= most + 1e-9, (name, error)
+
+
+@pytest.mark.parametrize("drift", ["each", "together"])
+def test_the_three_windows_of_drift_go_by_the_measured_time(drift: str, tools: Any) -> None:
+    text = f"SELECT count(*) FROM events WHERE ref >= 12 WINDOW TUMBLING 10 DRIFT {drift}"
+    made = query(text)
+    assert isinstance(made, TumblingPlan)
+    events = (tools.Event(11, unc=2), tools.Event(13, unc=2), tools.Event(16, unc=1))
+    stream = tools.Stream(events, t_a=4)
+    result = tools.run(lambda: TumblingWindow(made), stream, (1,), 99)[-1]
+    assert result["window"]["start"] == 10
+    assert (result["certain"], result["ambiguous"]) == (1, 2)
+    assert result["bounds"] == {"count(*)": [1, 3]}
+    if drift == "together":  # 11 is out as measured, whatever the shift
+        three = [result[name]["count(*)"] for name in ("low", "middle", "high")]
+        assert three == [2, 2, 2]
