@@ -18,8 +18,9 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.columns import Columns
+from engine.kernels.integers import INT_MIN
 from engine.order.base import Ordered
-from engine.order.state import DUPLICATE, INT_MIN, QUARANTINED_FUTURE, QUARANTINED_JUMP
+from engine.order.state import DUPLICATE, QUARANTINED_FUTURE, QUARANTINED_JUMP
 from engine.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
 
 REASONS: Final = ("late", "residual", "future", "jump", "duplicate")

@@ -16,6 +16,7 @@ import numpy as np
 from edge_agent import records as r
 from engine.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.chain_settings import ChainOutput, ChainSettings
+from engine.clocks.reference import SourceClocks, Sync
 from engine.columns import (
     DEFAULT_STREAM_CODE,
     Columns,
@@ -28,17 +29,16 @@ from engine.columns import (
 )
 from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX, Frame
+from engine.kernels.integers import INT_MIN
 from engine.operator import Operator, Results
 from engine.operators import build_operator
 from engine.order.base import Ordered
 from engine.order.registry import build_order, order_attributes
 from engine.order.sequence import Sequence
-from engine.order.state import INT_MIN
 from engine.pattern.chunk_store import ChunkStore
 from engine.query import needed_attributes
 from engine.query.fields import names
 from engine.query.plan import Drift, TumblingPlan
-from engine.reference import SourceClocks, Sync
 from engine.released import Released, Strings
 
 __all__ = ["Chain", "ChainOutput", "ChainSettings", "ChunksOf"]

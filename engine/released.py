@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.clock_bound import ClockBound
+from engine.clocks.bound import ClockBound
 
 # Values of the ``status`` column.
 IN_ORDER: Final = 0

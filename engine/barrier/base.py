@@ -10,10 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from engine.barrier.changes import Changes, EventTable, Given
 from engine.barrier.timeline import Timeline
-from engine.pattern.given import Given
-from engine.pattern.matches import Changes
-from engine.pattern.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class Asked:
 class Barrier(Protocol):
     """Stands between a matcher and the output; knows nothing of how matches are found."""
 
-    def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:
+    def process(self, changes: Changes | None, timeline: Timeline, store: EventTable) -> Given:
         """What a batch's rows do to matches, in order, and its clocks; gives what is let go."""
 
     def advance(self, now: int) -> Given:

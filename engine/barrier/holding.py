@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from engine.barrier.base import Asked
+from engine.barrier.changes import ORDER, Changes, EventTable, Given, nothing_given
 from engine.barrier.replay import (
     ADAPTS,
     CHANGED,
@@ -38,9 +39,6 @@ from engine.barrier.replay import (
     same_rows,
 )  # fmt: skip
 from engine.barrier.timeline import LONG_AGO, Steps, Timeline, Told
-from engine.pattern.given import Given, nothing_given
-from engine.pattern.matches import Changes
-from engine.pattern.store import ORDER, Store
 
 _NEVER: Final = 2**63 - 1
 
@@ -131,7 +129,7 @@ class Holding:
             "matches_held": 0 if self._held is None else len(self._held.number),
         }
 
-    def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:
+    def process(self, changes: Changes | None, timeline: Timeline, store: EventTable) -> Given:
         broken = self._policy.broken(timeline)
         if self._purged:
             broken = broken | timeline.below_promises()
@@ -168,7 +166,7 @@ class Holding:
         ]
         return self._replayed(held, len(every), None, parts)
 
-    def _taken_in(self, changes: Changes, store: Store) -> _Held:
+    def _taken_in(self, changes: Changes, store: EventTable) -> _Held:
         """The new matches."""
         new = np.flatnonzero(~changes.before.stands)
         rows, n = changes.rows[new], len(new)
@@ -186,7 +184,7 @@ class Holding:
         )  # fmt: skip
 
     def _becoming_due(
-        self, held: _Held, changes: Changes | None, timeline: Timeline, store: Store
+        self, held: _Held, changes: Changes | None, timeline: Timeline, store: EventTable
     ) -> list[_Parts]:
         """Where the clocks come to what the matches wait for."""
         known, known_moment = np.full(len(held.number), LONG_AGO), np.full(len(held.number), -1)
@@ -306,7 +304,7 @@ def _deadlines(held: _Held, now: int) -> _Parts:
     return _Parts.of(DUE, past, held.deadline[past], 0, 1, held.number[past], late=1)
 
 
-def _changing(held: _Held, old: int, changes: Changes, store: Store) -> _Parts:
+def _changing(held: _Held, old: int, changes: Changes, store: EventTable) -> _Parts:
     """The changes, each with the entry it is of; entries from ``old`` on are the new matches."""
     is_new = ~changes.before.stands
     entry = np.full(len(changes), -1)

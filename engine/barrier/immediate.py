@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from engine.barrier.base import Asked
+from engine.barrier.changes import Changes, EventTable, Given, nothing_given
 from engine.barrier.timeline import Timeline
-from engine.pattern.given import Given, nothing_given
-from engine.pattern.matches import Changes
-from engine.pattern.store import Store
 
 
 class Immediate:
@@ -31,7 +29,7 @@ class Immediate:
         self._purged = asked.purged
         self._broken = 0
 
-    def process(self, changes: Changes | None, timeline: Timeline, store: Store) -> Given:
+    def process(self, changes: Changes | None, timeline: Timeline, store: EventTable) -> Given:
         if self._purged:
             self._broken += int(timeline.below_promises().sum())
         if changes is None:

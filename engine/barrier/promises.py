@@ -18,7 +18,7 @@ import numpy as np
 
 from engine.barrier.timeline import LONG_AGO, Steps
 from engine.jit import inline, kernel
-from engine.order.state import INT_MAX
+from engine.kernels.integers import INT_MAX
 from engine.released import Promises, Released, Strings
 
 _OTHER: Final = -1

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.pattern.stacks import mixed
+from engine.kernels.hashing import mixed
 
 # What happens.
 NEW: Final = 0

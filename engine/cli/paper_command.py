@@ -20,8 +20,8 @@ from rich.table import Table as Shown
 from engine.cli.extras import need
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
-from engine.paper import Advanced, Finding, Paper, PaperRun
 from engine.report.page_folder import check_page_folder
+from engine.report.paper import Advanced, Finding, Paper, PaperRun
 from engine.report.paper_page import HTML, JSON, Reproduced, spoken, write_reproduced
 from engine.report.units import number
 from scenarios import papers

@@ -26,13 +26,13 @@ from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
 from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import order_names, parse_order
-from engine.pattern.purge_settings import PurgeSettings, parse_purge
 from engine.pattern.seq import PatternSettings
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analyse import read_query
 from engine.query.fields import time_labels
 from engine.query.plan import Plan, TumblingPlan
+from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.query.shape import most_events
 from engine.results.export import export_jsonl, export_table
 from engine.results.ordered import export_ordered_jsonl, export_ordered_table

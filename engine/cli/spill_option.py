@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from engine.errors import UserError
-from engine.pattern.purge_settings import PurgeSettings
 from engine.pattern.spill_settings import SpillSettings, parse_spill
 from engine.query.plan import Plan, TumblingPlan
+from engine.query.purge_settings import PurgeSettings
 
 Spill = Annotated[
     str | None,

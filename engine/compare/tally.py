@@ -11,7 +11,7 @@ from edge_agent import records as r
 from engine.columns import mask_name
 from engine.errors import ContractViolation, UserError
 from engine.frame import ATTR_PREFIX
-from engine.order.state import INT_MIN
+from engine.kernels.integers import INT_MIN
 from engine.released import IN_ORDER, LATE_DROPPED, Released
 
 _ROOM: Final = 1 << 16

@@ -63,6 +63,7 @@ from engine.columns import mask_name
 from engine.errors import UserError
 from engine.frame import ATTR_PREFIX
 from engine.jit import inline, kernel
+from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.order.aq_threshold import (
     AGGREGATES,
     COUNT,
@@ -80,7 +81,6 @@ from engine.order.delay_sketch import DELAY_BINS, delay_quantile, learn_delay
 from engine.order.served import Reads, Window
 from engine.order.slack_buffer import CLOCK, LAST, OWN, Buffer, Index, push, release_until
 from engine.order.slack_order import SlackOrder
-from engine.order.state import INT_MAX, INT_MIN
 from engine.released import Strings
 
 HORIZON_PART: Final = 10

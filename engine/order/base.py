@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from engine.clocks.reference import Sync
 from engine.columns import Columns
-from engine.reference import Sync
 from engine.released import Gaps, Progress, Promises
 
 

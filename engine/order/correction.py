@@ -8,11 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
+from engine.clocks.reference import SourceClocks
 from engine.columns import Columns
+from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.order.base import Guards
 from engine.order.duplicates import Duplicates
-from engine.order.state import DUPLICATE, INT_MAX, INT_MIN, QUARANTINED_FUTURE
-from engine.reference import SourceClocks
+from engine.order.state import DUPLICATE, QUARANTINED_FUTURE
 
 _DENSE: Final = 4
 """Codes per event up to which a table of all codes beats sorting."""

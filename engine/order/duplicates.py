@@ -24,7 +24,7 @@ import numpy as np
 from edge_agent import records as r
 from engine.columns import Columns
 from engine.jit import inline, kernel
-from engine.order.state import NONE
+from engine.kernels.integers import NONE
 
 HORIZON: Final = 32_000
 """In numbers; less than half of those that 16 bits count."""

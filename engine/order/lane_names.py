@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from engine.order.state import NONE
+from engine.kernels.integers import NONE
 
 Name = tuple[str, str]
 

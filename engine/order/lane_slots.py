@@ -8,7 +8,7 @@ import numpy as np
 
 from edge_agent.records import Kind
 from engine.jit import inline, kernel
-from engine.order.state import NONE
+from engine.kernels.integers import NONE
 
 SLOT: Final = np.dtype([("source", "i4"), ("stream", "i4"), ("lane", "i4")])
 """A place of the table."""

@@ -11,16 +11,17 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
+from engine.clocks.reference import SourceClocks, Sync
 from engine.columns import Columns
 from engine.jit import kernel
+from engine.kernels.integers import INT_MIN, NONE
 from engine.order.forgotten import Forgotten
 from engine.order.lane_memories import LaneMemories
 from engine.order.lane_names import LaneNames
 from engine.order.lane_slots import SLOT, enter, look_up
 from engine.order.quiet_lanes import Lanes, QuietLanes, are_silent, in_words
-from engine.order.state import INT_MIN, LANE, LANE_FIRST, NONE, V_BLOCKER, V_CLOCK
+from engine.order.state import LANE, LANE_FIRST, V_BLOCKER, V_CLOCK
 from engine.order.timeout import start_lanes
-from engine.reference import SourceClocks, Sync
 from engine.released import Strings
 
 _NO_STREAMS: Final = np.empty(0, np.int32)

@@ -40,11 +40,11 @@ from typing import Final
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.integers import INT_MIN
 from engine.order.correction import Correction
 from engine.order.served import Reads
 from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
 from engine.order.slack_order import SlackOrder
-from engine.order.state import INT_MIN
 from engine.released import Strings
 
 BUCKETS: Final = 64

@@ -10,19 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from edge_agent.records import Kind
+from engine.clocks.epochs import reference
 from engine.jit import inline, kernel
-from engine.order.merge import note, reference, set_key
-from engine.order.state import (
-    INT_MAX,
-    INT_MIN,
-    MARKER_JUMP,
-    MAX_RING,
-    NONE,
-    NOTE_QUARANTINE,
-    S_DEFAULT_UNC,
-    Out,
-    Trees,
-)
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
+from engine.order.merge import note, set_key
+from engine.order.state import MARKER_JUMP, MAX_RING, NOTE_QUARANTINE, S_DEFAULT_UNC, Out, Trees
 from engine.order.timeout import later
 from engine.order.tournament import hurry
 

@@ -18,12 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.limits import UNC_MAX_NS
+from engine.clocks.epochs import reference
 from engine.jit import inline, kernel
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.order.state import (
-    INT_MAX,
-    INT_MIN,
-    NONE,
     NOTE_PROGRESS,
     NOTE_QUARANTINE,
     QUARANTINED_FUTURE,
@@ -65,30 +63,6 @@ def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: in
     else:
         key, tie = ln[lane].bound, TIE_BLOCK
     set_merge(tr.merge, lane, key, tie)
-
-
-@inline
-def reference(ck: np.ndarray, default: int, source: int, ts: int) -> tuple[int, int, int]:
-    """(ref, uncertainty, epoch) of event time ``ts`` at ``source``'s clock (R19 Eq 3.14, 3.15).
-
-    Never descending in ``ts`` within an epoch: a slope is far from -1. The uncertainty saturates.
-    """
-    n = ck[source, 0].n
-    if n == 0:
-        return ts, default, NONE
-    j = n - 1
-    while j > 0 and ts < ck[source, j].start:
-        j -= 1
-    offset, unc = ck[source, j].offset, ck[source, j].unc
-    skew, rate = ck[source, j].skew, ck[source, j].rate
-    if rate > 0 or skew != 0:
-        # Whole seconds and the rest apart: their products with a rate stay within int64.
-        age = max(0, ts - ck[source, j].anchor)
-        seconds, rest = age // 1_000_000_000, age % 1_000_000_000
-        grown = seconds * rate + rest * rate // 1_000_000_000
-        unc = unc + grown if grown < UNC_MAX_NS - unc else UNC_MAX_NS
-        offset += seconds * skew + rest * skew // 1_000_000_000
-    return ts + offset, unc, ck[source, j].ident
 
 
 @inline

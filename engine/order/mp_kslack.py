@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.jit import kernel
+from engine.kernels.integers import INT_MAX
 from engine.order.correction import Correction
 from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
 from engine.order.slack_order import SlackOrder
-from engine.order.state import INT_MAX
 
 _SLACK = OWN
 _LOWEST = OWN + 1

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from edge_agent import records as r
+from engine.clocks.reference import Sync
 from engine.columns import Columns
+from engine.kernels.integers import INT_MAX
 from engine.order.proof_kernel import (
     FREE,
     LANES,
@@ -24,8 +26,6 @@ from engine.order.proof_kernel import (
     find_lane,
     go_through,
 )
-from engine.order.state import INT_MAX
-from engine.reference import Sync
 from engine.released import Strings
 
 _FIRST_LANES = 8

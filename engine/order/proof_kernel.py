@@ -17,7 +17,8 @@ import numpy as np
 
 from edge_agent.records import Kind
 from engine.jit import inline, kernel
-from engine.order.state import INT_MAX, MAX_RING
+from engine.kernels.integers import INT_MAX
+from engine.order.state import MAX_RING
 
 _EVENT: Final = int(Kind.EVENT)
 _POG: Final = int(Kind.POG)

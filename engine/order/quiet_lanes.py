@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.order.state import INT_MIN, LANE, NONE
+from engine.kernels.integers import INT_MIN, NONE
+from engine.order.state import LANE
 
 _LEAST: Final = 64
 

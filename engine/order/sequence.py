@@ -17,8 +17,10 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
+from engine.clocks.reference import SourceClocks, Sync
 from engine.columns import VALID_PREFIX, Columns, join, lacking_event
 from engine.errors import UserError
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.order.base import Guards, Ordered
 from engine.order.forgotten import Forgotten
 from engine.order.lanes import LaneTable
@@ -26,13 +28,10 @@ from engine.order.sequence_run import flush, new_rows, place_rings, run, survivo
 from engine.order.state import (
     COUNTERS,
     EVENT,
-    INT_MAX,
-    INT_MIN,
     MERGE_NODE,
     MODE_FIXED,
     MODE_QUANTILE,
     MODE_R19,
-    NONE,
     NOTE_GAP,
     NOTE_PROGRESS,
     NOTE_QUARANTINE,
@@ -57,7 +56,6 @@ from engine.order.state import (
 from engine.order.timeout import silence_window
 from engine.order.wait_sketch import resolution_bits
 from engine.order.waits import memory_window
-from engine.reference import SourceClocks, Sync
 from engine.released import Gaps, Progress, Strings
 
 FORGET_EVERY: Final = 16_384

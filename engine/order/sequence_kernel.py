@@ -13,25 +13,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.clocks.epochs import reference
 from engine.jit import inline, kernel
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.order.markers import apply_markers, next_deadline
-from engine.order.merge import (
-    correct,
-    is_future,
-    note,
-    push,
-    push_late,
-    reference,
-    saw_ts,
-    set_aside,
-    set_key,
-)
+from engine.order.merge import correct, is_future, note, push, push_late, saw_ts, set_aside, set_key
 from engine.order.state import (
     DUPLICATE,
-    INT_MAX,
-    INT_MIN,
     MISSING_KEPT,
-    NONE,
     NOTE_GAP,
     QUARANTINED_JUMP,
     S_DEFAULT_UNC,

@@ -10,6 +10,7 @@ import numpy as np
 
 from edge_agent.records import Kind
 from engine.jit import inline, kernel
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.order.markers import apply_markers, mark, next_deadline, touch
 from engine.order.merge import (
     drain,
@@ -18,10 +19,7 @@ from engine.order.merge import (
 )
 from engine.order.sequence_kernel import accept, buffer_row, give_up, hold, resume_held
 from engine.order.state import (
-    INT_MAX,
-    INT_MIN,
     MAX_RING,
-    NONE,
     STAGE_HELD,
     STAGE_RING,
     V_CLOCK,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.order.state import INT_MAX, INT_MIN
+from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.released import IN_ORDER, LATE, LATE_DROPPED
 
 # Places in the scalars of a buffer; an operator's own come behind them.

@@ -12,12 +12,12 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
+from engine.clocks.reference import Sync
 from engine.columns import VALID_PREFIX, Columns
 from engine.order.arena import Arena
 from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.slack_buffer import NOW, OUT, STEPS, Buffer, Index, flush_all
-from engine.reference import Sync
 from engine.released import IN_ORDER, Gaps, Progress
 
 Run = Callable[[Buffer, int, int, np.ndarray], None]

@@ -11,9 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-NONE: Final = -1
-INT_MIN: Final = -(2**63) + 1
-INT_MAX: Final = 2**63 - 1
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 
 # Stages of a pending row, kept between calls.
 STAGE_RING: Final = 1
@@ -27,8 +25,6 @@ MAX_RING: Final = 1 << 18
 """Largest distance between the expected number and a buffered one; more is a jump."""
 MISSING_KEPT: Final = 128
 """Runs of missing numbers remembered per lane, to tell a late event from a duplicate."""
-EPOCHS_KEPT: Final = 8
-"""Offsets remembered per source, to correct events stamped before the newest sync."""
 BINS: Final = 512
 """Bins of a coarse sketch of times (16 per octave from 1 us to 18 minutes)."""
 WAIT_BINS: Final = 961
@@ -132,20 +128,6 @@ MEMORY: Final = np.dtype(
     ]
 )
 """What a lane remembers, 30 KB: apart, as lanes of sources that come and go are moved."""
-
-CLOCK: Final = np.dtype(
-    [
-        ("start", "i8"), ("offset", "i8"), ("unc", "i8"), ("rate", "i8"), ("anchor", "i8"),
-        ("ident", "i8"), ("skew", "i8"),
-        ("doubt", "i8"),  # uncertainty of its events since a step was found behind them; 0: none
-        # of the source; kept in its first entry. gone: events released by its newest entry
-        ("n", "i8"), ("first_lane", "i8"), ("gone", "i8"),
-    ]
-)  # fmt: skip
-"""One offset of a source, in force from event time ``start`` on; an array [source, epoch].
-
-``skew``: slope of the offset, ``rate``: of its uncertainty [ppb], both from ``anchor`` on.
-"""
 
 MERGE_NODE: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("lane", "i8")])
 """A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""

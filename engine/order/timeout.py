@@ -23,11 +23,10 @@ from typing import Final
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.order.highs import first_larger, saw_high
 from engine.order.state import (
     BINS,
-    INT_MAX,
-    INT_MIN,
     MODE_FIXED,
     MODE_R19,
     S_ALPHA,

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.order.state import INT_MAX, Trees
+from engine.kernels.integers import INT_MAX
+from engine.order.state import Trees
 
 
 @kernel

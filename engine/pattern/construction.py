@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.hashing import mixed
 from engine.pattern.nearest import narrowed
 from engine.pattern.purge import purge_until
 from engine.pattern.scopes import BY_ROW, FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
@@ -70,9 +71,8 @@ from engine.pattern.stacks import (
     find,
     first_not_below,
     insert,
-    mixed,
     needed,
-)  # fmt: skip
+)
 from engine.pattern.tables import (
     BRANCHES,
     FROM_RIN,

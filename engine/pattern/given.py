@@ -6,11 +6,11 @@ A result is a dict only where somebody looks at it one by one; sinks take the ta
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from engine.barrier.changes import Given
 from engine.columns import VALID_PREFIX
 from engine.frame import ATTR_PREFIX
 from engine.operator import ReadOneByOne, Result
@@ -23,34 +23,6 @@ from engine.released import Strings
 
 _CODED = ("stream", "source", "type")
 EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
-
-
-@dataclass(slots=True)
-class Given:
-    """What a barrier lets go, in order: equally long columns.
-
-    ``rows``: (n, steps) places in the store. ``plus``: given, or else taken back.
-    """
-
-    rows: np.ndarray
-    branch: np.ndarray
-    plus: np.ndarray
-    at: np.ndarray
-    known_at: np.ndarray
-    confirmed: np.ndarray
-    chance: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-
-def nothing_given(steps: int) -> Given:
-    """No result."""
-    none = np.empty(0, np.int64)
-    return Given(
-        np.empty((0, steps), np.int64), none, np.empty(0, np.bool_), none, none,
-        np.empty(0, np.bool_), np.empty(0, np.float64),
-    )  # fmt: skip
 
 
 def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:

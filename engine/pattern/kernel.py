@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.barrier.timeline import ALL, LONG_AGO, Steps
-from engine.clock_bound import ClockBound
+from engine.clocks.bound import ClockBound
 from engine.pattern import construction as c
 from engine.pattern import scopes, search, stacks
 from engine.pattern.certainty import Rule

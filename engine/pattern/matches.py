@@ -6,63 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.barrier.changes import ORDER, Changes, Verdicts
 from engine.barrier.timeline import LONG_AGO
 from engine.pattern import construction as c
 from engine.pattern import scopes
 from engine.pattern.certainty import Clock, Conditions, Doubts, Rule, chances
 from engine.pattern.program import compile_programs, uses_text_order
 from engine.pattern.program_texts import text_constants, text_ranks
-from engine.pattern.store import ORDER, Store
+from engine.pattern.store import Store
 from engine.pattern.table_builder import NONE
 from engine.pattern.tables import NOT_LONG_AFTER, UPPER, Layout
 from engine.released import Strings
-
-
-@dataclass(slots=True)
-class Verdicts:
-    """Per match: does it stand, is it confirmed, with which probability?"""
-
-    stands: np.ndarray
-    confirmed: np.ndarray
-    chance: np.ndarray
-
-    def take(self, which: np.ndarray) -> Verdicts:
-        return Verdicts(self.stands[which], self.confirmed[which], self.chance[which])
-
-
-@dataclass(slots=True)
-class Changes:
-    """What rows of a batch do to matches: equally long columns, in order.
-
-    ``rows``: (n, steps of all branches) places in the store, -1 for steps the match does not have.
-    ``branch``: of the OR. ``completing`` and ``cause``: the row that completed the match, and the
-    one that changes it now (the same for a new match). ``before``: as it stood, which a new match
-    did not. ``after``: it does not stand when the row invalidates it. ``closes``: (n, scopes + 1),
-    of new matches: per scope the least promise that closes it (no later event below it), and last
-    the time of the match's last event. What clocks may err is taken off the promises, but for the
-    errors of the match's own events.
-    """
-
-    rows: np.ndarray
-    branch: np.ndarray
-    completing: np.ndarray
-    cause: np.ndarray
-    before: Verdicts
-    after: Verdicts
-    closes: np.ndarray
-    known_at: np.ndarray
-    last_ns: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.cause)
-
-    def take(self, which: np.ndarray) -> Changes:
-        """Those of ``which``, in its order."""
-        return Changes(
-            self.rows[which], self.branch[which], self.completing[which], self.cause[which],
-            self.before.take(which), self.after.take(which), self.closes[which],
-            self.known_at[which], self.last_ns[which],
-        )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -136,7 +136,7 @@ def _spread(s: Search, ref: int) -> int:
 
 @inline
 def _error_at(n: np.ndarray, ref: int) -> int:
-    """How wrong a clock may be at ``ref`` (``engine.clock_bound.ClockBound.at``)."""
+    """How wrong a clock may be at ``ref`` (``engine.clocks.bound.ClockBound.at``)."""
     if n[BOUND_RATE] == 0:
         return int(min(n[BOUND_UNC], UNC_MAX_NS))
     age = max(min(ref, _ENDED), n[BOUND_SINCE]) - n[BOUND_SINCE]

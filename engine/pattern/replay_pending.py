@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from engine.barrier.changes import Changes, Verdicts
 from engine.jit import kernel
+from engine.kernels.hashing import mixed
 from engine.pattern.certainty import Rule
 from engine.pattern.kernel import Kernel, StackOptions
-from engine.pattern.matches import Changes, Judge, Verdicts
-from engine.pattern.stacks import mixed
+from engine.pattern.matches import Judge
 from engine.pattern.store import MEMBER, Store
 from engine.pattern.tables import Layout
 from engine.released import Strings

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.hashing import mixed
 from engine.pattern import clocked_machine
 from engine.pattern.clocked_machine import Errors
 from engine.pattern.program_machine import CERTAINLY, POSSIBLY, Programs, holds
-from engine.pattern.stacks import Stacks, mixed
+from engine.pattern.stacks import Stacks
 from engine.pattern.tables import (
     AFTER,
     BEFORE,
@@ -87,7 +88,7 @@ AIS_CLOCK: Final = 16
 CLOCK: Final = 17
 """The largest time in any stack."""
 BOUND_UNC: Final = 18
-"""How wrong the clock of any source may be (``engine.clock_bound``): so much, ..."""
+"""How wrong the clock of any source may be (``engine.clocks.bound``): so much, ..."""
 BOUND_RATE: Final = 19
 """... and so many ppb of the time since ..."""
 BOUND_SINCE: Final = 20

@@ -21,20 +21,21 @@ import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import Asked
+from engine.barrier.changes import ORDER, Changes, Given
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.errors import UserError
 from engine.operator import Result
 from engine.pattern.certainty import Rule
-from engine.pattern.given import Given, Matches
+from engine.pattern.given import Matches
 from engine.pattern.kernel import Kernel, StackOptions
-from engine.pattern.matches import Changes, Judge
+from engine.pattern.matches import Judge
 from engine.pattern.membership import joined_attributes, kept_attributes, members
-from engine.pattern.purge_settings import PURGES
-from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, ORDER, T_A, Store
+from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
 from engine.pattern.stream_clocks import Moved, StreamClocks
 from engine.pattern.tables import layout_of
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
+from engine.query.purge_settings import PURGES
 from engine.released import Released, Strings
 
 _INT_MAX: Final = 2**63 - 1
@@ -46,7 +47,7 @@ class PatternSettings:
     """``certainty``: ``pairwise`` or ``max-delay`` (R19). ``keep_late_ns``: how late a row may be
     to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
-    ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.pattern.purge_settings``. Rows that
+    ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left.
     """
 

@@ -23,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
+from engine.barrier.changes import ORDER, Changes
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.operator import Result, Results
@@ -36,14 +37,14 @@ from engine.pattern.chunk_store import (
     joined,
 )
 from engine.pattern.cold import Cold
-from engine.pattern.matches import Changes, Judge
+from engine.pattern.matches import Judge
 from engine.pattern.membership import members
 from engine.pattern.partition import KEY, Keys, Wanted, keys_of
 from engine.pattern.replay_pending import Replay, all_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.spill_bounds import spill_bounds
 from engine.pattern.spill_settings import SpillSettings
-from engine.pattern.store import EXPIRES, HORIZON, MEMBER, ORDER, Store
+from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store
 from engine.pattern.stream_clocks import Ahead, Moved
 from engine.pattern.waiting import Turn, Waiting, cut
 from engine.query.plan import OrPlan, SeqPlan

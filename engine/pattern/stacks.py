@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.hashing import mixed
 
 # Places in ``Stacks.used``.
 STACKS: Final = 0
@@ -42,7 +43,6 @@ _WIDTH: Final = 4
 
 _EMPTY: Final = -1
 _LEAST_ROOM: Final = 4
-_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Stacks(NamedTuple):
@@ -80,13 +80,6 @@ def empty_stacks(stacks: int = 16, pool: int = 128) -> Stacks:
         np.full(length, _EMPTY, np.int64), np.zeros((stacks, 6), np.int64),
         np.zeros((pool, _WIDTH), np.int64), np.zeros(_USED, np.int64),
     )  # fmt: skip
-
-
-@inline
-def mixed(key: int, value: int) -> int:
-    """``key`` with one more value mixed in."""
-    bits = (np.uint64(key) ^ np.uint64(value)) * _MULTIPLIER
-    return int(np.int64(bits ^ (bits >> np.uint64(32))))
 
 
 @kernel

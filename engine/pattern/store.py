@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from engine.barrier.changes import ORDER
 from engine.columns import VALID_PREFIX
 from engine.errors import ContractViolation
 from engine.frame import ATTR_PREFIX
@@ -21,8 +22,6 @@ from engine.released import Released, Strings
 FIELDS: Final = (
     "ref", "unc", "epoch", "ts", "te", "arrival", "release", "seq", "source", "stream", "type",
 )  # fmt: skip
-ORDER: Final = "order"
-"""Number of the row in the released stream: what was released earlier."""
 EXPIRES: Final = "expires"
 """The last horizon at which the event may still be part of a new match."""
 MEMBER: Final = "member"

@@ -2,7 +2,7 @@
 
 What closes a scope, makes an event useless or lets it expire is never a clock as it stands, but
 what is left of it when the clocks of sources err the worst way (SPEC 4.3): those of every source
-that is synchronised, whether it has sent anything yet or not (``engine.clock_bound``).
+that is synchronised, whether it has sent anything yet or not (``engine.clocks.bound``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.barrier.promises import PromiseBook
 from engine.barrier.timeline import ALL, LONG_AGO, Steps, Timeline, Told, progress_steps
-from engine.clock_bound import ClockBound
+from engine.clocks.bound import ClockBound
 from engine.released import IN_ORDER, Released
 
 NOTHING: Final = -(2**63) + 1

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
-from engine.pattern.purge_settings import PurgeSettings
 from engine.query.consistency import never_counts
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.place import listed
@@ -26,6 +25,7 @@ from engine.query.plan import (
     SeqPlan,
     TumblingPlan,
 )
+from engine.query.purge_settings import PurgeSettings
 from engine.query.render import (
     render,
     render_duration,

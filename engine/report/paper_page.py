@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.paper import Finding, Paper
 from engine.report.document import DATA_ID, document
 from engine.report.elements import details, figure, paragraph, section, table, text
 from engine.report.page_folder import write_page_folder
+from engine.report.paper import Finding, Paper
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
 from engine.scenario import Claim

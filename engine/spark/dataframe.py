@@ -24,11 +24,11 @@ from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import OrderSettings, order_attributes, parse_order
 from engine.order.sequence import SequenceSettings
-from engine.pattern.purge_settings import PurgeSettings
 from engine.pipeline import check_order_attributes
 from engine.query import check_attributes, needed_attributes
 from engine.query import query as parse_query
 from engine.query.plan import Plan
+from engine.query.purge_settings import PurgeSettings
 from engine.spark.chain_state import ChainState
 from engine.spark.frame_input import frames_of
 from engine.spark.processor import use_cache

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lifetimes import Life, Record
 from slow_book import SlowBook
 
-from engine.order.state import INT_MAX
+from engine.kernels.integers import INT_MAX
 
 ABOVE, BELOW, FATES = 100_000, 50_000, 64
 """Shares of spoilt matches [ppm] above which it waits and below which it does not; smoothing."""

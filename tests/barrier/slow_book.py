@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.barrier.timeline import LONG_AGO
-from engine.order.state import INT_MAX
+from engine.kernels.integers import INT_MAX
 
 
 @dataclass

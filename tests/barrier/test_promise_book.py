@@ -12,7 +12,7 @@ from slow_book import SlowBook
 
 from engine.barrier.promises import PromiseBook
 from engine.barrier.timeline import BEFORE, LONG_AGO, Steps
-from engine.order.state import INT_MAX
+from engine.kernels.integers import INT_MAX
 from engine.released import Promises, Released, Strings
 
 TYPES = frozenset({"A", "B", "C"})

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.java import (
+from engine.errors import UserError
+from engine.spark.java import (
     Java,
     apt_package,
     ask_version,
@@ -15,7 +16,6 @@ from engine.cli.java import (
     install_line,
     major_version,
 )
-from engine.errors import UserError
 
 BOOKWORM = 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n'
 TRIXIE = 'ID=debian\nVERSION_ID="13"\n'

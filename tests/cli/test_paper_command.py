@@ -10,7 +10,7 @@ import pytest
 
 from engine.cli import paper_command
 from engine.cli.paper_command import known_papers, load
-from engine.paper import Finding, Paper, Reproduction, joined
+from engine.report.paper import Finding, Paper, Reproduction, joined
 from engine.scenario import Claim
 from scenarios.papers.r19 import paper
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from engine.clock_prediction import Sample
-from engine.reference import SourceClocks, Sync
+from engine.clocks.prediction import Sample
+from engine.clocks.reference import SourceClocks, Sync
 from engine.released import Strings
 
 Record = dict[str, Any]

@@ -13,7 +13,7 @@ from clock_records import corrected, event, learnt, sync
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.clock_prediction import (
+from engine.clocks.prediction import (
     SKEW_MAX_PPB,
     SYNCS_KEPT,
     WANDER_PPB,

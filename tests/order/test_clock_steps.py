@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
-from engine.clock_prediction import SYNCS_KEPT, Line, Sample, Step, stepped
+from engine.clocks.prediction import SYNCS_KEPT, Line, Sample, Step, stepped
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

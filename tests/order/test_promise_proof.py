@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.records import Kind
+from engine.clocks.reference import Sync
 from engine.errors import UserError
+from engine.kernels.integers import INT_MAX
 from engine.order.none import NoneSettings
 from engine.order.proof import Proof
 from engine.order.proof_kernel import WINDOW
 from engine.order.registry import parse_order
-from engine.order.state import INT_MAX
-from engine.reference import Sync
 from engine.released import Strings
 
 WAIT = 10

@@ -13,9 +13,9 @@ from engine.chain import Chain, ChainSettings
 from engine.log.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pattern.purge_settings import parse_purge
 from engine.pattern.seq import PatternSettings
 from engine.query import query
+from engine.query.purge_settings import parse_purge
 
 Line = dict[str, Any]
 

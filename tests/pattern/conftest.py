@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.clock_bound import ClockBound
+from engine.clocks.bound import ClockBound
 from engine.pattern.seq import SeqMatcher
 from engine.query.plan import SeqPlan
 from engine.released import IN_ORDER, Progress, Promises, Released, Strings

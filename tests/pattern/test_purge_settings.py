@@ -9,7 +9,7 @@ import pytest
 
 from engine.cli.app import run
 from engine.errors import UserError
-from engine.pattern.purge_settings import PurgeSettings, parse_purge
+from engine.query.purge_settings import PurgeSettings, parse_purge
 
 QUERY = "EVENT SEQ(A a, !C c, B b) WITHIN 10"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.paper import Finding, PaperRun
 from engine.pattern.kernel import StackOptions
+from engine.report.paper import Finding, PaperRun
 from scenarios.papers.l10 import paper
 from scenarios.papers.l10.ch4 import published, runs
 from scenarios.papers.l10.ch4.in_order_stacks import in_order_matches

@@ -1,6 +1,6 @@
 """L09: Liu et al. 2009, sequence queries with negation over disorder (chapter IX)."""
 
-from engine.paper import Paper, Reproduction
+from engine.report.paper import Paper, Reproduction
 from scenarios.papers.l09 import aggressive, comparison, conservative, disk, slack, window_state
 
 __all__ = ["paper"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.paper import Finding, PaperRun
+from engine.report.paper import Finding, PaperRun
 from engine.report.units import number
 from engine.scenario import Claim, Table
 from scenarios.papers.l09.conservative import USUAL

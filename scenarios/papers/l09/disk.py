@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.paper import Finding, PaperRun
 from engine.pattern.spill_settings import SpillSettings
+from engine.report.paper import Finding, PaperRun
 from engine.report.units import number
 from engine.scenario import Table
 from scenarios.papers.l09.curves import GROWS, drawn, tabled

@@ -14,11 +14,11 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.operator import Results
 from engine.order.registry import parse_order
-from engine.paper import Advanced, PaperRun
 from engine.pattern.given import Matches
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import query
+from engine.report.paper import Advanced, PaperRun
 from scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,
     MAX_DELAY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.paper import Finding, PaperRun
+from engine.report.paper import Finding, PaperRun
 from engine.report.units import number
 from engine.scenario import Claim, Table
 from scenarios.papers.l09.curves import (

@@ -1,6 +1,6 @@
 """L10: Li 2010, robust detection of event patterns; one folder per chapter that is made anew."""
 
-from engine.paper import Paper, joined
+from engine.report.paper import Paper, joined
 from scenarios.papers.l10 import ch4
 
 __all__ = ["paper"]

@@ -1,6 +1,6 @@
 """R19: Rajendran 2019, ordering by sequence numbers against K-slack (chapter 5)."""
 
-from engine.paper import Paper, Reproduction
+from engine.report.paper import Paper, Reproduction
 from scenarios.papers.r19 import (
     many_sources,
     offsets,

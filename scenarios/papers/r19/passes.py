@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.compare.measure import Measures, Reading, measure_many
 from engine.log.arrival_log import LogReader
-from engine.paper import PaperRun
+from engine.report.paper import PaperRun
 from scenarios.papers.r19.data_sets import DataSet, data_set
 from scenarios.papers.r19.log_writing import DEPARTED, Source, sources, write_log
 from scenarios.papers.r19.orders import APPROACHES, Approach

@@ -7,8 +7,8 @@ from typing import Final
 
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.paper import Finding, PaperRun
 from engine.query import query
+from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
 from scenarios.papers.r19 import published
 from scenarios.papers.r19.clock_sync import Measured, exchange

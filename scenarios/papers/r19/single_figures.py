@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.paper import Finding, PaperRun
 from engine.report.figures import Figure
+from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from engine.compare.measure import Measures
-from engine.paper import Finding, PaperRun
+from engine.report.paper import Finding, PaperRun
 from engine.scenario import Claim, Table
 from scenarios.papers.r19 import published
 from scenarios.papers.r19.orders import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.paper import Finding
+from engine.report.paper import Finding
 from engine.scenario import Claim
 from scenarios.papers import verdicts
 

@@ -11,8 +11,8 @@ import numpy as np
 from engine.chain import Chain, ChainOutput, ChainSettings
 from engine.frame import Frame
 from engine.order.registry import parse_order
-from engine.paper import Finding, PaperRun
 from engine.query import query
+from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series

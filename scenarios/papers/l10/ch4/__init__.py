@@ -1,6 +1,6 @@
 """L10 chapter 4: sequence queries over events out of order, on active instance stacks."""
 
-from engine.paper import Paper, Reproduction
+from engine.report.paper import Paper, Reproduction
 from scenarios.papers.l10.ch4 import ais_clock, overhead, partition
 
 __all__ = ["chapter"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from engine.paper import Finding, PaperRun
 from engine.pattern.kernel import StackOptions
 from engine.report.figures import COLOURS, Figure
+from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series

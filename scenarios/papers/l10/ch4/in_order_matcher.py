@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.barrier.timeline import Steps
-from engine.clock_bound import ClockBound
+from engine.clocks.bound import ClockBound
 from engine.errors import ContractViolation
 from engine.pattern import construction as c
 from engine.pattern import scopes

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.errors import ContractViolation
-from engine.paper import Finding, PaperRun
 from engine.pattern.kernel import StackOptions
 from engine.report.figures import COLOURS, Figure
+from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series

@@ -8,9 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from engine.paper import Finding, PaperRun
 from engine.pattern.kernel import StackOptions
 from engine.report.figures import COLOURS, Figure
+from engine.report.paper import Finding, PaperRun
 from engine.scenario import Claim, Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
 
-from engine.paper import Advanced, PaperRun
 from engine.pattern.kernel import StackOptions
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
 from engine.released import Released
+from engine.report.paper import Advanced, PaperRun
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
 
 WITHIN_NS: Final = 20

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
-from engine.clock_prediction import SECOND, Line
+from engine.clocks.prediction import SECOND, Line
 
 _EARLIEST: Final = -(1 << 61)
 _LATEST: Final = 1 << 62

@@ -22,8 +22,9 @@ import numpy as np
 
 from edge_agent import records as r
 from edge_agent.limits import UNC_MAX_NS
-from engine.clock_bound import ClockBound, SiteClocks
-from engine.clock_prediction import (
+from engine.clocks.bound import ClockBound, SiteClocks
+from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, reference
+from engine.clocks.prediction import (
     SECOND,
     SYNCS_KEPT,
     SYNCS_MIN,
@@ -37,8 +38,7 @@ from engine.clock_prediction import (
 )
 from engine.columns import Columns
 from engine.jit import kernel
-from engine.order.merge import reference
-from engine.order.state import CLOCK, EPOCHS_KEPT, INT_MAX, INT_MIN, NONE
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.released import LATE_DROPPED, Strings
 
 _UNANCHORED: Final = 2**62

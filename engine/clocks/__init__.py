@@ -1,0 +1,1 @@
+"""Clocks of the sources: what syncs say of them, predicted between and corrected after."""

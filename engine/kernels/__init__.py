@@ -1,0 +1,1 @@
+"""What kernels of several rooms share: integers with a meaning, hashing."""

@@ -1,0 +1,18 @@
+"""One hash for all tables of the kernels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.jit import inline
+
+_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+@inline
+def mixed(key: int, value: int) -> int:
+    """``key`` with one more value mixed in."""
+    bits = (np.uint64(key) ^ np.uint64(value)) * _MULTIPLIER
+    return int(np.int64(bits ^ (bits >> np.uint64(32))))
