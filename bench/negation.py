@@ -25,15 +25,15 @@ import numpy as np
 from bench.workload import event_frames, pattern_stream, sync_frame
 from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.operator import Results
 from engine.order.registry import parse_order
 from engine.pattern.given import Matches
 from engine.pattern.seq import SeqMatcher
 from engine.query import query
 from engine.query.plan import SeqPlan
-from engine.released import Released
 from engine.results.match_table import columns_table
+from engine.stream.frame import Frame
+from engine.stream.released import Released
 
 EVENTS = 1_000_000
 SOURCES = 20

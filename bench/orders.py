@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from bench.workload import columns, frames
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.order.registry import parse_order
+from engine.stream.frame import Frame
 
 ORDERS = (
     "none",

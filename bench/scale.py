@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogWriter
 from engine.log.gathered import gathered
@@ -29,6 +28,7 @@ from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.export import export_jsonl
 from engine.spark.host import run_on_spark
+from engine.stream.frame import Frame
 
 START_NS = 1_700_000_000 * 10**9
 FRAME_ROWS = 65_536

@@ -28,7 +28,7 @@ from engine.pattern.spill import SpillingMatcher
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import query
 from engine.query.plan import Plan, SeqPlan
-from engine.released import Released, Strings
+from engine.stream.released import Released, Strings
 
 TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 5 s"
 ROWS = 500_000

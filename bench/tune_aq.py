@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.released import IN_ORDER
+from engine.stream.frame import Frame
+from engine.stream.released import IN_ORDER
 
 MS = 1_000_000
 KPS = (0.1, 0.2, 0.3, 0.5)

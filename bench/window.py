@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
-from engine.released import Released, Strings
+from engine.stream.released import Released, Strings
 from engine.window.tumbling import TumblingWindow
 
 ROWS = 8_000_000

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.frame import STRING, Frame
 from engine.log.arrival_log import LogWriter
+from engine.stream.frame import STRING, Frame
 
 RATE = 15_000
 START_NS = 1_700_000_000 * 10**9

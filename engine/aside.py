@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
-from engine.columns import Columns
 from engine.kernels.integers import INT_MIN
 from engine.order.base import Ordered
 from engine.order.state import DUPLICATE, QUARANTINED_FUTURE, QUARANTINED_JUMP
-from engine.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
+from engine.stream.columns import Columns
+from engine.stream.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
 
 REASONS: Final = ("late", "residual", "future", "jump", "duplicate")
 _LATE, _RESIDUAL, _FUTURE, _JUMP, _DUPLICATE = range(len(REASONS))

@@ -17,18 +17,7 @@ from edge_agent import records as r
 from engine.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.chain_settings import ChainOutput, ChainSettings
 from engine.clocks.reference import SourceClocks, Sync
-from engine.columns import (
-    DEFAULT_STREAM_CODE,
-    Columns,
-    at_once,
-    decode,
-    join,
-    promote,
-    records_by_kind,
-    sync_records,
-)
 from engine.errors import ContractViolation, UserError
-from engine.frame import ATTR_PREFIX, Frame
 from engine.kernels.integers import INT_MIN
 from engine.operator import Operator, Results
 from engine.operators import build_operator
@@ -39,7 +28,18 @@ from engine.pattern.chunk_store import ChunkStore
 from engine.query import needed_attributes
 from engine.query.fields import names
 from engine.query.plan import Drift, TumblingPlan
-from engine.released import Released, Strings
+from engine.stream.columns import (
+    DEFAULT_STREAM_CODE,
+    Columns,
+    at_once,
+    decode,
+    join,
+    promote,
+    records_by_kind,
+    sync_records,
+)
+from engine.stream.frame import ATTR_PREFIX, Frame
+from engine.stream.released import Released, Strings
 
 __all__ = ["Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16

@@ -11,7 +11,7 @@ from engine.order.registry import OrderSettings
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query.plan import Plan
-from engine.released import Released
+from engine.stream.released import Released
 from engine.window.settings import WindowSettings
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.log.arrival_log import LogReader
 from engine.results.run_writer import Part, RunWriter, last_parts, parts_of
 from engine.results.sole_use import sole_use
+from engine.stream.frame import Frame
 
 _ROWS_PER_BATCH: Final = 1 << 18
 _SITES_AT_ONCE: Final = 2048

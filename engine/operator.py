@@ -10,7 +10,7 @@ from typing import Any, Protocol, overload
 
 import numpy as np
 
-from engine.released import Released
+from engine.stream.released import Released
 
 Result = dict[str, Any]
 """One result with the fields of DESIGN "Results". Times in ns; the writer converts units."""

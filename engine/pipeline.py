@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,16 +16,17 @@ import pyarrow as pa
 
 from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.frame import ATTR_PREFIX
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.gathered import gathered
 from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, open_input
 from engine.log.whole_file import parquet_files, sync_folder
 from engine.order.registry import OrderSettings, order_attributes
+from engine.order.served import check_order_attributes
 from engine.query import check_attributes
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
+from engine.stream.frame import ATTR_PREFIX
 
 Advanced = Callable[[int], None]
 
@@ -130,25 +131,6 @@ def check_order(log: Path, order: OrderSettings, plans: Sequence[Plan]) -> None:
     if not wanted:
         return
     check_order_attributes(wanted, attribute_types(log, set(wanted)))
-
-
-def check_order_attributes(wanted: Mapping[str, bool], known: Mapping[str, str]) -> None:
-    """The same, of attributes of ``known`` types (``int float bool str``).
-
-    Args:
-        wanted: attributes that the operator looks at, and whether each must be a number.
-        known: attributes that there are.
-
-    Raises:
-        UserError: names the attribute and the ones there are.
-    """
-    numbers = sorted(name for name, kind in known.items() if kind in ("int", "float"))
-    there = f"those with numbers are {', '.join(numbers)}" if numbers else "none has numbers"
-    for name in sorted(wanted):
-        if name not in known:
-            raise UserError(f"order: no event has an attribute {name!r}; {there}")
-        if wanted[name] and name not in numbers:
-            raise UserError(f"order: attribute {name!r} is {known[name]}, not a number; {there}")
 
 
 _TYPES: Final = (

@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from engine.frame import Frame
+from engine.stream.frame import Frame
 
 
 class FrameDigest:

@@ -14,8 +14,8 @@ import numpy as np
 from simpy import Environment
 
 from edge_agent import records as r
-from engine.frame import Frame
 from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Sink
+from engine.stream.frame import Frame
 from simulator.alarm import call_at
 from simulator.balance import Account, add_links
 from simulator.clocks import Clock, ClockSettings, draw_rates

@@ -18,7 +18,7 @@ ALLOWED = {
     "edge_agent": {"edge_agent", "msgpack", "ntplib", "netifaces"},
     "simulator": {
         "simulator", "edge_agent", "simpy", "numpy", "numba", "pyarrow",
-        "engine.gateway", "engine.log", "engine.frame", "engine.errors", "engine.units",
+        "engine.gateway", "engine.log", "engine.stream.frame", "engine.errors", "engine.units",
     },
     "engine": {
         "engine", "edge_agent", "numpy", "numba", "pyarrow", "lark", "msgpack", "pyspark",

@@ -33,8 +33,8 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from bench.workload import FRAME_ROWS
-from engine.frame import Frame
 from engine.log.arrival_log import LogWriter
+from engine.stream.frame import Frame
 
 SCRIPTS: Final = Path(__file__).resolve().parents[2].parent / "shared" / "peers"
 QUERY: Final = (

@@ -19,7 +19,7 @@ import numpy as np
 from engine.barrier.timeline import LONG_AGO, Steps
 from engine.jit import inline, kernel
 from engine.kernels.integers import INT_MAX
-from engine.released import Promises, Released, Strings
+from engine.stream.released import Promises, Released, Strings
 
 _OTHER: Final = -1
 """A type that the query does not name."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.released import IN_ORDER, Progress
+from engine.stream.released import IN_ORDER, Progress
 
 LONG_AGO = -(2**63)
 BEFORE = -1

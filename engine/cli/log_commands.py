@@ -18,7 +18,6 @@ from engine.cli.plain_console import PlainConsole
 from engine.cli.visible import json_out, tell, visible
 from engine.cli.watch import watched
 from engine.errors import UserError, did_you_mean
-from engine.frame import Frame
 from engine.log.arrival_log import LogWriter
 from engine.log.describe import describe
 from engine.log.input_log import PLAIN_FORM, InputForm, InputLog, open_input
@@ -28,6 +27,7 @@ from engine.log.show import summary_tables
 from engine.log.trace_writer import write_trace
 from engine.log.whole_file import sync_folder
 from engine.results.export import text_out
+from engine.stream.frame import Frame
 from engine.units import unit_ns
 
 log_app = typer.Typer(

@@ -16,10 +16,10 @@ from engine.cli.input_options import DeadLetter, OnBad, bad_file, reads_input
 from engine.cli.input_warnings import warn_backwards, warn_line_numbers
 from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.promise_warning import warn_unpromised
-from engine.cli.spill_option import Spill, read_spill
+from engine.cli.spill_option import Spill
 from engine.cli.visible import tell
 from engine.cli.watch import if_interrupted, tell_compiling, watched
-from engine.cli.window_option import WindowText, read_window
+from engine.cli.window_option import WindowText
 from engine.cli.work_folder import work_folder
 from engine.errors import UserError
 from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
@@ -27,6 +27,7 @@ from engine.log.lines import STDIN
 from engine.order.base import Guards
 from engine.order.registry import order_names, parse_order
 from engine.pattern.seq import PatternSettings
+from engine.pattern.spill_settings import read_spill
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analyse import read_query
@@ -40,6 +41,7 @@ from engine.results.side_output import SIDE_OUTPUT
 from engine.results.table_file import CSV, PARQUET
 from engine.results.writer import MATCHES, WINDOWS
 from engine.units import parse_duration, unit_ns
+from engine.window.settings import read_window
 
 Input = Annotated[
     str,

@@ -11,43 +11,19 @@ largest rate yet. It is too wide rather than too narrow, and costs nothing per s
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from edge_agent.limits import UNC_MAX_NS
-from engine.clocks.prediction import SECOND, Line
+from engine.clocks.prediction import Line
+from engine.stream.clock_bound import LATEST, ClockBound
 
 _EARLIEST: Final = -(1 << 61)
-_LATEST: Final = 1 << 62
 _RATE_MOST: Final = 10**8
 """A tenth: what grows faster than that is no clock."""
 _ROUNDED_NS: Final = 2
 """Reference times are rounded."""
 _STALE: Final = 64
 """So many entries out of date are no reason to sort."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClockBound:
-    """At reference time t a clock of the site errs by at most ``at(t)`` [ns].
-
-    That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by.
-    """
-
-    unc_ns: int = 0
-    rate_ppb: int = 0
-    since: int = 0
-
-    def at(self, ref: np.ndarray) -> np.ndarray:
-        """The bound at int64 reference times, int64."""
-        if not self.rate_ppb:
-            return np.full(ref.shape, self.unc_ns)
-        age = np.clip(ref, self.since, _LATEST) - self.since
-        # Whole seconds and the rest apart: their products with the rate stay within int64.
-        grown = age // SECOND * self.rate_ppb + age % SECOND * self.rate_ppb // SECOND
-        return np.asarray(np.minimum(grown + self.unc_ns, UNC_MAX_NS))
 
 
 class SiteClocks:
@@ -71,7 +47,7 @@ class SiteClocks:
         heap = self._oldest
         while heap and self._last.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
-        since = min(max(heap[0][0], _EARLIEST), _LATEST) if heap else 0
+        since = min(max(heap[0][0], _EARLIEST), LATEST) if heap else 0
         return ClockBound(self._unc_ns, self._rate_ppb if heap else 0, since)
 
     def begins(self, source: int, line: Line) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 
 from edge_agent import records as r
 from edge_agent.limits import UNC_MAX_NS
-from engine.clocks.bound import ClockBound, SiteClocks
+from engine.clocks.bound import SiteClocks
 from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, reference
 from engine.clocks.prediction import (
     SECOND,
@@ -36,10 +36,11 @@ from engine.clocks.prediction import (
     held,
     stepped,
 )
-from engine.columns import Columns
 from engine.jit import kernel
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
-from engine.released import LATE_DROPPED, Strings
+from engine.stream.clock_bound import ClockBound
+from engine.stream.columns import Columns
+from engine.stream.released import LATE_DROPPED, Strings
 
 _UNANCHORED: Final = 2**62
 """The anchor of an offset until it is known: no event is so late, so it does not age."""
@@ -284,7 +285,7 @@ class SourceClocks:
         """Events leave the ordering operator: those before a step found since are made uncertain.
 
         Args:
-            columns: of ``engine.released.Released``; ``unc`` and ``epoch`` are changed in place.
+            columns: of a ``Released`` stream; ``unc`` and ``epoch`` are changed in place.
             counts: False where the same events leave once more, from a later buffer.
         """
         if self._predict and self.next_epoch:

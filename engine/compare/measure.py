@@ -17,11 +17,11 @@ import numpy as np
 from engine.chain import Chain, ChainOutput, ChainSettings
 from engine.compare.tally import Reading, Spread, Tally
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.none import NoneSettings
 from engine.order.registry import OrderSettings, parse_order
+from engine.stream.frame import Frame
 
 __all__ = ["Arrivals", "Measures", "Reading", "Spread", "arrivals", "measure", "measure_many"]
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
-from engine.columns import mask_name
 from engine.errors import ContractViolation, UserError
-from engine.frame import ATTR_PREFIX
 from engine.kernels.integers import INT_MIN
-from engine.released import IN_ORDER, LATE_DROPPED, Released
+from engine.stream.columns import mask_name
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
 
 _ROOM: Final = 1 << 16
 

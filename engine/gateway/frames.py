@@ -16,8 +16,8 @@ import pyarrow as pa
 from edge_agent import records as r
 from edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
 from edge_agent.records import Kind
-from engine.frame import ATTR_PREFIX, Frame
 from engine.gateway.content import CODE, INT
+from engine.stream.frame import ATTR_PREFIX, Frame
 
 ROW_BYTES: Final = 64
 """Charged per row for the columns that the gateway adds."""
@@ -224,7 +224,7 @@ def _values(columns: Sequence[Values | None], kind: str, counts: np.ndarray) -> 
     values = np.frombuffer(b"".join(given), dtype)
     if kind == "bool":
         values = values != 0
-    # A fraction that is NaN is none (engine.value_rules).
+    # A fraction that is NaN is none (engine.stream.value_rules).
     nan = np.isnan(values) if kind == "float" else np.zeros(0, bool)
     if not nan.any() and all(c is not None and c.valid is None for c in columns):
         return pa.array(values)

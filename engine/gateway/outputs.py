@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
-from engine.frame import Frame
+from engine.stream.frame import Frame
 
 
 class Sink(Protocol):

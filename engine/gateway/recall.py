@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.frame import ATTR_PREFIX, Frame
 from engine.gateway.received import ReceivedSet
+from engine.stream.frame import ATTR_PREFIX, Frame
 
 _ISLANDS_MAX: Final = 4096
 

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import ContractViolation, UserError
-from engine.frame import Frame
 from engine.log.file_facts import MARK, FileFacts, checksum
 from engine.log.frame_rules import attribute_types
 from engine.log.kept_tables import KEPT
@@ -46,7 +45,8 @@ from engine.log.whole_file import (
     TEMPORARY_SUFFIX,
     write_parquet,
 )
-from engine.value_rules import joined_type
+from engine.stream.frame import Frame
+from engine.stream.value_rules import joined_type
 
 __all__ = [
     "FIRST_ARRIVAL", "LAST_ARRIVAL", "LOG_SCHEMA", "PAYLOAD", "ROWS", "SITE", "LogReader",

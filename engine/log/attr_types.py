@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.frame import STRING
 from engine.log.bad_lines import Fault
 from engine.log.trace_record import quoted
+from engine.stream.frame import STRING
 
 _WORDS: Final[dict[type, str]] = {
     int: "a number",

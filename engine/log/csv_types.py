@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.frame import STRING
 from engine.log.bad_lines import Fault
 from engine.log.record_rules import TIME_FIELDS
 from engine.log.row_import import (
@@ -31,6 +30,7 @@ from engine.log.row_import import (
 )
 from engine.log.times import Times
 from engine.log.trace_record import INT64_MIN, INT_FIELDS
+from engine.stream.frame import STRING
 from engine.units import INT64_MAX
 
 _INT: Final = r"^-?(0|[1-9][0-9]*)$"

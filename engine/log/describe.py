@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.frame import Frame
 from engine.log.grouped import ints
+from engine.stream.frame import Frame
 
 QUANTILES: Final = (0.5, 0.99, 1.0)
 _SUB_BITS: Final = 7

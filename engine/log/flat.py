@@ -14,9 +14,9 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.errors import UserError, did_you_mean
-from engine.frame import ATTR_PREFIX
 from engine.log.row_import import FIELDS, check_target, time_hint
 from engine.log.trace_record import TEXT_FIELDS
+from engine.stream.frame import ATTR_PREFIX
 
 _KNOWN: Final = frozenset(r.RECORD_FIELDS)
 _TEXTS: Final = frozenset(TEXT_FIELDS) - {r.KIND}

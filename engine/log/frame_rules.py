@@ -1,4 +1,4 @@
-"""The rules that a frame in a log must keep, checked on whole columns (``engine.frame``'s table).
+"""The rules that a frame in a log must keep, checked on whole columns (table in ``stream.frame``).
 
 A frame of ours keeps them all. A damaged or foreign log may hold anything, and what the chain's
 kernels read they trust: so a log's frames are checked once, where they are read.
@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
 from engine.log.record_rules import beyond_said
-from engine.value_rules import COUNTS, RANGES, beyond, without_nan
+from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
+from engine.stream.value_rules import COUNTS, RANGES, beyond, without_nan
 
 _TIMED: Final = (Kind.EVENT, Kind.POG, Kind.IBP)
 _OF_SOURCE: Final = (Kind.EVENT, Kind.IBP, Kind.SYNC, Kind.EOS)

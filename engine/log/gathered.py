@@ -11,8 +11,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.frame import Frame
 from engine.log.arrival_log import ROWS_PER_FILE
+from engine.stream.frame import Frame
 
 SMALL: Final = 4096
 """Rows; a frame with more goes its way alone."""

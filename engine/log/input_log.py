@@ -11,13 +11,13 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.log.arrival_log import LogReader, is_log_file
 from engine.log.csv_import import DELIMITERS, CsvRead, read_csv
 from engine.log.lines import STDIN, UNREADABLE, open_bytes
 from engine.log.parquet_import import ParquetRead, read_parquet, table_files
 from engine.log.trace import TraceRead, read_trace
 from engine.log.whole_file import DAMAGED
+from engine.stream.frame import Frame
 
 _PARQUET_MAGIC: Final = b"PAR1"
 _HEAD_BYTES: Final = 4096

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.limits import TIME_MAX_NS
 from edge_agent.records import Kind
-from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.log.bad_lines import Fault
 from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
 from engine.log.record_rules import in_units, row_faults
+from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 _SourceKey = tuple[str, str | None]
@@ -269,7 +269,7 @@ def own_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` without the columns that say the same for every row (table in ``engine.frame``)."""
+    """``batch`` without the columns that say the same for every row (``engine.stream.frame``)."""
     kept = []
     for name in batch.schema.names:
         column = batch.column(name)

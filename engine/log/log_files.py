@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import ContractViolation, UserError
-from engine.frame import Frame
 from engine.log.file_facts import (
     FactsError,
     FileFacts,
@@ -22,6 +21,7 @@ from engine.log.file_facts import (
 )
 from engine.log.frame_rules import FrameError, checked
 from engine.log.whole_file import DAMAGED, parquet_files
+from engine.stream.frame import Frame
 
 SITE: Final = "site"
 FIRST_ARRIVAL: Final = "first_arrival"

@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 
 from edge_agent import records as r
 from engine.errors import UserError
-from engine.frame import STRING
 from engine.log.bad_lines import Fault
 from engine.log.csv_types import any_kind
 from engine.log.lines import CHUNK_LINES
@@ -33,7 +32,8 @@ from engine.log.row_import import (
 )
 from engine.log.trace_record import INT_FIELDS
 from engine.log.whole_file import DAMAGED
-from engine.value_rules import without_nan
+from engine.stream.frame import STRING
+from engine.stream.value_rules import without_nan
 
 
 def read_parquet(

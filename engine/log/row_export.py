@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.log.record_rules import FIELDS_OF_KIND, TIME_FIELDS
 from engine.log.whole_file import whole_file
+from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.units import unit_ns
 
 _ORDER: Final = tuple(name for name in r.RECORD_FIELDS if name != r.ATTRS)
@@ -128,7 +128,7 @@ def _where_allowed(column: pa.Array, name: str, kinds: pa.Array) -> pa.Array:
 
 
 def _default(name: str, batch: pa.RecordBatch, rows: int, type_: pa.DataType) -> pa.Array:
-    """What a column means that a frame leaves out (table in ``engine.frame``)."""
+    """What a column means that a frame leaves out (table in ``engine.stream.frame``)."""
     if name == r.TE:
         return batch.column(r.TS)
     if name == r.KIND:

@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError, did_you_mean
-from engine.frame import ATTR_PREFIX, Frame
 from engine.log.bad_lines import BadLines, Fault
 from engine.log.intake import Intake
 from engine.log.lines import CHUNK_LINES
 from engine.log.record_rules import FIELDS_OF_KIND
 from engine.log.sorting import Sorter, check_sort
 from engine.log.times import NOT_TIME, Times
+from engine.stream.frame import ATTR_PREFIX, Frame
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
 _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]

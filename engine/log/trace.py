@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from edge_agent import records as r
 from engine.errors import UserError
-from engine.frame import STRING, Frame
 from engine.log.attr_types import AttrTypes
 from engine.log.bad_lines import BadLines, Fault
 from engine.log.flat import Flat
@@ -36,6 +35,7 @@ from engine.log.trace_record import (
     parse_all,
     time_fault,
 )
+from engine.stream.frame import STRING, Frame
 from engine.units import INT64_MAX
 
 _NONE: Final = type(None)

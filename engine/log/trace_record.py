@@ -46,7 +46,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    """NaN stands for no value, as Python and pandas write it (``engine.value_rules``)."""
+    """NaN stands for no value, as Python and pandas write it (``engine.stream.value_rules``)."""
     if name == "NaN":
         return None
     raise NotFiniteError(f"{name} is not a JSON number; leave the attribute out")

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.frame import ATTR_PREFIX, Frame
 from engine.log.record_rules import FIELDS_OF_KIND, TIME_FIELDS
 from engine.log.row_export import in_unit
+from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.units import unit_ns
 
 FIELD_ORDER: Final = tuple(name for name in r.RECORD_FIELDS if name not in (r.SITE, r.ATTRS))

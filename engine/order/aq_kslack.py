@@ -59,9 +59,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.columns import mask_name
 from engine.errors import UserError
-from engine.frame import ATTR_PREFIX
 from engine.jit import inline, kernel
 from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.order.aq_threshold import (
@@ -81,7 +79,9 @@ from engine.order.delay_sketch import DELAY_BINS, delay_quantile, learn_delay
 from engine.order.served import Reads, Window
 from engine.order.slack_buffer import CLOCK, LAST, OWN, Buffer, Index, push, release_until
 from engine.order.slack_order import SlackOrder
-from engine.released import Strings
+from engine.stream.columns import mask_name
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import Strings
 
 HORIZON_PART: Final = 10
 """L leaves out this part of the error: 1 - horizon is a tenth of it."""

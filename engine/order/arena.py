@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.columns import Columns, fill_missing, is_valued, join, mask_name
+from engine.stream.columns import Columns, fill_missing, is_valued, join, mask_name
 
 _LEAST: Final = 1 << 12
 

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from engine.clocks.reference import Sync
-from engine.columns import Columns
-from engine.released import Gaps, Progress, Promises
+from engine.stream.columns import Columns
+from engine.stream.released import Gaps, Progress, Promises
 
 
 @dataclass(slots=True)
 class Ordered:
-    """Events let go by one call: ``columns`` as ``engine.released.Released`` has them.
+    """Events let go by one call: ``columns`` as ``engine.stream.released.Released`` has them.
 
     ``quarantined``: columns of the records that were set aside with a ``reason`` code each
     (``order.state``: ``QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``, ``DUPLICATE``,

@@ -9,11 +9,11 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks
-from engine.columns import Columns
 from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.order.base import Guards
 from engine.order.duplicates import Duplicates
 from engine.order.state import DUPLICATE, QUARANTINED_FUTURE
+from engine.stream.columns import Columns
 
 _DENSE: Final = 4
 """Codes per event up to which a table of all codes beats sorting."""

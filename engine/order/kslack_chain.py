@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from engine.columns import Columns
 from engine.jit import kernel
 from engine.kernels.integers import INT_MAX
 from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.slack_buffer import CLOCK, NOW, OUT, OWN, Buffer, Index, push, release_until
 from engine.order.slack_order import HeldOrder
+from engine.stream.columns import Columns
 
 _SLACK = OWN
 

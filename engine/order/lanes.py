@@ -12,7 +12,6 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
-from engine.columns import Columns
 from engine.jit import kernel
 from engine.kernels.integers import INT_MIN, NONE
 from engine.order.forgotten import Forgotten
@@ -22,7 +21,8 @@ from engine.order.lane_slots import SLOT, enter, look_up
 from engine.order.quiet_lanes import Lanes, QuietLanes, are_silent, in_words
 from engine.order.state import LANE, LANE_FIRST, V_BLOCKER, V_CLOCK
 from engine.order.timeout import start_lanes
-from engine.released import Strings
+from engine.stream.columns import Columns
+from engine.stream.released import Strings
 
 _NO_STREAMS: Final = np.empty(0, np.int32)
 _NO_KINDS: Final = np.empty(0, np.int8)

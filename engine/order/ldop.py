@@ -45,7 +45,7 @@ from engine.order.correction import Correction
 from engine.order.served import Reads
 from engine.order.slack_buffer import CLOCK, OWN, Buffer, push, release_until
 from engine.order.slack_order import SlackOrder
-from engine.released import Strings
+from engine.stream.released import Strings
 
 BUCKETS: Final = 64
 DELAY_MAX_NS: Final = 1 << 49

@@ -42,7 +42,7 @@ from engine.order.state import (
 )
 from engine.order.timeout import later
 from engine.order.tournament import hurry, set_merge
-from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 
 TIE_NOW: Final = -2
 """Tie rank of a head that must go at once: before every blocking lane."""

@@ -16,12 +16,12 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
-from engine.columns import Columns
 from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.proof import Proof
 from engine.order.proof_kernel import Counted
-from engine.released import Gaps, Progress, Promises
+from engine.stream.columns import Columns
+from engine.stream.released import Gaps, Progress, Promises
 
 _POG: Final = int(r.Kind.POG)
 _PLACE: Final = "place"

@@ -8,7 +8,6 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import Sync
-from engine.columns import Columns
 from engine.kernels.integers import INT_MAX
 from engine.order.proof_kernel import (
     FREE,
@@ -26,7 +25,8 @@ from engine.order.proof_kernel import (
     find_lane,
     go_through,
 )
-from engine.released import Strings
+from engine.stream.columns import Columns
+from engine.stream.released import Strings
 
 _FIRST_LANES = 8
 
@@ -65,7 +65,7 @@ class Proof:
         """What comes to count during a batch of records, each before a record of it.
 
         Args:
-            columns: of all records in arrival order, as ``engine.columns`` makes them.
+            columns: of all records in arrival order, as ``engine.stream.columns`` makes them.
             rows: how many.
             ref: int64 (rows,): on the engine's clock, where a record is a promise; may be empty
                 when none can be.

@@ -10,7 +10,6 @@ from typing import Final
 
 from engine.clocks.reference import SourceClocks
 from engine.errors import UserError, near_miss
-from engine.frame import ATTR_PREFIX
 from engine.kernels.integers import INT_MAX
 from engine.order.aq_kslack import (
     CONTROLS,
@@ -33,6 +32,7 @@ from engine.order.sequence import SequenceSettings
 from engine.order.served import Window, longest_window, reads_of, window_of
 from engine.order.short_form import SLACK_MAX_NS, choice, factor, only_known, share, span
 from engine.query.plan import Plan
+from engine.stream.frame import ATTR_PREFIX
 from engine.units import parse_duration
 
 _SOURCES_MOST: Final = 1_000_000

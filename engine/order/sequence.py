@@ -18,7 +18,6 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
-from engine.columns import VALID_PREFIX, Columns, join, lacking_event
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.order.base import Guards, Ordered
@@ -56,7 +55,8 @@ from engine.order.state import (
 from engine.order.timeout import silence_window
 from engine.order.wait_sketch import resolution_bits
 from engine.order.waits import memory_window
-from engine.released import Gaps, Progress, Strings
+from engine.stream.columns import VALID_PREFIX, Columns, join, lacking_event
+from engine.stream.released import Gaps, Progress, Strings
 
 FORGET_EVERY: Final = 16_384
 """Records of a site from one look at its sources to the next."""

@@ -13,19 +13,19 @@ events, and every event is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from edge_agent import records as r
-from engine.columns import Columns
 from engine.errors import UserError
 from engine.order.aq_threshold import AGGREGATES
 from engine.query.fields import own_attribute
 from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
-from engine.released import Strings
+from engine.stream.columns import Columns
+from engine.stream.released import Strings
 
 WINDOW_NS: Final = 1_000_000_000
 """Where there are no queries."""
@@ -168,3 +168,22 @@ def _unknown(what: str) -> UserError:
         f"order aq-kslack: the queries ask for {what}; say whose error counts, as in agg=count or "
         "agg=avg,attr=NAME"
     )
+
+
+def check_order_attributes(wanted: Mapping[str, bool], known: Mapping[str, str]) -> None:
+    """The same, of attributes of ``known`` types (``int float bool str``).
+
+    Args:
+        wanted: attributes that the operator looks at, and whether each must be a number.
+        known: attributes that there are.
+
+    Raises:
+        UserError: names the attribute and the ones there are.
+    """
+    numbers = sorted(name for name, kind in known.items() if kind in ("int", "float"))
+    there = f"those with numbers are {', '.join(numbers)}" if numbers else "none has numbers"
+    for name in sorted(wanted):
+        if name not in known:
+            raise UserError(f"order: no event has an attribute {name!r}; {there}")
+        if wanted[name] and name not in numbers:
+            raise UserError(f"order: attribute {name!r} is {known[name]}, not a number; {there}")

@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.jit import inline, kernel
 from engine.kernels.integers import INT_MAX, INT_MIN
-from engine.released import IN_ORDER, LATE, LATE_DROPPED
+from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED
 
 # Places in the scalars of a buffer; an operator's own come behind them.
 CLOCK: Final = 0

@@ -13,12 +13,12 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import Sync
-from engine.columns import VALID_PREFIX, Columns
 from engine.order.arena import Arena
 from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.slack_buffer import NOW, OUT, STEPS, Buffer, Index, flush_all
-from engine.released import IN_ORDER, Gaps, Progress
+from engine.stream.columns import VALID_PREFIX, Columns
+from engine.stream.released import IN_ORDER, Gaps, Progress
 
 Run = Callable[[Buffer, int, int, np.ndarray], None]
 """A kernel: ``run(buffer, start, end, scalars)`` over rows [start, end) in arrival order."""

@@ -26,7 +26,7 @@ from engine.pattern.probability import (
 )
 from engine.pattern.program_machine import Programs
 from engine.pattern.tables import BEFORE, OTHER_ENDS_SOON, Layout
-from engine.released import NO_EPOCH
+from engine.stream.released import NO_EPOCH
 
 
 class Rule(StrEnum):

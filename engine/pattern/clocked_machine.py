@@ -27,7 +27,7 @@ from engine.pattern.outcomes import (
     outcome_mixed,
     real_of,
 )
-from engine.released import NO_EPOCH
+from engine.stream.released import NO_EPOCH
 
 SPREAD: Final = 13
 """The spread of a table's events into ``work``; with errors given, the shift."""

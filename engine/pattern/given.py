@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from engine.barrier.changes import Given
-from engine.columns import VALID_PREFIX
-from engine.frame import ATTR_PREFIX
 from engine.operator import ReadOneByOne, Result
 from engine.pattern.store import Store
 from engine.pattern.tables import Layout
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
-from engine.released import Strings
+from engine.stream.columns import VALID_PREFIX
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import Strings
 
 _CODED = ("stream", "source", "type")
 EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.operator import Operator, Result
-from engine.released import LATE_DROPPED, Gaps, Progress, Promises, Released
+from engine.stream.released import LATE_DROPPED, Gaps, Progress, Promises, Released
 
 _Told = TypeVar("_Told", Progress, Gaps, Promises)
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 
 from engine.barrier.timeline import ALL, LONG_AGO, Steps
-from engine.clocks.bound import ClockBound
 from engine.pattern import construction as c
 from engine.pattern import scopes, search, stacks
 from engine.pattern.certainty import Rule
@@ -17,7 +16,8 @@ from engine.pattern.program_machine import Programs
 from engine.pattern.program_texts import awaits_text, text_constants, text_ranks
 from engine.pattern.store import Store
 from engine.pattern.tables import Layout
-from engine.released import Strings
+from engine.stream.clock_bound import ClockBound
+from engine.stream.released import Strings
 
 _LEAST: Final = 1 << 10
 _OPEN: Final = np.empty(0, np.float64)

@@ -16,7 +16,7 @@ from engine.pattern.program_texts import text_constants, text_ranks
 from engine.pattern.store import Store
 from engine.pattern.table_builder import NONE
 from engine.pattern.tables import NOT_LONG_AFTER, UPPER, Layout
-from engine.released import Strings
+from engine.stream.released import Strings
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from engine.pattern.tables import Layout
 from engine.query.expression import View, column, mask
 from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute, Predicate, SeqPlan, Step
-from engine.released import Released
+from engine.stream.released import Released
 
 
 def members(layout: Layout, joined: list[list[Attribute]], released: Released) -> np.ndarray:

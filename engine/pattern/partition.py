@@ -16,7 +16,7 @@ from engine.pattern.tables import Layout
 from engine.query.expression import View, column
 from engine.query.fields import released_columns
 from engine.query.plan import Attribute, SeqPlan
-from engine.released import Released, Strings
+from engine.stream.released import Released, Strings
 
 KEY: Final = "key"
 """The column of a store with the hashes of its events' keys, from 0 on."""

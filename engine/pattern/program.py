@@ -38,7 +38,7 @@ from engine.query.plan import (
     Membership,
     Predicate,
 )
-from engine.released import Strings
+from engine.stream.released import Strings
 
 _ALL: Final = LESS | EQUAL | MORE
 _OUTCOMES: Final = {

@@ -15,7 +15,7 @@ from engine.query.plan import (
     Membership,
     Predicate,
 )
-from engine.released import Strings
+from engine.stream.released import Strings
 
 
 def awaits_text(predicates: Iterable[Predicate], strings: Strings) -> bool:

@@ -24,7 +24,7 @@ from engine.pattern.kernel import Kernel, StackOptions
 from engine.pattern.matches import Judge
 from engine.pattern.store import MEMBER, Store
 from engine.pattern.tables import Layout
-from engine.released import Strings
+from engine.stream.released import Strings
 
 _Columns = TypeVar("_Columns", Changes, Verdicts)
 

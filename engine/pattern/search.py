@@ -33,7 +33,7 @@ from engine.pattern.tables import (
     PAIRS,
     RELATIONS,
 )  # fmt: skip
-from engine.released import NO_EPOCH
+from engine.stream.released import NO_EPOCH
 
 _FAR: Final = 2**62
 IMPOSSIBLE: Final = 0

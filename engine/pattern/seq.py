@@ -36,7 +36,7 @@ from engine.pattern.tables import layout_of
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
-from engine.released import Released, Strings
+from engine.stream.released import Released, Strings
 
 _INT_MAX: Final = 2**63 - 1
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9

@@ -48,7 +48,7 @@ from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store
 from engine.pattern.stream_clocks import Ahead, Moved
 from engine.pattern.waiting import Turn, Waiting, cut
 from engine.query.plan import OrPlan, SeqPlan
-from engine.released import Promises, Released
+from engine.stream.released import Promises, Released
 
 _LEAST: Final = -(2**61)
 """Progress below it is none."""

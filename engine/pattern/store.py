@@ -7,9 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engine.barrier.changes import ORDER
-from engine.columns import VALID_PREFIX
 from engine.errors import ContractViolation
-from engine.frame import ATTR_PREFIX
 from engine.pattern import search
 from engine.pattern.certainty import Clock
 from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT
@@ -17,7 +15,9 @@ from engine.query.expression import View, column
 from engine.query.fields import released_columns
 from engine.query.plan import Attribute
 from engine.query.values import Value
-from engine.released import Released, Strings
+from engine.stream.columns import VALID_PREFIX
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import Released, Strings
 
 FIELDS: Final = (
     "ref", "unc", "epoch", "ts", "te", "arrival", "release", "seq", "source", "stream", "type",

@@ -14,8 +14,8 @@ import numpy as np
 
 from engine.barrier.promises import PromiseBook
 from engine.barrier.timeline import ALL, LONG_AGO, Steps, Timeline, Told, progress_steps
-from engine.clocks.bound import ClockBound
-from engine.released import IN_ORDER, Released
+from engine.stream.clock_bound import ClockBound
+from engine.stream.released import IN_ORDER, Released
 
 NOTHING: Final = -(2**63) + 1
 """The horizon while there is none; what was purged has expired even against that."""

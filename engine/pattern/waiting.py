@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.pattern.chunk_store import places_by
-from engine.released import Progress, Promises, Released
+from engine.stream.released import Progress, Promises, Released
 
 _Told = TypeVar("_Told", Progress, Promises)
 

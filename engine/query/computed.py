@@ -10,7 +10,7 @@ import numpy as np
 from engine.query.expression import View, join_value
 from engine.query.plan import SeqPlan
 from engine.query.values import Value
-from engine.released import Strings
+from engine.stream.released import Strings
 
 
 def computed_values(plan: SeqPlan, views: Mapping[str, View], n: int) -> dict[str, Value]:

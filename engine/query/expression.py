@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.errors import ContractViolation
-from engine.frame import ATTR_PREFIX
 from engine.query.plan import (
     Attribute,
     Comparison,
@@ -27,7 +26,8 @@ from engine.query.plan import (
     Predicate,
 )
 from engine.query.values import NULL, Value, arithmetic, compare, is_in
-from engine.released import Released, Strings
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import Released, Strings
 
 Bools = np.ndarray
 ValidOf = Callable[[str], "np.ndarray | None"]
@@ -35,7 +35,7 @@ ValidOf = Callable[[str], "np.ndarray | None"]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The columns of some events, as in ``engine.released.Released``.
+    """The columns of some events, as in ``engine.stream.released.Released``.
 
     ``valid_of`` gives an own attribute's bool mask, or None when every event has it. Arrays may
     have any shapes that broadcast against one another.

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
-from engine.frame import ATTR_PREFIX
 from engine.query.plan import (
     Arithmetic,
     Attribute,
@@ -25,6 +24,7 @@ from engine.query.plan import (
     SeqPlan,
     TumblingPlan,
 )
+from engine.stream.frame import ATTR_PREFIX
 
 
 class Kind(StrEnum):
@@ -174,7 +174,7 @@ def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
 
 
 def released_columns(attributes: Iterable[Attribute]) -> set[str]:
-    """The columns of ``engine.released.Released`` from which ``attributes`` are computed."""
+    """The columns of ``engine.stream.released.Released`` from which ``attributes`` are computed."""
     columns: set[str] = set()
     for attribute in attributes:
         name = attribute.name

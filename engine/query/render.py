@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import ContractViolation
-from engine.frame import ATTR_PREFIX
 from engine.query.fields import OWN
 from engine.query.mistakes import RESERVED
 from engine.query.plan import (
@@ -35,6 +34,7 @@ from engine.query.plan import (
 )
 from engine.query.selection import default_label
 from engine.query.shape import whole_pattern
+from engine.stream.frame import ATTR_PREFIX
 from engine.units import NS_PER
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.released import Strings
+from engine.stream.released import Strings
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,

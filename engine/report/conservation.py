@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.released import LATE_DROPPED
 from engine.report.rows import ordered_rows, read_rows
 from engine.report.terms import (
     BEFORE,
@@ -25,6 +24,7 @@ from engine.report.terms import (
     PASS_EQUATIONS,
     Equation,
 )
+from engine.stream.released import LATE_DROPPED
 
 Counts = dict[str, int]
 WORST_SHOWN: Final = 5

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from engine.jit import njit
-from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 from engine.report.quantiles import axis_floor, distribution, quantiles
 from engine.report.rows import Rows, ordered_rows
+from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ContractViolation
-from engine.released import LATE_DROPPED
 from engine.report.quantiles import axis_floor, distribution, quantiles
 from engine.report.rows import ordered_rows
+from engine.stream.released import LATE_DROPPED
 
 
 def measure_holds(directory: Path) -> dict[str, Any]:

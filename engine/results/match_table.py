@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.columns import VALID_PREFIX
 from engine.errors import ContractViolation
-from engine.frame import ATTR_PREFIX
 from engine.pattern.given import Matches
 from engine.results.float_texts import float_texts
 from engine.results.schema import EVENT_FIELDS, MATCH_SCHEMA, MORE, as_json
+from engine.stream.columns import VALID_PREFIX
+from engine.stream.frame import ATTR_PREFIX
 
 _CODED: Final = ("stream", "source", "type")
 _TIMES: Final = ("ts", "te", "ref")

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.columns import ID_TYPE, VALID_PREFIX
 from engine.errors import ContractViolation, UserError
-from engine.frame import ATTR_PREFIX
 from engine.log.trace_writer import attr_dicts
-from engine.released import IN_ORDER, LATE_DROPPED, Released
 from engine.results.batch_files import SITE, BatchFiles, replace_batch, runs, site_groups
 from engine.results.export import text_out
 from engine.results.json_texts import in_one, in_unit
 from engine.results.table_file import write_table
+from engine.stream.columns import ID_TYPE, VALID_PREFIX
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
 from engine.units import unit_ns
 
 ORDERED: Final = "ordered"

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from engine.aside import DROPPED, LATENESS, REASON, REASONS
-from engine.released import Released
 from engine.results.ordered import (
     EVENT_FIELDS,
     EVENT_TIMES,
@@ -22,6 +21,7 @@ from engine.results.ordered import (
     EventFiles,
     released_table,
 )
+from engine.stream.released import Released
 
 LATE: Final = "late"
 QUARANTINED: Final = "quarantined"

@@ -17,14 +17,12 @@ from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
-from engine.cli.spill_option import read_spill
-from engine.cli.window_option import read_window
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import OrderSettings, order_attributes, parse_order
 from engine.order.sequence import SequenceSettings
-from engine.pipeline import check_order_attributes
+from engine.order.served import check_order_attributes
+from engine.pattern.spill_settings import read_spill
 from engine.query import check_attributes, needed_attributes
 from engine.query import query as parse_query
 from engine.query.plan import Plan
@@ -34,7 +32,9 @@ from engine.spark.frame_input import frames_of
 from engine.spark.processor import use_cache
 from engine.spark.row_input import RowPlan, frame_of, plan_rows
 from engine.spark.typed_output import TypedOutput
+from engine.stream.frame import Frame
 from engine.units import unit_ns
+from engine.window.settings import read_window
 
 _PAYLOAD: Final = "payload"
 _FIRST: Final = "first_arrival"

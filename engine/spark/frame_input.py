@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Row
 
 from engine.errors import ContractViolation, UserError
-from engine.frame import ATTR_PREFIX, Frame
 from engine.log.frame_rules import FrameError, attribute_types, checked
 from engine.log.whole_file import DAMAGED
-from engine.value_rules import joined_type
+from engine.stream.frame import ATTR_PREFIX, Frame
+from engine.stream.value_rules import joined_type
 
 
 def frames_of(site: str, rows: Sequence[Row], attributes: Mapping[str, str] | None) -> list[Frame]:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.released import IN_ORDER, LATE
+from engine.stream.released import IN_ORDER, LATE
 from engine.window.accumulate import KEEPS_ALL, Values, add_rows
 from engine.window.assignments import NO_EPOCH
 from engine.window.cells import LIVE, NONE, SPARE, add_to_window, hash_place

@@ -7,11 +7,11 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import UserError
-from engine.frame import ATTR_PREFIX
 from engine.query.expression import View, column
 from engine.query.plan import Attribute
 from engine.query.values import Value
-from engine.released import Released, Strings
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import Released, Strings
 from engine.window.drift import PART_BITS
 
 KeyValue = int | float | bool | str | None

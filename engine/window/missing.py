@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.released import Gaps
+from engine.stream.released import Gaps
 from engine.window.cells import HEADER, HEADERS, NONE, Cells, find, find_or_add
 from engine.window.drift import Geometry
 

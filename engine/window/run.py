@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.jit import inline, njit
-from engine.released import IN_ORDER, LATE
+from engine.stream.released import IN_ORDER, LATE
 from engine.window import assign as a
 from engine.window.cells import LIVE, SPARE
 from engine.window.drift import WHOLE

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from engine.errors import UserError
+from engine.query.plan import Plan, TumblingPlan
 from engine.units import DURATION_MAX_NS, parse_duration
 
 _DEFAULT_HORIZON_NS: Final = 60 * 10**9
@@ -49,3 +51,16 @@ def parse_window(text: str, time_unit: str = "ns") -> WindowSettings:
     if found > DURATION_MAX_NS:
         raise UserError(f"window {text[:40]!r}: at most {DURATION_MAX_NS} ns")
     return WindowSettings(correction_horizon_ns=found)
+
+
+def read_window(text: str | None, time_unit: str, plans: Iterable[Plan]) -> WindowSettings:
+    """The settings of ``--window``; those by default if it is not given.
+
+    Raises:
+        UserError: no query has windows; as ``parse_window``.
+    """
+    if text is None:
+        return WindowSettings()
+    if not any(isinstance(plan, TumblingPlan) for plan in plans):
+        raise UserError("--window is for SELECT ... WINDOW; a pattern's is --purge late:D")
+    return parse_window(text, time_unit)

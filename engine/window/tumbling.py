@@ -28,7 +28,7 @@ from engine.operator import Result, Results
 from engine.query.expression import View, column, released_mask
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import Drift, TumblingPlan
-from engine.released import Released
+from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
 from engine.window.accumulate import IS_FLOAT, Values, more_sums, new_sums, values_of

@@ -17,7 +17,7 @@ import numpy as np
 from engine.query.clocked import is_clocked
 from engine.query.expression import mask
 from engine.query.plan import Comparison, Logic, Membership, Predicate
-from engine.released import Released
+from engine.stream.released import Released
 from engine.window.drift import LIKELY, SURE, UNLIKELY
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.frame import ATTR_PREFIX, STRING, Frame
+from engine.stream.frame import ATTR_PREFIX, STRING, Frame
 from scenarios.lorawan.recording import Recording, first_numbers, join_rows, lost_frames
 
 TYPE: Final = "uplink"

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.frame import ATTR_PREFIX, Frame
+from engine.stream.frame import ATTR_PREFIX, Frame
 from scenarios.mimic.recording import Charted
 
 FRAME_ROWS: Final = 1_024

@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from scenarios.phones.recording import MS, Session
 
 TYPE: Final = "message"

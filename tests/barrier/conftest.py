@@ -18,11 +18,11 @@ from lifetimes import Asked, Event, Record
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.log.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.stream.frame import Frame
 
 DELAY = 8
 """No event comes later than this after its time [ns]."""

@@ -13,7 +13,7 @@ from slow_book import SlowBook
 from engine.barrier.promises import PromiseBook
 from engine.barrier.timeline import BEFORE, LONG_AGO, Steps
 from engine.kernels.integers import INT_MAX
-from engine.released import Promises, Released, Strings
+from engine.stream.released import Promises, Released, Strings
 
 TYPES = frozenset({"A", "B", "C"})
 Event = tuple[str | None, str]

@@ -21,7 +21,6 @@ import pytest
 from edge_agent.records import KIND_NAMES, Kind
 from engine import inprocess
 from engine.chain import ChainSettings
-from engine.frame import Frame
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.trace import read_trace
@@ -31,6 +30,7 @@ from engine.query import query
 from engine.results.export import export_jsonl, export_table
 from engine.results.ordered import export_ordered_jsonl, export_ordered_table
 from engine.results.writer import MATCHES, WINDOWS
+from engine.stream.frame import Frame
 from simulator.run import simulate_to
 from simulator.scenario import read_scenario
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from edge_agent import limits, wire
 from edge_agent import messages as m
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.gateway.core import GatewayCore, GatewaySettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.ordered import released_table
+from engine.stream.frame import Frame
 from simulator.run import FrameList
 
 ORDERS = ("sequence", "sequence:timeout=fixed:3,late=pass", "none", "kslack:5", "mp-kslack")

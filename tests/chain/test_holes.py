@@ -10,10 +10,10 @@ import pytest
 from edge_agent.records import Kind
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.stream.frame import Frame
 
 ORDERS = ("none", "kslack:3ns", "mp-kslack", "sequence")
 PLAN = query("EVENT SEQ(A a, B b) WITHIN 5 ns", name="q")

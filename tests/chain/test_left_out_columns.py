@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.ordered import released_table
+from engine.stream.frame import Frame
 from tests.order.conftest import frame
 
 Record = dict[str, Any]

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.log.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
+from engine.stream.frame import Frame
 from tests.pattern.slow_patterns import brute_matches
 
 S = 10**9

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.log.arrival_log import LogWriter
 from engine.pipeline import check_plans
 from engine.query import query
+from engine.stream.frame import Frame
 
 
 @pytest.fixture(name="log")

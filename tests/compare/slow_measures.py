@@ -10,7 +10,7 @@ from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.released import IN_ORDER, LATE_DROPPED
+from engine.stream.released import IN_ORDER, LATE_DROPPED
 
 Row = dict[str, Any]
 

@@ -9,8 +9,8 @@ import pytest
 
 from edge_agent import messages as m
 from edge_agent import wire
-from engine.frame import Frame
 from engine.gateway.core import GatewayCore, GatewaySettings, Send
+from engine.stream.frame import Frame
 from tests.gateway.world import Network, World
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.records import Kind
-from engine.frame import FIXED_TYPES, Frame
 from engine.gateway.frames import FrameBuilder, Part, cut, one_row
+from engine.stream.frame import FIXED_TYPES, Frame
 
 SCHEMAS = (
     StreamSchema("events", {"i": "int", "s": "str"}),

@@ -19,12 +19,12 @@ from edge_agent import limits
 from edge_agent.records import KIND_NAMES
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.frame import FIXED_TYPES, STRING, Frame
 from engine.log.arrival_log import LOG_SCHEMA
 from engine.log.input_log import InputForm, open_input
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.stream.frame import FIXED_TYPES, STRING, Frame
 
 Record = dict[str, Any]
 TIMES = ("ts", "te", "arrival", "offset", "delay", "precision")

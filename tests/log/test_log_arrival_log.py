@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import ContractViolation, UserError
-from engine.frame import STRING, Frame
 from engine.log import arrival_log, whole_file
 from engine.log.arrival_log import LOG_SCHEMA, LogReader, LogWriter
+from engine.stream.frame import STRING, Frame
 
 
 def frame(first: int, rows: int = 2, site: str = "main", **attrs: list[Any]) -> Frame:

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from engine.errors import UserError
-from engine.frame import STRING, Frame
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import LatenessCounts, describe
 from engine.log.input_log import InputForm, InputKind, input_kind, open_input
 from engine.log.show import readable_duration, summary_tables
+from engine.stream.frame import STRING, Frame
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 DATA = Path(os.environ.get("SLACKWATER_DATA", _SHARED)) / "ooo_dataset_umts"

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.frame import FIXED_TYPES, STRING, Frame
 from engine.log import lines, trace
 from engine.log.trace import read_trace
 from engine.log.trace_writer import write_trace
+from engine.stream.frame import FIXED_TYPES, STRING, Frame
 
 
 def rows(frames: list[Frame]) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ def test_design_the_shortest_record_is_enough(tmp_path: Path) -> None:
     assert rows([frame]) == [
         {"site": "main", "source": "s0", "seq": 0, "type": "A", "ts": 3, "arrival": 1}
     ]
-    # What every record says alike is left out (engine.frame).
+    # What every record says alike is left out (engine.stream.frame).
     assert frame.batch.schema.names == ["source", "seq", "type", "ts", "arrival"]
 
 

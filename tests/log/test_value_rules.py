@@ -9,8 +9,8 @@ import pytest
 from edge_agent import limits, wire
 from edge_agent import messages as m
 from edge_agent.errors import WireError
+from engine.stream.value_rules import COUNTS, RANGES, beyond, joined_type, without_nan
 from engine.units import DURATION_MAX_NS
-from engine.value_rules import COUNTS, RANGES, beyond, joined_type, without_nan
 
 
 def test_the_largest_sum_of_a_chain_stays_within_64_bits() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.clocks.prediction import Sample
 from engine.clocks.reference import SourceClocks, Sync
-from engine.released import Strings
+from engine.stream.released import Strings
 
 Record = dict[str, Any]
 MS, S = 10**6, 10**9

@@ -13,9 +13,9 @@ import pytest
 
 from edge_agent.records import KIND_NAMES
 from engine.chain import Chain, ChainOutput, ChainSettings
-from engine.frame import FIXED_TYPES, STRING, Frame
 from engine.order.base import Guards, Ordered
 from engine.order.sequence import SequenceSettings
+from engine.stream.frame import FIXED_TYPES, STRING, Frame
 
 sys.path.insert(0, str(Path(__file__).parent))
 from slow_timeout import Settings

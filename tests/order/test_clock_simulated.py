@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.order.registry import parse_order
+from engine.stream.frame import Frame
 from simulator.run import FrameList, simulate
 from simulator.scenario import read_scenario
 

@@ -16,7 +16,7 @@ from engine.clocks.prediction import SYNCS_KEPT, Line, Sample, Step, stepped
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.released import NO_EPOCH
+from engine.stream.released import NO_EPOCH
 
 US, MS, S = 10**3, 10**6, 10**9
 PPB = 10**9

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.duplicates import BLOCKS_MAX, HORIZON, LANE, LANES_MAX, Duplicates
 from engine.order.registry import parse_order
 from engine.pipeline import prepare
+from engine.stream.frame import Frame
 from tests.order.conftest import frame
 from tests.order.slow_duplicates import SlowDuplicates
 from tests.order.test_order_cuts import ORDERS, chain_over, cut, setting

@@ -20,7 +20,7 @@ from engine.order.none import NoneSettings
 from engine.order.proof import Proof
 from engine.order.proof_kernel import WINDOW
 from engine.order.registry import parse_order
-from engine.released import Strings
+from engine.stream.released import Strings
 
 WAIT = 10
 

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from slow_waits import EDGES, ENDS, Highs, WaitTimes
 
 from engine.chain import Chain, ChainSettings
-from engine.frame import STRING, Frame
 from engine.order.base import Guards
 from engine.order.highs import first_larger, saw_high
 from engine.order.registry import parse_order
 from engine.order.state import LANE, MEMORY, WAIT_BINS
 from engine.order.wait_sketch import ONE, exceeded_by, in_ns, resolution_bits, wait_bin
 from engine.order.waits import learn_wait, memory_window, needed_value
+from engine.stream.frame import STRING, Frame
 
 MS = 1_000_000
 EVENTS = 200_000

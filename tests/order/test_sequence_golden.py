@@ -9,7 +9,7 @@ import pytest
 
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 
 Record = dict[str, Any]
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.clocks.bound import ClockBound
 from engine.pattern.seq import SeqMatcher
 from engine.query.plan import SeqPlan
-from engine.released import IN_ORDER, Progress, Promises, Released, Strings
+from engine.stream.clock_bound import ClockBound
+from engine.stream.released import IN_ORDER, Progress, Promises, Released, Strings
 
 
 @dataclass(frozen=True)

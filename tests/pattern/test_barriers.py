@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.barrier.registry import BarrierSettings, parse_barrier
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
-from engine.released import IN_ORDER, LATE
+from engine.stream.released import IN_ORDER, LATE
 
 END = 10**6
 FIG = "a3 c5 b6 a7 d10 b11 c13 d15 f16"

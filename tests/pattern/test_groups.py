@@ -13,7 +13,7 @@ from engine.barrier.registry import parse_barrier
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
-from engine.released import LATE
+from engine.stream.released import LATE
 from tests.pattern.slow_patterns import brute_matches, plans
 
 EVENT = {

@@ -28,7 +28,7 @@ from engine.query.plan import (
     Predicate,
     SeqPlan,
 )
-from engine.released import Strings
+from engine.stream.released import Strings
 from tests.query.random_conditions import (
     INTS,
     REALS,

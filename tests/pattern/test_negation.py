@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
 from engine.query.plan import Attribute, Comparison, SeqPlan, Step
-from engine.released import IN_ORDER, LATE, RESIDUAL
+from engine.stream.released import IN_ORDER, LATE, RESIDUAL
 
 Given = tuple[str, tuple[int, ...]]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
-from engine.released import LATE
+from engine.stream.released import LATE
 from tests.pattern.chain_lines import answered, event
 from tests.pattern.slow_patterns import brute_matches, rows_of
 

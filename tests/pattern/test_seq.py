@@ -21,7 +21,7 @@ from engine.query.plan import (
     SeqPlan,
     Step,
 )
-from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
+from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
 
 MS = 10**6
 

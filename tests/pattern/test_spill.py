@@ -25,7 +25,7 @@ from engine.pattern.spill_settings import SpillSettings, parse_spill
 from engine.pattern.tables import layout_of
 from engine.query import query
 from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, Step, TumblingPlan
-from engine.released import IN_ORDER, LATE, Strings
+from engine.stream.released import IN_ORDER, LATE, Strings
 
 END = 10**6
 

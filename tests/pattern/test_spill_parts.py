@@ -15,7 +15,7 @@ from engine.pattern.spill_bounds import spill_bounds
 from engine.pattern.spill_settings import SpillSettings
 from engine.pattern.tables import layout_of
 from engine.query import query
-from engine.released import Strings
+from engine.stream.released import Strings
 
 
 @pytest.mark.parametrize(

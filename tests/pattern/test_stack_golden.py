@@ -8,7 +8,7 @@ import pytest
 
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
-from engine.released import IN_ORDER, Strings
+from engine.stream.released import IN_ORDER, Strings
 
 FIG = "a3 c5 b6 a7 d10 b11 c13 d15 f16"
 """The stream of L10 Fig 4.2 and L09 Fig 2."""

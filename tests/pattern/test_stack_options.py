@@ -15,7 +15,7 @@ from engine.pattern.kernel import StackOptions
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
-from engine.released import IN_ORDER, LATE, Strings
+from engine.stream.released import IN_ORDER, LATE, Strings
 from tests.pattern.slow_patterns import plans
 
 EVENT = {

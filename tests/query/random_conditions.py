@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from engine.query.plan import Arithmetic, Expression, Logic, Predicate
-from engine.released import Strings
+from engine.stream.released import Strings
 
 Row = Mapping[str, Any]
 TYPES: Final = {
@@ -35,7 +35,7 @@ ROW: Final = st.fixed_dictionaries({name: _VALUES[kind] for name, kind in TYPES.
 
 
 def columns_of(rows: Sequence[Row], strings: Strings) -> dict[str, np.ndarray]:
-    """The rows' attributes as ``engine.released.Released`` has them."""
+    """The rows' attributes as ``engine.stream.released.Released`` has them."""
     dtypes = {"int": np.int64, "float": np.float64, "bool": np.bool_, "str": np.int32}
     columns: dict[str, np.ndarray] = {}
     for name, kind in TYPES.items():

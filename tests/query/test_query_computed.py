@@ -12,7 +12,7 @@ from engine.query import query
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
 from engine.query.plan import SeqPlan
-from engine.released import Strings
+from engine.stream.released import Strings
 
 STRINGS = Strings(["A", "B", "red", "blue"])
 TYPES = {"price": "int", "rate": "float", "on": "bool", "colour": "str"}

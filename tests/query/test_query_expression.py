@@ -22,7 +22,7 @@ from engine.query.plan import (
     SeqPlan,
     TumblingPlan,
 )
-from engine.released import Released, Strings
+from engine.stream.released import Released, Strings
 from tests.query.random_conditions import (
     INTS,
     REALS,

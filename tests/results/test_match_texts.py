@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
-from engine.frame import Frame
 from engine.order.registry import parse_order
 from engine.pattern.given import Matches
 from engine.query import query
 from engine.results.match_lines import match_lines
 from engine.results.match_table import columns_table
+from engine.stream.frame import Frame
 from tests.order.conftest import frame
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)

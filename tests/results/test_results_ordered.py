@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.errors import ContractViolation, UserError
-from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Released, Strings
 from engine.results.ordered import (
     OrderedSink,
     export_ordered_jsonl,
     export_ordered_table,
     released_table,
 )
+from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Released, Strings
 
 
 def released(strings: Strings, first: int, status: list[int], **attrs: Any) -> Released:

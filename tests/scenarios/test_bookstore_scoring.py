@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.frame import Frame
 from engine.log.arrival_log import LogWriter
 from engine.results.writer import ResultSink
 from engine.scenario import Pass, Score
+from engine.stream.frame import Frame
 from scenarios.bookstore.alarm_scoring import score_run
 
 MS = 10**6

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.released import IN_ORDER
+from engine.stream.released import IN_ORDER
 from scenarios.papers.l10.ch4.built import built
 from scenarios.papers.l10.ch4.in_order_stacks import in_order_matches
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released, stream

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.errors import ContractViolation, UserError
-from engine.frame import Frame
 from engine.log.arrival_log import LogReader
+from engine.stream.frame import Frame
 from simulator.balance import Account
 from simulator.digest import FrameDigest
 from simulator.links import Link, Tally

@@ -11,10 +11,10 @@ from pyspark.sql import Row
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.spark.frame_input import frames_of
+from engine.stream.frame import Frame
 
 TEXT = pa.dictionary(pa.int32(), pa.string())
 INT_MAX = 2**63 - 1

@@ -13,12 +13,12 @@ import pytest
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.frame import Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.spark import chain
 from engine.spark.host import spark_session
+from engine.stream.frame import Frame
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
 

@@ -18,7 +18,6 @@ import pytest
 
 from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.frame import STRING, Frame
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.order.registry import parse_order
@@ -29,6 +28,7 @@ from engine.results.ordered import export_ordered_jsonl
 from engine.results.run_writer import RunWriter
 from engine.results.side_output import SIDE_OUTPUT
 from engine.spark.host import run_on_spark
+from engine.stream.frame import STRING, Frame
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
 

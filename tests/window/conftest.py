@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from engine.query.plan import Drift, TumblingPlan
-from engine.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
+from engine.stream.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
 from engine.window.tumbling import TumblingWindow
 
 

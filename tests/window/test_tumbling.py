@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query.plan import Aggregate, Attribute, Comparison, Constant, Drift, TumblingPlan
-from engine.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
+from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
 from engine.window.tumbling import TumblingWindow, WindowSettings
 
 V, G = Attribute("v"), Attribute("g")

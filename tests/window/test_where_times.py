@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.query import query
 from engine.query.plan import TumblingPlan
-from engine.released import Strings
+from engine.stream.released import Strings
 from engine.window.tumbling import TumblingWindow
 from engine.window.where import chosen
 

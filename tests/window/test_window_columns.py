@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
-from engine.released import LATE, Strings
 from engine.results.schema import WINDOW_SCHEMA, window_table
 from engine.results.window_lines import window_lines
 from engine.results.window_table import columns_of_windows
+from engine.stream.released import LATE, Strings
 from engine.window.results import WindowResults
 from engine.window.tumbling import TumblingWindow
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from engine.query.plan import Drift
-from engine.released import LATE, LATE_DROPPED, Strings
+from engine.stream.released import LATE, LATE_DROPPED, Strings
 from tests.window.test_tumbling import COUNT, FIVE, brief, operator, plan
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.log.arrival_log import LogWriter
+from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from scenarios.papers.r19.clock_sync import Measured
 from scenarios.papers.r19.data_sets import DataSet
 from scenarios.papers.r19.football import START_NS

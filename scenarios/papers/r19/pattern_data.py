@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.frame import STRING, Frame
+from engine.stream.frame import STRING, Frame
 from scenarios.papers.r19.data_sets import TRANSIT_NS, DataSet, Profile, disordered
 from scenarios.papers.r19.football import BALLS
 from scenarios.papers.r19.log_writing import Source, merged_frames

@@ -15,10 +15,10 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.chain import Chain, ChainSettings
-from engine.frame import ATTR_PREFIX, Frame
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.released import LATE_DROPPED, Released
+from engine.stream.frame import ATTR_PREFIX, Frame
+from engine.stream.released import LATE_DROPPED, Released
 from scenarios.papers.r19.log_writing import SITE
 
 BATCH: Final = 10_000

@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 
 from engine.chain import Chain, ChainOutput, ChainSettings
-from engine.frame import Frame
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
+from engine.stream.frame import Frame
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.r19 import palette, published

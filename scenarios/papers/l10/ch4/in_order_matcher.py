@@ -9,7 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from engine.barrier.timeline import Steps
-from engine.clocks.bound import ClockBound
 from engine.errors import ContractViolation
 from engine.pattern import construction as c
 from engine.pattern import scopes
@@ -17,7 +16,8 @@ from engine.pattern.kernel import Kernel
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.store import MEMBER, Store
 from engine.query.plan import SeqPlan
-from engine.released import Strings
+from engine.stream.clock_bound import ClockBound
+from engine.stream.released import Strings
 from scenarios.papers.l10.ch4.in_order_stacks import in_order_matches
 
 

@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 from engine.pattern.kernel import StackOptions
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
-from engine.released import Released
 from engine.report.paper import Advanced, PaperRun
+from engine.stream.released import Released
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
 
 WITHIN_NS: Final = 20

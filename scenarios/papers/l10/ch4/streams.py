@@ -17,9 +17,9 @@ import pyarrow as pa
 from edge_agent import records as r
 from edge_agent.records import DEFAULT_SITE
 from engine.chain import Chain, ChainSettings
-from engine.frame import STRING, Frame
 from engine.order.registry import parse_order
-from engine.released import Released
+from engine.stream.frame import STRING, Frame
+from engine.stream.released import Released
 from scenarios.papers.disorder import arrivals
 
 TYPES: Final = ("A", "B", "C", "D", "E", "F")

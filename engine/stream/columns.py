@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.errors import ContractViolation, UserError
-from engine.frame import ATTR_PREFIX, Frame
-from engine.released import Strings
-from engine.value_rules import joined_type
+from engine.stream.frame import ATTR_PREFIX, Frame
+from engine.stream.released import Strings
+from engine.stream.value_rules import joined_type
 
 Columns = dict[str, np.ndarray]
 VALID_PREFIX: Final = "valid."

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.clocks.bound import ClockBound
+from engine.stream.clock_bound import ClockBound
 
 # Values of the ``status`` column.
 IN_ORDER: Final = 0

@@ -1,0 +1,1 @@
+"""What flows: frames of the log, columns, and the released stream that operators read."""
