@@ -1,0 +1,73 @@
+"""Folders of the engine import one another in one direction (DESIGN: order, operator, barrier).
+
+``ROOMS`` draws the arrows. A new one is drawn here on purpose, or not at all; none may close a
+circle, also not by way of the modules that lie in ``engine/`` itself.
+"""
+
+from __future__ import annotations
+
+import graphlib
+from pathlib import Path
+
+import pytest
+
+from tests.test_imports import imports
+
+ENGINE = Path(__file__).resolve().parent.parent / "engine"
+
+ROOMS = {
+    "barrier": {"kernels", "stream"},
+    "cli": {
+        "barrier", "compare", "log", "order", "pattern", "query", "report", "results", "spark",
+        "stream", "window",
+    },
+    "clocks": {"kernels", "stream"},
+    "compare": {"kernels", "log", "order", "report", "stream"},
+    "gateway": {"stream"},
+    "kernels": set(),
+    "log": {"stream"},
+    "order": {"clocks", "kernels", "query", "stream"},
+    "pattern": {"barrier", "kernels", "log", "query", "stream"},
+    "query": {"barrier", "stream"},
+    "report": {"log", "stream"},
+    "results": {"log", "pattern", "query", "stream", "window"},
+    "spark": {"barrier", "log", "order", "pattern", "query", "results", "stream", "window"},
+    "stream": set[str](),
+    "window": {"query", "stream"},
+}  # fmt: skip
+
+
+def room_of(name: str) -> str:
+    """Folder of a dotted name of the engine; a module beside the folders is a room by itself."""
+    first = name.split(".")[1]
+    return first if (ENGINE / first).is_dir() else f"{first}.py"
+
+
+def arrows() -> dict[str, set[str]]:
+    """Room -> the rooms that its modules import, wherever in the module they do."""
+    found: dict[str, set[str]] = {}
+    for file in sorted(ENGINE.rglob("*.py")):
+        own = ".".join(("engine", *file.relative_to(ENGINE).with_suffix("").parts))
+        if own == "engine.__init__":
+            continue
+        others = found.setdefault(room_of(own), set())
+        for _, name in imports(file.read_text(encoding="utf-8")):
+            if name.startswith("engine."):
+                others.add(room_of(name))
+    return {room: others - {room} for room, others in found.items()}
+
+
+def test_rooms_import_the_rooms_that_are_drawn() -> None:
+    drawn = {room: others for room, others in arrows().items() if not room.endswith(".py")}
+    assert {
+        room: {other for other in others if not other.endswith(".py")}
+        for room, others in drawn.items()
+    } == ROOMS
+
+
+def test_no_arrows_close_a_circle() -> None:
+    order = list(graphlib.TopologicalSorter(arrows()).static_order())
+    assert order.index("stream") < order.index("order") < order.index("cli")
+    closed = {**arrows(), "stream": {"order"}}
+    with pytest.raises(graphlib.CycleError):
+        list(graphlib.TopologicalSorter(closed).static_order())
