@@ -106,12 +106,13 @@ class PretendSpark:
         )
         for number, page in enumerate(pages[done:], done):
             rows = [Row(**row) for row in pq.read_table(page).to_pylist()[::-1]]
-            sites = sorted({row.site for row in rows})
+            of_site: dict[str, list[Row]] = {}
+            for row in rows:
+                of_site.setdefault(row.site, []).append(row)
             crash = self.crash_at is not None and self.crash_at[0] == number
             given = []
-            for site in sites:
+            for site, mine in sorted(of_site.items()):
                 store = self._stores.setdefault(site, Store())
-                mine = [row for row in rows if row.site == site]
                 given += store.run(task, mine, kept=not crash, site=site)
             if crash:
                 assert self.crash_at is not None
