@@ -71,7 +71,7 @@ worlds = st.builds(
 )  # fmt: skip
 
 
-@MODERATE
+@hypothesis_settings(MODERATE, max_examples=12)  # some ten runs each
 @given(
     world=worlds, order=st.sampled_from(ORDERS), rows=st.integers(1, 9),
     rows_per_file=st.integers(4, 40), sites_at_once=st.integers(1, 3), alive=st.integers(0, 2),
