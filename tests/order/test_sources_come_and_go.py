@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -88,12 +89,22 @@ def test_texts_that_nothing_refers_to_lose_their_codes_and_nobody_sees_it(
             record["attrs"]["tag"] = f"t{number // lives}"
     whole = frame_of(trace)
     cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
-    batches = [[frame] for frame in cut(whole, cuts)]
+    edges = sorted({0, *cuts, len(trace)})
+    # Each frame has its own texts: slices of one would bring all of them each time.
+    batches = [[frame_of(trace[start:end])] for start, end in itertools.pairwise(edges)]
     resumed = data.draw(st.sets(st.integers(0, len(batches))))
     pairs = patch("tests.order.test_order_cuts.WINDOW", asked)
-    with pairs:
+    # What the other query held would have its text kept for both.
+    alone = patch("tests.order.test_order_cuts.PAIRS", "EVENT SEQ(X x, Y y) WITHIN 1 ns")
+    with pairs, alone:
         plain = chain_over([[whole]], order).everything
-    with pairs, at_every_turn(), patch("engine.chain._TEXTS", 0), patch("engine.chain._GROWTH", 0):
+    with (
+        pairs,
+        alone,
+        at_every_turn(),
+        patch("engine.chain._TEXTS", 0),
+        patch("engine.chain._GROWTH", 0),
+    ):
         assert chain_over(batches, order, list(resumed)).everything == plain
 
 
@@ -198,3 +209,33 @@ def test_state_does_not_grow_with_the_sources_that_came_and_went(
     assert chain.counters()["sources_forgotten"] >= 2300
     # 2,000 more sources have come and gone; a lane takes 30 KB, a clock 0.7.
     assert many < 1.1 * few
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_what_operators_hold_keeps_its_text(frame_of: Callable[..., Frame], asked: str) -> None:
+    """Long after its event has left the order a key, a source or an attribute is shown as it was.
+
+    Meanwhile other texts come and go, which may be given the codes of those that nobody holds.
+    """
+    first = [
+        {"source": f"s{seq}", "seq": 0, "ts": seq, "arrival": seq, "type": kind,
+         "attrs": {"tag": f"held {seq // 2}", "v": seq}}
+        for seq, kind in enumerate("ABAB")
+    ]  # fmt: skip
+    others = [
+        {"source": "z", "seq": number, "ts": 4, "arrival": 4 + number // 40, "type": "C",
+         "attrs": {"tag": f"other {number}"}}
+        for number in range(200)
+    ]  # fmt: skip
+    late = [{**each, "seq": 1, "arrival": 10, "attrs": {"tag": "late", "v": 9}} for each in first]
+    last = {"source": "z", "seq": 200, "ts": 500, "arrival": 500, "type": "C"}
+    records = [*first, *others, *late, last]
+    order = "sequence:timeout=fixed:3"
+    alone = patch("tests.order.test_order_cuts.PAIRS", "EVENT SEQ(X x, Y y) WITHIN 1 ns")
+    with alone, patch("tests.order.test_order_cuts.WINDOW", asked):
+        plain = chain_over([[frame_of(records)]], order).everything
+        with patch("engine.chain._TEXTS", 0), patch("engine.chain._GROWTH", 0):
+            # Each frame has its own texts: slices of one would bring all of them each time.
+            rows = chain_over([[frame_of([each])] for each in records], order).everything
+    assert rows == plain
+    assert "held 0" in plain[1]
