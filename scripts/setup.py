@@ -87,7 +87,7 @@ def ensure_java() -> None:
     """Finds Java for Spark, or installs it, or says what to type."""
     sys.path.insert(0, str(ROOT))
     from engine.errors import UserError  # noqa: PLC0415
-    from engine.spark.java import apt_package, java_home  # noqa: PLC0415 - needs sys.path
+    from engine.java import apt_package, java_home  # noqa: PLC0415 - needs sys.path
 
     try:
         java_home()

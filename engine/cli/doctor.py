@@ -26,7 +26,7 @@ from rich.table import Table
 
 from engine.cli.extras import EXTRAS
 from engine.errors import UserError
-from engine.spark.java import JAVA_MIN, Java, choose_java, install_line, installed_java, java_home
+from engine.java import JAVA_MIN, Java, choose_java, install_line, installed_java, java_home
 
 __all__ = ["Check", "Status", "checks", "java_home", "report"]
 
@@ -72,7 +72,7 @@ def check_python(version: tuple[int, int, int]) -> Check:
 
 
 def check_java(found: list[Java], install: str) -> Check:
-    """Judges the Javas ``found`` (``engine.spark.java.find_java``); ``install`` is the remedy."""
+    """Judges the Javas ``found`` (``engine.java.find_java``); ``install`` is the remedy."""
     try:
         java = choose_java(found, install)
     except UserError:

@@ -215,12 +215,19 @@ def _hear(
 
 @kernel
 def _late(ln: Lanes, wt: Waiting, out: Counted, s: np.ndarray, place: int, now: int) -> None:
-    """Give up, one deadline after the other, what did not come before ``now``."""
+    """Give up, one deadline after the other, what did not come before ``now``.
+
+    Of equal deadlines that of the smallest number is first: each number is given up for itself,
+    wherever its promise has its place.
+    """
     while s[SOONEST] < now:
-        first, s[SOONEST] = _NONE, INT_MAX
+        first, number, s[SOONEST] = _NONE, INT_MAX, INT_MAX
         for entry in range(s[WAITING]):
-            if wt.lane[entry] != _NONE and wt.deadline[entry, 0] < s[SOONEST]:
-                first, s[SOONEST] = entry, wt.deadline[entry, 0]
+            due = wt.deadline[entry, 0]
+            if wt.lane[entry] != _NONE and (
+                due < s[SOONEST] or (due == s[SOONEST] and wt.number[entry, 0] < number)
+            ):
+                first, number, s[SOONEST] = entry, wt.number[entry, 0], due
         if s[SOONEST] >= now:
             return
         at, lane = s[SOONEST], wt.lane[first]

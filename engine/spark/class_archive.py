@@ -22,7 +22,7 @@ from typing import Final
 import pyspark
 
 from engine.cache_home import cache_home, own_cache
-from engine.spark.java import java_home
+from engine.java import java_home
 
 VARIABLE: Final = "SLACKWATER_JAVA_OPTIONS"
 """Environment: options to use instead of these."""

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
 from engine.errors import UserError
+from engine.java import java_home
 from engine.log.arrival_log import LogReader
 from engine.log.whole_file import whole_file
 from engine.results.ledger import END
@@ -28,7 +29,6 @@ from engine.results.sole_use import sole_use
 from engine.spark.class_archive import java_options
 from engine.spark.failure import spark_failure
 from engine.spark.interruptible import wait_for
-from engine.spark.java import java_home
 from engine.spark.processor import OUTPUT, SiteChain
 from engine.spark.reading_list import LIST_COLUMNS, ReadingList
 from engine.spark.staged import Staged

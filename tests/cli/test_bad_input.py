@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.spark import java
+from engine import java
 
 GOOD = b'{"type": "A", "ts": 1, "attrs": {"v": 1, "name": "x"}}\n{"type": "B", "ts": 2}\n'
 SEQ = "EVENT SEQ(A a, B b) WITHIN 10"

@@ -10,7 +10,7 @@ import pytest
 
 from engine.cli import doctor
 from engine.cli.doctor import Check, Status
-from engine.spark.java import Java
+from engine.java import Java
 
 MS = 1_000_000
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import UserError
-from engine.spark.java import (
+from engine.java import (
     Java,
     apt_package,
     ask_version,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge_agent.records import Kind
@@ -216,6 +216,12 @@ HAPPENS = st.lists(
 
 @settings(max_examples=400, deadline=None)
 @given(HAPPENS)
+@example([  # two numbers are given up at one instant, the larger of which was promised first
+    ("event", "s", 0, "A", 0, "more", 0, 0, False, False),
+    ("pog", "s", 3, "B", 0, "more", 0, 0, False, False),
+    ("pog", "s", 2, "A", 0, "more", 0, 0, False, False),
+    ("tick", "s", 0, None, 0, "more", 0, WAIT + 1, False, False),
+])  # fmt: skip
 def test_against_the_slow_twin_cut_anywhere(happens: list[tuple[object, ...]]) -> None:
     slow, real, now, batch = Slow(), Real(), 0, []
     for kind, source, seq, of, ref, stream, incarnation, later, cut, unnumbered in happens:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from engine.java import java_home
 from engine.spark.class_archive import QUICK, VARIABLE, archive_of, java_options, make_archive
-from engine.spark.java import java_home
 
 
 @pytest.fixture
