@@ -18,8 +18,8 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 ROOMS = {
     "barrier": {"kernels", "stream"},
     "cli": {
-        "barrier", "compare", "log", "order", "pattern", "query", "report", "results", "spark",
-        "stream", "window",
+        "barrier", "compare", "log", "order", "pattern", "query", "report", "results", "stream",
+        "window",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"kernels", "log", "order", "report", "stream"},
