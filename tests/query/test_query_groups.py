@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import itertools
 from dataclasses import replace
 
@@ -258,9 +257,3 @@ def test_before_firsts_lasts_and_within_say_what_the_groups_say(
             assert max(times) == max(times[y] for y in found.lasts)
             near = all(times[y] - times[x] <= 3 for x, y in found.within)
             assert near == (max(times) - min(times) <= 3)
-
-
-def test_examples_in_docstrings() -> None:
-    found = doctest.testmod(shape)
-    assert found.attempted > 0
-    assert found.failed == 0

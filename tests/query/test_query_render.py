@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import doctest
 from dataclasses import replace
-from types import ModuleType
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.query import analyse as analyse_module
-from engine.query import fields, place, query
-from engine.query import render as render_module
+from engine.query import query
 from engine.query.analyse import analyse
 from engine.query.fields import attributes_in
 from engine.query.parse import parse
@@ -279,10 +275,3 @@ def test_durations_and_names() -> None:
     assert [quote(n) for n in ("tag", "Select", 'a"b', "1x", "start")] == [
         "tag", '"Select"', '"a""b"', '"1x"', '"start"',
     ]  # fmt: skip
-
-
-@pytest.mark.parametrize("module", [analyse_module, fields, place, render_module])
-def test_examples_in_docstrings(module: ModuleType) -> None:
-    found = doctest.testmod(module)
-    assert found.attempted > 0
-    assert found.failed == 0
