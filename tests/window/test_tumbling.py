@@ -395,13 +395,3 @@ def test_any_cut_gives_bit_identical_floats(tools: Any) -> None:
     for result in whole:
         if result["middle"]["d"] is not None:
             assert result["bounds"]["avg(v)"][0] <= result["middle"]["avg(v)"]
-
-
-def test_keys_are_in_order_beside_windows_with_missing_events_alone(tools: Any) -> None:
-    """Two windows have two keys each, eight have none: fewer keys than windows."""
-    events = (tools.Event(0, None, 0, unc=1, seq=8), tools.Event(0, None, 2, unc=3, seq=9))
-    stream = tools.Stream(events, gaps=((0, "s0", 7, 1, 0, 43),))
-    made = plan(COUNT, *FIVE, size=5, drift=Drift.NONE, by_key=True)
-    told = tools.run(lambda: operator(made, 0), stream, (), 1000)
-    assert [line["key"]["g"] for line in told] == [0, 2, 0, 2, *[None] * 8]
-    assert told == tools.Twin(made, stream, 0).run(1000)

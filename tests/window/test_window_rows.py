@@ -146,3 +146,13 @@ def test_one_source_with_a_long_delay_is_left_out_of_max_delay_and_counted(
         results[t_a] = list(made.process(released))
         assert made.counters()["sources_left_out_of_t_a"] == len(delays) - 2
     assert results[20_000] == results[6] != []
+
+
+def test_keys_are_in_order_beside_windows_with_missing_events_alone(tools: Any) -> None:
+    """Two windows have two keys each, eight have none: fewer keys than windows."""
+    events = (tools.Event(0, None, 0, unc=1, seq=8), tools.Event(0, None, 2, unc=3, seq=9))
+    stream = tools.Stream(events, gaps=((0, "s0", 7, 1, 0, 43),))
+    made = plan(COUNT, *FIVE, size=5, drift=Drift.NONE, by_key=True)
+    told = tools.run(lambda: operator(made, 0), stream, (), 1000)
+    assert [line["key"]["g"] for line in told] == [0, 2, 0, 2, *[None] * 8]
+    assert told == tools.Twin(made, stream, 0).run(1000)
