@@ -27,7 +27,7 @@ from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.operator import Results
 from engine.order.registry import parse_order
-from engine.pattern.given import Matches
+from engine.pattern.match_results import Matches
 from engine.pattern.seq import SeqMatcher
 from engine.query import query
 from engine.query.plan import SeqPlan

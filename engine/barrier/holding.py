@@ -56,7 +56,7 @@ class Policy(Protocol):
         """(matches, clocks): what each clock must come to before a new match is due.
 
         Args:
-            closes: (matches, scopes + 1), as in ``engine.pattern.matches.Changes``.
+            closes: (matches, scopes + 1), as in ``engine.barrier.changes.Changes``.
         """
 
     def last_targets(self, closes: np.ndarray) -> np.ndarray:

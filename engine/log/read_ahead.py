@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -14,17 +13,11 @@ def read_ahead(jobs: Iterable[Callable[[], T]]) -> Iterator[T]:
     """What each of ``jobs`` gives, in their order; one is run ahead, in a thread of its own.
 
     Worth it for jobs that let go of the interpreter lock, as reading Parquet does. An error of a
-    job is raised where its result would have come. A thread costs as much as a small site's
-    events: a single job is run without.
+    job is raised where its result would have come.
     """
-    left = iter(jobs)
-    first = list(islice(left, 2))
-    if len(first) < 2:
-        yield from (job() for job in first)
-        return
     with ThreadPoolExecutor(1, thread_name_prefix="read-ahead") as pool:
         ahead = None
-        for job in chain(first, left):
+        for job in jobs:
             following = pool.submit(job)
             if ahead is not None:
                 yield ahead.result()

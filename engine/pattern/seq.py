@@ -26,8 +26,8 @@ from engine.barrier.registry import BarrierSettings, barrier_in_force, build_bar
 from engine.errors import UserError
 from engine.operator import Result
 from engine.pattern.certainty import Rule
-from engine.pattern.given import Matches
 from engine.pattern.kernel import Kernel, StackOptions
+from engine.pattern.match_results import Matches
 from engine.pattern.matches import Judge
 from engine.pattern.membership import joined_attributes, kept_attributes, members
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import ContractViolation
-from engine.pattern.given import Matches
+from engine.pattern.match_results import Matches
 from engine.results.float_texts import float_texts
 from engine.results.schema import EVENT_FIELDS, MATCH_SCHEMA, MORE, as_json
 from engine.stream.columns import VALID_PREFIX

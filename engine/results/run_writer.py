@@ -20,7 +20,7 @@ import pyarrow as pa
 from engine.chain import Chain, ChainOutput
 from engine.log.whole_file import whole_file
 from engine.operator import Result
-from engine.pattern.given import Matches
+from engine.pattern.match_results import Matches
 from engine.results.ledger import WRITTEN, Ledger
 from engine.results.match_table import columns_table
 from engine.results.ordered import ORDERED, OrderedSink, released_table

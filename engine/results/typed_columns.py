@@ -66,7 +66,7 @@ class TypedColumns:
             for name, inner in self._lists.items()
             for path in inner.needed
         ]
-        return [*(["query"] if self._times else []), *self._objects, *within]
+        return [*self._objects, *within]
 
     def learn(self, table: pa.Table) -> None:
         """Takes note of the fields in the objects of ``table`` (the columns ``needed`` will do).
@@ -74,7 +74,6 @@ class TypedColumns:
         Raises:
             UserError: a field has types that do not go together.
         """
-        table = self._in_units(table)
         for name, known in self._objects.items():
             try:
                 for read in _read(table[name]):

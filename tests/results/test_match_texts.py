@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.pattern.given import Matches
+from engine.pattern.match_results import Matches
 from engine.query import query
 from engine.results.match_lines import match_lines
 from engine.results.match_table import columns_table

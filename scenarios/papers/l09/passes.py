@@ -14,7 +14,7 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.operator import Results
 from engine.order.registry import parse_order
-from engine.pattern.given import Matches
+from engine.pattern.match_results import Matches
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import query
