@@ -119,7 +119,9 @@ def stepped(
     allowed = line.unc_after(abs(age), error if age >= 0 else before) + sample.unc
     if abs(by) <= allowed:
         return None
-    back = by + allowed if by > 0 else 0
+    # Set back by J, the source shows an age that is J too small: over J, too, the line may be wrong,
+    # so J <= by + allowed + before * J.
+    back = -(-(by + allowed) * SECOND // (SECOND - before)) if by > 0 else 0
     oldest = line.unc_after(max(0, age) + back, before)
     return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
 

@@ -106,7 +106,8 @@ class SlowClock:
         allowed = before.unc + floor(Fraction(abs(age) * strict, PPB)) + unc
         if -allowed <= size <= allowed:
             return None
-        back = max(size + allowed, 0)
+        wrong = Fraction(growth + abs(before.skew), PPB)
+        back = max(ceil((size + allowed) / (1 - wrong)), 0)
         span = max(age, 0) + back
         own = before.unc + floor(Fraction(span * (growth + abs(before.skew)), PPB))
         return size, back, min(abs(size) + own + unc, 2**61)

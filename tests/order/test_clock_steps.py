@@ -33,8 +33,10 @@ def test_a_step_covers_what_lies_between_whichever_side_it_was_on() -> None:
     within = Sample(60 * S, 5 * MS, MS)
     assert stepped(line, within, 50_000) is None  # 1 + 1 + 60 s of 50 us are allowed
     step = stepped(line, Sample(60 * S, 5 * MS + 1, MS), 50_000)
-    # Set back by up to as much again, and so much older may be what it stamped.
-    assert step == Step(5 * MS + 1, 10 * MS + 1, 5 * MS + 1 + MS + 3 * MS + 500 + MS)
+    # Set back by up to as much again, and as the crystal's error lasted as long, by 500 ns more; so
+    # much older may be what it stamped.
+    back = 10 * MS + 1 + 501
+    assert step == Step(5 * MS + 1, back, 5 * MS + 1 + MS + 3 * MS + 500 + MS)
     forward = stepped(line, Sample(60 * S, -200 * MS, MS), 50_000)
     assert forward == Step(-200 * MS, 0, 200 * MS + MS + 3 * MS + MS)
 
@@ -66,15 +68,25 @@ def true_offset(at: int, skew: int, jump: int, set_at: int) -> int:
 def test_what_arrives_after_a_step_was_found_is_covered(
     clock: tuple[int, int, int, list[Sample], int], data: st.DataObject
 ) -> None:
+    set_at, now = clock[2], clock[-1]
+    span = st.integers(now - 60 * S, now + 90 * S)
+    near = st.integers(-2 * MS, 2 * MS).map(lambda by: set_at + by)
+    covers(clock, data.draw(st.lists(span | near, min_size=1, max_size=20)))
+
+
+def test_a_crystal_at_its_limit_is_wrong_for_as_long_as_it_ran_not_as_its_clock_shows() -> None:
+    # Set back by 124 ms; what it stamped before was in doubt for 6 us (50 ppm of that) too little.
+    syncs = [Sample(-1000 * S, 1000 * S, 1), Sample(-940_121_280_001, 1_000_121_280_001, 1)]
+    covers((-49_899, 124_273_941, 1, syncs, 60 * S), [1])
+
+
+def covers(clock: tuple[int, int, int, list[Sample], int], times: list[int]) -> None:
     skew, jump, set_at, samples, now = clock
     clocks = learnt(samples, 50_000)
     counters = clocks.counters()[0]
     assert counters["clock_steps"] == 1
     # Of a jump ahead the prediction takes a part for skew, as it ages by the clock that jumped.
     assert abs(counters["last_step_ns"] - jump) <= 10 * MS + abs(jump) // 10_000
-    span = st.integers(now - 60 * S, now + 90 * S)
-    near = st.integers(-2 * MS, 2 * MS).map(lambda by: set_at + by)
-    times = data.draw(st.lists(span | near, min_size=1, max_size=20))
     # Of the time before the last sync but one, that clock's own line still holds.
     times = [at for at in times if at >= now - 60 * S]
     stamps = [at - true_offset(at, skew, jump, set_at) for at in times]
@@ -89,10 +101,10 @@ def test_what_arrives_after_a_step_was_found_is_covered(
 
 
 def test_a_clock_set_back_is_in_doubt_for_as_long_again() -> None:
-    # At 60 s it was found slow by 10 s, and 5 ms are allowed: 50..60 s were shown twice, and so may
-    # 60..70 s have been.
+    # At 60 s it was found slow by 10 s, and 5 ms are allowed, 50 ppm of the 10 s more: 50..60 s were
+    # shown twice, and so may 60..70 s have been.
     clocks = learnt([Sample(0, 0, MS), Sample(60 * S, 10 * S, MS)], 50_000)
-    back = 10 * S + 5 * MS
+    back = (10 * S + 5 * MS) * 20_000 // 19_999 + 1
     times = [-back - 1, -back, 59 * S, 60 * S, 60 * S + back - 1, 60 * S + back]
     ref, unc, epoch = corrected(clocks, times)
     assert [b - a for a, b in zip(times, ref, strict=True)] == [0, 0, 0, 10 * S, 10 * S, 10 * S]
