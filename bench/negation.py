@@ -28,10 +28,10 @@ from engine.chain import Chain, ChainSettings
 from engine.operator import Results
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
+from engine.pattern.match_table import columns_table
 from engine.pattern.seq import SeqMatcher
 from engine.query import query
 from engine.query.plan import SeqPlan
-from engine.results.match_table import columns_table
 from engine.stream.frame import Frame
 from engine.stream.released import Released
 

@@ -5,10 +5,12 @@ An operator is a small class; adding one is one file, one registry line and its 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, overload
+from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
+import pyarrow as pa
 
 from engine.stream.released import Released
 
@@ -32,6 +34,22 @@ class ReadOneByOne(Sequence[Result]):
         return list(self) == list(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+class ResultColumns(ReadOneByOne):
+    """Results of one query and site as columns, which sinks take as they are."""
+
+    kind: ClassVar[str]
+    """Of which kind they are (``engine.results.kinds``)."""
+
+    @classmethod
+    @abstractmethod
+    def tables(cls, pieces: Sequence[Self]) -> Iterator[pa.Table]:
+        """``pieces`` of one query and site, in order, as tables of the kind's schema.
+
+        Raises:
+            ContractViolation: a value that JSON does not have.
+        """
 
 
 class Results(ReadOneByOne):

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
+from engine.results.export import read_results
 
 RUNS: Final = "runs"
 IN_ORDER, RESIDUAL, LATE, LATE_DROPPED = range(4)
@@ -26,7 +27,7 @@ def read_ordered(directory: Path, label: str) -> pa.Table:
     Raises:
         UserError: the pass left none.
     """
-    return pa.concat_tables(_parts(directory / RUNS / label / "ordered", needed=True))
+    return pa.concat_tables(_parts(directory / RUNS / label / "ordered"))
 
 
 def read_counters(directory: Path, label: str) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def missing_events(counters: dict[str, Any], site: str) -> int | None:
 def standing(
     directory: Path, label: str, folder: str, identity: Callable[[dict[str, Any]], Hashable]
 ) -> list[dict[str, Any]]:
-    """Results of pass ``label`` that were not retracted, in the order of their first emission.
+    """Results of pass ``label`` that were not retracted, by site and query, in order of emission.
 
     Args:
         directory: of the run.
@@ -76,9 +77,8 @@ def standing(
 
 
 def emitted(directory: Path, label: str, folder: str) -> Iterator[dict[str, Any]]:
-    """Results of pass ``label``, insertions and retractions, in order; as ``standing``."""
-    for part in _parts(directory / RUNS / label / folder, needed=False):
-        yield from part.to_pylist()
+    """Results of pass ``label``, insertions and retractions, by site and query, in order."""
+    return read_results(directory / RUNS / label, folder)
 
 
 def match_identity(result: dict[str, Any]) -> tuple[Any, ...]:
@@ -87,9 +87,9 @@ def match_identity(result: dict[str, Any]) -> tuple[Any, ...]:
     return (result["query"], *((each["source"], each["stream"], each["seq"]) for each in events))
 
 
-def _parts(folder: Path, *, needed: bool) -> Iterable[pa.Table]:
-    files = sorted(folder.glob("*.parquet")) if folder.is_dir() else []
-    if needed and not files:
+def _parts(folder: Path) -> Iterable[pa.Table]:
+    files = sorted(folder.glob("*.parquet"))
+    if not files:
         raise UserError(f"{folder}: no Parquet files; did the run end?")
     return [pq.ParquetFile(file).read() for file in files]
 

@@ -37,9 +37,9 @@ from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.query.shape import most_events
 from engine.results.export import export_jsonl, export_table
 from engine.results.ordered import export_ordered_jsonl, export_ordered_table
+from engine.results.schema import MATCHES, WINDOWS
 from engine.results.side_output import SIDE_OUTPUT
 from engine.results.table_file import CSV, PARQUET
-from engine.results.writer import MATCHES, WINDOWS
 from engine.units import parse_duration, unit_ns
 from engine.window.settings import read_window
 

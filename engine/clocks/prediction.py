@@ -119,8 +119,8 @@ def stepped(
     allowed = line.unc_after(abs(age), error if age >= 0 else before) + sample.unc
     if abs(by) <= allowed:
         return None
-    # Set back by J, the source shows an age that is J too small: over J, too, the line may be wrong,
-    # so J <= by + allowed + before * J.
+    # Set back by J, the source shows an age that is too small by J, in which, too, the line may be
+    # wrong: J <= by + allowed + before * J.
     back = -(-(by + allowed) * SECOND // (SECOND - before)) if by > 0 else 0
     oldest = line.unc_after(max(0, age) + back, before)
     return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))

@@ -5,18 +5,21 @@ A result is a dict only where somebody looks at it one by one; sinks take the ta
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from engine.barrier.changes import Given
-from engine.operator import ReadOneByOne, Result
+from engine.operator import Result, ResultColumns
+from engine.pattern.match_table import columns_table
 from engine.pattern.store import Store
 from engine.pattern.tables import Layout
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
+from engine.results.schema import MATCHES
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
@@ -56,8 +59,10 @@ def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(occurs), place[rows]
 
 
-class Matches(ReadOneByOne):
-    """Results of one query and site; events are copied from the store, each once.
+class Matches(ResultColumns):
+    """Results of one query and site, of the kind ``matches``.
+
+    Events are copied from the store, each once.
 
     Args:
         given: what to show.
@@ -67,6 +72,8 @@ class Matches(ReadOneByOne):
         query: its name.
         site: named in results.
     """
+
+    kind = MATCHES
 
     def __init__(
         self, given: Given, store: Store, layout: Layout, strings: Strings, query: str, site: str
@@ -81,6 +88,10 @@ class Matches(ReadOneByOne):
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
         self.columns = {n: store.columns[n][distinct] for n in names if n in store.columns}
         self.shown = shown_attributes(layout)
+
+    @classmethod
+    def tables(cls, pieces: Sequence[Matches]) -> Iterator[pa.Table]:
+        return map(columns_table, pieces)
 
     def __len__(self) -> int:
         return len(self.given)

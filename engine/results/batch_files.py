@@ -106,6 +106,11 @@ class BatchFiles:
         return set[str]().union(*(file.sites for file in self._files))
 
     @property
+    def batches(self) -> list[int]:
+        """Ids of the batches that have files, ascending."""
+        return sorted({file.batch_id for file in self._files})
+
+    @property
     def count(self) -> int:
         """Number of files."""
         return len(self._files)
@@ -169,7 +174,7 @@ def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
     """The texts of a column's runs of equal ones, and where each begins, with the end."""
     if not len(column):
         return [], np.zeros(1, np.int64)
-    coded = pc.run_end_encode(pa.concat_arrays(column.chunks), run_end_type=pa.int64())
+    coded = pc.run_end_encode(column.cast(pa.string()).combine_chunks(), run_end_type=pa.int64())
     ends = coded.run_ends.to_numpy()
     return coded.values.to_pylist(), np.concatenate(([0], ends))
 

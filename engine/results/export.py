@@ -7,11 +7,12 @@ between two. Memory holds one site's results of one micro-batch at a time.
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import TextIO
+from typing import Final, TextIO
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +20,18 @@ import pyarrow.compute as pc
 
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
+from engine.operator import Result
 from engine.results.batch_files import BatchFiles, site_groups
 from engine.results.flat_columns import flat
-from engine.results.json_texts import in_one_text
-from engine.results.match_lines import match_lines, match_pieces
-from engine.results.schema import MATCH_SCHEMA, POSITION, WINDOW_SCHEMA
+from engine.results.json_texts import in_one, in_one_text
+from engine.results.kinds import KINDS
+from engine.results.schema import POSITION
 from engine.results.table_file import CSV, write_table
 from engine.results.typed_columns import TypedColumns
-from engine.results.window_lines import window_lines, window_pieces
-from engine.results.writer import MATCHES, WINDOWS
 from engine.units import unit_ns
+
+_AT_ONCE: Final = 1 << 14
+"""Lines: bounds the texts in memory."""
 
 
 def export_jsonl(
@@ -55,10 +58,22 @@ def export_jsonl(
     unit = unit_ns(time_unit)
     count = 0
     with text_out(out) as stream:
-        for number, texts in _results(Path(directory), unit, queries, times):
+        for number, texts in _results(_kinds(Path(directory)), unit, queries, times):
             stream.writelines(texts)
             count += number
     return count
+
+
+def read_results(directory: str | Path, kind: str) -> Iterator[Result]:
+    """Results of one kind of a ``ResultSink``, in the order and with the times of ``export_jsonl``.
+
+    Raises:
+        UserError: no such directory, or damaged files in it.
+    """
+    files = {kind: BatchFiles(Path(directory) / kind)}
+    for _, texts in _results(files, 1, (), {}):
+        for text in texts:
+            yield from map(json.loads, text.splitlines())
 
 
 def export_table(
@@ -77,7 +92,7 @@ def export_table(
     Args:
         directory: what the sink wrote; results of an empty run are no rows.
         out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
-        kind: ``matches`` or ``windows``: what the table holds.
+        kind: what the table holds: a name in ``engine.results.kinds``.
         time_unit: of every time, rounded down to whole numbers.
         times: as of ``export_jsonl``.
         events: in CSV, the most that a match may have, so that the columns do not depend on which
@@ -89,11 +104,11 @@ def export_table(
     """
     files, columns = _typed(Path(directory), kind, unit_ns(time_unit), times)
     schema = columns.schema
-    tables: Iterator[pa.Table] = map(columns.typed, _all(files))
+    tables = _typed_tables(files, columns)
     if Path(out).suffix == CSV:
         places = max(events, columns.longest)
         schema = flat(schema.empty_table(), places).schema
-        tables = (flat(table, places) for table in tables)
+        return write_table(Path(out), schema, (flat(table, places) for table in tables))
     return write_table(Path(out), schema, tables)
 
 
@@ -106,7 +121,7 @@ def _typed(
     if others:
         what = f"holds {others[0]}, which a table of {kind} cannot say"
         raise UserError(f"{directory}: {what}; write JSONL")
-    columns = TypedColumns(MATCH_SCHEMA if kind == MATCHES else WINDOW_SCHEMA, kind, unit, times)
+    columns = TypedColumns(KINDS[kind].schema, kind, unit, times)
     files = kinds[kind]
     for sites in site_groups([files]):
         for _, table in files.tables(sites, columns.needed):
@@ -114,20 +129,17 @@ def _typed(
     return files, columns
 
 
-def _all(files: BatchFiles) -> Iterator[pa.Table]:
-    """By site, then in order of emission."""
+def _typed_tables(files: BatchFiles, columns: TypedColumns) -> Iterator[pa.Table]:
+    """By site, then in order of emission; of several sites all at once, as they are few."""
     for sites in site_groups([files]):
-        yield from _by_site(files, sites)
-
-
-def _by_site(files: BatchFiles, sites: list[str]) -> Iterator[pa.Table]:
-    """The rows of ``sites``, one after another: of several all at once, as they are few."""
-    tables = (table for _, table in files.tables(sites))
-    if len(sites) == 1:
-        yield from tables
-    else:
-        table = pa.concat_tables(tables)
-        yield table.take(np.argsort(_place(table.column("site"), pa.array(sites)), kind="stable"))
+        batches = [None] if len(sites) > 1 else files.batches
+        for batch_id in batches:
+            found = list(files.tables(sites, batch_id=batch_id))
+            if not found:
+                continue
+            order = _order([_keys(table, batch, sites) for batch, table in found])
+            table = pa.concat_tables(columns.typed(table) for _, table in found)
+            yield table if order is None else table.take(order)
 
 
 @contextmanager
@@ -153,14 +165,16 @@ def text_out(out: str | Path | TextIO) -> Iterator[TextIO]:
 def _kinds(directory: Path) -> dict[str, BatchFiles]:
     if not directory.is_dir():
         raise UserError(f"{directory}: no such folder of results")
-    return {name: BatchFiles(directory / name) for name in (MATCHES, WINDOWS)}
+    return {name: BatchFiles(directory / name) for name in KINDS}
 
 
 def _results(
-    directory: Path, unit: int, queries: Sequence[str], times: Mapping[str, Collection[str]]
-) -> Iterator[tuple[int, list[str]]]:
+    kinds: dict[str, BatchFiles],
+    unit: int,
+    queries: Sequence[str],
+    times: Mapping[str, Collection[str]],
+) -> Iterator[tuple[int, Iterable[str]]]:
     """(number of lines, their texts) of each site, query and batch, in order of emission."""
-    kinds = _kinds(directory)
     for sites in site_groups(list(kinds.values())):
         if len(sites) == 1:
             yield from _of_site(kinds, sites, unit, queries, times)
@@ -174,7 +188,7 @@ def _of_site(
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
-) -> Iterator[tuple[int, list[str]]]:
+) -> Iterator[tuple[int, Iterable[str]]]:
     """Of one site, which may have many results: a batch at a time."""
     present: set[str] = set()
     batches: set[int] = set()
@@ -184,17 +198,14 @@ def _of_site(
             present.update(table.column("query").unique().to_pylist())
     for query in _ranked(present, queries):
         for batch_id in sorted(batches):
-            # Nothing is left out where there is one query.
-            tables = {
-                kind: [
-                    table if len(present) == 1 else table.filter(pc.field("query") == query)
-                    for table in tables
-                ]
+            found = [
+                # Nothing is left out where there is one query.
+                (kind, table if len(present) == 1 else table.filter(pc.field("query") == query))
                 for kind, files in kinds.items()
-                if (tables := [table for _, table in files.tables(site, batch_id=batch_id)])
-            }
-            joined = {kind: pa.concat_tables(of) for kind, of in tables.items()}
-            yield _in_order(joined, unit, times.get(query, ()))
+                for _, table in files.tables(site, batch_id=batch_id)
+            ]
+            lines = [list(KINDS[k].lines(t, unit, times.get(query, ()))) for k, t in found]
+            yield _in_order(lines, [_keys(table, batch_id, site) for _, table in found])
 
 
 def _of_sites(
@@ -203,33 +214,20 @@ def _of_sites(
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
-) -> tuple[int, list[str]]:
+) -> tuple[int, Iterable[str]]:
     """Of several sites with few results each: all at once."""
-    lines: list[str] = []
-    places: list[tuple[np.ndarray, ...]] = []
     found = {kind: list(files.tables(sites)) for kind, files in kinds.items()}
     names = [table.column("query").unique().to_pylist() for of in found.values() for _, table in of]
-    rank = pa.array(_ranked(set[str]().union(*names), queries), pa.string())
-    of_query = (
-        (kind, batch_id, name, whole.filter(pc.field("query") == name))
-        for kind, of_kind in found.items()
-        for batch_id, whole in of_kind
-        for name in whole.column("query").unique().to_pylist()
-    )
-    for kind, batch_id, name, table in of_query:
-        asked = times.get(name, ())
-        lines += match_lines(table, unit) if kind == MATCHES else window_lines(table, unit, asked)
-        places.append(
-            (
-                _place(table.column("site"), pa.array(sites)),
-                _place(table.column("query"), rank),
-                np.full(table.num_rows, batch_id),
-                table.column(POSITION).to_numpy(),
-            )
-        )
-    site, query, batch, position = map(np.concatenate, zip(*places, strict=True))
-    order = np.lexsort((position, batch, query, site))
-    return len(lines), [lines[place] for place in order.tolist()]
+    ranked = _ranked(set[str]().union(*names), queries)
+    lines: list[list[pa.Array]] = []
+    keys = []
+    for kind, of_kind in found.items():
+        for batch_id, whole in of_kind:
+            for name in whole.column("query").unique().to_pylist():
+                table = whole.filter(pc.field("query") == name)
+                lines.append(list(KINDS[kind].lines(table, unit, times.get(name, ()))))
+                keys.append(_keys(table, batch_id, sites, ranked))
+    return _in_order(lines, keys)
 
 
 def _ranked(present: set[str], queries: Sequence[str]) -> list[str]:
@@ -238,23 +236,43 @@ def _ranked(present: set[str], queries: Sequence[str]) -> list[str]:
     return [*named, *sorted(present.difference(named))]
 
 
-def _place(texts: pa.ChunkedArray, among: pa.Array) -> np.ndarray:
-    return np.asarray(pc.index_in(texts, among).to_numpy())
+def _keys(
+    table: pa.Table, batch_id: int, sites: Sequence[str], queries: Sequence[str] = ()
+) -> np.ndarray:
+    """What the rows of one batch are sorted by: int64 (4, rows)."""
+    zero = np.zeros(table.num_rows, np.int64)
+    return np.stack(
+        [
+            _place(table.column("site"), sites) if len(sites) > 1 else zero,
+            _place(table.column("query"), queries) if len(queries) > 1 else zero,
+            zero + batch_id,
+            table.column(POSITION).to_numpy(),
+        ]
+    )
+
+
+def _place(texts: pa.ChunkedArray, among: Sequence[str]) -> np.ndarray:
+    return np.asarray(pc.index_in(texts.cast(pa.string()), pa.array(among)).to_numpy())
+
+
+def _order(keys: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The order of the rows by ``keys``, of tables one after another; None: as they are."""
+    together = np.concatenate([*keys, np.empty((4, 0), np.int64)], axis=1)
+    order = np.lexsort(together[::-1])
+    return None if (order[1:] > order[:-1]).all() else order
 
 
 def _in_order(
-    tables: dict[str, pa.Table], unit: int, times: Collection[str]
-) -> tuple[int, list[str]]:
-    """(number, texts) of the lines of matches and windows, by position."""
-    pieces: list[pa.Array] = []
-    for kind, table in tables.items():
-        pieces += (
-            match_pieces(table, unit) if kind == MATCHES else window_pieces(table, unit, times)
-        )
-    number = sum(map(len, pieces))
-    positions = [table.column(POSITION).to_numpy() for table in tables.values()]
-    place = np.concatenate([*positions, np.empty(0, np.int64)])
-    if (place[1:] >= place[:-1]).all():
-        return number, list(map(in_one_text, pieces))
-    lines = [line for piece in pieces for line in piece.to_pylist()]
-    return number, [lines[j] for j in np.argsort(place, kind="stable").tolist()]
+    lines: Sequence[Sequence[pa.Array]], keys: Sequence[np.ndarray]
+) -> tuple[int, Iterable[str]]:
+    """(number, texts) of the lines of tables with these ``keys``."""
+    pieces = [piece for of_table in lines for piece in of_table]
+    number, order = sum(map(len, pieces)), _order(keys)
+    if order is None:
+        return number, map(in_one_text, pieces)
+    # Arrow's shorter texts end at 2 GB.
+    whole = pa.chunked_array(pieces, pa.string()).cast(pa.large_string())
+    return number, (
+        in_one_text(in_one(whole.take(order[start : start + _AT_ONCE])))
+        for start in range(0, number, _AT_ONCE)
+    )

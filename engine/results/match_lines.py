@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.json_texts import around, in_one, pair, rest
-from engine.results.schema import MORE
+from engine.results.json_texts import Texts, in_one, rest, woven
+from engine.results.schema import EVENT_FIELDS, MORE
 
 _AT_ONCE: Final = 1 << 14
 """Rows: bounds the texts in memory."""
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
+_FACTS: Final = ("op", "query", "site", "at", "known_at", "certainty", "probability")
+_ATTRS: Final = "attrs"
 
 
-def match_lines(table: pa.Table, unit: int) -> Iterator[str]:
-    """The lines of ``match_pieces``, one by one."""
-    for piece in match_pieces(table, unit):
-        yield from piece.to_pylist()
-
-
-def match_pieces(table: pa.Table, unit: int) -> Iterator[pa.Array]:
-    """A line, with its end, for each row of a table of ``MATCH_SCHEMA``; some rows at a time.
+def match_pieces(table: pa.Table, unit: int, _times: Collection[str] = ()) -> Iterator[pa.Array]:
+    """A line, with its end, for each row of a table of matches; some rows at a time.
 
     Args:
         table: the matches.
@@ -35,23 +31,30 @@ def match_pieces(table: pa.Table, unit: int) -> Iterator[pa.Array]:
 
 def _lines(table: pa.Table, unit: int) -> pa.Array:
     columns = {name: in_one(table.column(name)) for name in table.column_names}
-    names = ("op", "query", "site", "at", "known_at", "certainty", "probability")
-    pairs = [pair(name, columns[name], unit if name in _TIMES else 1) for name in names]
-    events = _joined(_events(columns["events"], unit), columns["events"])
-    pairs.append(around('"events": [', events, "]"))
-    inner = pc.binary_join_element_wise(*pairs, ", ")
-    return pc.binary_join_element_wise("{", inner, rest(columns[MORE]), "}\n", "")
+    texts = Texts(unit)
+    lists = columns["events"]
+    events = _joined(_events(lists.flatten(), texts), lists)
+    facts = _fields(columns, _FACTS, texts)
+    return woven("{", *facts, ', "events": [', events, "]", rest(columns[MORE]), "}\n")
 
 
-def _events(lists: pa.ListArray, unit: int) -> pa.Array:
+def _events(events: pa.StructArray, texts: Texts) -> pa.Array:
     """Each event of every list."""
-    events = lists.flatten()
-    names = ("site", "stream", "source", "seq", "type", "ts", "te", "ref")
-    pairs = [pair(name, events.field(name), unit if name in _TIMES else 1) for name in names]
-    attrs = pc.coalesce(events.field("attrs"), "{}")
-    pairs.append(around('"attrs": ', attrs, ""))
-    inner = pc.binary_join_element_wise(*pairs, ", ")
-    return pc.binary_join_element_wise("{", inner, rest(events.field(MORE)), "}", "")
+    columns = {field.name: events.field(place) for place, field in enumerate(events.type)}
+    facts = _fields(columns, [name for name in EVENT_FIELDS if name != _ATTRS], texts)
+    attrs = texts.attributes(columns[_ATTRS])
+    return woven("{", *facts, ', "attrs": ', attrs, rest(columns[MORE]), "}")
+
+
+def _fields(
+    columns: dict[str, pa.Array], names: Collection[str], texts: Texts
+) -> list[str | pa.Array]:
+    parts: list[str | pa.Array] = []
+    for name in names:
+        values = columns[name]
+        told = texts.times(values) if name in _TIMES else texts.of(values)
+        parts += [f'{", " if parts else ""}"{name}": ', told]
+    return parts
 
 
 def _joined(texts: pa.Array, lists: pa.ListArray) -> pa.Array:

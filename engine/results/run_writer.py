@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,21 +21,18 @@ import pyarrow as pa
 
 from engine.chain import Chain, ChainOutput
 from engine.log.whole_file import whole_file
-from engine.operator import Result
-from engine.pattern.match_results import Matches
+from engine.operator import ResultColumns
+from engine.results.kinds import KINDS
 from engine.results.ledger import WRITTEN, Ledger
-from engine.results.match_table import columns_table
 from engine.results.ordered import ORDERED, OrderedSink, released_table
 from engine.results.side_output import LATE, QUARANTINED, aside_table
-from engine.results.writer import MATCHES, WINDOWS, ResultSink
+from engine.results.writer import ResultSink
 
 RESULTS: Final = "results"
 COUNTERS: Final = "counters"
 COUNTERS_FILE: Final = "counters.json"
 _WORTH_PACKING: Final = 1 << 16
 """Bytes of a table from which on compression pays."""
-_ROWS_OF_WINDOWS: Final = 1 << 14
-"""Results of windows from which on a table of their own costs no more per result."""
 _EVENTS: Final = (ORDERED, LATE, QUARANTINED)
 CHECKPOINT: Final = "checkpoint"
 READING: Final = "reading"
@@ -64,46 +63,25 @@ class Part:
 
 
 def parts_of(site: str, output: ChainOutput) -> list[Part]:
-    """One call's output: matches and ordered events as tables, other results as a list."""
-    parts = []
+    """One call's output: columns of results and ordered events as tables, other results as a list.
+
+    Each kind's in the order of emission; neighbours of one schema are one part.
+    """
     pieces = [piece for of_query in output.results for piece in of_query.pieces]
     results = [result for piece in pieces if isinstance(piece, list) for result in piece]
-    if results:
-        parts.append(Part(site, RESULTS, results))
-    matches = [columns_table(piece) for piece in pieces if isinstance(piece, Matches)]
-    windows = [table for of_query in output.results for table in _windows_tables(of_query.pieces)]
-    for kind, tables in ((MATCHES, matches), (WINDOWS, windows)):
-        if tables:
-            parts.append(Part(site, kind, pa.concat_tables(tables)))
+    parts = [Part(site, RESULTS, results)] if results else []
+    tables: dict[str, list[pa.Table]] = {}
+    for of_query in output.results:
+        columns = [piece for piece in of_query.pieces if isinstance(piece, ResultColumns)]
+        for kind, of_kind in groupby(columns, lambda piece: piece.__class__):
+            tables.setdefault(kind.kind, []).extend(kind.tables(list(of_kind)))
+    for name, of_name in tables.items():
+        for _, alike in groupby(of_name, attrgetter("schema")):
+            parts.append(Part(site, name, pa.concat_tables(list(alike))))
     parts += [Part(site, ORDERED, released_table(site, each)) for each in output.ordered]
     parts += [Part(site, LATE, aside_table(site, each)) for each in output.late]
     parts += [Part(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
     return parts
-
-
-def _windows_tables(pieces: Sequence[Sequence[Result]]) -> Iterator[pa.Table]:
-    """One query's results of windows, if it gives such: small pieces together."""
-    waiting: list[Sequence[Result]] = []
-    rows = 0
-    for piece in pieces:
-        if not isinstance(piece, Matches | list):
-            waiting.append(piece)
-            rows += len(piece)
-        if rows >= _ROWS_OF_WINDOWS:
-            yield _windows_table(waiting)
-            waiting, rows = [], 0
-    if waiting:
-        yield _windows_table(waiting)
-
-
-def _windows_table(pieces: Sequence[Sequence[Result]]) -> pa.Table:
-    # Runs without windows do without the modules that know them.
-    from engine.results.window_table import columns_of_windows  # noqa: PLC0415
-    from engine.window.results import WindowResults, joined  # noqa: PLC0415
-
-    of_windows = [piece for piece in pieces if isinstance(piece, WindowResults)]
-    assert len(of_windows) == len(pieces), [type(piece) for piece in pieces]
-    return columns_of_windows(joined(of_windows))
 
 
 def packed(part: Part) -> Part:
@@ -140,7 +118,7 @@ class RunWriter:
         Args:
             for_good: also what the earlier pass would go on from.
         """
-        names = [MATCHES, WINDOWS, *_EVENTS, COUNTERS, WRITTEN, COUNTERS_FILE]
+        names = [*KINDS, *_EVENTS, COUNTERS, WRITTEN, COUNTERS_FILE]
         for name in [*(_TO_GO_ON if for_good else ()), *names]:
             path = self.directory / name
             if path.is_dir():
@@ -165,7 +143,7 @@ class RunWriter:
             ends: an input ended in this batch; the parts of the end are written already.
         """
         results: list[dict[str, Any]] = []
-        tables: dict[str, list[pa.Table]] = {name: [] for name in (*self._events, MATCHES, WINDOWS)}
+        tables: dict[str, list[pa.Table]] = {name: [] for name in (*self._events, *KINDS)}
         counters: list[tuple[str, Any]] = []
         for part in parts:
             if part.kind == RESULTS:
@@ -175,7 +153,7 @@ class RunWriter:
             else:
                 tables[part.kind].append(part.content())
         counted = self._write_counters(batch_id, counters)
-        files = self._results.write(batch_id, results, tables[MATCHES], tables[WINDOWS])
+        files = self._results.write(batch_id, results, {name: tables[name] for name in KINDS})
         for name, events in self._events.items():
             # Side output is rare, but a batch written again must replace what there was.
             if name == ORDERED or tables[name] or (self.directory / name).exists():

@@ -1,7 +1,8 @@
 """Results of queries as columns: fields of DESIGN "Results", for matches and for windows.
 
-What has no fixed type (attributes, keys, values) is a JSON text. Fields beyond DESIGN's are kept in
-``more``, a JSON object, so that an operator may say more without the sink knowing.
+Objects whose fields the query names (keys, values) are structs where each field has one type in a
+table, and JSON texts where it has not; attributes of events are JSON texts. Fields beyond DESIGN's
+are kept in ``more``, a JSON object, so that an operator may say more without the sink knowing.
 """
 
 from __future__ import annotations
@@ -16,30 +17,35 @@ import pyarrow as pa
 from engine.errors import ContractViolation
 from engine.operator import Result
 
+MATCHES: Final = "matches"
+WINDOWS: Final = "windows"
+"""Names of kinds (``engine.results.kinds``)."""
 POSITION: Final = "position"
 """Place of the result among all of its batch: restores the order between matches and windows."""
 MORE: Final = "more"
+TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+"""Of texts that many rows share."""
 EVENT_FIELDS: Final = {
-    "site": pa.string(),
-    "stream": pa.string(),
-    "source": pa.string(),
+    "site": TEXT,
+    "stream": TEXT,
+    "source": TEXT,
     "seq": pa.int64(),
-    "type": pa.string(),
+    "type": TEXT,
     "ts": pa.int64(),
     "te": pa.int64(),
     "ref": pa.int64(),
     "attrs": pa.string(),
 }
 _SHARED: Final = {
-    "op": pa.string(),
-    "query": pa.string(),
-    "site": pa.string(),
+    "op": TEXT,
+    "query": TEXT,
+    "site": TEXT,
     "at": pa.int64(),
 }
 MATCH_FIELDS: Final = {
     **_SHARED,
     "known_at": pa.int64(),
-    "certainty": pa.string(),
+    "certainty": TEXT,
     "probability": pa.float64(),
     "events": pa.list_(pa.struct({**EVENT_FIELDS, MORE: pa.string()})),
 }
@@ -55,27 +61,19 @@ WINDOW_FIELDS: Final = {
     "ambiguous": pa.int64(),
     "missing": pa.int64(),
 }
-JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "attrs")
+JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs")
+"""JSON texts, or structs: of ``bounds`` each field is a struct of ``BOUNDS``, in JSON a pair."""
+BOUNDS: Final = ("least", "most")
 MATCH_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **MATCH_FIELDS, MORE: pa.string()})
 WINDOW_EXTRAS: Final = {
-    "drift": pa.string(),  # R19's flag: which of the three shifted windows a result is of
+    "drift": TEXT,  # R19's flag: which of the three shifted windows a result is of
     "bounds": pa.string(),
 }
 """Of windows with R19's three shifted copies; left out of JSONL when absent."""
 WINDOW_SCHEMA: Final = pa.schema(
     {POSITION: pa.int64(), **WINDOW_FIELDS, **WINDOW_EXTRAS, MORE: pa.string()}
 )
-
-
-def is_window(result: Result) -> bool:
-    """Whether a result is of a window (else of a match).
-
-    Raises:
-        ContractViolation: neither or both.
-    """
-    if ("window" in result) == ("events" in result):
-        raise ContractViolation(f"a result has a window or events, not {sorted(result)}")
-    return "window" in result
+"""Of results that come as dicts; from an operator's columns ``JSON_FIELDS`` may be structs."""
 
 
 def as_json(value: Any) -> str:
@@ -96,7 +94,19 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
-def match_table(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+def same_for_all(text: str, n: int) -> pa.Array:
+    """``n`` times the same text, of type ``TEXT``."""
+    places = pa.array(np.zeros(n, np.int32))
+    return pa.DictionaryArray.from_arrays(places, pa.array([text], pa.string()))
+
+
+def either(which: np.ndarray, yes: str, no: str) -> pa.Array:
+    """Per row ``yes`` or ``no``, of type ``TEXT``."""
+    places = pa.array(which.astype(np.int32))
+    return pa.DictionaryArray.from_arrays(places, pa.array([no, yes], pa.string()))
+
+
+def match_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
     """Matches as rows of ``MATCH_SCHEMA``."""
     rows = [
         _row(position, result, MATCH_FIELDS) | {"events": [_event(e) for e in result["events"]]}
@@ -105,13 +115,13 @@ def match_table(positions: Sequence[int], results: Sequence[Result]) -> pa.Table
     return _table(rows, MATCH_SCHEMA)
 
 
-def window_table(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+def window_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
     """Window results as rows of ``WINDOW_SCHEMA``."""
     fields = {**WINDOW_FIELDS, **WINDOW_EXTRAS}
     rows = []
     for position, result in zip(positions, results, strict=True):
         row = _row(position, result, fields)
-        for name in (*JSON_FIELDS, "bounds"):
+        for name in JSON_FIELDS:
             if row.get(name) is not None:
                 row[name] = as_json(row[name])
         rows.append(row)

@@ -1,9 +1,9 @@
-"""Results as rows of typed columns, for Parquet and CSV, instead of with JSON texts.
+"""Results as rows of one schema, for Parquet and CSV.
 
-What was a JSON object (keys, values, bounds, an event's attributes) is a struct; fields beyond
-DESIGN's (``more``) are columns of their own, as ``value`` of a match with RETURN. Which fields
-there are, and of which types, only the results show: so they are read twice, once for the types
-and once to be written.
+What is an object (keys, values, bounds, an event's attributes) is a struct, also where tables have
+it as JSON texts; fields beyond DESIGN's (``more``) are columns of their own, as ``value`` of a
+match with RETURN. Which fields there are, and of which types, only the results show: so they are
+read twice, once for the types and once to be written.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pyarrow.json
 
 from engine.errors import UserError
 from engine.results.json_texts import in_one, in_unit
-from engine.results.schema import JSON_FIELDS, MORE, POSITION
+from engine.results.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
 from engine.results.window_lines import in_units
 
-_OBJECTS: Final = frozenset({*JSON_FIELDS, "bounds", MORE})
+_OBJECTS: Final = frozenset({*JSON_FIELDS, MORE})
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
 _SPAN: Final = "window"
 _AT_ONCE: Final = 1 << 16
@@ -76,8 +76,8 @@ class TypedColumns:
         """
         for name, known in self._objects.items():
             try:
-                for read in _read(table[name]):
-                    kinds = [pa.field(each.name, _plain(each.type)) for each in read.schema]
+                for fields in _fields_of(table[name]):
+                    kinds = [pa.field(each.name, _plain(each.type)) for each in fields]
                     known = pa.unify_schemas(  # noqa: PLW2901 - grows
                         [known, pa.schema(kinds)], promote_options="permissive"
                     )
@@ -99,7 +99,7 @@ class TypedColumns:
                 inner = pa.struct(list(self._lists[field.name].schema))
                 fields.append(pa.field(field.name, pa.list_(inner)))
             elif field.name not in _OBJECTS:
-                fields.append(field)
+                fields.append(pa.field(field.name, _plain(field.type)))
             elif field.name == MORE:
                 fields += self._known(MORE)
             elif self._known(field.name):
@@ -131,7 +131,8 @@ class TypedColumns:
                 ends = [in_unit(end, self._unit) for end in in_one(column).flatten()]
                 columns[name] = pa.StructArray.from_arrays(ends, fields=list(field.type))
             else:
-                columns[name] = in_unit(in_one(column), self._unit) if name in _TIMES else column
+                given = in_unit(in_one(column), self._unit) if name in _TIMES else column
+                columns[name] = given.cast(_plain(field.type))
         return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
 
     def _in_units(self, table: pa.Table) -> pa.Table:
@@ -147,6 +148,8 @@ class TypedColumns:
         if not fields:
             return {}
         within = pa.schema(fields)
+        if pa.types.is_struct(texts.type):
+            return _members(in_one(texts), within)
         if not len(texts):
             read = within.empty_table()
         else:
@@ -163,11 +166,44 @@ def _elements(lists: pa.ChunkedArray | pa.Array) -> pa.Table:
     return pa.table(structs.flatten(), names=[field.name for field in structs.type])
 
 
+def _fields_of(objects: pa.ChunkedArray) -> Iterable[Iterable[pa.Field]]:
+    """The fields of some of ``objects`` after another."""
+    if pa.types.is_struct(objects.type):
+        yield list(objects.type)
+    else:
+        for read in _read(objects):
+            yield list(read.schema)
+
+
+def _members(objects: pa.StructArray, within: pa.Schema) -> dict[str, pa.Array]:
+    """The fields ``within`` of structs; null where they have none of that name."""
+    found = {field.name: place for place, field in enumerate(objects.type)}
+    members = dict(zip(found, objects.flatten(), strict=True))
+    made = {}
+    for field in within:
+        values = members.get(field.name, pa.nulls(len(objects), field.type))
+        if pa.types.is_struct(values.type):
+            values = _pairs(values)
+        # As JSON's readers do: a whole number of many digits among fractions is rounded.
+        made[field.name] = values.cast(field.type, safe=not pa.types.is_floating(field.type))
+    return made
+
+
+def _pairs(bounds: pa.StructArray) -> pa.ListArray:
+    """``BOUNDS`` as lists of two."""
+    ends = pa.concat_arrays([bounds.field(name) for name in BOUNDS])
+    turns = np.arange(2 * len(bounds)).reshape(2, -1).T.reshape(-1)
+    starts = pa.array(np.arange(0, 2 * len(bounds) + 1, 2, dtype=np.int32))
+    absent = pa.concat_arrays([bounds.is_null(), pa.array([False])])
+    starts = pc.if_else(absent, pa.scalar(None, pa.int32()), starts)
+    return pa.ListArray.from_arrays(starts, ends.take(pa.array(turns)))
+
+
 def _read(texts: pa.ChunkedArray, schema: pa.Schema | None = None) -> Iterable[pa.Table]:
     """JSON objects as tables; null is an object without fields."""
     parse = pyarrow.json.ParseOptions(explicit_schema=schema)
     for start in range(0, len(texts), _AT_ONCE):
-        some = pc.fill_null(in_one(texts.slice(start, _AT_ONCE)), "{}")
+        some = pc.fill_null(in_one(texts.slice(start, _AT_ONCE)).cast(pa.string()), "{}")
         _, ends, content = pc.binary_join_element_wise(some, "\n", "").buffers()
         content = content.slice(0, int(np.frombuffer(ends, np.int32)[len(some)]))
         whole = pyarrow.json.ReadOptions(use_threads=False, block_size=content.size + 1)
@@ -175,7 +211,11 @@ def _read(texts: pa.ChunkedArray, schema: pa.Schema | None = None) -> Iterable[p
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Texts that look like times are read as times, and are texts."""
+    """Texts that look like times are read as times, and are texts; ``BOUNDS`` are lists."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_struct(kind) and tuple(field.name for field in kind) == BOUNDS:
+        return pa.list_(_plain(kind.field(0).type))
     if pa.types.is_list(kind):
         return pa.list_(_plain(kind.value_type))
     if pa.types.is_struct(kind):

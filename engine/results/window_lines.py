@@ -9,27 +9,16 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.json_texts import around, in_one, json_text, rest, woven
-from engine.results.schema import (
-    JSON_FIELDS,
-    MORE,
-    WINDOW_EXTRAS,
-    WINDOW_FIELDS,
-    as_json,
-)
+from engine.results.json_texts import Texts, around, in_one, in_unit, rest, woven
+from engine.results.schema import JSON_FIELDS, MORE, WINDOW_EXTRAS, WINDOW_FIELDS, as_json
 
 _AT_ONCE: Final = 1 << 14
 """Rows: bounds the texts in memory."""
-
-
-def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[str]:
-    """The lines of ``window_pieces``, one by one."""
-    for piece in window_pieces(table, unit, times):
-        yield from piece.to_pylist()
+_NUMBERS: Final = ("value", "low", "middle", "high", "bounds")
 
 
 def window_pieces(table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[pa.Array]:
-    """A line, with its end, for each row of a table of ``WINDOW_SCHEMA``; some rows at a time.
+    """A line, with its end, for each row of a table of windows; some rows at a time.
 
     Args:
         table: the results.
@@ -50,15 +39,47 @@ def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -
     """
     if unit == 1 or not times:
         return table
-    labels = [times.get(query, ()) for query in table.column("query").to_pylist()]
-    for name in ("value", "low", "middle", "high", "bounds"):
-        texts = [
-            as_json(_divided(json.loads(text), unit, mine)) if mine and text is not None else text
-            for text, mine in zip(table.column(name).to_pylist(), labels, strict=True)
-        ]
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, name, pa.array(texts, pa.string()))
+    asked = table.column("query").to_pylist()
+    labels = {query: frozenset(times.get(query, ())) for query in dict.fromkeys(asked)}
+    for name in _NUMBERS:
+        values = in_one(table.column(name))
+        if not pa.types.is_struct(values.type):
+            texts = zip(values.to_pylist(), asked, strict=True)
+            divided = pa.array(
+                [
+                    text and as_json(_divided(json.loads(text), unit, labels[q]))
+                    for text, q in texts
+                ],
+                pa.string(),
+            )
+        else:
+            divided = values
+            for chosen in set(labels.values()):
+                mine = pa.array([labels[query] == chosen for query in asked])
+                divided = pc.if_else(mine, _quotients(values, unit, chosen), divided)
+        table = table.set_column(table.schema.get_field_index(name), name, divided)
     return table
+
+
+def _quotients(values: pa.StructArray, unit: int, times: Collection[str]) -> pa.Array:
+    """Structs whose fields ``times`` are divided."""
+    names = [field.name for field in values.type]
+    fields = [
+        _column_quotient(values.field(place), unit) if name in times else values.field(place)
+        for place, name in enumerate(names)
+    ]
+    return pa.StructArray.from_arrays(fields, names=names, mask=values.is_null())
+
+
+def _column_quotient(values: pa.Array, unit: int) -> pa.Array:
+    if pa.types.is_struct(values.type):
+        ends = [_column_quotient(values.field(place), unit) for place in range(len(values.type))]
+        return pa.StructArray.from_arrays(ends, fields=list(values.type))
+    return (
+        pc.divide(values, float(unit))
+        if pa.types.is_floating(values.type)
+        else in_unit(values, unit)
+    )
 
 
 def _divided(values: dict[str, Any], unit: int, times: Collection[str]) -> dict[str, Any]:
@@ -78,30 +99,27 @@ def _quotient(value: Any, unit: int) -> Any:
 
 def _lines(table: pa.Table, unit: int) -> pa.Array:
     columns = {name: in_one(table.column(name)) for name in table.column_names}
-    columns["window"] = _ends(columns["window"], unit)
-    given = {*JSON_FIELDS, "window"}  # texts that are JSON already
-
-    def one(name: str) -> pa.Array:
+    texts = Texts(unit)
+    parts: list[str | pa.Array] = []
+    for name in WINDOW_FIELDS:
         values = columns[name]
-        if name in given:
-            return values.fill_null("null")
-        return json_text(values, unit if name == "at" else 1)
+        if name == "window":
+            start, end = (texts.times(values.field(one)) for one in ("start", "end"))
+            told = ['{"start": ', start, ', "end": ', end, "}"]
+        elif name in JSON_FIELDS:
+            text = texts.objects(values)
+            told = [text.fill_null("null") if text.null_count else text]
+        else:
+            told = [texts.times(values) if name == "at" else texts.of(values)]
+        parts += [f', "{name}": ', *told]
+    parts[0] = "{" + str(parts[0]).removeprefix(", ")
+    for name in WINDOW_EXTRAS:
+        values = columns[name]
+        if values.null_count < len(values):
+            text = texts.objects(values) if name in JSON_FIELDS else texts.of(values)
+            parts.append(_where_there(values, around(f', "{name}": ', text, "")))
+    return woven(*parts, rest(columns[MORE]), "}\n")
 
-    fields = [part for name in WINDOW_FIELDS for part in (f', "{name}": ', one(name))]
-    fields[0] = "{" + fields[0].removeprefix(", ")
-    extras = [
-        _if_there(columns[name], name, json_text(columns[name], 1) if name == "drift" else None)
-        for name in WINDOW_EXTRAS
-    ]
-    return woven(*fields, *extras, rest(columns[MORE]), "}\n")
 
-
-def _ends(windows: pa.StructArray, unit: int) -> pa.Array:
-    start, end = (json_text(windows.field(name), unit) for name in ("start", "end"))
-    return woven('{"start": ', start, ', "end": ', end, "}")
-
-
-def _if_there(values: pa.Array, name: str, text: pa.Array | None) -> pa.Array:
-    """``, `` and the field, where there is one; ``text``: as JSON, if ``values`` is not."""
-    told = around(f', "{name}": ', (values if text is None else text).fill_null(""), "")
-    return pc.if_else(values.is_valid(), told, "")
+def _where_there(values: pa.Array, texts: pa.Array) -> pa.Array:
+    return pc.if_else(values.is_valid(), texts, "") if values.null_count else texts

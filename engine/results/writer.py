@@ -1,89 +1,76 @@
-"""Sink of query results: Parquet per micro-batch, matches and windows apart."""
+"""Sink of query results: Parquet per micro-batch, each kind of results apart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 
 from engine.operator import Result
 from engine.results.batch_files import replace_batch
-from engine.results.schema import (
-    MATCH_SCHEMA,
-    POSITION,
-    is_window,
-    match_table,
-    window_table,
-)
-
-MATCHES: Final = "matches"
-WINDOWS: Final = "windows"
+from engine.results.kinds import KINDS, ResultKind, kind_of
+from engine.results.schema import POSITION
 
 
 class ResultSink:
     """Writes results into ``directory``; writing a batch id again replaces that batch.
 
-    Each file appears whole. After a crash between the two files of a batch the host writes the
-    batch again (Spark does, from its checkpoint), which completes it.
+    Each file appears whole. After a crash between two files of a batch the host writes the batch
+    again (Spark does, from its checkpoint), which completes it.
     """
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
 
     def write(
-        self, batch_id: int, results: Sequence[Result], matches: Sequence[pa.Table] = (),
-        windows: Sequence[pa.Table] = (),
-    ) -> list[Path]:  # fmt: skip
+        self,
+        batch_id: int,
+        results: Sequence[Result],
+        tables: Mapping[str, Sequence[pa.Table]] = MappingProxyType({}),
+    ) -> list[Path]:
         """Makes all that is given the whole of batch ``batch_id``; gives its files.
 
         Args:
             batch_id: micro-batch, from 0; later ones hold later results.
             results: each site's in the order of emission; sites may be mixed.
-            matches: more of them, as tables of ``MATCH_SCHEMA`` with one site each; of queries that
-                ``results`` are not of.
-            windows: likewise, as tables of ``WINDOW_SCHEMA``.
+            tables: more of them, by kind, as tables of its schema with one site each, each site's
+                in the order of emission; of queries that ``results`` are not of.
 
         Raises:
             UserError: the directory cannot be written.
             ContractViolation: a result without the fields of DESIGN "Results".
         """
-        of_windows = [is_window(result) for result in results]
+        kinds = [kind_of(result) for result in results]
         files: list[Path] = []
-        for folder, wanted, table, more in (
-            (MATCHES, False, match_table, matches),
-            (WINDOWS, True, window_table, windows),
-        ):
-            chosen = [place for place, each in enumerate(of_windows) if each is wanted]
-            tables = _by_site(chosen, results, table)
-            tables = sorted([*tables, *_numbered(more, len(results))], key=_site_of)
-            together = [pa.concat_tables(of_site) for _, of_site in groupby(tables, _site_of)]
-            files += replace_batch(self.directory / folder, batch_id, [together])
+        for name, kind in KINDS.items():
+            chosen = [place for place, each in enumerate(kinds) if each is kind]
+            given = _numbered(tables.get(name, ()), len(results))
+            # By site, and as a file has one schema, by that.
+            parts: dict[pa.Schema, list[pa.Table]] = {}
+            for table in sorted([*_by_site(chosen, results, kind), *given], key=_site_of):
+                parts.setdefault(table.schema, []).append(table)
+            files += replace_batch(self.directory / name, batch_id, list(parts.values()))
         return files
 
 
 def _site_of(table: pa.Table) -> str:
-    return str(table.column("site")[0])
+    return str(table.column("site")[0].as_py())
 
 
 def _numbered(tables: Sequence[pa.Table], start: int) -> Iterator[pa.Table]:
     """``tables`` with positions that go on from ``start``."""
     for table in tables:
         positions = pa.array(np.arange(start, start + table.num_rows))
-        yield table.set_column(0, MATCH_SCHEMA.field(POSITION), positions)
+        yield table.set_column(0, POSITION, positions)
         start += table.num_rows
 
 
-def _by_site(
-    positions: list[int],
-    results: Sequence[Result],
-    table: Callable[[Sequence[int], Sequence[Result]], pa.Table],
-) -> list[pa.Table]:
+def _by_site(positions: list[int], results: Sequence[Result], kind: ResultKind) -> list[pa.Table]:
     """One table per site, in order of their names."""
     sites: dict[str, list[int]] = {}
     for position in positions:
         sites.setdefault(results[position]["site"], []).append(position)
-    return [table(sites[site], [results[p] for p in sites[site]]) for site in sorted(sites)]
+    return [kind.rows(sites[site], [results[p] for p in sites[site]]) for site in sorted(sites)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from engine.errors import UserError
 from engine.query.expression import View, column
@@ -78,6 +79,27 @@ class GroupKeys:
             attribute.name: None if code[0] >> j & 1 else self._decode(self.types[j], code[j + 1])
             for j, attribute in enumerate(self.attributes)
         }
+
+    def columns(self, nulls: np.ndarray, keys: np.ndarray) -> dict[str, pa.Array]:
+        """Keys as results show them, by attribute: of ``nulls`` (n) and ``keys`` (n x columns)."""
+        found = {}
+        for j, (attribute, kind) in enumerate(zip(self.attributes, self.types, strict=True)):
+            codes = np.ascontiguousarray(keys[:, j])
+            absent = (nulls >> j & 1).astype(np.bool_)
+            if kind == "str":
+                distinct, which = np.unique(np.where(absent, -1, codes), return_inverse=True)
+                known = [self._text(code) if code >= 0 else "" for code in distinct.tolist()]
+                texts = pa.array(known, pa.string())
+                places = pa.array(which.reshape(-1).astype(np.int32), mask=absent)
+                column = pa.DictionaryArray.from_arrays(places, texts)
+            elif kind is None:
+                column = pa.nulls(len(codes))
+            else:
+                values = codes.view(np.float64) if kind == "float" else codes
+                typed = values.astype(np.bool_) if kind == _BOOL else values
+                column = pa.array(typed, mask=absent if absent.any() else None)
+            found[attribute.name] = column
+        return found
 
     def in_order(self, tags: np.ndarray, keys: np.ndarray, window: np.ndarray) -> np.ndarray:
         """Places of cells with ``tags`` and ``keys`` (n x columns) of each ``window``, by values.

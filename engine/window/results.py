@@ -9,45 +9,24 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
-from engine.operator import ReadOneByOne, Result
+from engine.operator import Result, ResultColumns
 from engine.query.plan import Drift, TumblingPlan
+from engine.results.schema import WINDOWS
 from engine.window.aggregate import BOUNDED
-from engine.window.content import (
-    HIGH_ONE,
-    LEAST,
-    LOW_ONE,
-    MIDDLE_ONE,
-    MOST,
-    NUMBERS,
-    STAGE_LAST,
-    UNKNOWN,
-    VALUE,
-)
+from engine.window.content import LEAST, MOST, NUMBERS, STAGE_LAST, UNKNOWN
 from engine.window.keys import GroupKeys
 from engine.window.number import python_numbers
+from engine.window.table import COUNTS, DRIFT_NAMES, PLACES, columns_of_windows
 from engine.window.told import Outbox
 
-DRIFT_NAMES: Final = ("low", "middle", "high")
-"""Which of R19's windows a result is of, by its stage."""
-PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": HIGH_ONE}
-COUNTS: Final = ("certain", "ambiguous", "missing")
+_ROWS: Final = 1 << 14
+"""Results from which on a table of their own costs no more per result."""
 
 
-def joined(pieces: Sequence[WindowResults]) -> WindowResults:
-    """Results of one query and site, given in ``pieces``, in one."""
-    first = pieces[0]
-    columns = {
-        name: np.concatenate([getattr(piece.columns, name) for piece in pieces])
-        for name in Outbox._fields
-        if name != "tally"
-    }
-    outbox = Outbox(**columns, tally=np.array([sum(map(len, pieces))]))
-    return WindowResults(outbox, first.plan, first.keys, first.site)
-
-
-class WindowResults(ReadOneByOne):
-    """Results of one query and site.
+class WindowResults(ResultColumns):
+    """Results of one query and site, of the kind ``windows``.
 
     Args:
         outbox: the results.
@@ -56,11 +35,37 @@ class WindowResults(ReadOneByOne):
         site: named in results.
     """
 
+    kind = WINDOWS
+
     def __init__(self, outbox: Outbox, plan: TumblingPlan, keys: GroupKeys, site: str) -> None:
         n = int(outbox.tally[0])
         of_rows = {name: column[:n].copy() for name, column in outbox._asdict().items()}
         self.columns = Outbox(**{**of_rows, "tally": outbox.tally.copy()})
         self.plan, self.keys, self.site = plan, keys, site
+
+    @classmethod
+    def tables(cls, pieces: Sequence[WindowResults]) -> Iterator[pa.Table]:
+        waiting: list[WindowResults] = []
+        rows = 0
+        for piece in pieces:
+            waiting.append(piece)
+            rows += len(piece)
+            if rows >= _ROWS:
+                yield columns_of_windows(cls._joined(waiting))
+                waiting, rows = [], 0
+        if waiting:
+            yield columns_of_windows(cls._joined(waiting))
+
+    @classmethod
+    def _joined(cls, pieces: Sequence[WindowResults]) -> WindowResults:
+        first = pieces[0]
+        columns = {
+            name: np.concatenate([getattr(piece.columns, name) for piece in pieces])
+            for name in Outbox._fields
+            if name != "tally"
+        }
+        outbox = Outbox(**columns, tally=np.array([sum(map(len, pieces))]))
+        return cls(outbox, first.plan, first.keys, first.site)
 
     def __len__(self) -> int:
         return len(self.columns.at)

@@ -6,7 +6,6 @@ which numbers are lost and how many frames an hour had is known once everything 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -152,8 +151,8 @@ def _counted(directory: Path) -> dict[_Hour, int]:
     """The main pass's net answers to the query."""
     results = standing(directory, MAIN, "windows", _identity)
     counts = {
-        (each["site"], json.loads(each["key"])["source"], each["window"]["start"]):
-            json.loads(each["value"])["count(*)"]
+        (each["site"], each["key"]["source"], each["window"]["start"]):
+            each["value"]["count(*)"]
         for each in results
     }  # fmt: skip
     # An hour whose frames are all missing has a row, too, that counts none.
@@ -161,7 +160,7 @@ def _counted(directory: Path) -> dict[_Hour, int]:
 
 
 def _identity(result: dict[str, Any]) -> tuple[str, int, str]:
-    return (result["site"], result["window"]["start"], result["key"])
+    return (result["site"], result["window"]["start"], result["key"]["source"])
 
 
 def _different(truth: dict[_Hour, int], found: dict[_Hour, int]) -> list[_Hour]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +113,7 @@ def read_answers(directory: Path, label: str, truth: Mapping[str, Counts]) -> An
     found: dict[str, dict[Day, int]] = {each.name: {} for each in QUERIES}
     for result in standing(directory, label, "windows", _identity):
         day = result["site"], result["window"]["start"]
-        found[result["query"]][day] = json.loads(result["value"])[_COUNT]
+        found[result["query"]][day] = result["value"][_COUNT]
     whole = [each for each in QUERIES if each.item is None]
     return Answers(
         days={name: len(counts) for name, counts in truth.items()},

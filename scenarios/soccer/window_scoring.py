@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +86,7 @@ def _shown(truth: Mapping[Key, dict[str, float]]) -> list[dict[str, Any]]:
 
 
 def _identity(result: dict[str, Any]) -> tuple[Any, ...]:
-    return (result["query"], result["window"]["start"], result["key"])
+    return (result["query"], result["window"]["start"], *result["key"].values())
 
 
 def _compare(
@@ -96,9 +95,7 @@ def _compare(
     results = {}
     for result in found:
         if result["query"] == query.name:
-            read = {name: _loaded(result[name]) for name in ("key", "value", "bounds")}
-            sid = (read["key"] or {}).get("sid")
-            results[result["window"]["start"], sid] = result | read
+            results[result["window"]["start"], result["key"].get("sid")] = result
     return Compared(
         query,
         results,
@@ -107,12 +104,8 @@ def _compare(
     )
 
 
-def _loaded(text: str | None) -> Any:
-    return None if text is None else json.loads(text)
-
-
 def _holds(result: dict[str, Any] | None, label: str, value: float) -> bool:
-    bounds = None if result is None else (result["bounds"] or {}).get(label)
+    bounds = None if result is None else result.get("bounds", {}).get(label)
     if bounds is None or None in bounds:
         return False
     room = abs(value) * _TOLERANCE

@@ -29,7 +29,7 @@ from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.export import export_jsonl, export_table
 from engine.results.ordered import export_ordered_jsonl, export_ordered_table
-from engine.results.writer import MATCHES, WINDOWS
+from engine.results.schema import MATCHES, WINDOWS
 from engine.stream.frame import Frame
 from simulator.run import simulate_to
 from simulator.scenario import read_scenario

@@ -101,8 +101,8 @@ def covers(clock: tuple[int, int, int, list[Sample], int], times: list[int]) -> 
 
 
 def test_a_clock_set_back_is_in_doubt_for_as_long_again() -> None:
-    # At 60 s it was found slow by 10 s, and 5 ms are allowed, 50 ppm of the 10 s more: 50..60 s were
-    # shown twice, and so may 60..70 s have been.
+    # At 60 s it was found slow by 10 s, and 5 ms are allowed, 50 ppm of the 10 s more: 50..60 s
+    # were shown twice, and so may 60..70 s have been.
     clocks = learnt([Sample(0, 0, MS), Sample(60 * S, 10 * S, MS)], 50_000)
     back = (10 * S + 5 * MS) * 20_000 // 19_999 + 1
     times = [-back - 1, -back, 59 * S, 60 * S, 60 * S + back - 1, 60 * S + back]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from engine.errors import ContractViolation, UserError
 from engine.log import whole_file
 from engine.results.export import export_jsonl, export_table
-from engine.results.writer import MATCHES, WINDOWS, ResultSink
+from engine.results.schema import MATCHES, WINDOWS
+from engine.results.writer import ResultSink
 
 US = 1000
 EVENT = {"site": "main", "stream": "events", "source": "s1", "seq": 3, "type": "A", "ts": 5 * US,
@@ -264,8 +265,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        ({"op": "+"}, r"a result has a window or events, not \['op'\]"),
-        (match() | window(), "a result has a window or events, not"),
+        ({"op": "+"}, r"a result has one of events, window, not \['op'\]"),
+        (match() | window(), "a result has one of events, window, not"),
         (window(value={"a": float("nan")}), "Out of range float values are not JSON compliant"),
         (window(value={"a": object()}), "object is no JSON value"),
         (window(certain="x"), "a result does not fit its fields"),
