@@ -22,6 +22,7 @@ from engine.inprocess import run_in_process
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.export import export_jsonl
+from engine.results.part_store import HELD_BYTES, PartStore
 
 SOURCES = 20
 QUERY = "SELECT avg(v), count(*) GROUP BY sid WINDOW TUMBLING {size}"
@@ -37,8 +38,9 @@ def spent(log: Path, order: str, size: str) -> tuple[float, int]:
     settings = ChainSettings(parse_order(order), (query(QUERY.format(size=size)),))
     with tempfile.TemporaryDirectory() as folder:
         started = time.process_time()
-        run_in_process(log, settings, Path(folder))
-        results = export_jsonl(folder, io.StringIO())
+        parts = PartStore(folder, HELD_BYTES)
+        run_in_process(log, settings, parts)
+        results = export_jsonl(parts, io.StringIO())
         return time.process_time() - started, results
 
 

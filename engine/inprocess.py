@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogReader
+from engine.results.part_store import PartStore, store_of
 from engine.results.run_writer import Part, RunWriter, last_parts, parts_of
 from engine.results.sole_use import sole_use
 from engine.stream.frame import Frame
@@ -25,7 +26,7 @@ memory holds the chains of so many."""
 def run_in_process(
     log: Path,
     settings: ChainSettings,
-    out: Path,
+    out: Path | PartStore,
     advanced: Callable[[int], None] = lambda _rows: None,
 ) -> dict[str, Any]:
     """Run the chains of every site over the log and write their output into ``out``.
@@ -33,7 +34,7 @@ def run_in_process(
     Args:
         log: an arrival log.
         settings: of every site's chain.
-        out: folder of this pass (see ``engine.results.run_writer``).
+        out: folder of this pass (see ``engine.results.run_writer``), or a store.
         advanced: told the number of records after each batch, for progress.
 
     Returns:
@@ -43,7 +44,9 @@ def run_in_process(
     Raises:
         UserError: a damaged log, or another run is at work in ``out``.
     """
-    with sole_use(out):
+    if isinstance(out, PartStore) and not out.is_lasting:
+        return _run(log, settings, RunWriter(out), advanced)
+    with sole_use(store_of(out).directory):
         return _run(log, settings, RunWriter(out), advanced)
 
 

@@ -26,6 +26,7 @@ from engine.order.served import check_order_attributes
 from engine.query import check_attributes
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
+from engine.results.part_store import HELD_BYTES, PartStore
 from engine.stream.frame import ATTR_PREFIX
 
 Advanced = Callable[[int], None]
@@ -37,7 +38,14 @@ class Host:
 
     master: str | None = None
 
-    def run(self, log: Path, settings: ChainSettings, out: Path, advanced: Advanced) -> Any:
+    def store(self, directory: Path, *, is_kept: bool) -> PartStore:
+        """Where this host leaves the parts of a pass that nobody reads but this process.
+
+        ``is_kept``: somebody else reads them, too.
+        """
+        return PartStore(directory, 0 if is_kept or self.master else HELD_BYTES)
+
+    def run(self, log: Path, settings: ChainSettings, out: PartStore, advanced: Advanced) -> Any:
         """One pass; gives the counters (see ``engine.scenario``).
 
         Raises:
@@ -50,7 +58,7 @@ class Host:
         # pyspark and a JVM only where they are asked for
         from engine.spark.host import run_on_spark  # noqa: PLC0415
 
-        return run_on_spark(log, settings, out, self.master, advanced=advanced)
+        return run_on_spark(log, settings, out.directory, self.master, advanced=advanced)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.query.shape import most_events
 from engine.results.export import export_jsonl, export_table
 from engine.results.ordered import export_ordered_jsonl, export_ordered_table
+from engine.results.part_store import PartStore
 from engine.results.schema import MATCHES, WINDOWS
 from engine.results.side_output import SIDE_OUTPUT
 from engine.results.table_file import CSV, PARQUET
@@ -172,7 +173,7 @@ def query(
             pattern=PatternSettings(**purge.of_pattern()), spill=spilled,
             window=read_window(window, time_unit, plans),
         )  # fmt: skip
-        made = folder / "parts"
+        made = host.store(folder / "parts", is_kept=work is not None)
         tell_compiling(quiet=quiet)
         counters = _run(
             host, given, settings, made, "processing", keeps=work is not None, quiet=quiet
@@ -218,7 +219,7 @@ def order(
             ordered="full",
             aside=_aside(late),
         )
-        made = folder / "parts"
+        made = host.store(folder / "parts", is_kept=work is not None)
         tell_compiling(quiet=quiet)
         counters = _run(
             host, given, settings, made, "ordering", keeps=work is not None, quiet=quiet
@@ -238,7 +239,7 @@ def order(
 
 
 def _run(
-    host: Host, given: Prepared, settings: ChainSettings, made: Path, verb: str,
+    host: Host, given: Prepared, settings: ChainSettings, made: PartStore, verb: str,
     *, keeps: bool, quiet: bool,
 ) -> Any:  # fmt: skip
     """The counters of one pass; an interrupted one says whether the same command goes on."""
@@ -258,7 +259,7 @@ def _explain(
 
 
 def _export(
-    made: Path, out: Path | None, time_unit: str, plans: tuple[Plan, ...], shown: Path
+    made: PartStore, out: Path | None, time_unit: str, plans: tuple[Plan, ...], shown: Path
 ) -> None:
     names, times = [plan.name for plan in plans], time_labels(plans)
     if out is not None and out.suffix in _TABLES:
@@ -343,7 +344,7 @@ def _aside(late: Path | None) -> str:
     return "no" if late is None else "full"
 
 
-def _export_late(made: Path, late: Path | None, time_unit: str) -> None:
+def _export_late(made: PartStore, late: Path | None, time_unit: str) -> None:
     if late is None:
         return
     if late.suffix in _TABLES:

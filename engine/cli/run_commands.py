@@ -29,6 +29,7 @@ from engine.query import query as parse_query
 from engine.query.plan import Plan
 from engine.report import write_report
 from engine.results.export import export_jsonl
+from engine.results.part_store import PartStore
 from engine.scenario import RunnableScenario, Score
 
 _PARTS: Final = ("log", "truth", "runs", "results.jsonl", "report.html", "report.json")
@@ -112,7 +113,7 @@ def run_scenario(
         )
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with if_interrupted(_RESUME), watched(f"{each.label}: {what}", quiet=quiet) as advanced:
-            host.run(folder / "log", chain, folder / "runs" / each.label, advanced)
+            host.run(folder / "log", chain, PartStore(folder / "runs" / each.label), advanced)
     main_run = folder / "runs" / passes[0].label
     export_jsonl(main_run, folder / "results.jsonl", queries=[plan.name for plan in plans])
     score = scenario.score(folder, options)

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -75,6 +75,14 @@ def _row_groups(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
             waiting, rows = [], 0
     if waiting:
         yield pa.concat_tables(waiting)
+
+
+class Counted(Protocol):
+    """Batches of which the rows per site are known."""
+
+    @property
+    def count(self) -> int: ...
+    def rows(self) -> dict[str, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +187,7 @@ def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
     return coded.values.to_pylist(), np.concatenate(([0], ends))
 
 
-def site_groups(kinds: Sequence[BatchFiles]) -> Iterator[list[str]]:
+def site_groups(kinds: Sequence[Counted]) -> Iterator[list[str]]:
     """The sites of ``kinds`` by name, some at a time: so many that memory holds their rows.
 
     A site with more rows than that is alone.

@@ -21,10 +21,11 @@ import pyarrow.compute as pc
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
 from engine.operator import Result
-from engine.results.batch_files import BatchFiles, site_groups
+from engine.results.batch_files import site_groups
 from engine.results.flat_columns import flat
 from engine.results.json_texts import in_one, in_one_text
 from engine.results.kinds import KINDS
+from engine.results.part_store import Batches, PartStore, store_of
 from engine.results.schema import POSITION
 from engine.results.table_file import CSV, write_table
 from engine.results.typed_columns import TypedColumns
@@ -35,7 +36,7 @@ _AT_ONCE: Final = 1 << 14
 
 
 def export_jsonl(
-    directory: str | Path,
+    directory: str | Path | PartStore,
     out: str | Path | TextIO,
     time_unit: str = "ns",
     queries: Sequence[str] = (),
@@ -58,26 +59,26 @@ def export_jsonl(
     unit = unit_ns(time_unit)
     count = 0
     with text_out(out) as stream:
-        for number, texts in _results(_kinds(Path(directory)), unit, queries, times):
+        for number, texts in _results(_kinds(store_of(directory)), unit, queries, times):
             stream.writelines(texts)
             count += number
     return count
 
 
-def read_results(directory: str | Path, kind: str) -> Iterator[Result]:
+def read_results(directory: str | Path | PartStore, kind: str) -> Iterator[Result]:
     """Results of one kind of a ``ResultSink``, in the order and with the times of ``export_jsonl``.
 
     Raises:
         UserError: no such directory, or damaged files in it.
     """
-    files = {kind: BatchFiles(Path(directory) / kind)}
+    files = {kind: store_of(directory).open(kind)}
     for _, texts in _results(files, 1, (), {}):
         for text in texts:
             yield from map(json.loads, text.splitlines())
 
 
 def export_table(
-    directory: str | Path,
+    directory: str | Path | PartStore,
     out: str | Path,
     kind: str,
     time_unit: str = "ns",
@@ -102,7 +103,7 @@ def export_table(
         UserError: the directory is absent, damaged, or holds results of the other kind too; a field
             has two types; the file cannot be written.
     """
-    files, columns = _typed(Path(directory), kind, unit_ns(time_unit), times)
+    files, columns = _typed(store_of(directory), kind, unit_ns(time_unit), times)
     schema = columns.schema
     tables = _typed_tables(files, columns)
     if Path(out).suffix == CSV:
@@ -113,14 +114,14 @@ def export_table(
 
 
 def _typed(
-    directory: Path, kind: str, unit: int, times: Mapping[str, Collection[str]]
-) -> tuple[BatchFiles, TypedColumns]:
+    store: PartStore, kind: str, unit: int, times: Mapping[str, Collection[str]]
+) -> tuple[Batches, TypedColumns]:
     """The files of ``kind``, and their typed columns."""
-    kinds = _kinds(directory)
+    kinds = _kinds(store)
     others = [name for name, files in kinds.items() if files.sites and name != kind]
     if others:
         what = f"holds {others[0]}, which a table of {kind} cannot say"
-        raise UserError(f"{directory}: {what}; write JSONL")
+        raise UserError(f"{store.directory}: {what}; write JSONL")
     columns = TypedColumns(KINDS[kind].schema, kind, unit, times)
     files = kinds[kind]
     for sites in site_groups([files]):
@@ -129,7 +130,7 @@ def _typed(
     return files, columns
 
 
-def _typed_tables(files: BatchFiles, columns: TypedColumns) -> Iterator[pa.Table]:
+def _typed_tables(files: Batches, columns: TypedColumns) -> Iterator[pa.Table]:
     """By site, then in order of emission; of several sites all at once, as they are few."""
     for sites in site_groups([files]):
         batches = [None] if len(sites) > 1 else files.batches
@@ -162,14 +163,12 @@ def text_out(out: str | Path | TextIO) -> Iterator[TextIO]:
         raise UserError(f"{out}: cannot be written: {error.strerror}") from error
 
 
-def _kinds(directory: Path) -> dict[str, BatchFiles]:
-    if not directory.is_dir():
-        raise UserError(f"{directory}: no such folder of results")
-    return {name: BatchFiles(directory / name) for name in KINDS}
+def _kinds(store: PartStore) -> dict[str, Batches]:
+    return {name: store.open(name) for name in KINDS}
 
 
 def _results(
-    kinds: dict[str, BatchFiles],
+    kinds: dict[str, Batches],
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
@@ -183,7 +182,7 @@ def _results(
 
 
 def _of_site(
-    kinds: dict[str, BatchFiles],
+    kinds: dict[str, Batches],
     site: list[str],
     unit: int,
     queries: Sequence[str],
@@ -209,7 +208,7 @@ def _of_site(
 
 
 def _of_sites(
-    kinds: dict[str, BatchFiles],
+    kinds: dict[str, Batches],
     sites: list[str],
     unit: int,
     queries: Sequence[str],

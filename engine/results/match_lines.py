@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from engine.results.json_texts import Texts, in_one, rest, woven
 from engine.results.schema import EVENT_FIELDS, MORE
 
-_AT_ONCE: Final = 1 << 14
+_AT_ONCE: Final = 1 << 13
 """Rows: bounds the texts in memory."""
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
 _FACTS: Final = ("op", "query", "site", "at", "known_at", "certainty", "probability")

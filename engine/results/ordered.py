@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from engine.errors import ContractViolation, UserError
 from engine.log.trace_writer import attr_dicts
-from engine.results.batch_files import SITE, BatchFiles, replace_batch, runs, site_groups
+from engine.results.batch_files import SITE, runs, site_groups
 from engine.results.export import text_out
 from engine.results.json_texts import in_one, in_unit
+from engine.results.part_store import PartStore, store_of
 from engine.results.table_file import write_table
 from engine.stream.columns import ID_TYPE, VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
@@ -104,13 +105,13 @@ def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.A
 
 
 class OrderedSink:
-    """Writes ordered events into ``directory``; writing a batch id again replaces that batch.
+    """Writes ordered events into a folder or a store; a batch id written again replaces its batch.
 
-    ``folder``: where in ``directory``; others than ``ordered`` for events that are set aside.
+    ``folder``: where in it; others than ``ordered`` for events that are set aside.
     """
 
-    def __init__(self, directory: str | Path, folder: str = ORDERED) -> None:
-        self.directory = Path(directory)
+    def __init__(self, directory: str | Path | PartStore, folder: str = ORDERED) -> None:
+        self._store = store_of(directory)
         self._folder = folder
 
     def write(self, batch_id: int, tables: Sequence[pa.Table]) -> list[Path]:
@@ -133,7 +134,7 @@ class OrderedSink:
         for site in sorted(sites):
             joined = _joined(site, sites[site])
             parts.setdefault(joined.schema, []).append(joined)
-        return replace_batch(self.directory / self._folder, batch_id, list(parts.values()))
+        return self._store.replace(self._folder, batch_id, list(parts.values()))
 
 
 def _joined(site: str, tables: list[pa.Table]) -> pa.Table:
@@ -158,7 +159,7 @@ ORDERED_STREAM: Final = EventFiles(
 
 
 def export_ordered_jsonl(
-    directory: str | Path,
+    directory: str | Path | PartStore,
     out: str | Path | TextIO,
     time_unit: str = "ns",
     files: EventFiles = ORDERED_STREAM,
@@ -181,7 +182,7 @@ def export_ordered_jsonl(
     count = 0
     encode = json.JSONEncoder(ensure_ascii=False).encode
     with text_out(out) as stream:
-        for site, table in _tables(Path(directory), files):
+        for site, table in _tables(store_of(directory), files):
             for batch in table.combine_chunks().to_batches():
                 records = _records(site, batch, unit, files)
                 stream.writelines(encode(record) + "\n" for record in records)
@@ -190,7 +191,7 @@ def export_ordered_jsonl(
 
 
 def export_ordered_table(
-    directory: str | Path,
+    directory: str | Path | PartStore,
     out: str | Path,
     time_unit: str = "ns",
     files: EventFiles = ORDERED_STREAM,
@@ -210,7 +211,7 @@ def export_ordered_table(
     """
     unit = unit_ns(time_unit)
     schemas: list[pa.Schema] = []
-    for _, table in _tables(Path(directory), files):
+    for _, table in _tables(store_of(directory), files):
         if table.schema not in schemas:
             schemas.append(table.schema)
     if not schemas:
@@ -223,7 +224,7 @@ def export_ordered_table(
         pa.concat_tables(
             [schema.empty_table(), _in_units(table, unit, files)], promote_options="permissive"
         )
-        for _, table in _tables(Path(directory), files)
+        for _, table in _tables(store_of(directory), files)
     )
     return write_table(Path(out), schema, tables)
 
@@ -235,11 +236,9 @@ def _in_units(table: pa.Table, unit: int, files: EventFiles) -> pa.Table:
     return table
 
 
-def _tables(directory: Path, files: EventFiles) -> Iterator[tuple[str, pa.Table]]:
+def _tables(store: PartStore, files: EventFiles) -> Iterator[tuple[str, pa.Table]]:
     """Tables of one site each: its folders one after another, each in the order of writing."""
-    if not directory.is_dir():
-        raise UserError(f"{directory}: no such folder of ordered events")
-    batches = [BatchFiles(directory / folder) for folder in files.folders]
+    batches = [store.open(folder) for folder in files.folders]
     for sites in site_groups(batches):
         tables = (files.shown(table) for each in batches for _, table in each.tables(sites))
         if len(sites) == 1:

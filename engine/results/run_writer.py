@@ -25,6 +25,7 @@ from engine.operator import ResultColumns
 from engine.results.kinds import KINDS
 from engine.results.ledger import WRITTEN, Ledger
 from engine.results.ordered import ORDERED, OrderedSink, released_table
+from engine.results.part_store import PartStore, store_of
 from engine.results.side_output import LATE, QUARANTINED, aside_table
 from engine.results.writer import ResultSink
 
@@ -104,13 +105,18 @@ def last_parts(chain: Chain) -> list[Part]:
 
 
 class RunWriter:
-    """Writes the parts of a pass into ``directory``; a batch written again replaces itself."""
+    """Writes the parts of a pass into a store; a batch written again replaces itself.
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._results = ResultSink(directory)
-        self._events = {name: OrderedSink(directory, name) for name in _EVENTS}
-        self._ledger = Ledger(directory)
+    Where the store does not last, nothing is written that only a later pass would read.
+    """
+
+    def __init__(self, directory: Path | PartStore) -> None:
+        self._store = store_of(directory)
+        self.directory = self._store.directory
+        self._results = ResultSink(self._store)
+        self._events = {name: OrderedSink(self._store, name) for name in _EVENTS}
+        self._ledger = Ledger(self.directory)
+        self._counters: dict[str, Any] = {}
 
     def clear(self, *, for_good: bool = True) -> None:
         """Take away what an earlier pass left: its batches may be more, or of other kinds.
@@ -152,13 +158,17 @@ class RunWriter:
                 counters.append((part.site, part.content()))
             else:
                 tables[part.kind].append(part.content())
+        if not self._store.is_lasting:
+            self._counters |= dict(counters)
+            counters = []
         counted = self._write_counters(batch_id, counters)
         files = self._results.write(batch_id, results, {name: tables[name] for name in KINDS})
         for name, events in self._events.items():
             # Side output is rare, but a batch written again must replace what there was.
             if name == ORDERED or tables[name] or (self.directory / name).exists():
                 files += events.write(batch_id, tables[name])
-        self._ledger.enter(batch_id, [*files, *counted], ends=ends)
+        if self._store.is_lasting:
+            self._ledger.enter(batch_id, [*files, *counted], ends=ends)
 
     def _write_counters(self, batch_id: int, counters: list[tuple[str, Any]]) -> list[Path]:
         """Those of the sites that ended in this batch, as one file; none is left of a retry."""
@@ -175,10 +185,11 @@ class RunWriter:
     def finish(self, **facts: Any) -> dict[str, Any]:
         """Gather every site's counters and ``facts`` into ``counters.json``, and give them."""
         folder = self.directory / COUNTERS
-        sites: dict[str, Any] = {}
+        sites = dict(self._counters)
         for path in sorted(folder.glob("*.json")):
             sites.update(json.loads(path.read_bytes()))
         summary = {"sites": dict(sorted(sites.items())), **facts}
-        with whole_file(self.directory / COUNTERS_FILE) as sink:
-            sink.write(json.dumps(summary, indent=1).encode())
+        if self._store.is_lasting:
+            with whole_file(self.directory / COUNTERS_FILE) as sink:
+                sink.write(json.dumps(summary, indent=1).encode())
         return summary

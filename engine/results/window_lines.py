@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from engine.results.json_texts import Texts, around, in_one, in_unit, rest, woven
 from engine.results.schema import JSON_FIELDS, MORE, WINDOW_EXTRAS, WINDOW_FIELDS, as_json
 
-_AT_ONCE: Final = 1 << 14
+_AT_ONCE: Final = 1 << 13
 """Rows: bounds the texts in memory."""
 _NUMBERS: Final = ("value", "low", "middle", "high", "bounds")
 

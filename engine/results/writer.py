@@ -1,4 +1,4 @@
-"""Sink of query results: Parquet per micro-batch, each kind of results apart."""
+"""Sink of query results: tables per micro-batch, each kind of results apart."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 
 from engine.operator import Result
-from engine.results.batch_files import replace_batch
 from engine.results.kinds import KINDS, ResultKind, kind_of
+from engine.results.part_store import PartStore, store_of
 from engine.results.schema import POSITION
 
 
 class ResultSink:
-    """Writes results into ``directory``; writing a batch id again replaces that batch.
+    """Writes results into ``directory``, or a store; writing a batch id again replaces that batch.
 
     Each file appears whole. After a crash between two files of a batch the host writes the batch
     again (Spark does, from its checkpoint), which completes it.
     """
 
-    def __init__(self, directory: str | Path) -> None:
-        self.directory = Path(directory)
+    def __init__(self, directory: str | Path | PartStore) -> None:
+        self._store = store_of(directory)
 
     def write(
         self,
@@ -52,7 +52,7 @@ class ResultSink:
             parts: dict[pa.Schema, list[pa.Table]] = {}
             for table in sorted([*_by_site(chosen, results, kind), *given], key=_site_of):
                 parts.setdefault(table.schema, []).append(table)
-            files += replace_batch(self.directory / name, batch_id, list(parts.values()))
+            files += self._store.replace(name, batch_id, list(parts.values()))
         return files
 
 

@@ -161,7 +161,7 @@ def test_a_site_that_contradicts_itself_is_a_bug(tmp_path: Path) -> None:
 
 
 def test_exports_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder of ordered events"):
+    with pytest.raises(UserError, match="no such folder of results"):
         export_ordered_jsonl(tmp_path / "none", io.StringIO())
     assert exported(tmp_path) == []
     assert export_ordered_table(tmp_path, tmp_path / "none.parquet") == 0
