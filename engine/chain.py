@@ -23,11 +23,10 @@ from engine.operator import Operator, Results
 from engine.operators import build_operator
 from engine.order.base import Ordered
 from engine.order.registry import build_order, order_attributes
-from engine.order.sequence import Sequence
 from engine.pattern.chunk_store import ChunkStore
 from engine.query import needed_attributes
 from engine.query.fields import names
-from engine.query.plan import Drift, TumblingPlan
+from engine.query.plan import Drift
 from engine.stream.columns import (
     DEFAULT_STREAM_CODE,
     Columns,
@@ -79,8 +78,8 @@ class Chain:
             )
             for plan in settings.plans
         ]  # fmt: skip
-        windows = [plan for plan in settings.plans if isinstance(plan, TumblingPlan)]
-        self._asks_delays = any(plan.drift is not Drift.NONE for plan in windows)
+        windows = [window for plan in settings.plans for window in plan.windows]
+        self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
         self._attributes, wanted = self._projection()
         self._order = build_order(
             settings.order, self.clocks, settings.guards, wanted, settings.plans
@@ -157,12 +156,13 @@ class Chain:
 
         Which text has which code shows nowhere, so this may depend on how the log is cut.
         """
-        if not isinstance(self._order, Sequence) or self.strings.in_use < self._texts_most:
+        if self.strings.in_use < self._texts_most:
             return
-        held = [operator.codes() for operator in self._operators]
+        held = [self._order.codes(), self.clocks.codes()]
+        held += [operator.codes() for operator in self._operators]
         if self._site_code >= 0:
             held.append(np.array([self._site_code]))
-        table = self.strings.without_unused([*held, self._order.codes(), self.clocks.codes()])
+        table = self.strings.without_unused(held)
         if table is not None:
             self.strings = self.clocks.strings = table
             self._order.adopt(table)
@@ -197,13 +197,12 @@ class Chain:
             parts.clear()
             lengths.clear()
             start, order = 0, self._order
-            for end in order.cuts(columns, rows) if isinstance(order, Sequence) else [rows]:
+            for end in order.cuts(columns, rows):
                 whole = end - start == rows
                 part = columns if whole else {n: c[start:end] for n, c in columns.items()}
                 self.clocks.seen(part)
                 self._hand_on(order.process(part, end - start), output)
-                if isinstance(order, Sequence):
-                    self.clocks.forget(order.forget())
+                self.clocks.forget(list(order.forget()))
                 start = end
             for results, operator in zip(output.results, self._operators, strict=True):
                 results.extend(operator.advance(now))
@@ -285,7 +284,7 @@ class Chain:
             ),
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
-            **(self._order.forgotten.counters() if isinstance(self._order, Sequence) else {}),
+            **self._order.sources(),
             "queries": {
                 plan.name: {**operator.counters(), **until_end}
                 for plan, operator, until_end in zip(
@@ -340,12 +339,8 @@ class Chain:
                 "start again with a new checkpoint directory"
             )
         chain = cls(settings, site, chunks)
-        if isinstance(chain._order, Sequence):
-            chain.strings = chain.clocks.strings = Strings(*state["strings"])
-            chain._order.adopt(chain.strings)
-        else:
-            for text in state["strings"][0]:
-                chain.strings.code(text)
+        chain.strings.restore(*state["strings"])
+        chain._order.adopt(chain.strings)
         chain._types.update(state["types"])
         chain.clocks.restore(state["clocks"])
         chain._order.restore(state["order"])

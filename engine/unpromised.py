@@ -14,7 +14,7 @@ from engine.barrier.registry import BarrierSettings, barrier_in_force
 from engine.log.arrival_log import LogReader
 from engine.order.none import NoneSettings
 from engine.order.registry import OrderSettings
-from engine.query.plan import Plan, TumblingPlan
+from engine.query.plan import Plan
 
 _BY_PROMISE = frozenset({"punctuation", "adaptive"})
 
@@ -47,7 +47,7 @@ def never_promised(
 
 def _awaited(plan: Plan, given: BarrierSettings | None) -> set[str]:
     """Types whose promises decide when a match of ``plan`` leaves."""
-    if isinstance(plan, TumblingPlan):
+    if not plan.steps:
         return set()
     barrier = barrier_in_force(given, plan.realtime)
     by_promise = barrier.name in _BY_PROMISE

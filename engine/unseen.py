@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from engine.log.arrival_log import LogReader
 from engine.query.place import closest
-from engine.query.plan import Plan, TumblingPlan
+from engine.query.plan import Plan
 
 _LISTED = 8
 
@@ -26,9 +26,7 @@ def unseen_types(log: Path, plans: Iterable[Plan]) -> list[str]:
         UserError: not an arrival log, or a damaged one.
     """
     named = {
-        plan.name: dict.fromkeys(step.type for step in plan.steps)
-        for plan in plans
-        if not isinstance(plan, TumblingPlan)
+        plan.name: dict.fromkeys(step.type for step in plan.steps) for plan in plans if plan.steps
     }
     missing = {kind for kinds in named.values() for kind in kinds}
     seen: set[str] = set()

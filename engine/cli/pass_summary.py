@@ -9,7 +9,7 @@ from typing import Any, Final
 from engine.cli.host_option import spoken_host
 from engine.cli.visible import tell
 from engine.pipeline import Host
-from engine.query.plan import Plan, TumblingPlan
+from engine.query.plan import Plan
 from engine.unseen import unseen_types
 
 
@@ -52,7 +52,7 @@ def tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
     """A stream of a query that nothing came of is most likely a slip of the pen."""
     lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
     seen = sorted({lane["stream"] for lane in lanes})
-    named = {s for plan in plans if isinstance(plan, TumblingPlan) for s in plan.streams}
+    named = {stream for plan in plans for stream in plan.streams}
     for stream in sorted(named):
         if stream not in seen:
             tell(f"no event of stream {stream}; there are {', '.join(seen)}\n")

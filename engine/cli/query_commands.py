@@ -32,13 +32,12 @@ from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analyse import read_query
 from engine.query.fields import time_labels
-from engine.query.plan import Plan, TumblingPlan
+from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.query.shape import most_events
 from engine.results.export import export_jsonl, export_table
 from engine.results.ordered import export_ordered_jsonl, export_ordered_table
 from engine.results.part_store import PartStore
-from engine.results.schema import MATCHES, WINDOWS
 from engine.results.side_output import SIDE_OUTPUT
 from engine.results.table_file import CSV, PARQUET
 from engine.units import parse_duration, unit_ns
@@ -263,7 +262,7 @@ def _export(
 ) -> None:
     names, times = [plan.name for plan in plans], time_labels(plans)
     if out is not None and out.suffix in _TABLES:
-        kind = WINDOWS if isinstance(plans[0], TumblingPlan) else MATCHES
+        (kind,) = {plan.result_kind for plan in plans}
         export_table(made, out, kind, time_unit, times, max(map(most_events, plans)))
     elif _at_terminal(out):
         export_jsonl(made, shown, time_unit, names, times)
@@ -327,9 +326,10 @@ def _check_files(
     """What can be known to go wrong with the files at the end is told before the work."""
     _check_out(out, source)
     _check_late(late, out, source)
-    kinds = {isinstance(plan, TumblingPlan) for plan in plans}
+    kinds = sorted({plan.result_kind for plan in plans}, reverse=True)
     if out is not None and out.suffix in _TABLES and len(kinds) > 1:
-        raise UserError(f"{out}: windows and matches have different columns; write .jsonl")
+        what = " and ".join(kinds)
+        raise UserError(f"{out}: {what} have different columns; write .jsonl")
 
 
 def _check_late(late: Path | None, out: Path | None, source: str) -> None:

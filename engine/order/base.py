@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from engine.clocks.reference import Sync
 from engine.stream.columns import Columns
-from engine.stream.released import Gaps, Progress, Promises
+from engine.stream.released import Gaps, Progress, Promises, Strings
 
 
 @dataclass(slots=True)
@@ -54,6 +55,21 @@ class Order(Protocol):
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order, none of them a sync record."""
 
+    def cuts(self, columns: Columns, rows: int) -> Sequence[int]:
+        """Where records must be cut, with their end, so that ``forget`` is called there."""
+
+    def forget(self) -> Sequence[int]:
+        """The codes of sources that are forgotten now. Called after each ``process``."""
+
+    def codes(self) -> np.ndarray | None:
+        """Codes of texts that are in use; None: it cannot tell."""
+
+    def adopt(self, strings: Strings) -> None:
+        """``strings`` has what is in use, at the same codes."""
+
+    def sources(self) -> dict[str, int]:
+        """Counters of sources that came and went."""
+
     def flush(self) -> Ordered:
         """End of the input, at the last arrival. Called once."""
 
@@ -68,6 +84,30 @@ class Order(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot of an order with equal settings."""
+
+
+class KeepsSources:
+    """Orders that forget no source, and so need every text that they were ever given."""
+
+    def cuts(self, columns: Columns, rows: int) -> Sequence[int]:
+        """Nothing is to be done between the rows."""
+        del columns
+        return (rows,)
+
+    def forget(self) -> Sequence[int]:
+        """No source is forgotten."""
+        return ()
+
+    def codes(self) -> np.ndarray | None:
+        """It cannot tell."""
+        return None
+
+    def adopt(self, strings: Strings) -> None:
+        """Texts are found by the table of the clocks."""
+
+    def sources(self) -> dict[str, int]:
+        """No counters."""
+        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
-from engine.order.base import Ordered
+from engine.order.base import KeepsSources, Ordered
 from engine.order.correction import Correction
 from engine.order.proof import Proof
 from engine.order.proof_kernel import Counted
@@ -39,7 +39,7 @@ class NoneSettings:
     duplicates: str = "drop"
 
 
-class NoOrder:
+class NoOrder(KeepsSources):
     """The ordering operator ``none``.
 
     Args:

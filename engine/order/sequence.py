@@ -21,7 +21,6 @@ from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.order.base import Guards, Ordered
-from engine.order.forgotten import Forgotten
 from engine.order.lanes import LaneTable
 from engine.order.sequence_run import flush, new_rows, place_rings, run, survivors
 from engine.order.state import (
@@ -224,10 +223,9 @@ class Sequence:
             return []
         return self._lanes.forget(self._kept, self._rows, self._scalars)
 
-    @property
-    def forgotten(self) -> Forgotten:
-        """What is known of the sources that were."""
-        return self._lanes.forgotten
+    def sources(self) -> dict[str, int]:
+        """How many were forgotten, and may have come back."""
+        return self._lanes.forgotten.counters()
 
     def flush(self) -> Ordered:
         """End of the input: everything held is let go at the last arrival."""

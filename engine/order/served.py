@@ -23,7 +23,7 @@ from edge_agent import records as r
 from engine.errors import UserError
 from engine.order.aq_threshold import AGGREGATES
 from engine.query.fields import own_attribute
-from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
+from engine.query.plan import Plan, TumblingPlan
 from engine.stream.columns import Columns
 from engine.stream.released import Strings
 
@@ -70,12 +70,10 @@ def reads_of(plans: Sequence[Plan]) -> Reads:
     types: set[str] = set()
     streams: set[str] = set()
     for plan in plans:
-        if isinstance(plan, TumblingPlan):
-            if not plan.streams:
-                return Reads()
-            streams.update(plan.streams)
-        else:
-            types.update(step.type for step in plan.steps)
+        if plan.windows and not plan.streams:
+            return Reads()
+        streams.update(plan.streams)
+        types.update(step.type for step in plan.steps)
     return Reads(frozenset(types), frozenset(streams)) if plans else Reads()
 
 
@@ -91,14 +89,13 @@ def longest_window(plans: Sequence[Plan], given_ns: int | None) -> int:
     """
     if given_ns is not None or not plans:
         return WINDOW_NS if given_ns is None else given_ns
-    spans = [p.size_ns if isinstance(p, TumblingPlan) else _within(p) for p in plans]
-    return max(spans)
+    return max(map(_span, plans))
 
 
-def _within(plan: SeqPlan | OrPlan) -> int:
-    patterns = plan.branches if isinstance(plan, OrPlan) else (plan,)
-    spans = [each.within_ns for each in patterns if each.within_ns is not None]
-    if len(spans) < len(patterns):
+def _span(plan: Plan) -> int:
+    spans = [window.size_ns for window in plan.windows]
+    spans += [each.within_ns for each in plan.branches if each.within_ns is not None]
+    if len(spans) < len(plan.windows) + len(plan.branches):
         raise UserError(
             f"order ldop waits as long as the pattern {plan.name} may last, but it has no WITHIN: "
             "give it one, or say ldop:window=1s"
@@ -122,13 +119,13 @@ def window_of(
             the aggregates is one that the error is known of, and the short form does not say.
     """
     for plan in plans:
-        if not isinstance(plan, TumblingPlan):
+        if plan.branches:
             raise UserError(
                 f"order aq-kslack allows an error to a window's count, sum or avg, and {plan.name} "
                 "is a pattern, which has none: take sequence, kslack:2s or ldop, or ask for the "
                 "pattern in a call of its own"
             )
-    windows = [plan for plan in plans if isinstance(plan, TumblingPlan)]
+    windows = [window for plan in plans for window in plan.windows]
     if agg is None:
         agg, attr = _aggregate(windows)
     sizes = {plan.size_ns for plan in windows}

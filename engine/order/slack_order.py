@@ -14,7 +14,7 @@ import numpy as np
 from edge_agent import records as r
 from engine.clocks.reference import Sync
 from engine.order.arena import Arena
-from engine.order.base import Ordered
+from engine.order.base import KeepsSources, Ordered
 from engine.order.correction import Correction
 from engine.order.slack_buffer import NOW, OUT, STEPS, Buffer, Index, flush_all
 from engine.stream.columns import VALID_PREFIX, Columns
@@ -28,7 +28,7 @@ _INDEX_BYTES: Final = 4
 """A held row's number in the queue or in the heap."""
 
 
-class HeldOrder:
+class HeldOrder(KeepsSources):
     """What the operators over an arena share: correction, room for new rows, counters, state."""
 
     def __init__(

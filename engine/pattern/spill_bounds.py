@@ -10,7 +10,7 @@ from engine.errors import UserError
 from engine.pattern.partition import keys_of
 from engine.pattern.spill_settings import SpillSettings
 from engine.pattern.tables import NOT_LONG_AFTER, NOT_LONG_BEFORE, Layout, layout_of
-from engine.query.plan import OrPlan, SeqPlan
+from engine.query.plan import Plan
 
 _PENDING: Final = 64
 _WAIT_NS: Final = 10 * 10**9
@@ -38,7 +38,7 @@ class SpillBounds:
     together_ns: int
 
 
-def spill_bounds(plan: SeqPlan | OrPlan, spill: SpillSettings) -> SpillBounds:
+def spill_bounds(plan: Plan, spill: SpillSettings) -> SpillBounds:
     """The settings in force for a query.
 
     Raises:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.errors import UserError
-from engine.query.plan import Plan, TumblingPlan
+from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings
 from engine.units import DURATION_MAX_NS, parse_duration
 
@@ -112,7 +112,7 @@ def read_spill(
     if spill.folder is not None and any(path.is_file() for path in spill.folder.rglob("*")):
         raise UserError(f"{spill.folder}: has files in it; give --spill an empty or new folder")
     for plan in plans:
-        if isinstance(plan, TumblingPlan):
+        if plan.windows:
             raise UserError(f"query {plan.name!r}: --spill is for patterns; windows keep no events")
         spill_bounds(plan, spill)
     return spill

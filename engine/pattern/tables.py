@@ -21,7 +21,7 @@ import numpy as np
 from engine.pattern.table_builder import NAMES, NONE, Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
-from engine.query.plan import OrPlan, Predicate, SeqPlan, Step
+from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, shape_of
 
 # Bits of a relation between an event ("mine") and another one.
@@ -167,7 +167,7 @@ class Layout:
         return {name: number for number, name in enumerate(self.attributes)}
 
 
-def layout_of(plan: SeqPlan | OrPlan) -> Layout:
+def layout_of(plan: Plan) -> Layout:
     """The tables of a plan; the same ones for each of a run's sites, and never changed."""
     return _layout_of(_Same(plan))
 
@@ -176,7 +176,7 @@ def layout_of(plan: SeqPlan | OrPlan) -> Layout:
 class _Same:
     """A plan that only itself is equal to: plans with 1 and with 1.0 are equal, and differ."""
 
-    plan: SeqPlan | OrPlan
+    plan: Plan
 
     def __hash__(self) -> int:
         return id(self.plan)
@@ -188,7 +188,7 @@ class _Same:
 @lru_cache(maxsize=64)
 def _layout_of(key: _Same) -> Layout:
     plan = key.plan
-    branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
+    branches = plan.branches
     steps = {step.alias: step for step in plan.steps}
     builder = Builder(steps)
     made = [_Branch(builder, number, plan) for number, plan in enumerate(branches)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,15 @@ class SeqPlan:
     pattern: Group | None = None
     computed: tuple[Computed, ...] = ()
 
+    result_kind: ClassVar[str] = "matches"
+    streams: ClassVar[tuple[str, ...]] = ()
+    windows: ClassVar[tuple[TumblingPlan, ...]] = ()
+
+    @property
+    def branches(self) -> tuple[SeqPlan, ...]:
+        """As of a plan with OR."""
+        return (self,)
+
 
 @dataclass(frozen=True, slots=True)
 class OrPlan:
@@ -142,6 +152,10 @@ class OrPlan:
     conjuncts: tuple[Predicate, ...] = ()
     returns: tuple[Attribute, ...] = ()
     computed: tuple[Computed, ...] = ()
+
+    result_kind: ClassVar[str] = "matches"
+    streams: ClassVar[tuple[str, ...]] = ()
+    windows: ClassVar[tuple[TumblingPlan, ...]] = ()
 
 
 class Drift(StrEnum):
@@ -185,5 +199,18 @@ class TumblingPlan:
     group_by: tuple[Attribute, ...] = ()
     drift: Drift = Drift.NONE
 
+    result_kind: ClassVar[str] = "windows"
+    steps: ClassVar[tuple[Step, ...]] = ()
+    branches: ClassVar[tuple[SeqPlan, ...]] = ()
+    realtime: ClassVar[None] = None
+
+    @property
+    def windows(self) -> tuple[TumblingPlan, ...]:
+        """The windows of a plan: itself."""
+        return (self,)
+
 
 Plan = SeqPlan | OrPlan | TumblingPlan
+"""What is asked, so that nobody but the language and the registry of operators asks for its class:
+``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
+``steps`` (none of a window), ``streams`` (none: all)."""

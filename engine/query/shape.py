@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.errors import UserError
-from engine.query.plan import Group, OrPlan, Part, Plan, SeqPlan, TumblingPlan
+from engine.query.plan import Group, Part, Plan, SeqPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,8 @@ class Shape:
 
 def most_events(plan: Plan) -> int:
     """The most events that a match of ``plan`` has; 0 of windows."""
-    if isinstance(plan, TumblingPlan):
-        return 0
-    branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
-    return max(sum(not step.negated for step in branch.steps) for branch in branches)
+    counts = (sum(not step.negated for step in branch.steps) for branch in plan.branches)
+    return max(counts, default=0)
 
 
 def whole_pattern(plan: SeqPlan) -> Group:

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from engine.errors import UserError
 from engine.operator import Result
 from engine.query.fields import FIELDS, Kind, own_attribute
-from engine.query.plan import Aggregate, Attribute, Drift, Expression, OrPlan, Plan, TumblingPlan
+from engine.query.plan import Aggregate, Attribute, Drift, Expression, Plan
 
 _TYPES: Final[dict[str, DataType]] = {
     "int": LongType(), "float": DoubleType(), "bool": BooleanType(), "str": StringType(),
@@ -70,17 +70,17 @@ class TypedOutput:
         aggregates: dict[str, DataType] = {}
         keys: dict[str, DataType] = {}
         for plan in plans:
-            if isinstance(plan, TumblingPlan):
-                for one in plan.aggregates:
+            for window in plan.windows:
+                mean = window.drift is Drift.TOGETHER
+                for one in window.aggregates:
                     kind = _of_aggregate(one, attributes)
                     _put(aggregates, one.label, kind)
-                    _put(values, one.label, DoubleType() if plan.drift is Drift.TOGETHER else kind)
-                for key in plan.group_by:
+                    _put(values, one.label, DoubleType() if mean else kind)
+                for key in window.group_by:
                     _put(keys, key.name, _of_attribute(key, attributes))
-            else:
-                for branch in plan.branches if isinstance(plan, OrPlan) else (plan,):
-                    for computed in branch.computed:
-                        _put(values, computed.label, _of_value(computed.expression, attributes))
+            for branch in plan.branches:
+                for computed in branch.computed:
+                    _put(values, computed.label, _of_value(computed.expression, attributes))
         attrs = _TEXTS if attributes is None else _struct(_typed(attributes, shown))
         event = [*_fields(_OF_EVENT), *([StructField("attrs", attrs)] if attrs is not None else [])]
         either = {name: ArrayType(kind) for name, kind in aggregates.items()}

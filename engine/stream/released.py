@@ -39,6 +39,11 @@ class Strings:
     """
 
     def __init__(self, texts: Sequence[str] = (), spare: Sequence[int] = ()) -> None:
+        self.generation = 0
+        self.restore(texts, spare)
+
+    def restore(self, texts: Sequence[str], spare: Sequence[int]) -> None:
+        """Take over a snapshot: the texts by code, and the codes that are not in use."""
         self.texts: list[str] = list(texts)
         self._spare = list(spare)
         self.codes = {text: code for code, text in enumerate(self.texts)}
@@ -46,7 +51,6 @@ class Strings:
             unused = set(self._spare)
             self.codes = {t: code for code, t in enumerate(self.texts) if code not in unused}
         self.given = len(self.texts)
-        self.generation = 0
 
     def __len__(self) -> int:
         return len(self.texts)
