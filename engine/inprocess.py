@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogReader
+from engine.output_parts import last_parts, parts_of
 from engine.results.part_store import PartStore, store_of
-from engine.results.run_writer import Part, RunWriter, last_parts, parts_of
+from engine.results.run_writer import Part, RunWriter
 from engine.results.sole_use import sole_use
 from engine.stream.frame import Frame
 

@@ -27,13 +27,13 @@ ROOMS = {
     "kernels": set(),
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},
-    "pattern": {"barrier", "kernels", "log", "query", "stream"},
+    "pattern": {"barrier", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},
     "report": {"log", "stream"},
-    "results": {"log", "pattern", "query", "stream", "window"},
+    "results": {"log", "stream"},
     "spark": {"barrier", "log", "order", "pattern", "query", "results", "stream", "window"},
     "stream": set[str](),
-    "window": {"query", "stream"},
+    "window": {"query", "results", "stream"},
 }  # fmt: skip
 
 

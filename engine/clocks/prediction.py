@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from edge_agent.limits import UNC_MAX_NS
+from edge_agent.limits import TIME_MAX_NS, UNC_MAX_NS
 
 SECOND: Final = 10**9
 SYNCS_MIN: Final = 3
@@ -45,6 +45,8 @@ WANDER_PPB: Final = 2_000
 _FLOORED_NS: Final = 2
 """The product of skew and age is rounded down, and so is that of its error."""
 _WEIGHT: Final = 1 << 40
+_EVER: Final = 2 * TIME_MAX_NS
+"""From any event time to any other."""
 
 
 class Sample(NamedTuple):
@@ -121,7 +123,9 @@ def stepped(
         return None
     # Set back by J, the source shows an age that is too small by J, in which, too, the line may be
     # wrong: J <= by + allowed + before * J.
-    back = -(-(by + allowed) * SECOND // (SECOND - before)) if by > 0 else 0
+    back = 0
+    if by > 0:
+        back = _EVER if before >= SECOND else -(-(by + allowed) * SECOND // (SECOND - before))
     oldest = line.unc_after(max(0, age) + back, before)
     return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
 

@@ -12,21 +12,17 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.chain import Chain, ChainOutput
 from engine.log.whole_file import whole_file
-from engine.operator import ResultColumns
 from engine.results.kinds import KINDS
 from engine.results.ledger import WRITTEN, Ledger
-from engine.results.ordered import ORDERED, OrderedSink, released_table
+from engine.results.ordered import ORDERED, OrderedSink
 from engine.results.part_store import PartStore, store_of
-from engine.results.side_output import LATE, QUARANTINED, aside_table
+from engine.results.side_output import LATE, QUARANTINED
 from engine.results.writer import ResultSink
 
 RESULTS: Final = "results"
@@ -63,28 +59,6 @@ class Part:
         return pa.ipc.open_stream(self.payload).read_all()
 
 
-def parts_of(site: str, output: ChainOutput) -> list[Part]:
-    """One call's output: columns of results and ordered events as tables, other results as a list.
-
-    Each kind's in the order of emission; neighbours of one schema are one part.
-    """
-    pieces = [piece for of_query in output.results for piece in of_query.pieces]
-    results = [result for piece in pieces if isinstance(piece, list) for result in piece]
-    parts = [Part(site, RESULTS, results)] if results else []
-    tables: dict[str, list[pa.Table]] = {}
-    for of_query in output.results:
-        columns = [piece for piece in of_query.pieces if isinstance(piece, ResultColumns)]
-        for kind, of_kind in groupby(columns, lambda piece: piece.__class__):
-            tables.setdefault(kind.kind, []).extend(kind.tables(list(of_kind)))
-    for name, of_name in tables.items():
-        for _, alike in groupby(of_name, attrgetter("schema")):
-            parts.append(Part(site, name, pa.concat_tables(list(alike))))
-    parts += [Part(site, ORDERED, released_table(site, each)) for each in output.ordered]
-    parts += [Part(site, LATE, aside_table(site, each)) for each in output.late]
-    parts += [Part(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
-    return parts
-
-
 def packed(part: Part) -> Part:
     """``part`` with its payload as bytes: tables as Arrow streams, all else as JSON."""
     if not isinstance(part.payload, pa.Table):
@@ -96,12 +70,6 @@ def packed(part: Part) -> Part:
     with pa.ipc.new_stream(sink, part.payload.schema, options=options) as writer:
         writer.write_table(part.payload)
     return Part(part.site, part.kind, bytes(sink.getvalue()))
-
-
-def last_parts(chain: Chain) -> list[Part]:
-    """Output of the end of a site's input, and its counters."""
-    parts = parts_of(chain.site, chain.finish())
-    return [*parts, Part(chain.site, COUNTERS, chain.counters())]
 
 
 class RunWriter:

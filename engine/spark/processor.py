@@ -17,7 +17,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from engine.chain import ChainSettings
 from engine.log.arrival_log import frames_at
-from engine.results.run_writer import Part, last_parts, packed, parts_of
+from engine.output_parts import last_parts, parts_of
+from engine.results.run_writer import Part, packed
 from engine.spark.chain_state import ChainState
 from engine.spark.staged import LARGE, Staged
 

@@ -16,6 +16,8 @@ from typing import Any
 NEVER = 1 - 2**63
 EPOCHS_KEPT, SYNCS_KEPT, SYNCS_MIN = 8, 8, 3
 PPB = 10**9
+EVER = 2**63
+"""Longer than from any event time to any other."""
 TOLERANCE, UNSTATED, WANDER = 500_000, 50_000, 2_000
 Point = tuple[int, int, int]
 """(time, offset, uncertainty) of a sync."""
@@ -107,7 +109,8 @@ class SlowClock:
         if -allowed <= size <= allowed:
             return None
         wrong = Fraction(growth + abs(before.skew), PPB)
-        back = max(ceil((size + allowed) / (1 - wrong)), 0)
+        back = EVER if wrong >= 1 else ceil((size + allowed) / (1 - wrong))
+        back = back if size > 0 else 0
         span = max(age, 0) + back
         own = before.unc + floor(Fraction(span * (growth + abs(before.skew)), PPB))
         return size, back, min(abs(size) + own + unc, 2**61)

@@ -41,6 +41,16 @@ def test_a_step_covers_what_lies_between_whichever_side_it_was_on() -> None:
     assert forward == Step(-200 * MS, 0, 200 * MS + MS + 3 * MS + MS)
 
 
+@pytest.mark.parametrize("error_ppb", [PPB - 1, PPB])
+def test_a_clock_that_may_be_wrong_by_all_its_age_may_have_been_set_back_for_ever(
+    error_ppb: int,
+) -> None:
+    line = Line(anchor=0, offset=0, unc=MS, skew_ppb=0, skew_error_ppb=error_ppb)
+    step = stepped(line, Sample(1, 3 * MS, MS), error_ppb)
+    assert step is not None
+    assert step.back >= 4 * MS * S  # by a billion times what was measured, or whatever there is
+
+
 @st.composite
 def set_clocks(draw: st.DrawFn) -> tuple[int, int, int, list[Sample], int]:
     """(skew, jump, when it was set, syncs up to the one after, engine's time of the last sync)."""
