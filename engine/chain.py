@@ -72,12 +72,9 @@ class Chain:
         self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
-            build_operator(
-                plan, settings.barrier, settings.certainty, site, settings.pattern,
-                settings.spill, chunks and chunks(plan.name), settings.window,
-            )
+            build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
-        ]  # fmt: skip
+        ]
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
         self._attributes, wanted = self._projection()

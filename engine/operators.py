@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Final
 
-from engine.barrier.registry import BarrierSettings
+from engine.chain_settings import ChainSettings
 from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.chunk_store import ChunkStore
 from engine.pattern.in_stream import InStream
-from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.spill_settings import SpillSettings
-from engine.query.plan import OrPlan, Plan, SeqPlan
-from engine.window.settings import WindowSettings
+from engine.pattern.seq import SeqMatcher
+from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
 
-_CERTAINTIES = ("pairwise", "max-delay")
-_AS_USUAL = PatternSettings()
+Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
+"""(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
+
+_CERTAINTIES: Final = ("pairwise", "max-delay")
+
+
+def _pattern(
+    plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
+) -> Operator:
+    pattern, barrier = replace(settings.pattern, certainty=settings.certainty), settings.barrier
+    if settings.spill is not None:
+        from engine.pattern.spill import SpillingMatcher  # noqa: PLC0415 - for few runs
+
+        matcher = SpillingMatcher(plan, settings.spill, pattern, site, barrier, chunks)
+        return InStream(matcher)
+    return InStream(SeqMatcher(plan, pattern, site, barrier))
+
+
+def _windows(
+    plan: TumblingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.window.tumbling import TumblingWindow  # noqa: PLC0415 - not for patterns
+
+    return TumblingWindow(plan, settings.window, site)
+
+
+OPERATORS: Final[dict[type, Build]] = {
+    SeqPlan: _pattern,
+    OrPlan: _pattern,
+    TumblingPlan: _windows,
+}
 
 
 def build_operator(
-    plan: Plan, barrier: BarrierSettings | None, certainty: str, site: str,
-    pattern: PatternSettings = _AS_USUAL, spill: SpillSettings | None = None,
-    chunks: ChunkStore | None = None, window: WindowSettings | None = None,
-) -> Operator:  # fmt: skip
-    """The operator of ``plan`` for ``site``; the rest as in ``engine.chain.ChainSettings``.
+    plan: Plan, settings: ChainSettings, site: str, chunks: ChunkStore | None = None
+) -> Operator:
+    """The operator of ``plan`` for ``site``.
 
-    ``chunks``: where spilled ones are; None: as ``spill`` says.
+    ``chunks``: where spilled ones are; None: as the settings say.
 
     Raises:
         UserError: an unknown certainty rule, naming the known ones.
     """
-    if certainty not in _CERTAINTIES:
-        raise UserError(f"certainty {certainty!r}: use {' or '.join(_CERTAINTIES)}")
-    if isinstance(plan, SeqPlan | OrPlan):
-        pattern = replace(pattern, certainty=certainty)
-        if spill is not None:
-            from engine.pattern.spill import SpillingMatcher  # noqa: PLC0415 - for few runs
-
-            return InStream(SpillingMatcher(plan, spill, pattern, site, barrier, chunks))
-        return InStream(SeqMatcher(plan, pattern, site, barrier))
-    from engine.window.tumbling import TumblingWindow  # noqa: PLC0415 - not for patterns
-
-    return TumblingWindow(plan, window, site)
+    if settings.certainty not in _CERTAINTIES:
+        raise UserError(f"certainty {settings.certainty!r}: use {' or '.join(_CERTAINTIES)}")
+    return OPERATORS[type(plan)](plan, settings, site, chunks)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from functools import singledispatch
 from typing import Final
 
+from engine.errors import ContractViolation
 from engine.query.plan import (
     Arithmetic,
     Attribute,
@@ -112,23 +114,36 @@ def attributes_in(node: Expression | Predicate | None) -> Iterator[Attribute]:
             return
 
 
+@singledispatch
 def attributes_of(plan: Plan) -> Iterator[Attribute]:
-    """Every attribute that ``plan`` names, repeats included."""
-    if isinstance(plan, SeqPlan):
-        for step in plan.steps:
-            yield from attributes_in(step.where)
-        for group in plan.equalities:
-            yield from group
-        for other in plan.others:
-            yield from attributes_in(other)
-        yield from plan.returns
-        for one in plan.computed:
-            yield from attributes_in(one.expression)
-        return
-    if isinstance(plan, OrPlan):
-        for branch in plan.branches:
-            yield from attributes_of(branch)
-        return
+    """Every attribute that ``plan`` names, repeats included.
+
+    A plan of another class than the language's ``register``s its own.
+    """
+    raise ContractViolation(f"attributes_of knows no {type(plan).__name__}: register it")
+
+
+@attributes_of.register
+def _of_pattern(plan: SeqPlan) -> Iterator[Attribute]:
+    for step in plan.steps:
+        yield from attributes_in(step.where)
+    for group in plan.equalities:
+        yield from group
+    for other in plan.others:
+        yield from attributes_in(other)
+    yield from plan.returns
+    for one in plan.computed:
+        yield from attributes_in(one.expression)
+
+
+@attributes_of.register
+def _of_branches(plan: OrPlan) -> Iterator[Attribute]:
+    for branch in plan.branches:
+        yield from attributes_of(branch)
+
+
+@attributes_of.register
+def _of_window(plan: TumblingPlan) -> Iterator[Attribute]:
     for aggregate in plan.aggregates:
         yield from attributes_in(aggregate.attribute)
     yield from attributes_in(plan.where)
@@ -147,8 +162,7 @@ def shows_everything(plan: SeqPlan) -> bool:
 
 def needed_attributes(plan: Plan) -> set[str] | None:
     """The events' own attributes that ``plan`` needs; None = all (a match shows its events)."""
-    patterns = plan.branches if isinstance(plan, OrPlan) else (plan,)
-    if any(isinstance(each, SeqPlan) and shows_everything(each) for each in patterns):
+    if any(shows_everything(branch) for branch in plan.branches):
         return None
     return named_attributes(plan)
 
@@ -165,11 +179,11 @@ def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
     return {
         plan.name: {
             one.label
-            for one in plan.aggregates
+            for one in window.aggregates
             if one.function != "count" and one.attribute and one.attribute.name in times
         }
         for plan in plans
-        if isinstance(plan, TumblingPlan)
+        for window in plan.windows
     }
 
 

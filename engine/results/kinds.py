@@ -45,7 +45,7 @@ class ResultKind:
     lines: Callable[[pa.Table, int, Collection[str]], Iterator[pa.Array]]
 
 
-KINDS: Final = {
+KINDS: Final[dict[str, ResultKind]] = {
     kind.name: kind
     for kind in (
         ResultKind(MATCHES, "events", MATCH_SCHEMA, match_rows, match_pieces),

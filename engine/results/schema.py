@@ -36,21 +36,21 @@ EVENT_FIELDS: Final = {
     "ref": pa.int64(),
     "attrs": pa.string(),
 }
-_SHARED: Final = {
+SHARED_FIELDS: Final = {
     "op": TEXT,
     "query": TEXT,
     "site": TEXT,
     "at": pa.int64(),
 }
 MATCH_FIELDS: Final = {
-    **_SHARED,
+    **SHARED_FIELDS,
     "known_at": pa.int64(),
     "certainty": TEXT,
     "probability": pa.float64(),
     "events": pa.list_(pa.struct({**EVENT_FIELDS, MORE: pa.string()})),
 }
 WINDOW_FIELDS: Final = {
-    **_SHARED,
+    **SHARED_FIELDS,
     "window": pa.struct({"start": pa.int64(), "end": pa.int64()}),
     "key": pa.string(),
     "value": pa.string(),

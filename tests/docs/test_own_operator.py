@@ -1,0 +1,77 @@
+"""The operator of the how-to: one file, one line for it and one for its kind of results."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from runpy import run_path
+from typing import Any
+
+import pytest
+
+from engine.chain import Chain, ChainSettings
+from engine.inprocess import run_in_process
+from engine.log.arrival_log import LogWriter
+from engine.log.trace import read_trace
+from engine.operators import OPERATORS
+from engine.order.registry import parse_order
+from engine.query import query
+from engine.results.export import export_jsonl, export_table
+from engine.results.kinds import KINDS
+from engine.results.part_store import PartStore
+
+HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to.md"
+
+
+@pytest.fixture(name="module")
+def _module(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """The how-to's file, run; what it registers is taken back."""
+    section = HOW_TO.read_text(encoding="utf-8").split("\n## Add an operator\n")[1]
+    code = re.findall(r"```python\n(.*?)```", section, re.DOTALL)[0]
+    (tmp_path / "silence.py").write_text(code, encoding="utf-8")
+    found = run_path(str(tmp_path / "silence.py"), run_name="silence")
+    yield found
+    del OPERATORS[found["Silence"]], KINDS["silences"]
+
+
+def test_the_operator_of_the_how_to_answers_beside_others(
+    module: dict[str, Any], tmp_path: Path
+) -> None:
+    times = [0, 10, 12, 40, 41, 90]
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps({"type": "A", "ts": t}) + "\n" for t in times))
+    with LogWriter(tmp_path / "log") as writer:
+        for frame in read_trace(trace):
+            writer.append(frame)
+    plans = (module["Silence"]("quiet", 15), query("EVENT SEQ(A a, A b) WITHIN 2", name="pair"))
+    settings = ChainSettings(parse_order("none"), plans)
+    for store in (PartStore(tmp_path / "files"), PartStore(tmp_path / "held", 1 << 20)):
+        run_in_process(tmp_path / "log", settings, store)
+        lines = io.StringIO()
+        assert export_jsonl(store, lines, queries=["quiet", "pair"]) == 4
+        found = [json.loads(line) for line in lines.getvalue().splitlines()]
+        assert [(one["since"], one["length"]) for one in found[:2]] == [(12, 28), (41, 49)]
+        assert [one["query"] for one in found[2:]] == ["pair", "pair"]
+    only = ChainSettings(parse_order("none"), plans[:1])
+    store = PartStore(tmp_path / "table")
+    run_in_process(tmp_path / "log", only, store)
+    assert export_table(store, tmp_path / "out.parquet", "silences") == 2
+
+
+def test_its_results_do_not_depend_on_cuts(module: dict[str, Any], tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps({"type": "A", "ts": t}) + "\n" for t in (0, 40, 41, 90)))
+    settings = ChainSettings(parse_order("none"), (module["Silence"]("quiet", 15),))
+    whole, cut = Chain(settings, "main"), Chain(settings, "main")
+    frames = list(read_trace(trace))
+    found = [*whole.process(frames).results[0], *whole.finish().results[0]]
+    again = []
+    for frame in frames:
+        for row in range(frame.rows):
+            again += cut.process([type(frame)("main", frame.batch.slice(row, 1))]).results[0]
+            cut = Chain.restored(settings, "main", cut.snapshot())
+    assert [*again, *cut.finish().results[0]] == found
+    assert len(found) == 2
