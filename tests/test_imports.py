@@ -24,6 +24,7 @@ ALLOWED = {
         "engine", "edge_agent", "numpy", "numba", "pyarrow", "lark", "msgpack", "pyspark",
         "pandas", "rich", "typer", "plotly", "simulator", "scenarios",
     },
+    "slackwater": {"slackwater", "engine", "pyarrow", "pandas", "polars"},
 }  # fmt: skip
 # Only these parts of the engine may start simulations: everything else sees an arrival log.
 MAY_SIMULATE = ("engine/cli/", "engine/report/")
@@ -75,7 +76,7 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
 def test_a_library_stays_in_its_folder(word: str, places: tuple[str, ...]) -> None:
     offenders = [
         f"{file.relative_to(ROOT)}:{line}: {name}"
-        for package in ("edge_agent", "engine", "simulator", "scenarios")
+        for package in ("edge_agent", "engine", "simulator", "scenarios", "slackwater")
         for file in python_files(package)
         if not file.relative_to(ROOT).as_posix().startswith(places)
         for line, name in imports(file.read_text(encoding="utf-8"))
