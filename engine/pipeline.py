@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.chain import ChainSettings
-from engine.errors import UserError
+from engine.errors import SparkFailure, UserError
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.gathered import gathered
@@ -61,6 +61,12 @@ class Host:
         return run_on_spark(log, settings, out.directory, self.master, advanced=advanced)
 
 
+def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
+    """The same failure, all that Spark said being in the file ``log`` now."""
+    failure.log.rename(log)
+    return SparkFailure(failure.cause, log)
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``."""
@@ -71,7 +77,7 @@ class Prepared:
 
 
 def prepare(
-    source: str,
+    source: str | pa.Table,
     work: Path,
     form: InputForm = PLAIN_FORM,
     on_bad: str = "stop",
@@ -86,7 +92,7 @@ def prepare(
     """
     given = open_input(source, form, on_bad, dead_letter)
     if given.kind == InputKind.LOG:
-        return Prepared(Path(source), given.arrival_given, 0)
+        return Prepared(Path(given.path), given.arrival_given, 0)
     log, unfinished = work / "log", work / ".log.making"
     if unfinished.exists():
         shutil.rmtree(unfinished)  # of a call that was cut off

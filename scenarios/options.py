@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from engine.errors import UserError
-from engine.units import parse_duration
+from slackwater.scenario import UserError, parse_duration
 
 
 def read_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

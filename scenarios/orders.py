@@ -7,13 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from engine.compare.choice import in_place
-from engine.compare.measure import Measures, measure_many
-from engine.log.arrival_log import LogReader, LogWriter
-from engine.order.base import Guards
-from engine.report.units import number, percent
-from engine.scenario import Table
-from engine.units import NS_PER
+from slackwater.log import LogReader, LogWriter
+from slackwater.measures import Measures, in_place, measure_many
+from slackwater.scenario import NS_PER, Guards, Table, number, percent
 
 _GUARDS: Final = Guards()
 NOTE: Final = (

@@ -9,10 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from engine.log.arrival_log import LogWriter
-from engine.stream.frame import Frame
-from simulator.digest import FrameDigest
-from simulator.run import LOG, MANIFEST
+from slackwater.log import Frame, LogWriter
+from slackwater.simulation import LOG, MANIFEST, FrameDigest
 
 VERSIONED: Final = ("slackwater", "numpy", "pyarrow")
 

@@ -16,24 +16,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from engine.compare.choice import choose
-from engine.compare.measure import Measures, measure_many
 from engine.compare.slacks import neat
-from engine.errors import UserError
 from engine.log.whole_file import whole_file
-from engine.order.base import Guards
 from engine.report.document import DATA_ID, document
 from engine.report.elements import paragraph, section, table, text
 from engine.report.plain import as_json
 from engine.report.versions import versions
-from engine.scenario import RunnableScenario
-from engine.units import NS_PER
 from scenarios import lorawan, mimic, phones, soccer
 from scenarios.lorawan import scoring as of_lorawan
 from scenarios.mimic import scoring as of_mimic
 from scenarios.orders import NOTE, on_arrival, order_table, plain
-from simulator.recorded import data_directory
-from simulator.run import LOG
+from slackwater.measures import Measures, choose, measure_many
+from slackwater.scenario import NS_PER, Guards, RunnableScenario, UserError
+from slackwater.simulation import LOG, data_directory
 
 HTML: Final = "recordings.html"
 JSON: Final = "recordings.json"

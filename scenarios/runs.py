@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import UserError
-from engine.results.export import read_results
+from slackwater.scenario import UserError, read_results
 
 RUNS: Final = "runs"
 IN_ORDER, RESIDUAL, LATE, LATE_DROPPED = range(4)

@@ -17,10 +17,7 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 
 ROOMS = {
     "barrier": {"kernels", "stream"},
-    "cli": {
-        "barrier", "compare", "log", "order", "pattern", "query", "report", "results", "stream",
-        "window",
-    },
+    "cli": {"barrier", "compare", "log", "order", "query", "report", "results", "stream"},
     "clocks": {"kernels", "stream"},
     "compare": {"kernels", "log", "order", "report", "stream"},
     "gateway": {"stream"},

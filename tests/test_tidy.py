@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("edge_agent", "engine", "simulator", "scenarios")
+PACKAGES = ("edge_agent", "engine", "simulator", "scenarios", "slackwater")
 CODE = (*PACKAGES, "bench", "scripts")
 TEXTS = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "constraints.txt", ".ci/run")
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".lark", ".txt", ".svg", ".css", ".jsonl", ".sh", ".js"}
@@ -211,7 +211,7 @@ def mentioned_modules(source: Source) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from re.findall(
-                r"\b(?:edge_agent|engine|simulator|scenarios)(?:\.\w+)+", node.value
+                r"\b(?:edge_agent|engine|simulator|scenarios|slackwater)(?:\.\w+)+", node.value
             )
 
 
@@ -220,7 +220,7 @@ def test_no_module_is_dead() -> None:
     written = {
         source.module
         for source in sources()
-        if source.path.startswith(("edge_agent/", "engine/", "simulator/"))
+        if source.path.startswith(("edge_agent/", "engine/", "simulator/", "slackwater/"))
         and source.path.endswith(".py")
         and not source.path.endswith(("__init__.py", "__main__.py"))
     }

@@ -13,9 +13,9 @@ import typer
 from typer.exceptions import TyperException
 
 from engine.cli.examples import epilog
-from engine.cli.extras import missing
 from engine.cli.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
+from engine.extras import told
 
 _NAMES: Final = {
     "run": "A scenario: its log, its answers, its report.",
@@ -29,7 +29,6 @@ _NAMES: Final = {
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
-_OURS: Final = {"edge_agent", "engine", "simulator", "scenarios"}
 _HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -38,7 +37,7 @@ def _command(name: str) -> Any:
     # ruff: noqa: PLC0415 - importing the others would take longer than many a query
     match name:
         case "run":
-            from engine.cli.run_commands import run_scenario
+            from engine.cli.run_commands import run as run_scenario
 
             return run_scenario
         case "simulate":
@@ -143,9 +142,7 @@ def run(arguments: Sequence[str]) -> int:
         tell(f"slackwater: {error}\n")
         return _INTERRUPTED
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] in _OURS:
-            raise  # a fault of ours
-        tell(f"slackwater: {missing(error.name)}\n")
+        tell(f"slackwater: {told(error)}\n")
         return 1
     except UserError as error:
         tell(f"slackwater: {error}\n")

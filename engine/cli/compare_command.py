@@ -11,10 +11,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.extras import need
+from engine.asked import read_guards
 from engine.cli.input_options import reads_input
 from engine.cli.plain_console import PlainConsole
-from engine.cli.query_commands import Guard, Input, TimeUnit, read_guards
+from engine.cli.query_commands import Guard, Input, TimeUnit
 from engine.cli.visible import json_out
 from engine.cli.watch import tell_compiling, watched
 from engine.cli.work_folder import work_folder
@@ -22,6 +22,7 @@ from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare
 from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
+from engine.extras import need
 from engine.log.input_log import PLAIN_FORM, InputForm
 from engine.pipeline import prepare
 from engine.report.page_folder import check_page_folder

@@ -24,8 +24,8 @@ from typing import IO, Final
 from rich.console import Console
 from rich.table import Table
 
-from engine.cli.extras import EXTRAS
 from engine.errors import UserError
+from engine.extras import EXTRAS
 from engine.java import JAVA_MIN, Java, choose_java, install_line, installed_java, java_home
 
 __all__ = ["Check", "Status", "checks", "java_home", "report"]

@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Shown
 
-from engine.cli.extras import need
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
+from engine.extras import need
 from engine.report.page_folder import check_page_folder
 from engine.report.paper import Advanced, Finding, Paper, PaperRun
 from engine.report.paper_page import HTML, JSON, Reproduced, spoken, write_reproduced

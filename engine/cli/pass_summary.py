@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from engine.cli.host_option import spoken_host
 from engine.cli.visible import tell
+from engine.doubts import of_streams
 from engine.pipeline import Host
 from engine.query.plan import Plan
 from engine.unseen import unseen_types
@@ -50,12 +51,8 @@ def tell_types(log: Path, plans: tuple[Plan, ...], *, quiet: bool) -> None:
 
 def tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
     """A stream of a query that nothing came of is most likely a slip of the pen."""
-    lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
-    seen = sorted({lane["stream"] for lane in lanes})
-    named = {stream for plan in plans for stream in plan.streams}
-    for stream in sorted(named):
-        if stream not in seen:
-            tell(f"no event of stream {stream}; there are {', '.join(seen)}\n")
+    for line in of_streams(plans, counters):
+        tell(f"{line}\n")
 
 
 _OF_SIZE: Final = (

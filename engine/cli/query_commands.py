@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
+from engine.asked import asked_of_order, asked_of_queries, guarded
 from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.host_option import InProcess, Master, OnSpark, choose_host
 from engine.cli.input_options import DeadLetter, OnBad, bad_file, reads_input
-from engine.cli.input_warnings import warn_backwards, warn_line_numbers
 from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
-from engine.cli.promise_warning import warn_unpromised
 from engine.cli.spill_option import Spill
 from engine.cli.visible import tell
 from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.cli.window_option import WindowText
 from engine.cli.work_folder import work_folder
+from engine.doubts import of_line_numbers, of_numbers, of_promises
 from engine.errors import UserError
 from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
 from engine.log.lines import STDIN
-from engine.order.base import Guards
-from engine.order.registry import order_names, parse_order
-from engine.pattern.seq import PatternSettings
-from engine.pattern.spill_settings import read_spill
+from engine.order.registry import order_names
+from engine.pass_output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analyse import read_query
-from engine.query.fields import time_labels
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
-from engine.query.shape import most_events
-from engine.results.export import export_jsonl, export_table
-from engine.results.ordered import export_ordered_jsonl, export_ordered_table
 from engine.results.part_store import PartStore
 from engine.results.side_output import SIDE_OUTPUT
-from engine.results.table_file import CSV, PARQUET
-from engine.units import parse_duration, unit_ns
-from engine.window.settings import read_window
 
 Input = Annotated[
     str,
@@ -100,8 +92,6 @@ PurgeText = Annotated[
     ),
 ]
 _SHOWN: Final = "shown.jsonl"
-_LINES: Final = (".jsonl", ".json")
-_TABLES: Final = (PARQUET, CSV)
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
 
@@ -148,39 +138,33 @@ def query(
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
     plans, explained = _plans(texts, time_unit)
-    barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
-    purge = parse_purge(purge_text, time_unit)
     if explained:
-        _explain(plans, barrier, purge, out)
+        barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
+        _explain(plans, barrier, parse_purge(purge_text, time_unit), out)
         return
     host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     if source is None:
         raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
     _check_files(out, late, source, plans)
-    spilled = read_spill(spill, time_unit, plans, purge, on_spark=host.master is not None)
-    order = parse_order(order_text, time_unit)
-    guards = read_guards(guard, time_unit)
+    asked = asked_of_queries(
+        plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
+        purge=purge_text, window=window, guard=guard, late=late is not None, spill=spill,
+        on_spark=host.master is not None,
+    )  # fmt: skip
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
         given = prepare(source, folder, form, on_bad, letters)
         check_plans(given.log, plans)
-        warn_unpromised(given.log, plans, order, barrier)
-        warn_line_numbers(barrier, time_unit, arrival_given=given.arrival_given)
+        _warn(of_promises(given.log, plans, asked.order, asked.barrier))
+        _warn(of_line_numbers(asked.barrier, time_unit, arrival_given=given.arrival_given))
         tell_types(given.log, plans, quiet=quiet)
-        settings = ChainSettings(
-            order, plans, barrier, certainty, guards_in_force(guards, given), aside=_aside(late),
-            pattern=PatternSettings(**purge.of_pattern()), spill=spilled,
-            window=read_window(window, time_unit, plans),
-        )  # fmt: skip
         made = host.store(folder / "parts", is_kept=work is not None)
         tell_compiling(quiet=quiet)
-        counters = _run(
-            host, given, settings, made, "processing", keeps=work is not None, quiet=quiet
-        )
-        _export(made, out, time_unit, plans, folder / _SHOWN)
+        counters = _run(host, given, asked, made, "processing", keeps=work is not None, quiet=quiet)
+        _export(Answers(made, plans, time_unit), out, folder / _SHOWN)
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
-    warn_backwards(counters, source)
+    _warn(of_numbers(counters, f"slackwater compare --input {source}"))
     if not quiet:
         tell_summary(counters, host)
         tell_streams(plans, counters)
@@ -205,34 +189,18 @@ def order(
 ) -> None:
     """Writes the events in release order, with ref, release and late."""
     host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
-    unit_ns(time_unit)
     _check_files(out, late, source)
-    chosen = parse_order(order_text, time_unit)
-    guards = read_guards(guard, time_unit)
+    asked = asked_of_order(time_unit, order=order_text, guard=guard, late=late is not None)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
         given = prepare(source, folder, form, on_bad, letters)
-        settings = ChainSettings(
-            chosen,
-            guards=guards_in_force(guards, given),
-            ordered="full",
-            aside=_aside(late),
-        )
         made = host.store(folder / "parts", is_kept=work is not None)
         tell_compiling(quiet=quiet)
-        counters = _run(
-            host, given, settings, made, "ordering", keeps=work is not None, quiet=quiet
-        )
-        if out is not None and out.suffix in _TABLES:
-            export_ordered_table(made, out, time_unit)
-        elif _at_terminal(out):
-            export_ordered_jsonl(made, folder / _SHOWN, time_unit)
-            _show(folder / _SHOWN)
-        else:
-            export_ordered_jsonl(made, out or sys.stdout, time_unit)
+        counters = _run(host, given, asked, made, "ordering", keeps=work is not None, quiet=quiet)
+        _export(Events(made, time_unit), out, folder / _SHOWN)
         _export_late(made, late, time_unit)
     _tell_bad(given, letters, kept=dead_letter is not None)
-    warn_backwards(counters, source)
+    _warn(of_numbers(counters, f"slackwater compare --input {source}"))
     if not quiet:
         tell_summary(counters, host)
 
@@ -244,8 +212,14 @@ def _run(
     """The counters of one pass; an interrupted one says whether the same command goes on."""
     goes_on = keeps and host.master is not None
     saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
+    settings = guarded(settings, arrival_given=given.arrival_given)
     with saying, watched(verb, quiet=quiet) as advanced:
         return host.run(given.log, settings, made, advanced)
+
+
+def _warn(doubts: Iterable[str]) -> None:
+    for line in doubts:
+        tell(f"warning: {line}\n")
 
 
 def _explain(
@@ -257,23 +231,19 @@ def _explain(
     sys.stdout.write("\n".join(explain(plan, barrier, purge) for plan in plans))
 
 
-def _export(
-    made: PartStore, out: Path | None, time_unit: str, plans: tuple[Plan, ...], shown: Path
-) -> None:
-    names, times = [plan.name for plan in plans], time_labels(plans)
-    if out is not None and out.suffix in _TABLES:
-        (kind,) = {plan.result_kind for plan in plans}
-        export_table(made, out, kind, time_unit, times, max(map(most_events, plans)))
-    elif _at_terminal(out):
-        export_jsonl(made, shown, time_unit, names, times)
+def _export(output: Answers | Events, out: Path | None, shown: Path) -> None:
+    if out is not None:
+        write(output, out)
+    elif _at_terminal():
+        output.lines(shown)
         _show(shown)
     else:
-        export_jsonl(made, out or sys.stdout, time_unit, names, times)
+        output.lines(sys.stdout)
 
 
-def _at_terminal(out: Path | None) -> bool:
-    """Whether results go to a person's eyes; a pipe or a file gets JSON lines."""
-    return out is None and sys.stdout.isatty()
+def _at_terminal() -> bool:
+    """Whether results go to a person's eyes; a pipe gets JSON lines."""
+    return sys.stdout.isatty()
 
 
 def _show(lines: Path) -> None:
@@ -310,8 +280,7 @@ def _text(argument: str) -> str:
 def _check_out(out: Path | None, source: str) -> None:
     if out is None:
         return
-    if out.suffix not in (*_LINES, *_TABLES):
-        raise UserError(f"{out}: name it .jsonl, .parquet or .csv")
+    check_name(out)
     if out.is_dir():
         raise UserError(f"{out}: is a folder; give --out a file")
     if not out.parent.is_dir():
@@ -326,10 +295,9 @@ def _check_files(
     """What can be known to go wrong with the files at the end is told before the work."""
     _check_out(out, source)
     _check_late(late, out, source)
-    kinds = sorted({plan.result_kind for plan in plans}, reverse=True)
-    if out is not None and out.suffix in _TABLES and len(kinds) > 1:
-        what = " and ".join(kinds)
-        raise UserError(f"{out}: {what} have different columns; write .jsonl")
+    kinds = mixed_kinds(plans)
+    if out is not None and out.suffix in TABLES and kinds:
+        raise UserError(f"{out}: {kinds} have different columns; write .jsonl")
 
 
 def _check_late(late: Path | None, out: Path | None, source: str) -> None:
@@ -340,17 +308,9 @@ def _check_late(late: Path | None, out: Path | None, source: str) -> None:
         raise UserError(f"{out}: is --out and --late; choose two files")
 
 
-def _aside(late: Path | None) -> str:
-    return "no" if late is None else "full"
-
-
 def _export_late(made: PartStore, late: Path | None, time_unit: str) -> None:
-    if late is None:
-        return
-    if late.suffix in _TABLES:
-        export_ordered_table(made, late, time_unit, SIDE_OUTPUT)
-    else:
-        export_ordered_jsonl(made, late, time_unit, SIDE_OUTPUT)
+    if late is not None:
+        write(Events(made, time_unit, SIDE_OUTPUT), late)
 
 
 def _letters(on_bad: str, dead_letter: Path | None, out: Path | None, source: str) -> Path | None:
@@ -373,18 +333,3 @@ def _tell_bad(given: Prepared, letters: Path | None, *, kept: bool) -> None:
         tell(f"{given.bad_count:,} bad lines skipped, kept in {letters}\n")
     elif not kept:
         letters.unlink(missing_ok=True)
-
-
-def read_guards(text: str, time_unit: str) -> Guards:
-    """The future guard of ``--guard``."""
-    if text == "off":
-        return Guards(None)
-    try:
-        return Guards(parse_duration(text, time_unit))
-    except UserError as error:
-        raise UserError(f"--guard {text[:40]}: {error}; or write off") from error
-
-
-def guards_in_force(guards: Guards, given: Prepared) -> Guards:
-    """The future guard; off where arrivals are only line numbers, which are no instants."""
-    return guards if given.arrival_given else Guards(None)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.errors import SparkFailure, UserError
+from engine.pipeline import with_log_kept
 
 
 @contextmanager
@@ -32,6 +33,4 @@ def work_folder(work: Path | None) -> Iterator[Path]:
         try:
             yield Path(name)
         except SparkFailure as failure:
-            kept = Path(f"{name}.spark.log")
-            failure.log.rename(kept)
-            raise SparkFailure(failure.cause, kept) from failure
+            raise with_log_kept(failure, Path(f"{name}.spark.log")) from failure

@@ -1,4 +1,4 @@
-"""Any input as frames: a trace, a CSV file, row-wise Parquet or an arrival log, told apart here."""
+"""Any input as frames: a trace, CSV, row-wise Parquet, a table or a log, told apart here."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
@@ -15,6 +16,7 @@ from engine.log.arrival_log import LogReader, is_log_file
 from engine.log.csv_import import DELIMITERS, CsvRead, read_csv
 from engine.log.lines import STDIN, UNREADABLE, open_bytes
 from engine.log.parquet_import import ParquetRead, read_parquet, table_files
+from engine.log.table_import import TABLE, TableRead, read_table
 from engine.log.trace import TraceRead, read_trace
 from engine.log.whole_file import DAMAGED
 from engine.stream.frame import Frame
@@ -31,6 +33,7 @@ class InputKind(StrEnum):
     TRACE = "trace"
     CSV = "csv"
     PARQUET = "parquet"
+    TABLE = "table"
     LOG = "log"
 
 
@@ -40,7 +43,7 @@ class InputLog:
 
     path: str
     kind: InputKind
-    reader: TraceRead | CsvRead | ParquetRead | LogReader
+    reader: TraceRead | CsvRead | ParquetRead | TableRead | LogReader
 
     @property
     def frames(self) -> Iterator[Frame]:
@@ -121,7 +124,7 @@ PLAIN_FORM: Final = InputForm()
 
 
 def open_input(
-    path: str | Path,
+    path: str | Path | pa.Table,
     form: InputForm | str = PLAIN_FORM,
     on_bad: str = "stop",
     dead_letter: str | Path | None = None,
@@ -130,7 +133,7 @@ def open_input(
 
     Args:
         path: a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet files, or
-            a log's folder.
+            a log's folder; or a table in memory.
         form: how it is written, or but the unit of its times. An arrival log is always in ns.
         on_bad: ``stop`` or ``skip`` bad lines.
         dead_letter: JSONL file for skipped lines.
@@ -139,8 +142,9 @@ def open_input(
         UserError: here or while iterating: the input is at fault; names the place.
     """
     form = InputForm(form) if isinstance(form, str) else form
-    name = str(path)
-    kind = input_kind(name)
+    is_table = isinstance(path, pa.Table)
+    name = TABLE if is_table else str(path)
+    kind = InputKind.TABLE if is_table else input_kind(name)
     if kind is InputKind.LOG and not form.of_log:
         raise UserError(
             f"{name}: is an arrival log, whose records are as they were received; --map, --attrs, "
@@ -148,13 +152,15 @@ def open_input(
         )
     if kind is not InputKind.CSV and (form.delimiter or form.header is not None):
         raise UserError(f"{name}: is a {kind}; --delimiter and --header are for CSV")
-    reader: TraceRead | CsvRead | ParquetRead | LogReader
+    reader: TraceRead | CsvRead | ParquetRead | TableRead | LogReader
     shared = (form.unit, on_bad, dead_letter, form.mapping, form.attrs)
     more = (form.sort, form.timezone)
     if kind is InputKind.LOG:
         reader = LogReader(name)
     elif kind is InputKind.TRACE:
         reader = read_trace(name, *shared, *more)
+    elif is_table:
+        reader = read_table(path, *shared, *more)
     elif kind is InputKind.CSV:
         reader = read_csv(name, *shared, form.delimiter, *more, form.header)
     else:

@@ -71,8 +71,7 @@ class ParquetRead(RowRead):
     """See ``read_parquet``."""
 
     def _batches(self) -> Iterator[RowBatch]:
-        files = table_files(self.path)
-        dataset, schema = _opened(self.path, files)
+        dataset, schema = self._opened()
         foreign = self._foreign(dataset, schema)
         plan = plan_columns(self.path, schema.names, self.mapping, self.attrs, foreign)
         self._check_types(plan, schema)
@@ -86,6 +85,9 @@ class ParquetRead(RowRead):
                     number += batch.num_rows
         except DAMAGED as error:
             raise UserError(f"{self.path}: damaged file: {error}") from error
+
+    def _opened(self) -> tuple[ds.Dataset, pa.Schema]:
+        return _opened(self.path, table_files(self.path))
 
     def _foreign(self, dataset: ds.Dataset, schema: pa.Schema) -> set[str]:
         """``kind``, if it is a column but not ours."""

@@ -14,11 +14,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edge_agent.records import Kind
-from engine.log.arrival_log import LogReader
 from scenarios.bookstore.readers import Zone
 from scenarios.bookstore.shop import Fate
-from simulator.run import LOG, TRUTH
+from slackwater.log import Kind, LogReader
+from slackwater.simulation import LOG, TRUTH
 
 QUERY: Final = "thefts"
 BOOKS: Final = "books.parquet"

@@ -10,15 +10,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import UserError
-from engine.scenario import Pass, Score
-from engine.units import NS_PER
 from scenarios.bookstore.alarm_scoring import score_run
 from scenarios.bookstore.alarm_truth import BOOKS, QUERY
 from scenarios.bookstore.network import Conditions, bookstore_scenario, opened
 from scenarios.bookstore.shop import LAST_ENTRY_NS, WITHIN_NS, Book, Shop
 from scenarios.options import duration_ns, read_options
-from simulator.run import MANIFEST, TRUTH, simulate_to
+from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.simulation import MANIFEST, TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
     "seed": 1,

@@ -7,16 +7,22 @@ from typing import Final
 
 import numpy as np
 
-from engine.errors import UserError
-from engine.units import NS_PER
 from scenarios.bookstore.readers import Reader, Zone
 from scenarios.bookstore.shop import Book, Shop, plan_books
-from simulator.clocks import ClockSettings
-from simulator.delays import Exponential, Lognormal, Pareto
-from simulator.links import LinkSettings
-from simulator.losses import GilbertElliott
-from simulator.scenario import START_NS, GatewayPlace, Scenario, SourceSettings
-from simulator.seeds import Seeds
+from slackwater.scenario import NS_PER, UserError
+from slackwater.simulation import (
+    START_NS,
+    ClockSettings,
+    Exponential,
+    GatewayPlace,
+    GilbertElliott,
+    LinkSettings,
+    Lognormal,
+    Pareto,
+    Scenario,
+    Seeds,
+    SourceSettings,
+)
 
 MS: Final = NS_PER["ms"]
 SECOND: Final = NS_PER["s"]

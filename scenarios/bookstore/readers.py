@@ -9,11 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.messages import StreamSchema
 from scenarios.bookstore.reads import GAP_NS, presences_of
 from scenarios.bookstore.shop import Book, Shop, Visit
-from simulator.seeds import Seeds
-from simulator.workload import Batch, Span
+from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 STREAM: Final = "reads"
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.units import NS_PER
+from slackwater.scenario import NS_PER
 
 SECOND: Final = NS_PER["s"]
 MINUTE: Final = NS_PER["min"]

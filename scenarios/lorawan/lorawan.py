@@ -9,8 +9,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import UserError
-from engine.scenario import Pass, Score
 from scenarios.lorawan.importing import (
     device_table,
     join_table,
@@ -21,7 +19,8 @@ from scenarios.lorawan.recording import FILES, read_recording
 from scenarios.lorawan.scoring import DEVICES, MAIN, RECEPTIONS, SLACK, UNORDERED, score_run
 from scenarios.options import duration_ns, read_options
 from scenarios.recorded_log import write_log, write_manifest
-from simulator.run import TRUTH
+from slackwater.scenario import Pass, Score, UserError
+from slackwater.simulation import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"files": ",".join(FILES), "latency": "500 ms", "slack": "1 h"}
 HOURLY: Final = (

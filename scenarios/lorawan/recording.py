@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pajson
 
-from engine.errors import UserError
+from slackwater.scenario import UserError
 
 MS: Final = 10**6
 HOUR_NS: Final = 3600 * 10**9

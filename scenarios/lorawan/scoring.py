@@ -15,10 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.compare.measure import Measures
-from engine.report.units import number
-from engine.scenario import Claim, Score, Table
-from engine.units import NS_PER
 from scenarios.orders import measure_sites, order_table, plain
 from scenarios.runs import (
     ints,
@@ -29,7 +25,9 @@ from scenarios.runs import (
     share,
     standing,
 )
-from simulator.run import TRUTH
+from slackwater.measures import Measures
+from slackwater.scenario import NS_PER, Claim, Score, Table, number
+from slackwater.simulation import TRUTH
 
 MAIN: Final = "sequence"
 SLACK: Final = "kslack"

@@ -14,11 +14,10 @@ import pyarrow.parquet as pq
 
 from engine.chain import ChainSettings
 from engine.inprocess import run_in_process
-from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.units import NS_PER
 from scenarios.runs import RUNS, ints, read_counters, standing
+from slackwater.scenario import NS_PER, Guards
 
 _DAY_NS: Final = 24 * NS_PER["h"]
 _COUNT: Final = "count(*)"

@@ -18,9 +18,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from engine.stream.frame import ATTR_PREFIX, Frame
 from scenarios.mimic.recording import Charted
+from slackwater.log import ATTR_PREFIX, Frame
+from slackwater.log import records as r
 
 FRAME_ROWS: Final = 1_024
 

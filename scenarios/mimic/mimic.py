@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from engine.scenario import Pass, Score
 from scenarios.mimic.answers import QUERIES
 from scenarios.mimic.importing import charted_frames, source_counts, truth_table
 from scenarios.mimic.recording import read_charted
 from scenarios.mimic.scoring import CHARTED, GUARD, MAIN, STRAGGLER, UNORDERED, score_run
 from scenarios.options import duration_ns, read_options
 from scenarios.recorded_log import write_log, write_manifest
-from simulator.run import TRUTH
+from slackwater.scenario import Pass, Score
+from slackwater.simulation import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"slack": "8 h"}
 """A shift: what was done in one is mostly charted by its end."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from engine.errors import UserError
+from slackwater.scenario import UserError
 
 FOLDER: Final = "mimic_iv_demo"
 SHIFT_DAYS: Final = 36_526

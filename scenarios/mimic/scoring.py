@@ -12,15 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.compare.measure import Measures, measure, measure_many
-from engine.order.base import Guards
-from engine.report.units import number, percent
-from engine.scenario import Claim, Score, Table
-from engine.units import NS_PER
 from scenarios.mimic.answers import QUERIES, Answers, asked_again, read_answers, true_counts
 from scenarios.orders import order_table, plain
 from scenarios.runs import QUANTILES, ints, out_of_order, share
-from simulator.run import MANIFEST, TRUTH
+from slackwater.measures import Measures, measure, measure_many
+from slackwater.scenario import NS_PER, Claim, Guards, Score, Table, number, percent
+from slackwater.simulation import MANIFEST, TRUTH
 
 MAIN: Final = "kslack"
 STRAGGLER: Final = "mp-kslack"

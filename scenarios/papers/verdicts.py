@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.report.units import number
-from engine.scenario import Claim
+from slackwater.scenario import Claim, number
 
 
 def judged(text: str, holds: bool, ours: str, paper: str, why: str = "", also: str = "") -> Claim:

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.compare.choice import in_place
-from engine.compare.measure import Measures
-from engine.log.arrival_log import LogWriter
-from engine.scenario import Score, Table
 from scenarios.orders import measure_sites, plain
 from scenarios.phones.importing import AT_SYNC, session_frames
 from scenarios.phones.recording import Session
 from scenarios.runs import NS_PER_MS
-from simulator.run import LOG, TRUTH
+from slackwater.log import LogWriter
+from slackwater.measures import Measures, in_place
+from slackwater.scenario import Score, Table
+from slackwater.simulation import LOG, TRUTH
 
 _OTHER: Final = "announced-at-sync"
 _WHEN: Final = {"at its first event": LOG, "at the recorded sync": f"{TRUTH}/{_OTHER}"}

@@ -27,9 +27,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from scenarios.phones.recording import MS, Session
+from slackwater.log import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+from slackwater.log import records as r
 
 TYPE: Final = "message"
 AT_FIRST_EVENT: Final = "detected"

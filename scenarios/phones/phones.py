@@ -9,8 +9,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import UserError
-from engine.scenario import Pass, Score
 from scenarios.options import duration_ns, read_options
 from scenarios.phones.announcing import write_other_log
 from scenarios.phones.importing import phone_table, session_frames, truth_table
@@ -23,7 +21,8 @@ from scenarios.phones.recording import (
 )
 from scenarios.phones.scoring import LEARNT, MAIN, SHORT, UNORDERED, score_run
 from scenarios.recorded_log import write_log, write_manifest
-from simulator.run import TRUTH
+from slackwater.scenario import Pass, Score, UserError
+from slackwater.simulation import TRUTH
 
 DEFAULTS: Final[dict[str, Any]] = {"sessions": ",".join(SESSIONS), "latency": "6 s"}
 

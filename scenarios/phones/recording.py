@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from engine.errors import UserError
+from slackwater.scenario import UserError
 
 MS: Final = 10**6
 FOLDER: Final = "ooo_dataset_umts"

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.scenario import Claim, Score, Table
 from scenarios.phones.announcing import score_announcing
 from scenarios.runs import (
     IN_ORDER,
@@ -32,7 +31,8 @@ from scenarios.runs import (
     read_ordered,
     share,
 )
-from simulator.run import TRUTH
+from slackwater.scenario import Claim, Score, Table
+from slackwater.simulation import TRUTH
 
 MAIN: Final = "sequence"
 LEARNT: Final = "sequence-learnt"

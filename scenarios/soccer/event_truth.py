@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from edge_agent import records as r
-from engine.log.arrival_log import LogReader
-from simulator.run import LOG, TRUTH
+from slackwater.log import LogReader
+from slackwater.log import records as r
+from slackwater.simulation import LOG, TRUTH
 
 _SEQ_BITS: Final = 40
 _INCARNATION_BITS: Final = 12

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.scenario import Claim, Score, Table
 from scenarios.runs import NS_PER_MS, match_identity, standing
 from scenarios.soccer.event_truth import EventTruth
 from scenarios.soccer.goal_truth import QUERY, Goals, Pair, score_goals
-from simulator.run import TRUTH
+from slackwater.scenario import Claim, Score, Table
+from slackwater.simulation import TRUTH
 
 INCIDENTS: Final = "incidents.parquet"
 

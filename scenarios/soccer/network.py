@@ -8,16 +8,26 @@ from typing import Final
 
 import numpy as np
 
-from engine.errors import UserError
 from scenarios.soccer.pitch import BALL, MS, SECOND, shoes_of_gateways
 from scenarios.soccer.sensors import Ball, Match, Shoes
-from simulator.clocks import ClockSettings
-from simulator.delays import Constant, Exponential, Lognormal, Pareto, TwoPeak, Uniform
-from simulator.links import LinkSettings
-from simulator.losses import Bernoulli
-from simulator.recorded import DelaySettings, Recorded
-from simulator.scenario import START_NS, Scenario, SourceSettings
-from simulator.seeds import Seeds
+from slackwater.scenario import UserError
+from slackwater.simulation import (
+    START_NS,
+    Bernoulli,
+    ClockSettings,
+    Constant,
+    DelaySettings,
+    Exponential,
+    LinkSettings,
+    Lognormal,
+    Pareto,
+    Recorded,
+    Scenario,
+    Seeds,
+    SourceSettings,
+    TwoPeak,
+    Uniform,
+)
 
 DELAYS: Final[Mapping[str, DelaySettings]] = {
     "exponential": Exponential(min_ns=3 * MS, mean_ns=12 * MS),

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.scenario import Claim, Score, Table
 from scenarios.runs import (
     IN_ORDER,
     LATE,
@@ -28,7 +27,8 @@ from scenarios.runs import (
 from scenarios.soccer.event_truth import EventTruth
 from scenarios.soccer.goal_scoring import goal_score
 from scenarios.soccer.window_scoring import window_score
-from simulator.run import TRUTH
+from slackwater.scenario import Claim, Score, Table
+from slackwater.simulation import TRUTH
 
 MAIN: Final = "sequence"
 UNORDERED: Final = "none"

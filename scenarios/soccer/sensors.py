@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.messages import StreamSchema
 from scenarios.soccer.ball import BallWay
 from scenarios.soccer.incidents import SLOT_NS, Incident, plan_incidents, turns
 from scenarios.soccer.motion import Motion, debs_columns, seconds
@@ -28,8 +27,7 @@ from scenarios.soccer.pitch import (
     shoe_sid,
 )
 from scenarios.soccer.players import Squads
-from simulator.seeds import Seeds
-from simulator.workload import Batch, Span
+from slackwater.simulation import Batch, Seeds, Span, StreamSchema
 
 COLUMNS: Final = ("sid", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", "ay", "az")
 BATCH_NS: Final = 5 * SECOND

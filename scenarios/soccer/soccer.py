@@ -10,9 +10,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import UserError
-from engine.scenario import Pass, Score
-from engine.units import NS_PER
 from scenarios.options import duration_ns, read_options
 from scenarios.soccer.goal_scoring import INCIDENTS
 from scenarios.soccer.goal_truth import QUERY as GOALS
@@ -21,7 +18,8 @@ from scenarios.soccer.network import Conditions, soccer_scenario
 from scenarios.soccer.pitch import GOALS_QUERY, SHOE_PERIOD_NS, shoe_sid
 from scenarios.soccer.scoring import MAIN, UNORDERED, score_run
 from scenarios.soccer.window_truth import QUERIES
-from simulator.run import MANIFEST, TRUTH, simulate_to
+from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.simulation import MANIFEST, TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
     "seed": 1,

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.scenario import Claim, Score, Table
 from scenarios.runs import share, standing
 from scenarios.soccer.event_truth import EventTruth
 from scenarios.soccer.window_truth import QUERIES, Key, WindowQuery, true_windows
+from slackwater.scenario import Claim, Score, Table
 
 SPEED: Final = "avg(v)"
 _TOLERANCE: Final = 1e-9

@@ -94,6 +94,9 @@ def test_a_wheel_in_a_bare_environment(extra: str, tmp_path: Path) -> None:
     assert got.returncode == 0, got.stderr
     assert python("-c", "import edge_agent.session, edge_agent.timesync").returncode == 0
     (tmp_path / "t.jsonl").write_text('{"type": "A", "ts": 1}\n{"type": "B", "ts": 2}\n')
+    listed = python("-c", "import slackwater; print(len(list(slackwater.order('t.jsonl'))))")
+    if not extra:
+        assert "pip install 'slackwater[engine]'" in listed.stderr.splitlines()[-1]
     asked = ("query", "EVENT SEQ(A a, B b) WITHIN 5", "--input", "t.jsonl", "--quiet")
     answered = python(str(folder / "bin" / "slackwater"), *asked)
     if not extra:
@@ -101,6 +104,7 @@ def test_a_wheel_in_a_bare_environment(extra: str, tmp_path: Path) -> None:
         return
     assert answered.returncode == 0, answered.stderr
     assert json.loads(answered.stdout)["op"] == "+"
+    assert listed.stdout == "2\n", listed.stderr
     run = python(str(folder / "bin" / "slackwater"), *COMMANDS["run"])
     assert run.returncode == 0, run.stderr
     assert (tmp_path / "r" / "report.html").exists()

@@ -2,6 +2,7 @@
 
 Every ```sh block is run as it stands, in the order of its page, in one folder per page with the
 project's .venv on PATH; a block that is followed by an ```output block must print exactly that.
+The ```python blocks of a page are one program, which runs after them.
 Blocks fenced as ```console are for people only (they would recurse, or need a recording).
 """
 
@@ -38,12 +39,12 @@ class Block:
         return SLOW.search(self.commands) is not None
 
 
-def blocks(name: str, text: str) -> list[Block]:
-    """The ```sh blocks of a page."""
+def blocks(name: str, text: str, language: str = "sh") -> list[Block]:
+    """The blocks of a page in that language."""
     found = []
     fences = list(FENCE.finditer(text))
     for number, fence in enumerate(fences):
-        if fence[1] == "sh":
+        if fence[1] == language:
             line = text.count("\n", 0, fence.start()) + 1
             following = fences[number + 1 : number + 2]
             output = following[0][2] if following and following[0][1] == "output" else None
@@ -69,8 +70,8 @@ def run(block: Block, folder: Path) -> None:
         assert done.stdout == block.output, told
 
 
-def page_blocks(page: Path) -> list[Block]:
-    return blocks(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"))
+def page_blocks(page: Path, language: str = "sh") -> list[Block]:
+    return blocks(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"), language)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +81,41 @@ def test_commands_run(page: Path, tmp_path: Path) -> None:
     for block in page_blocks(page):
         if not block.is_slow:
             run(block, tmp_path)
+
+
+def program(pieces: list[Block]) -> str:
+    """The blocks of Python one after another, with a NUL printed between what they print."""
+    return "print(chr(0), end='')\n".join(piece.commands for piece in pieces)
+
+
+def run_python(pieces: list[Block], folder: Path) -> None:
+    """Runs the ```python blocks of a page; what each prints is compared."""
+    done = subprocess.run(
+        [sys.executable, "-c", program(pieces)],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{pieces[0].place}\n{done.stdout}\n{done.stderr}"
+    for piece, printed in zip(pieces, done.stdout.split("\0"), strict=True):
+        assert piece.output in {None, printed}, f"{piece.place}\n{printed}"
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page_blocks(page, "python")], ids=lambda page: page.name
+)
+def test_python_runs(page: Path, tmp_path: Path) -> None:
+    for block in page_blocks(page):
+        if not block.is_slow:
+            run(block, tmp_path)
+    run_python(page_blocks(page, "python"), tmp_path)
+
+
+@pytest.mark.parametrize("code", ["print(2)\n", "1 / 0\n"])
+def test_python_that_fails_or_prints_otherwise_is_seen(code: str, tmp_path: Path) -> None:
+    right = Block("a", "x = 1\nprint(x)\n", "1\n")
+    run_python([right, right], tmp_path)
+    with pytest.raises(AssertionError):
+        run_python([right, Block("b", code, "1\n")], tmp_path)
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """L09: Liu et al. 2009, sequence queries with negation over disorder (chapter IX)."""
 
-from engine.report.paper import Paper, Reproduction
 from scenarios.papers.l09 import aggressive, comparison, conservative, disk, slack, window_state
+from slackwater.paper import Paper, Reproduction
 
 __all__ = ["paper"]
 

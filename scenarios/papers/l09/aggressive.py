@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from engine.report.paper import Finding, PaperRun
-from engine.report.units import number
-from engine.scenario import Claim, Table
 from scenarios.papers.l09.curves import (
     BY_LENGTH,
     FLAT,
@@ -25,6 +22,8 @@ from scenarios.papers.l09.passes import AGGRESSIVE, LENGTHS, Ran, Setup, counted
 from scenarios.papers.l09.service import computing_seconds
 from scenarios.papers.l09.workload import EVENTS_PER_UNIT
 from scenarios.papers.verdicts import judged, listed
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table, number
 
 _POSITIVE = "positive events out of order [%]"
 _NEGATIVE = "negative events out of order [%]"

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.report.paper import Finding, PaperRun
-from engine.report.units import number
-from engine.scenario import Claim, Table
 from scenarios.papers.l09.conservative import USUAL
 from scenarios.papers.l09.curves import SHARES, drawn, percents, tabled
 from scenarios.papers.l09.passes import (
@@ -24,6 +21,8 @@ from scenarios.papers.l09.passes import (
 from scenarios.papers.l09.service import BUSY, busy, latency_seconds, unit_seconds
 from scenarios.papers.l09.workload import EVENTS_PER_UNIT, NEGATIVE
 from scenarios.papers.verdicts import judged, listed, times
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table, number
 
 _LENGTH: Final = 5
 _STRATEGIES: Final = (AGGRESSIVE, CONSERVATIVE, K_SLACK)

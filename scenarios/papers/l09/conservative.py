@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from engine.report.paper import Finding, PaperRun
-from engine.report.units import number
 from scenarios.papers.l09.curves import (
     GROWS,
     SHARES,
@@ -27,6 +25,8 @@ from scenarios.papers.l09.passes import (
     watched,
 )
 from scenarios.papers.verdicts import judged, listed
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import number
 
 PROMISED: Final = (0.1, 0.2, 0.3, 0.4)
 """Promises per event (L09's POG percentage)."""

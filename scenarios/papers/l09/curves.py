@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from engine.report.figures import COLOURS, Figure
-from engine.scenario import Table
 from scenarios.papers.drawing import Series, lines
 from scenarios.papers.l09.passes import LENGTHS
+from slackwater.paper import COLOURS, Figure
+from slackwater.scenario import Table
 
 FLAT: Final = 1.25
 """Up to here a curve's largest over its smallest value counts as "not greatly" different."""

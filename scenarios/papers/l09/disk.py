@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from engine.pattern.spill_settings import SpillSettings
-from engine.report.paper import Finding, PaperRun
-from engine.report.units import number
-from engine.scenario import Table
 from scenarios.papers.l09.curves import GROWS, drawn, tabled
 from scenarios.papers.l09.passes import AGGRESSIVE, Ran, Setup, late, timed
 from scenarios.papers.l09.service import busy, latency_seconds
 from scenarios.papers.l09.workload import UNIT_NS
 from scenarios.papers.verdicts import judged, listed, times
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Table, number
 
 THRESHOLDS: Final = (1, 2, 3, 4, 5, 7, 9, 12, 16)
 _LENGTH: Final = 5

@@ -9,7 +9,6 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.operator import Results
@@ -18,7 +17,6 @@ from engine.pattern.match_results import Matches
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill_settings import SpillSettings
 from engine.query import query
-from engine.report.paper import Advanced, PaperRun
 from scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,
     MAX_DELAY,
@@ -30,6 +28,8 @@ from scenarios.papers.l09.workload import (
     arriving,
     make_events,
 )
+from slackwater.log import records as r
+from slackwater.paper import Advanced, PaperRun
 
 EVENTS: Final = {3: 40_000, 4: 30_000, 5: 10_000, 6: 3_000, 7: 3_000}
 """By the query's length, its positive steps: 3 is SEQ(A, B, !C, D), and 7 SEQ(A, B, !C, D, E, F, G,

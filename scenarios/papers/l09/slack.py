@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from engine.report.paper import Finding, PaperRun
-from engine.report.units import number
-from engine.scenario import Claim, Table
 from scenarios.papers.l09.curves import (
     BY_LENGTH,
     FLAT,
@@ -29,6 +26,8 @@ from scenarios.papers.l09.passes import (
 )
 from scenarios.papers.l09.service import computing_seconds
 from scenarios.papers.verdicts import judged, listed
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table, number
 
 _LATE = 0.3
 _AXIS = "events out of order [%]"

@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from engine.report.paper import Finding, PaperRun
 from scenarios.papers.l09.curves import drawn, tabled
 from scenarios.papers.l09.passes import AGGRESSIVE, Setup, late, watched
 from scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, TYPES
 from scenarios.papers.verdicts import judged, listed
+from slackwater.paper import Finding, PaperRun
 
 WINDOWS: Final = (20, 30, 40, 50, 60)
 _LATE: Final = late(0.3, 0.3)

@@ -1,7 +1,7 @@
 """L10: Li 2010, robust detection of event patterns; one folder per chapter that is made anew."""
 
-from engine.report.paper import Paper, joined
 from scenarios.papers.l10 import ch4
+from slackwater.paper import Paper, joined
 
 __all__ = ["paper"]
 

@@ -1,6 +1,5 @@
 """R19: Rajendran 2019, ordering by sequence numbers against K-slack (chapter 5)."""
 
-from engine.report.paper import Paper, Reproduction
 from scenarios.papers.r19 import (
     many_sources,
     offsets,
@@ -10,6 +9,7 @@ from scenarios.papers.r19 import (
     windows,
 )
 from scenarios.papers.r19.verdicts import summary
+from slackwater.paper import Paper, Reproduction
 
 __all__ = ["paper"]
 

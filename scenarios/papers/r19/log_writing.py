@@ -13,12 +13,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from engine.log.arrival_log import LogWriter
-from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from scenarios.papers.r19.clock_sync import Measured
 from scenarios.papers.r19.data_sets import DataSet
 from scenarios.papers.r19.football import START_NS
+from slackwater.log import ATTR_PREFIX, FIXED_TYPES, STRING, Frame, LogWriter
+from slackwater.log import records as r
 
 DEPARTED: Final = "departed"
 """Attribute: the instant at which an event left its source [ns, engine's clock]."""

@@ -7,8 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Claim, Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.r19 import published
@@ -34,6 +32,8 @@ from scenarios.papers.r19.single_source import (
 )
 from scenarios.papers.r19.verdicts import judged
 from scenarios.papers.verdicts import listed, ms, percent, times
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table
 
 COUNTS: Final = published.SOURCES
 _EACH: Final = "1, 2, 5, 10 and 20"

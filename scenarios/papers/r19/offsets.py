@@ -8,8 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Claim, Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.r19 import palette, published
@@ -21,6 +19,8 @@ from scenarios.papers.r19.released_stream import Observed, observe
 from scenarios.papers.r19.single_source import ACCURACY
 from scenarios.papers.r19.verdicts import judged
 from scenarios.papers.verdicts import listed, percent, share
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table
 
 _LEG_NS: Final = 10_000
 """Least time of a leg of the time sync: R19 ran clients and engine on one machine."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from engine.compare.measure import Measures, Reading, measure_many
-from engine.log.arrival_log import LogReader
-from engine.report.paper import PaperRun
 from scenarios.papers.r19.data_sets import DataSet, data_set
 from scenarios.papers.r19.log_writing import DEPARTED, Source, sources, write_log
 from scenarios.papers.r19.orders import APPROACHES, Approach
 from scenarios.papers.r19.released_stream import Observed, observe
+from slackwater.log import LogReader
+from slackwater.measures import Measures, Reading, measure_many
+from slackwater.paper import PaperRun
 
 READING: Final = Reading(departed=DEPARTED)
 SCHEMA: Final = ("sid", "x", "y", "z", "v_abs", "a_abs")

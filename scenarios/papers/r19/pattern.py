@@ -8,14 +8,14 @@ from typing import Final
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Table
 from scenarios.papers.r19 import published
 from scenarios.papers.r19.clock_sync import Measured, exchange
 from scenarios.papers.r19.log_writing import SITE, Source
 from scenarios.papers.r19.orders import PRINTED
 from scenarios.papers.r19.pattern_data import GOAL_QUERY, Goal, goal, goal_frames
 from scenarios.papers.r19.verdicts import judged
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Table
 
 _UNCERTAIN: Final = "uncertain"
 _CONFIRMED: Final = "confirmed"

@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent import records as r
 from engine.chain import Chain, ChainSettings
-from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import LATE_DROPPED, Released
 from scenarios.papers.r19.log_writing import SITE
+from slackwater.log import ATTR_PREFIX, Frame
+from slackwater.log import records as r
+from slackwater.scenario import Guards
 
 BATCH: Final = 10_000
 """Released events over which a mean and a maximum are taken for a series."""

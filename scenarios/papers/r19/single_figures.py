@@ -7,9 +7,6 @@ from typing import Final
 
 import numpy as np
 
-from engine.report.figures import Figure
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.r19 import palette, published
@@ -20,6 +17,8 @@ from scenarios.papers.r19.released_stream import BATCH, Observed
 from scenarios.papers.r19.single_source import SETS
 from scenarios.papers.r19.verdicts import judged
 from scenarios.papers.verdicts import listed
+from slackwater.paper import Figure, Finding, PaperRun
+from slackwater.scenario import Table
 
 COLOUR: Final = {
     PRINTED.name: palette.PRINTED,

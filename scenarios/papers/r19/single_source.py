@@ -6,9 +6,6 @@ from typing import Final
 
 import numpy as np
 
-from engine.compare.measure import Measures
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Claim, Table
 from scenarios.papers.r19 import published
 from scenarios.papers.r19.orders import (
     APPROACHES,
@@ -30,6 +27,9 @@ from scenarios.papers.r19.passes import (
 )
 from scenarios.papers.r19.verdicts import judged
 from scenarios.papers.verdicts import ms, percent, share, times
+from slackwater.measures import Measures
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, Table
 
 SETS: Final = (1, 2, 3)
 FEWER: Final = 10

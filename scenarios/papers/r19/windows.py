@@ -11,9 +11,6 @@ import numpy as np
 from engine.chain import Chain, ChainOutput, ChainSettings
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Table
-from engine.stream.frame import Frame
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.r19 import palette, published
@@ -23,6 +20,9 @@ from scenarios.papers.r19.log_writing import SHIFT_NS, SITE, Source, frames, sou
 from scenarios.papers.r19.orders import PRINTED
 from scenarios.papers.r19.passes import the_data_set
 from scenarios.papers.r19.verdicts import judged
+from slackwater.log import Frame
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Table
 
 ONE: Final = "SELECT avg(v_abs) FROM events WINDOW TUMBLING 10 s"
 """R19 Query 5.6."""

@@ -1,7 +1,7 @@
 """L10 chapter 4: sequence queries over events out of order, on active instance stacks."""
 
-from engine.report.paper import Paper, Reproduction
 from scenarios.papers.l10.ch4 import ais_clock, overhead, partition
+from slackwater.paper import Paper, Reproduction
 
 __all__ = ["chapter"]
 

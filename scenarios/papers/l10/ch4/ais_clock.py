@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from engine.pattern.kernel import StackOptions
-from engine.report.figures import COLOURS, Figure
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.l10.ch4 import published
 from scenarios.papers.l10.ch4.runs import Cost, costs, gain_percent, milliseconds, rises, sized
 from scenarios.papers.l10.ch4.streams import stream
 from scenarios.papers.verdicts import judged, listed
+from slackwater.paper import COLOURS, Figure, Finding, PaperRun
+from slackwater.scenario import Table
 
 SLACK_NS: Final = 100
 """How late events are at most; longer than the window, so that stacks are long."""

@@ -8,9 +8,6 @@ from typing import Final
 
 from engine.errors import ContractViolation
 from engine.pattern.kernel import StackOptions
-from engine.report.figures import COLOURS, Figure
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.l10.ch4 import published
@@ -26,6 +23,8 @@ from scenarios.papers.l10.ch4.runs import (
 )
 from scenarios.papers.l10.ch4.streams import released, stream
 from scenarios.papers.verdicts import judged, listed
+from slackwater.paper import COLOURS, Figure, Finding, PaperRun
+from slackwater.scenario import Table
 
 SLACK_NS: Final = 20
 """The promised K; nothing is ever late here, but the stacks keep events so much longer."""

@@ -9,9 +9,6 @@ from typing import Final
 import numpy as np
 
 from engine.pattern.kernel import StackOptions
-from engine.report.figures import COLOURS, Figure
-from engine.report.paper import Finding, PaperRun
-from engine.scenario import Claim, Table
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.l10.ch4.built import built
@@ -26,6 +23,8 @@ from scenarios.papers.l10.ch4.runs import (
 )
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
 from scenarios.papers.verdicts import judged, listed, times
+from slackwater.paper import COLOURS, Figure, Finding, PaperRun
+from slackwater.scenario import Claim, Table
 
 EVENTS: Final = 20_000
 """The paper does not say; the smallest data set of its other figures, as whole stacks are dear."""

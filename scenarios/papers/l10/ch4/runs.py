@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 from engine.pattern.kernel import StackOptions
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
-from engine.report.paper import Advanced, PaperRun
 from engine.stream.released import Released
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
+from slackwater.paper import Advanced, PaperRun
 
 WITHIN_NS: Final = 20
 """L10 4.6.4: the window of its query."""

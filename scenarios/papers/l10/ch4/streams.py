@@ -14,13 +14,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent import records as r
-from edge_agent.records import DEFAULT_SITE
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.stream.frame import STRING, Frame
 from engine.stream.released import Released
 from scenarios.papers.disorder import arrivals
+from slackwater.log import DEFAULT_SITE, STRING, Frame
+from slackwater.log import records as r
 
 TYPES: Final = ("A", "B", "C", "D", "E", "F")
 """Of the query of length 6 (L10 4.6.3)."""

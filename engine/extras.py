@@ -14,9 +14,23 @@ EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 """Extra -> the packages beyond ``[engine]`` that it brings, and what they are for."""
 
 
+_OPTIONAL: Final = {"polars"}
+"""Packages that no extra brings."""
+_OURS: Final = {"edge_agent", "engine", "scenarios", "simulator", "slackwater"}
+
+
+def told(error: ModuleNotFoundError) -> SlackwaterError:
+    """What to say instead of ``error``; raises it again where a module of ours is not found."""
+    if error.name is None or error.name.partition(".")[0] in _OURS:
+        raise error
+    return missing(error.name)
+
+
 def missing(module: str) -> SlackwaterError:
     """What to say when ``module`` is not there: which extra has it."""
     package = module.partition(".")[0]
+    if package in _OPTIONAL:
+        return SlackwaterError(f"this needs {package}; type: pip install {package}")
     extra = next((name for name, (has, _) in EXTRAS.items() if package in has), "engine")
     return SlackwaterError(f"this needs {package}; type: pip install 'slackwater[{extra}]'")
 

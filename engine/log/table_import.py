@@ -1,0 +1,93 @@
+"""A table in memory as input: an Arrow table, or a frame of pandas, polars or any that has Arrow's
+interface. One record a row, in order of arrival, as in row-wise Parquet.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from engine.errors import UserError
+from engine.log.parquet_import import ParquetRead
+
+TABLE: Final = "table"
+"""The name of such an input in messages."""
+
+
+def as_arrow(source: Any) -> pa.Table:
+    """``source`` as an Arrow table, without a copy where the types allow it.
+
+    Args:
+        source: an Arrow table or batch, columns by name, a DataFrame of pandas (its index is a
+            column, unless it has no name and only counts) or polars, or another that has Arrow's
+            PyCapsule interface.
+
+    Raises:
+        UserError: it is none of these, or a column of objects mixes types.
+    """
+    if isinstance(source, pa.Table):
+        return source
+    pandas = sys.modules.get("pandas")  # who has such a frame has imported it
+    try:
+        if isinstance(source, Mapping):
+            return pa.table(dict(source))
+        if pandas is not None and isinstance(source, pandas.DataFrame):
+            index = source.index
+            counts = index.nlevels == 1 and index.name is None and index.dtype.kind in "iu"
+            return pa.Table.from_pandas(source, preserve_index=False if counts else None)
+        if hasattr(source, "to_arrow"):
+            found: pa.Table = source.to_arrow()
+            return found
+        if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+            return _without_views(pa.table(source))
+    except pa.ArrowException as error:
+        raise UserError(f"{TABLE}: Arrow cannot hold it: {error}") from error
+    raise UserError(
+        f"an input is a path or a table (Arrow, pandas, polars), no {type(source).__name__}"
+    )
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Texts as what all of Arrow's functions take."""
+    for place, each in enumerate(table.schema):
+        if pa.types.is_string_view(each.type):
+            texts = table.column(place).cast(pa.large_string())
+            table = table.set_column(place, each.name, texts)
+    return table
+
+
+@dataclass
+class TableRead(ParquetRead):
+    """A table being read: as ``ParquetRead`` reads one from a file."""
+
+    table: pa.Table = field(kw_only=True)
+
+    def _opened(self) -> tuple[ds.Dataset, pa.Schema]:
+        return ds.dataset(self.table), self.table.schema
+
+
+def read_table(
+    table: pa.Table,
+    time_unit: str | None = None,
+    on_bad: str = "stop",
+    dead_letter: str | Path | None = None,
+    mapping: Mapping[str, str] | None = None,
+    attrs: Sequence[str] | None = None,
+    sort: str | None = None,
+    timezone: str | None = None,
+) -> TableRead:
+    """The rows of ``table`` as frames; the rest as of ``read_parquet``.
+
+    Raises:
+        UserError: while iterating: ``table:ROW: column "C": ...``; the first row is row 1.
+    """
+    letters = None if dead_letter is None else Path(dead_letter)
+    return TableRead(
+        TABLE, time_unit, on_bad, letters, mapping or {}, attrs, sort, timezone, table=table
+    )

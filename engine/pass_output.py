@@ -1,0 +1,97 @@
+"""What a pass left behind, as files: answers of queries, events in order, events set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+from engine.errors import UserError
+from engine.query.fields import time_labels
+from engine.query.plan import Plan
+from engine.query.shape import most_events
+from engine.results.export import export_jsonl, export_table
+from engine.results.ordered import (
+    ORDERED_STREAM,
+    EventFiles,
+    export_ordered_jsonl,
+    export_ordered_table,
+)
+from engine.results.part_store import PartStore
+from engine.results.table_file import CSV, PARQUET
+
+TABLES: Final = (PARQUET, CSV)
+"""Endings of the files that hold tables."""
+_LINES: Final = (".jsonl", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The results of ``plans``, of which there is one at least, in the store ``parts``."""
+
+    parts: PartStore
+    plans: Sequence[Plan]
+    time_unit: str
+
+    @property
+    def events_max(self) -> int:
+        """The most events that a match may have."""
+        return max(map(most_events, self.plans))
+
+    def lines(self, out: Path | TextIO) -> int:
+        """Writes them as JSON lines; gives their number."""
+        names = [plan.name for plan in self.plans]
+        return export_jsonl(self.parts, out, self.time_unit, names, time_labels(self.plans))
+
+    def table(self, out: Path) -> int:
+        """Writes them, of one kind, as one table, by the ending of ``out``; gives their number.
+
+        Raises:
+            UserError: a field has two types.
+        """
+        (kind,) = {plan.result_kind for plan in self.plans}
+        times = time_labels(self.plans)
+        return export_table(self.parts, out, kind, self.time_unit, times, self.events_max)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events in the store ``parts``: those in order, or with ``SIDE_OUTPUT`` those set aside."""
+
+    parts: PartStore
+    time_unit: str
+    files: EventFiles = ORDERED_STREAM
+
+    def lines(self, out: Path | TextIO) -> int:
+        """Writes them as JSON lines; gives their number."""
+        return export_ordered_jsonl(self.parts, out, self.time_unit, self.files)
+
+    def table(self, out: Path) -> int:
+        """Writes them as one table, by the ending of ``out``; gives their number.
+
+        Raises:
+            UserError: an attribute has two types.
+        """
+        return export_ordered_table(self.parts, out, self.time_unit, self.files)
+
+
+def mixed_kinds(plans: Sequence[Plan]) -> str:
+    """The kinds of the results of ``plans`` in words, if one table cannot hold them; else empty."""
+    kinds = sorted({plan.result_kind for plan in plans}, reverse=True)
+    return " and ".join(kinds) if len(kinds) > 1 else ""
+
+
+def check_name(out: Path) -> None:
+    """The name of a file for results says what it holds.
+
+    Raises:
+        UserError: it does not.
+    """
+    if out.suffix not in (*_LINES, *TABLES):
+        raise UserError(f"{out}: name it .jsonl, .parquet or .csv")
+
+
+def write(output: Answers | Events, out: Path) -> int:
+    """Writes a table where the name ``out`` ends in that of one, else JSON lines."""
+    return output.table(out) if out.suffix in TABLES else output.lines(out)

@@ -1,0 +1,68 @@
+"""slackwater in Python: read events, put them in order, ask, compare orders, run a scenario.
+
+>>> import slackwater
+>>> with slackwater.read({"type": ["A", "B"], "ts": [1, 3]}, time_unit="s") as events:
+...     found = slackwater.query(events, "EVENT SEQ(A a, B b) WITHIN 5")
+>>> [match["certainty"] for match in found]
+['confirmed']
+
+Importing it loads nothing else: what a name needs is loaded when the name is first used. Whoever
+lacks a package for it is told which extra of the installation has it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+__all__ = [
+    "Comparison",
+    "Doubt",
+    "Input",
+    "Results",
+    "Run",
+    "SlackwaterError",
+    "UserError",
+    "compare",
+    "explain",
+    "order",
+    "query",
+    "read",
+    "run",
+]
+
+if TYPE_CHECKING:
+    from engine.errors import SlackwaterError, UserError
+    from slackwater.answers import explain, order, query
+    from slackwater.comparison import Comparison, compare
+    from slackwater.doubt import Doubt
+    from slackwater.inputs import Input, read
+    from slackwater.results import Results
+    from slackwater.runs import Run, run
+else:
+    _HOMES: Final = {
+        "engine.errors": ("SlackwaterError", "UserError"),
+        "slackwater.answers": ("explain", "order", "query"),
+        "slackwater.comparison": ("Comparison", "compare"),
+        "slackwater.doubt": ("Doubt",),
+        "slackwater.inputs": ("Input", "read"),
+        "slackwater.results": ("Results",),
+        "slackwater.runs": ("Run", "run"),
+    }
+
+    def __getattr__(name: str) -> Any:
+        """The public ``name``, loaded now."""
+        from importlib import import_module  # noqa: PLC0415 - importing us is to cost nothing
+
+        home = next((module for module, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            found = globals()[name] = getattr(import_module(home), name)
+        except ModuleNotFoundError as error:
+            from engine.extras import told  # noqa: PLC0415
+
+            raise told(error) from None
+        return found
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

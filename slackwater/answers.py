@@ -1,0 +1,181 @@
+"""``order``, ``query`` and ``explain``: what the commands of these names do, in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.asked import asked_of_order, asked_of_queries, guarded
+from engine.barrier.settings import parse_barrier
+from engine.chain import ChainSettings
+from engine.doubts import of_line_numbers, of_numbers, of_promises, of_streams
+from engine.errors import SparkFailure, UserError
+from engine.pass_output import Answers, Events
+from engine.pipeline import Host, check_plans, with_log_kept
+from engine.query import explain as explanation
+from engine.query import query as parse_query
+from engine.query.analyse import read_query
+from engine.query.plan import Plan
+from engine.query.purge_settings import parse_purge
+from engine.results.part_store import PartStore
+from engine.results.side_output import SIDE_OUTPUT
+from engine.unseen import unseen_types
+from slackwater.doubt import doubt
+from slackwater.folder import Folder
+from slackwater.inputs import Input, Source, opened
+from slackwater.results import Results
+
+Queries = str | Sequence[str] | Mapping[str, str]
+_SEE = "slackwater.compare"
+
+
+def order(
+    source: Source | Input,
+    order: str = "sequence",
+    *,
+    guard: str = "1s",
+    late: bool = False,
+    master: str | None = None,
+) -> Results:
+    """The events of ``source`` in release order, with ``ref``, ``release`` and ``late``.
+
+    Args:
+        source: what ``read`` gave, or takes.
+        order: the ordering operator, such as ``sequence:latency=500ms`` or ``kslack:1s``.
+        guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
+        late: keep late and quarantined events, with their reasons, as ``Results.late``.
+        master: a Spark master, such as ``local[2]``; None: in this process.
+
+    >>> events = {"type": ["A", "C", "B"], "seq": [0, 2, 1], "ts": [10, 30, 20]}
+    >>> [event["type"] for event in order(events)]
+    ['A', 'B', 'C']
+
+    Raises:
+        UserError: the input or an option is at fault.
+    """
+    with opened(source) as given:
+        asked = asked_of_order(given.time_unit, order=order, guard=guard, late=late)
+        folder, parts, counters = _pass(given, asked, Host(master))
+        output = Events(parts, given.time_unit)
+        found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
+    doubt(of_numbers(counters, _SEE))
+    return found
+
+
+def query(
+    source: Source | Input,
+    queries: Queries,
+    *,
+    order: str = "sequence",
+    barrier: str | None = None,
+    certainty: str = "pairwise",
+    purge: str = "late",
+    window: str | None = None,
+    guard: str = "1s",
+    late: bool = False,
+    spill: str | None = None,
+    master: str | None = None,
+) -> Results:
+    """Answers one or more queries over ``source`` in one pass.
+
+    Args:
+        source: what ``read`` gave, or takes.
+        queries: a query; several, named ``q1``, ``q2`` ...; or several by name.
+        order: how events are put in order before the queries see them.
+        barrier: when matches are let go, as ``bounded:1s``; None: as each query's REALTIME says.
+        certainty: ``pairwise``, or ``max-delay`` (R19's T_a).
+        purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
+        window: how long after its end a window is corrected, as ``horizon=10m``.
+        guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
+        late: keep late and quarantined events, with their reasons, as ``Results.late``.
+        spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
+        master: a Spark master, such as ``local[2]``; None: in this process.
+
+    >>> events = {"ts": [1, 4, 12], "v": [1.0, 2.0, 5.0]}
+    >>> found = query(events, "SELECT avg(v) WINDOW TUMBLING 10")
+    >>> [(each["window"]["start"], each["value"]) for each in found]
+    [(0, {'avg(v)': 1.5}), (10, {'avg(v)': 5.0})]
+
+    Raises:
+        UserError: the input, an option or a query is at fault; of a query the message has the line
+            with a caret.
+    """
+    host = Host(master)
+    with opened(source) as given:
+        plans = _plans(queries, given.time_unit)
+        asked = asked_of_queries(
+            plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
+            window=window, guard=guard, late=late, spill=spill, on_spark=master is not None,
+        )  # fmt: skip
+        check_plans(given.log, plans)
+        before = [
+            *of_promises(given.log, plans, asked.order, asked.barrier),
+            *of_line_numbers(asked.barrier, given.time_unit, arrival_given=given.arrival_given),
+            *unseen_types(given.log, plans),
+        ]
+        doubt(before)
+        folder, parts, counters = _pass(given, asked, host)
+        aside = _set_aside(Events(parts, given.time_unit), counters, folder, late=late)
+        found = Results(Answers(parts, plans, given.time_unit), counters, folder, aside)
+    doubt([*of_numbers(counters, _SEE), *of_streams(plans, counters)])
+    return found
+
+
+def explain(
+    query: str, *, time_unit: str = "ns", barrier: str | None = None, purge: str = "late"
+) -> str:
+    """The plan of a query: steps, order, scopes, partition, barrier, what is kept how long.
+
+    Args:
+        query: with or without EXPLAIN before it.
+        time_unit: of durations without one.
+        barrier: as of ``query``.
+        purge: as of ``query``.
+
+    >>> print(explain("EVENT SEQ(A a, B b) WITHIN 5 s").splitlines()[1])
+    query       EVENT SEQ(A a, B b) WITHIN 5 s
+
+    Raises:
+        UserError: the query or an option is at fault.
+    """
+    plan, _ = read_query(query, time_unit)
+    waits = None if barrier is None else parse_barrier(barrier, time_unit)
+    return explanation(plan, waits, parse_purge(purge, time_unit))
+
+
+def _plans(queries: Queries, time_unit: str) -> tuple[Plan, ...]:
+    if isinstance(queries, str):
+        queries = [queries]
+    if not isinstance(queries, Mapping):
+        queries = {f"q{number}": text for number, text in enumerate(queries, 1)}
+    if not queries:
+        raise UserError("no query is given")
+    return tuple(parse_query(text, time_unit, name) for name, text in queries.items())
+
+
+def _pass(
+    given: Input, asked: ChainSettings, host: Host
+) -> tuple[Folder, PartStore, dict[str, Any]]:
+    """One pass: a new folder, what came out in files there, and the counters."""
+    folder = Folder()
+    parts = PartStore(folder.path / "parts")
+    try:
+        settings = guarded(asked, arrival_given=given.arrival_given)
+        counters = host.run(given.log, settings, parts, lambda _rows: None)
+    except SparkFailure as failure:
+        log = folder.path.with_name(f"{folder.path.name}.spark.log")
+        kept = with_log_kept(failure, log)
+        folder.close()
+        raise kept from failure
+    except BaseException:
+        folder.close()
+        raise
+    return folder, parts, counters
+
+
+def _set_aside(
+    output: Events, counters: dict[str, Any], folder: Folder, *, late: bool
+) -> Results | None:
+    if not late:
+        return None
+    return Results(Events(output.parts, output.time_unit, SIDE_OUTPUT), counters, folder)

@@ -1,0 +1,138 @@
+"""``compare``: which order suits a recording, and what each one costs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from engine.asked import read_guards
+from engine.compare.columns import as_plain
+from engine.compare.comparison import COMPLETE
+from engine.compare.comparison import Comparison as Measured
+from engine.compare.comparison import compare as measure
+from engine.compare.measure import Reading
+from engine.compare.page import HTML, NO_ARRIVALS, write_comparison
+from engine.extras import need
+from engine.report.plain import plain
+from engine.report.versions import versions
+from slackwater.doubt import doubt
+from slackwater.frames import as_pandas, as_polars
+from slackwater.inputs import Input, Source, opened
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+
+class Comparison:
+    """Orders side by side: of ``compare``. Iterating gives the numbers of each order as a dict.
+
+    Attributes:
+        numbers: all of it, as in ``compare.json``, whose ``fields`` define each number.
+    """
+
+    def __init__(self, measured: Measured, name: str) -> None:
+        self.numbers: Mapping[str, Any] = plain(as_plain(measured, name, versions()))
+        self._measured = measured
+        self._name = name
+
+    @property
+    def suits(self) -> str | None:
+        """The order that suits; None: none is complete enough."""
+        found: str | None = self.numbers["verdict"]["suits"]
+        return found
+
+    @property
+    def verdict(self) -> str:
+        """What suits, and why, in words."""
+        said = self.numbers["verdict"]
+        return f"{said['headline']} {said['reason']}"
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.numbers["orders"])
+
+    def __len__(self) -> int:
+        return len(self.numbers["orders"])
+
+    def to_arrow(self) -> pa.Table:
+        """A row for each order; columns such as ``hold_ns.p99``."""
+        table = pa.Table.from_pylist(list(self)).flatten()
+        # What no order knows, say what is missing, is a number all the same.
+        fields = [
+            pa.field(each.name, pa.int64() if pa.types.is_null(each.type) else each.type)
+            for each in table.schema
+        ]
+        return table.cast(pa.schema(fields))
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A row for each order, as a DataFrame of pandas."""
+        return as_pandas(self.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """A row for each order, as a DataFrame of polars.
+
+        Raises:
+            SlackwaterError: polars is not installed.
+        """
+        return as_polars(self.to_arrow())
+
+    def write(self, out: str | os.PathLike[str]) -> Path:
+        """Writes ``compare.html`` and ``compare.json`` into the folder ``out``; gives the page.
+
+        Raises:
+            SlackwaterError: plotly is not installed.
+            UserError: the folder holds other files.
+        """
+        need("plotly")
+        write_comparison(self._measured, self._name, Path(out))
+        return Path(out) / HTML
+
+    def __repr__(self) -> str:
+        return f"<slackwater.Comparison of {len(self)} orders; suits: {self.suits}>"
+
+
+def compare(
+    source: Source | Input,
+    orders: str | Sequence[str] = (),
+    *,
+    sweep: str | None = None,
+    complete: float = COMPLETE,
+    truth: str | None = None,
+    departed: str | None = None,
+    guard: str = "1s",
+) -> Comparison:
+    """Runs each order over the same events: which one suits them, and what the others cost.
+
+    Args:
+        source: what ``read`` gave, or takes.
+        orders: to compare, as ``["sequence", "kslack:1s"]``; none: the best of each kind.
+        sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: of the input's own
+            lateness. For the page.
+        complete: share of the events that must be in their place for an order to suit.
+        truth: attribute with an event's true time [ns, engine's clock].
+        departed: attribute with the instant of its leaving the source, likewise.
+        guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
+
+    >>> events = {"seq": [0, 2, 1], "ts": [10, 30, 20], "arrival": [11, 31, 32]}
+    >>> compare(events, ["none", "sequence"]).suits
+    'sequence'
+
+    Raises:
+        UserError: the input or an option is at fault.
+    """
+    with opened(source) as given:
+        measured = measure(
+            given.log,
+            [orders] if isinstance(orders, str) else orders,
+            sweep,
+            Reading(truth, departed),
+            read_guards(guard, given.time_unit),
+            given.time_unit,
+            complete,
+        )
+    doubt([] if measured.arrival_given else [NO_ARRIVALS])
+    return Comparison(measured, given.name)

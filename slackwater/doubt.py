@@ -1,0 +1,22 @@
+"""Warnings about what is most likely not meant so, though it is no error."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Final
+
+_CALLER: Final = 3
+"""Frames from here to whoever called a public function."""
+
+
+class Doubt(UserWarning):
+    """What is most likely not meant so: a type that no event has, a wait for a promise that nobody
+    gives. The command line tells the same on standard error.
+    """
+
+
+def doubt(lines: Iterable[str]) -> None:
+    """Warns of each line, in the name of whoever called the public function that calls this."""
+    for line in lines:
+        warnings.warn(line, Doubt, stacklevel=_CALLER)

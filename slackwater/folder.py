@@ -1,0 +1,35 @@
+"""A temporary folder that lives as long as what is in it may be asked for."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+
+from engine.errors import UserError
+
+
+class Folder:
+    """A new temporary folder, removed by ``close``, else when nothing refers to it any more or the
+    program ends.
+    """
+
+    def __init__(self) -> None:
+        self._path = Path(tempfile.mkdtemp(prefix="slackwater-"))
+        self._removal = weakref.finalize(self, shutil.rmtree, self._path)
+
+    @property
+    def path(self) -> Path:
+        """Where it is.
+
+        Raises:
+            UserError: it was closed.
+        """
+        if not self._removal.alive:
+            raise UserError("this was closed, and what it held is gone; make it anew")
+        return self._path
+
+    def close(self) -> None:
+        """Removes it, at once."""
+        self._removal()

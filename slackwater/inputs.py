@@ -1,0 +1,144 @@
+"""Inputs: a trace, CSV, Parquet, an arrival log or a table in memory, read once and asked often."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from engine.log.input_log import InputForm
+from engine.log.table_import import TABLE, as_arrow
+from engine.log.times import DEFAULT_UNIT
+from engine.pipeline import prepare
+from engine.units import unit_ns
+from slackwater.folder import Folder
+
+
+class Table(Protocol):
+    """A table in memory: of Arrow, pandas, polars, or any that has Arrow's interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Arrow's PyCapsule interface."""
+
+
+Columns = Mapping[str, Sequence[object]]
+Source = str | os.PathLike[str] | Table | Columns
+
+
+class Input:
+    """Events that were read, as an arrival log on disk: of ``read``.
+
+    A context manager; without ``with``, what it keeps in a temporary folder goes with it.
+
+    Attributes:
+        name: what was read, as messages call it.
+        log: the arrival log; a log that was read is its own.
+        time_unit: of the times of results, and of durations without one.
+        arrival_given: whether arrivals are instants; else line numbers stand for them.
+        bad_count: lines or rows left out under ``on_bad="skip"``.
+    """
+
+    def __init__(
+        self, name: str, log: Path, time_unit: str, folder: Folder,
+        *, arrival_given: bool, bad_count: int,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.time_unit = time_unit
+        self.arrival_given = arrival_given
+        self.bad_count = bad_count
+        self._log = log
+        self._folder = folder
+
+    @property
+    def log(self) -> Path:
+        """The arrival log.
+
+        Raises:
+            UserError: the input was closed.
+        """
+        self._folder.path  # noqa: B018 - a closed one raises
+        return self._log
+
+    def close(self) -> None:
+        """Removes what is kept of it; an arrival log that was read stays."""
+        self._folder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<slackwater.Input of {self.name}, times in {self.time_unit}>"
+
+
+def read(
+    source: Source,
+    *,
+    time_unit: str | None = None,
+    mapping: Mapping[str, str] | None = None,
+    attrs: Sequence[str] | None = None,
+    delimiter: str | None = None,
+    header: Sequence[str] | None = None,
+    sort: str | None = None,
+    timezone: str | None = None,
+    on_bad: str = "stop",
+    dead_letter: str | os.PathLike[str] | None = None,
+) -> Input:
+    """Reads ``source`` once, to be asked as often as you like; each option is the command line's.
+
+    Args:
+        source: path of a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet
+            files or an arrival log; or a table: of Arrow, pandas or polars, or a dict of columns.
+            Records stand in order of arrival, columns have the names of a trace's fields, and
+            others become attributes.
+        time_unit: of times that are numbers, of durations without one, and of results: ``ns us ms
+            s min h d``; None: ns, and an input whose times are dates only in another is refused.
+        mapping: record field, or ``attrs.NAME``, -> the column or key that it is.
+        attrs: columns or keys that become attributes; None: all the rest.
+        delimiter: of CSV; None: seen from the header.
+        header: names of the columns of CSV without a header.
+        sort: ``arrival`` or ``ts`` puts the records of an unsorted input into order.
+        timezone: of times that name none; None: UTC.
+        on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
+        dead_letter: JSONL file for those skipped.
+
+    >>> events = read({"type": ["A", "B"], "t": [1, 3]}, time_unit="s", mapping={"ts": "t"})
+    >>> events
+    <slackwater.Input of table, times in s>
+
+    Raises:
+        UserError: it cannot be read, or a line or row is at fault; names the place.
+    """
+    unit_ns(time_unit or DEFAULT_UNIT)
+    form = InputForm(time_unit, mapping or {}, attrs, delimiter, header, sort, timezone)
+    path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+    folder = Folder()
+    try:
+        letters = None if dead_letter is None else Path(dead_letter)
+        given = as_arrow(source) if path is None else path
+        prepared = prepare(given, folder.path, form, on_bad, letters)
+    except BaseException:
+        folder.close()
+        raise
+    return Input(
+        TABLE if path is None else path, prepared.log, time_unit or DEFAULT_UNIT, folder,
+        arrival_given=prepared.arrival_given, bad_count=prepared.bad_count,
+    )  # fmt: skip
+
+
+@contextmanager
+def opened(source: Source | Input) -> Iterator[Input]:
+    """``source`` itself if it was read already, else read for as long as the block runs."""
+    if isinstance(source, Input):
+        yield source
+        return
+    with read(source) as found:
+        yield found

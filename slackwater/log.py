@@ -1,0 +1,20 @@
+"""Arrival logs, for scenarios that make one out of a recording, frame by frame."""
+
+from __future__ import annotations
+
+from edge_agent import records
+from edge_agent.records import DEFAULT_SITE, Kind
+from engine.log.arrival_log import LogReader, LogWriter
+from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+
+__all__ = [
+    "ATTR_PREFIX",
+    "DEFAULT_SITE",
+    "FIXED_TYPES",
+    "STRING",
+    "Frame",
+    "Kind",
+    "LogReader",
+    "LogWriter",
+    "records",
+]

@@ -1,0 +1,8 @@
+"""What an order does to a log, in numbers, for scenarios that set orders side by side."""
+
+from __future__ import annotations
+
+from engine.compare.choice import choose, in_place
+from engine.compare.measure import Measures, Reading, measure, measure_many
+
+__all__ = ["Measures", "Reading", "choose", "in_place", "measure", "measure_many"]

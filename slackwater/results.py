@@ -1,0 +1,151 @@
+"""Results of a call: as rows, as a table, as a file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.errors import UserError
+from engine.pass_output import TABLES, Answers, Events, check_name, mixed_kinds, write
+from engine.results.flat_columns import flat as flat_table
+from slackwater.folder import Folder
+from slackwater.frames import as_pandas, as_polars
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+_EVENTS: Final = "events"
+
+
+class Results:
+    """Results on disk: matches and windows of ``query``, the events of ``order``.
+
+    Iterating gives each as a dict, one at a time: the fields of a line of the command's output.
+    A context manager; without ``with``, its temporary folder goes with it.
+
+    Attributes:
+        counters: what became of the events, as in ``counters.json``.
+        late: with ``late=True``, the late and quarantined events, each with its reason.
+    """
+
+    def __init__(
+        self, output: Answers | Events, counters: Mapping[str, Any], folder: Folder,
+        late: Results | None = None,
+    ) -> None:  # fmt: skip
+        self.counters = counters
+        self.late = late
+        self._output = output
+        self._folder = folder
+        self._scratch = f"{id(self):x}"
+        self._count: int | None = None
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        with self._lines().open(encoding="utf-8", newline="\n") as lines:
+            yield from map(json.loads, lines)
+
+    def __len__(self) -> int:
+        self._lines()
+        assert self._count is not None
+        return self._count
+
+    def write(self, out: str | os.PathLike[str]) -> int:
+        """Writes them into a file, as the command's ``--out`` does; gives their number.
+
+        Args:
+            out: ``.jsonl``, ``.parquet`` or ``.csv``. It appears whole.
+
+        Raises:
+            UserError: it has another ending or cannot be written; a table cannot hold the results.
+        """
+        path = Path(out)
+        check_name(path)
+        if path.suffix in TABLES:
+            self._check_kinds()
+        self._folder.path  # noqa: B018 - a closed one raises
+        return write(self._output, path)
+
+    def to_arrow(self, *, flat: bool = False) -> pa.Table:
+        """The results as one Arrow table with typed columns, as in Parquet.
+
+        Args:
+            flat: with plain columns alone, as in CSV: ``window.start``, ``event1.attrs.tag``.
+
+        Raises:
+            UserError: both windows and matches, or an attribute of two types: no table can hold
+                these, iteration gives them.
+        """
+        output = self._output
+        self._check_kinds()
+        path = self._folder.path / f"{self._scratch}.parquet"
+        output.table(path)
+        try:
+            table = pq.read_table(path)
+        finally:
+            path.unlink()
+        if not flat or isinstance(output, Events):
+            return table
+        return flat_table(table, max(output.events_max, _longest(table)))
+
+    def to_pandas(self, *, flat: bool = False) -> pd.DataFrame:
+        """The results as a DataFrame of pandas; see ``to_arrow``.
+
+        Raises:
+            UserError: as ``to_arrow``.
+        """
+        return as_pandas(self.to_arrow(flat=flat))
+
+    def to_polars(self, *, flat: bool = False) -> pl.DataFrame:
+        """The results as a DataFrame of polars; see ``to_arrow``.
+
+        Raises:
+            SlackwaterError: polars is not installed.
+            UserError: as ``to_arrow``.
+        """
+        return as_polars(self.to_arrow(flat=flat))
+
+    def close(self) -> None:
+        """Removes what is kept of them, and of ``late``."""
+        self._folder.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<slackwater.Results: {len(self)}>"
+
+    def _check_kinds(self) -> None:
+        kinds = mixed_kinds(self._output.plans) if isinstance(self._output, Answers) else ""
+        if kinds:
+            raise UserError(
+                f"{kinds} have different columns: iterate over these results, write .jsonl, or "
+                "ask in two calls"
+            )
+
+    def _lines(self) -> Path:
+        """The file of their JSON lines, made when first asked for."""
+        path = self._folder.path / f"{self._scratch}.jsonl"
+        if self._count is None:
+            self._count = self._output.lines(path)
+        return path
+
+
+def _longest(table: pa.Table) -> int:
+    """Events of the longest match; 0 of windows."""
+    if _EVENTS not in table.column_names:
+        return 0
+    return pc.max(pc.list_value_length(table[_EVENTS])).as_py() or 0

@@ -1,0 +1,133 @@
+"""``run``: a scenario from its log to its report."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from engine.extras import need
+from engine.pass_output import Answers
+from engine.pipeline import Advanced, Host
+from engine.results.part_store import PartStore
+from engine.results.run_writer import COUNTERS_FILE
+from engine.scenario import RunnableScenario, Score
+from engine.scenario_run import REPORT, ScenarioRun, load, read_options, run_scenario
+from slackwater.doubt import doubt
+from slackwater.folder import Folder
+from slackwater.results import Results
+
+_MAIN: Final = "main"
+
+
+class Run:
+    """A scenario's run that is done: of ``run``.
+
+    A context manager; without ``with``, a temporary folder of it goes with it.
+
+    Attributes:
+        score: what the scenario says of it: claims that hold or fail, tables, facts.
+        manifest: what was made, with its seed, its options and the log's hash.
+        results: of the main pass; times are in ns.
+    """
+
+    def __init__(self, ran: ScenarioRun, temporary: Folder | None) -> None:
+        self.score: Score = ran.score
+        self.manifest: Mapping[str, Any] = ran.manifest
+        counters = json.loads((ran.main / COUNTERS_FILE).read_bytes())
+        self.results = Results(Answers(PartStore(ran.main), ran.plans, "ns"), counters, Folder())
+        self._folder = ran.folder
+        self._temporary = temporary
+
+    @property
+    def folder(self) -> Path:
+        """Of the run, with ``log``, ``truth``, ``runs`` and the report.
+
+        Raises:
+            UserError: it was temporary, and closed.
+        """
+        return self._folder if self._temporary is None else self._temporary.path / _MAIN
+
+    @property
+    def log(self) -> Path:
+        """Its arrival log, which ``read`` takes."""
+        return self.folder / "log"
+
+    @property
+    def report(self) -> Path:
+        """The page that shows it all."""
+        return self.folder / REPORT
+
+    def close(self) -> None:
+        """Removes what is temporary of it; a folder that was named stays."""
+        self.results.close()
+        if self._temporary is not None:
+            self._temporary.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __repr__(self) -> str:
+        holds = sum(claim.holds for claim in self.score.claims)
+        return f"<slackwater.Run: {holds} of {len(self.score.claims)} claims hold>"
+
+
+def run(
+    scenario: str | RunnableScenario,
+    settings: Mapping[str, object] | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    order: str | None = None,
+    master: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> Run:
+    """Makes a scenario's log, runs it through the engine, scores it, writes the report.
+
+    Args:
+        scenario: the name of one of ours, or one of your own.
+        settings: of the scenario, by name, each like its default: ``{"duration": "5 s"}``.
+        out: folder of the run; None: a temporary one, which goes with what is returned.
+        order: another main order than the scenario's.
+        master: a Spark master, such as ``local[2]``; None: in this process.
+        resume: go on with the run in ``out`` that was cut off.
+        overwrite: replace the run in ``out``.
+
+    Raises:
+        SlackwaterError: a package is not installed; names the extra of the installation.
+        UserError: no such scenario or setting, or ``out`` holds something else.
+    """
+    need("simpy", "plotly")
+    chosen = load(scenario) if isinstance(scenario, str) else scenario
+    pairs = [f"{name}={value}" for name, value in (settings or {}).items()]
+    options = read_options(chosen, pairs)
+    temporary = None
+    if out is None:
+        temporary = Folder()
+        out = temporary.path / _MAIN
+    doubts: list[str] = []
+
+    def unwatched(_what: str) -> nullcontext[Advanced]:
+        return nullcontext(lambda _rows: None)
+
+    try:
+        ran = run_scenario(
+            chosen, options, Path(out), Host(master), order, resume=resume, overwrite=overwrite,
+            making=unwatched, passing=unwatched, warn=doubts.append,
+        )  # fmt: skip
+    except BaseException:
+        if temporary is not None:
+            temporary.close()
+        raise
+    doubt(doubts)
+    return Run(ran, temporary)

@@ -1,0 +1,32 @@
+"""For who writes a scenario: the contract with ``slackwater run`` and what a score is made of.
+
+``RunnableScenario`` is the contract (``engine.scenario`` has the layout of a run's folder);
+``slackwater.run`` takes such an object. ``slackwater.simulation`` makes a log out of devices,
+``slackwater.log`` writes one out of a recording, ``slackwater.measures`` measures orders.
+"""
+
+from __future__ import annotations
+
+from engine.errors import UserError
+from engine.order.base import Guards
+from engine.report.units import number, percent
+from engine.results.export import read_results
+from engine.scenario import Chart, Claim, Pass, RunnableScenario, Score, Series, Table
+from engine.units import NS_PER, parse_duration
+
+__all__ = [
+    "NS_PER",
+    "Chart",
+    "Claim",
+    "Guards",
+    "Pass",
+    "RunnableScenario",
+    "Score",
+    "Series",
+    "Table",
+    "UserError",
+    "number",
+    "parse_duration",
+    "percent",
+    "read_results",
+]

@@ -1,0 +1,208 @@
+"""Tables go in and come out; what is wrong is said as on the command line; nothing is left."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import slackwater
+from engine import extras
+
+ROWS = [
+    {"source": "a", "seq": 0, "type": "A", "ts": 10, "arrival": 11, "tag": "x", "v": 1.5},
+    {"source": "a", "seq": 2, "type": "B", "ts": 30, "arrival": 31, "tag": "x", "v": None},
+    {"source": "a", "seq": 1, "type": "A", "ts": 20, "arrival": 32, "tag": "y", "v": 2.5},
+]
+QUERY = "EVENT SEQ(A a, B b) WITHIN 50"
+
+
+def columns() -> dict[str, list[Any]]:
+    return {name: [row[name] for row in ROWS] for name in ROWS[0]}
+
+
+class Foreign:
+    """Some other library's table, with the kind of texts that such like to have."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        table = pa.table(columns())
+        texts = table["tag"].cast(pa.string_view())
+        table = table.set_column(table.schema.get_field_index("tag"), "tag", texts)
+        return table.__arrow_c_stream__(requested_schema)
+
+
+def tables() -> dict[str, Any]:
+    table = pa.table(columns())
+    frame = pd.DataFrame(columns())
+    return {
+        "arrow": table,
+        "dictionary": table.set_column(5, "tag", table["tag"].dictionary_encode()),
+        "batch": table.to_batches()[0],
+        "columns": columns(),
+        "foreign": Foreign(),
+        "pandas": frame,
+        "pandas, filtered": pd.concat([frame.head(1), frame])[1:],
+        "pandas, indexed": frame.set_index("ts"),
+        "pandas, categories": frame.astype({"tag": "category", "type": "category"}),
+    }
+
+
+@pytest.mark.parametrize("name", tables())
+def test_a_table_is_as_good_as_a_trace(name: str, trace: Any) -> None:
+    found = slackwater.order(tables()[name])
+    assert list(found) == list(slackwater.order(trace(ROWS)))
+    assert [event["ts"] for event in found] == [10, 20, 30]
+    assert [event["attrs"] for event in found] == [
+        {"tag": "x", "v": 1.5}, {"tag": "y", "v": 2.5}, {"tag": "x"},
+    ]  # fmt: skip
+
+
+def test_times_of_pandas_are_times() -> None:
+    frame = pd.DataFrame({"ts": pd.to_datetime(["2026-11-22T08:00:00Z", "2026-11-22T08:00:01Z"])})
+    found = slackwater.order(slackwater.read(frame, time_unit="ms"))
+    assert [event["ts"] for event in found] == [1795334400000, 1795334401000]
+
+
+def test_results_come_out_as_tables(trace: Any) -> None:
+    found = slackwater.query(trace(ROWS), QUERY)
+    assert len(found) == 2
+    table = found.to_arrow()
+    assert table.num_rows == 2
+    assert table["events"].to_pylist()[0][0]["attrs"] == {"tag": "x", "v": 1.5}
+    frame = found.to_pandas(flat=True)
+    assert frame["event1.ts"].tolist() == [10, 20]
+    assert frame["event1.attrs.tag"].tolist() == ["x", "y"]
+    assert found.to_pandas()["op"].tolist() == ["+", "+"]
+    ordered = slackwater.order(trace(ROWS)).to_pandas()
+    assert ordered[["ts", "late"]].to_numpy().tolist() == [[10, False], [20, False], [30, False]]
+
+
+def test_polars_in_and_out(trace: Any) -> None:
+    pl = pytest.importorskip("polars")
+    name = trace(ROWS)
+    frame = pl.DataFrame(columns())
+    assert list(slackwater.order(frame)) == list(slackwater.order(name))
+    found = slackwater.query(name, QUERY)
+    assert found.to_polars(flat=True)["event1.ts"].to_list() == [10, 20]
+    assert slackwater.compare(name, "none").to_polars()["order"].to_list() == ["none"]
+
+
+@pytest.mark.parametrize("package", ["polars", "pandas"])
+def test_a_library_that_is_not_there(
+    package: str, trace: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = slackwater.order(trace(ROWS))
+    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda _name: None)
+    what = {"polars": "polars", "pandas": "'slackwater\\[engine\\]'"}[package]
+    with pytest.raises(
+        slackwater.SlackwaterError, match=f"needs {package}; type: pip install {what}"
+    ):
+        getattr(found, f"to_{package}")()
+
+
+def test_a_bad_query_has_a_caret(trace: Any) -> None:
+    with pytest.raises(slackwater.UserError) as caught:
+        slackwater.query(trace(ROWS), "EVENT SEQ(A a, B b) WHERE a.taag = b.tag WITHIN 5")
+    text = str(caught.value)
+    assert re.search(r"^ *\^+", text, re.MULTILINE), text
+    assert "did you mean 'tag'" in text
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: slackwater.order("none.jsonl"), "none.jsonl"),
+        (lambda: slackwater.order([1, 2]), "a path or a table"),  # type: ignore[arg-type]
+        (lambda: slackwater.order({"ts": ["x", 1]}), "Arrow cannot hold it"),
+        (lambda: slackwater.order({"v": [1]}), 'no column is "ts"'),
+        (lambda: slackwater.order({"ts": [1]}, "best"), "order 'best'"),
+        (lambda: slackwater.order({"ts": [1, None]}), "table:2:"),
+        (lambda: slackwater.read({"ts": [1]}, time_unit="week"), "week"),
+        (lambda: slackwater.query({"ts": [1]}, []), "no query"),
+        (lambda: slackwater.query({"ts": [1]}, "EXPLAIN EVENT SEQ(A, B) WITHIN 5"), "EXPLAIN"),
+        (lambda: slackwater.query({"ts": [1]}, "EVENT SEQ(A, B) WITHIN 5", guard="x"), "guard x"),
+        (lambda: slackwater.compare({"ts": [1]}, "none", complete=2), "complete 2"),
+        (lambda: slackwater.run("tennis"), "no scenario 'tennis'"),
+        (lambda: slackwater.run("soccer", {"pitch": 3}), "pitch"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(call: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(slackwater.UserError, match=re.escape(said)):
+        call()
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_bad_rows_are_counted(trace: Any, here: Path) -> None:
+    name = trace([ROWS[0], {"type": "A"}])
+    events = slackwater.read(name, on_bad="skip", dead_letter="bad.jsonl")
+    assert events.bad_count == 1
+    assert json.loads((here / "bad.jsonl").read_text())["line"] == 2
+
+
+def test_windows_and_matches_have_no_table_in_common(trace: Any) -> None:
+    both = slackwater.query(trace(ROWS), [QUERY, "SELECT count(*) WINDOW TUMBLING 50"])
+    with pytest.raises(slackwater.UserError, match="different columns"):
+        both.to_arrow()
+    with pytest.raises(slackwater.UserError, match="different columns"):
+        both.write("both.csv")
+    assert both.write("both.jsonl") == 3
+    assert len(list(both)) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: slackwater.query(columns(), "EVENT SEQ(A a, Z z) WITHIN 5"), "no event is of typ"),
+        (lambda: slackwater.query(columns(), "SELECT count(*) FROM x WINDOW TUMBLING 5"), "strea"),
+        (
+            lambda: slackwater.query(
+                columns(), "EVENT SEQ(A a, !B c, B b) WITHIN 5", order="none", barrier="punctuation"
+            ),
+            "nothing in the input promises B",
+        ),
+        (lambda: slackwater.order({"ts": [3, 2, 1]}), "kslack:2ns, or see slackwater.compare"),
+        (lambda: slackwater.compare({"ts": [3, 2, 1]}, "none"), "no arrival times"),
+    ],
+)
+def test_what_is_in_doubt_is_a_warning_for_the_caller(call: Any, said: str) -> None:
+    with pytest.warns(slackwater.Doubt, match=said) as caught:
+        call()
+    assert caught[0].filename == __file__
+
+
+def test_nothing_is_left_in_the_temporary_folder(trace: Any, tmp_path: Path) -> None:
+    temporary = tmp_path / "temporary"
+    name = trace(ROWS)
+    with slackwater.read(name) as events, slackwater.query(events, QUERY) as found:
+        assert len(found) == 2
+        assert len(list(temporary.iterdir())) == 2
+    assert not list(temporary.iterdir())
+    with pytest.raises(slackwater.UserError, match="closed"):
+        found.to_arrow()
+    with pytest.raises(slackwater.UserError, match="closed"):
+        list(found)
+    with pytest.raises(slackwater.UserError, match="closed"):
+        slackwater.order(events)
+    found = slackwater.order(name, late=True)
+    assert len(list(temporary.iterdir())) == 1
+    late = found.late
+    del found
+    gc.collect()
+    assert len(list(temporary.iterdir())) == 1
+    assert late is not None
+    assert len(late) == 0
+    del late
+    gc.collect()
+    assert not list(temporary.iterdir())
+
+
+def test_rows_are_read_one_at_a_time(trace: Any) -> None:
+    rows = iter(slackwater.order(trace(ROWS)))
+    assert next(rows)["ts"] == 10
+    assert next(rows)["ts"] == 20
