@@ -80,7 +80,7 @@ def compare_orders(
     unit_ns(time_unit)
     guards = read_guards(guard, time_unit)
     if out is not None:
-        need("plotly")
+        need("report")
         check_page_folder(out, (HTML, JSON))
 
     def watch(what: str) -> AbstractContextManager[Advanced]:

@@ -1,132 +1,104 @@
 """A whole page as one HTML file: styles, Plotly, figures and numbers inside; no network.
 
 A content security policy forbids every request, so that the page is the same on and off line.
+Pages are laid out by the templates beside this file. What stands in them is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from importlib.resources import files
-from typing import Any, Final
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from engine.report.elements import text
 from engine.report.figures import Figure
-from engine.report.plain import as_json
+from engine.report.units import Cell, number, percent
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:"
 )
-DATA_ID: Final = "report-data"
-
-SCRIPT: Final = """
-(function () {
-  "use strict";
-  var specs = JSON.parse(document.getElementById("figure-data").textContent);
-  var root = document.documentElement;
-  function theme() {
-    var style = getComputedStyle(root);
-    function of(name) { return style.getPropertyValue(name).trim(); }
-    var axis = { gridcolor: of("--line"), linecolor: of("--line"), zerolinecolor: of("--line"),
-                 automargin: true };
-    return { font: { color: of("--ink"), family: "system-ui, sans-serif", size: 12 }, axis: axis,
-             hoverlabel: { bgcolor: of("--card"), font: { color: of("--ink") } } };
-  }
-  function layout(spec, now) {
-    var made = Object.assign({
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
-      margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "closest",
-      legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom" },
-      dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom"
-    }, spec.layout, { font: now.font, hoverlabel: now.hoverlabel });
-    ["xaxis", "yaxis"].forEach(function (name) {
-      made[name] = Object.assign({}, now.axis, spec.layout[name]);
-      made[name].title = Object.assign({ standoff: 8 }, made[name].title);
-    });
-    return made;
-  }
-  var config = { responsive: true, displayModeBar: false, displaylogo: false, showLink: false };
-  function draw() {
-    var now = theme();
-    specs.forEach(function (spec) {
-      Plotly.react("plot-" + spec.name, spec.data, layout(spec, now), config);
-    });
-  }
-  draw();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  var closed = [];
-  addEventListener("beforeprint", function () {
-    root.setAttribute("data-paper", "");
-    closed = Array.from(document.querySelectorAll("details:not([open])"));
-    closed.forEach(function (each) { each.open = true; });
-    draw();
-  });
-  addEventListener("afterprint", function () {
-    root.removeAttribute("data-paper");
-    closed.forEach(function (each) { each.open = false; });
-    draw();
-  });
-})();
-"""
+_QUANTITY: Final = re.compile(r"[<>±+-]? ?[0-9][0-9,.]*( ?%)?( ±.*)?$|\N{EN DASH}$")
+"""Cells that stand right: numbers, with thousands apart, a sign, a bound or a percent sign."""
+_Laid = tuple[str, bool]
 
 
 def document(
+    template: str,
     title: str,
     chapters: Mapping[str, str],
-    body: str,
-    figures: Iterable[Figure],
+    drawn: Iterable[Figure],
     report: Mapping[str, Any],
-    footer: str,
+    json: str,
+    **content: Any,
 ) -> str:
     """The page.
 
     Args:
+        template: in ``templates/``; extends ``page.html``.
         title: its heading.
         chapters: anchor of a section -> its name in the contents.
-        body: the sections, as HTML.
-        figures: whose places (``elements.figure``) are in ``body``.
+        drawn: all whose places the template has.
         report: plain data; all numbers of the page.
-        footer: one or two sentences as HTML, the version of slackwater first.
+        json: name of the file beside the page with the same numbers.
+        content: what else the template names.
     """
+    from markupsafe import Markup  # noqa: PLC0415 - part of the extra [report], as the next
     from plotly.offline import get_plotlyjs  # noqa: PLC0415 - slow, and --help makes no page
 
-    style = (files("engine.report") / "style.css").read_text(encoding="utf-8")
-    contents = "".join(
-        f'<a href="#{text(anchor)}">{text(name)}</a>' for anchor, name in chapters.items()
-    )
-    specs = embedded([each.spec() for each in figures])
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<link rel="icon" href="data:,">
-<title>{text(title)} · slackwater</title>
-<style>
-{style}
-</style>
-</head>
-<body>
-<header><h1>{text(title)}</h1>
-<nav>{contents}</nav></header>
-<main>
-<noscript><p class="fails">The figures need JavaScript; the numbers are in the tables.
-</p></noscript>
-{body}
-</main>
-<footer>{footer}</footer>
-<script type="application/json" id="{DATA_ID}">{embedded(report)}</script>
-<script type="application/json" id="figure-data">{specs}</script>
-<script>{get_plotlyjs()}</script>
-<script>{SCRIPT}</script>
-</body>
-</html>
-"""
+    return _templates().get_template(template).render(
+        title=title,
+        chapters=chapters,
+        specs=[each.spec() for each in drawn],
+        report=report,
+        json=json,
+        policy=POLICY,
+        plotly=Markup(get_plotlyjs()),  # noqa: S704 - the library's own script
+        **content,
+    )  # fmt: skip
 
 
-def embedded(value: Any) -> str:
-    """Plain data as JSON that cannot end the script element it stands in."""
-    return as_json(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
+    made = Environment(
+        loader=PackageLoader("engine.report"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
+    made.filters |= {
+        "anchor": anchor, "laid_out": laid_out, "number": number, "percent": percent,
+        "spoken": spoken,
+    }  # fmt: skip
+    return made
+
+
+def laid_out(
+    headings: Sequence[str], rows: Iterable[Sequence[Cell]]
+) -> tuple[list[_Laid], list[list[_Laid]]]:
+    """The texts of a table, each with whether it stands right: quantities behind the first column.
+
+    >>> laid_out(("pass", "events"), [("main", 1500), ("none", None)])[0]
+    [('pass', False), ('events', True)]
+    """
+    texts = [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rows]
+    body = [[(text, at > 0 and bool(_QUANTITY.match(text))) for at, text in enumerate(row)]
+            for row in texts]  # fmt: skip
+    head = [(text, at > 0 and all(row[at][1] for row in body)) for at, text in enumerate(headings)]
+    return head, body
+
+
+def anchor(name: str) -> str:
+    """Of the section of a table or figure."""
+    return name.replace(".", "-")
+
+
+def spoken(name: str) -> str:
+    """``table-5.6`` for people.
+
+    >>> spoken("table-5.6")
+    'Table 5.6'
+    """
+    return name.replace("-", " ").capitalize()

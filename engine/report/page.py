@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
 from engine.report.charts import chart_figures
-from engine.report.document import DATA_ID, document
-from engine.report.elements import text
+from engine.report.document import document
 from engine.report.figures import clock_figures, disorder_figure, hold_figure
-from engine.report.front_sections import conservation_section, run_section, verdict_banner
-from engine.report.measure_sections import (
-    clock_section,
-    disorder_section,
-    glossary_section,
-    hold_section,
-    match_section,
-    table_section,
-    window_section,
+from engine.report.measure_tables import (
+    clock_table,
+    disorder_table,
+    glossary_table,
+    hold_table,
+    judged_table,
+    match_table,
+    source_table,
+    window_table,
 )
 from engine.report.result_figures import match_figures, window_figures
-from engine.report.source_section import source_section
+from engine.report.run_tables import (
+    FEW,
+    before_table,
+    counter_table,
+    equations,
+    facts_table,
+    flow_table,
+    pass_table,
+    source_tables,
+)
 from engine.report.units import TimeLine
 
 _CHAPTERS: Final = {
@@ -28,6 +37,7 @@ _CHAPTERS: Final = {
     "holds": "Hold time", "sources": "Sources", "clocks": "Clocks", "windows": "Windows",
     "matches": "Matches", "tables": "Tables", "glossary": "Glossary",
 }  # fmt: skip
+_QUARANTINED_SHOWN: Final = 20
 
 
 def page(report: Mapping[str, Any]) -> str:
@@ -39,25 +49,41 @@ def page(report: Mapping[str, Any]) -> str:
     windows = window_figures(report["windows"], time)
     matches = match_figures(report["matches"], time)
     charts = chart_figures(report["charts"])
-    sections = {
-        "verdict": verdict_banner(report),
-        "run": run_section(report, time),
-        "conservation": conservation_section(report),
-        "disorder": disorder_section(report, disorder),
-        "holds": hold_section(report, holds),
-        "sources": source_section(report),
-        "clocks": clock_section(report, clocks),
-        "windows": window_section(report, windows),
-        "matches": match_section(report, matches),
-        "tables": table_section(report, charts),
-        "glossary": glossary_section(report),
-    }
-    figures = [each for each in (disorder, holds, *clocks, *windows, *matches, *charts) if each]
-    chapters = {name: heading for name, heading in _CHAPTERS.items() if sections[name]}
-    version = report["run"]["reported_with"]["slackwater"]
-    footer = (
-        f"slackwater {text(version)}. Times are relative to the run's first arrival. All numbers "
-        f"of this page are inside it as JSON (<code>#{DATA_ID}</code>) and in report.json."
-    )
-    body = "\n".join(sections.values())
-    return document(str(report["title"]), chapters, body, figures, report, footer)
+    found = {
+        "sources": report["sources"], "windows": report["windows"], "matches": report["matches"],
+        "tables": report["tables"] or charts,
+    }  # fmt: skip
+    return document(
+        "run.html",
+        str(report["title"]),
+        {name: heading for name, heading in _CHAPTERS.items() if found.get(name, True)},
+        [each for each in (disorder, holds, *clocks, *windows, *matches, *charts) if each],
+        report,
+        "report.json",
+        figures={
+            "disorder": disorder, "holds": holds, "clocks": clocks, "windows": windows,
+            "matches": matches, "charts": charts,
+        },
+        tables={
+            "facts": facts_table(report, time),
+            "passes": pass_table(report),
+            "counters": counter_table(report),
+            "before": before_table(report),
+            "flow": flow_table(report),
+            "by_source": list(source_tables(report)),
+            "disorder": disorder_table(report),
+            "holds": hold_table(report),
+            "sources": source_table(report),
+            "clocks": clock_table(report),
+            "windows": window_table(report),
+            "judged": judged_table(report),
+            "matches": match_table(report),
+            "glossary": glossary_table(report),
+        },
+        equations=equations(report),
+        few=FEW,
+        settings=json.dumps(run["settings"], indent=1),
+        quarantined=[
+            json.dumps(row, ensure_ascii=False) for row in run["quarantined"][:_QUARANTINED_SHOWN]
+        ],
+    )  # fmt: skip

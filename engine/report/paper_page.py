@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.document import DATA_ID, document
-from engine.report.elements import details, figure, paragraph, section, table, text
+from engine.report.document import anchor, document, spoken
 from engine.report.page_folder import write_page_folder
 from engine.report.paper import Finding, Paper
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
-from engine.scenario import Claim
+from engine.scenario import Claim, Table
 
 HTML: Final = "paper.html"
 JSON: Final = "paper.json"
@@ -102,84 +101,18 @@ def as_plain(found: Reproduced) -> dict[str, Any]:
 
 def page(found: Reproduced, data: Mapping[str, Any]) -> str:
     """The page; ``data`` is what paper.json holds."""
-    figures = [each for finding in found.findings.values() for each in finding.figures]
-    sections = [_verdict(found), _setting(found)]
-    sections += [_reproduction(found, name) for name in found.findings]
     chapters = {"verdict": "Verdict", "setting": "How to read this"}
-    chapters |= {_anchor(name): spoken(name) for name in found.findings}
-    version = data["made_with"]["slackwater"]
-    footer = (
-        f"slackwater {text(version)}. All numbers of this page are inside it as JSON "
-        f"(<code>#{DATA_ID}</code>) and in {JSON}."
+    chapters |= {anchor(name): spoken(name) for name in found.findings}
+    facts = (("paper", found.paper.citation), *found.paper.setting.items())
+    return document(
+        "paper.html",
+        found.paper.title,
+        chapters,
+        [each for finding in found.findings.values() for each in finding.figures],
+        data,
+        JSON,
+        made=found.made,
+        claims=found.claims,
+        findings=found.findings,
+        tables={"setting": Table("", ("", ""), facts)},
     )
-    return document(found.paper.title, chapters, "\n".join(sections), figures, data, footer)
-
-
-def spoken(name: str) -> str:
-    """``table-5.6`` for people.
-
-    >>> spoken("table-5.6")
-    'Table 5.6'
-    """
-    return name.replace("-", " ").capitalize()
-
-
-def _anchor(name: str) -> str:
-    return name.replace(".", "-")
-
-
-def _verdict(found: Reproduced) -> str:
-    """Every claim; those that do not hold first, as they are what to look at."""
-    kind = "holds" if all(claim.holds for _, claim in found.claims) else ""
-    lines = [
-        (claim, f'<a href="#{_anchor(name)}">{text(spoken(name))}</a>')
-        for name, claim in found.claims
-    ]
-    lists = "".join(
-        f"<h3>{heading}</h3>{_claims([line for line in lines if line[0].holds == holds])}"
-        for heading, holds in (("Does not hold here", False), ("Holds", True))
-        if any(line[0].holds == holds for line in lines)
-    )
-    summary = found.paper.summary(found.findings)
-    return (
-        f'<section id="verdict" class="{kind}">'
-        f'<p class="word">VERDICT</p><p class="headline">{text(found.headline)}</p>'
-        f"{paragraph(summary) if summary else ''}{paragraph(found.made)}{lists}</section>"
-    )
-
-
-def _claims(lines: list[tuple[Claim, str]]) -> str:
-    items = "\n".join(
-        f'<li class="{"holds" if claim.holds else "fails"}">'
-        f'<span class="mark">{"✓ holds" if claim.holds else "✗ fails"}</span> '
-        f"<div>{text(claim.text)} {where}"
-        + "".join(f'<div class="detail">{text(line)}</div>' for line in claim.detail.splitlines())
-        + "</div></li>"
-        for claim, where in lines
-    )
-    return f'<ul class="claims">{items}</ul>'
-
-
-def _setting(found: Reproduced) -> str:
-    return section(
-        "setting",
-        "How to read this",
-        table(
-            ("", ""),
-            [("paper", found.paper.citation), *found.paper.setting.items()],
-            kind="facts",
-        ),
-    )
-
-
-def _reproduction(found: Reproduced, name: str) -> str:
-    finding = found.findings[name]
-    parts = [_claims([(claim, "") for claim in finding.claims])] if finding.claims else []
-    parts += [figure(each) for each in finding.figures]
-    tables = [
-        f"<h3>{text(each.title)}</h3>{table(each.headings, each.rows, each.note)}"
-        for each in finding.tables
-    ]
-    parts += [details("Numbers of this figure", "".join(tables))] if finding.figures else tables
-    title = f"{spoken(name)}: {found.paper.reproductions[name].title}"
-    return section(_anchor(name), title, *parts)

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SIM = ("simpy",)
-REPORT = ("plotly",)
+REPORT = ("plotly", "jinja2", "markupsafe")
 ENGINE = ("lark", "numba", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer")
 ABSENT = {
     "base": (*SIM, *REPORT, *ENGINE),
