@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SIM = ("simpy",)
 REPORT = ("plotly", "jinja2", "markupsafe")
-ENGINE = ("lark", "numba", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer")
+ENGINE = ("lark", "numba", "numpy", "packaging", "pandas", "pyarrow", "pyspark", "rich", "typer")
 ABSENT = {
     "base": (*SIM, *REPORT, *ENGINE),
     "engine": (*SIM, *REPORT),
