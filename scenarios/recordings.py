@@ -22,7 +22,7 @@ from engine.compare.slacks import neat
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
 from engine.order.base import Guards
-from engine.report.document import document
+from engine.report.page.document import document
 from engine.report.plain import as_json
 from engine.report.versions import versions
 from engine.scenario import RunnableScenario, Table

@@ -24,7 +24,7 @@ from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.log.input_log import PLAIN_FORM, InputForm
 from engine.pipeline import prepare
-from engine.report.page_folder import check_page_folder
+from engine.report.page.page_folder import check_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
 from engine.units import unit_ns

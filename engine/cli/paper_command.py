@@ -20,10 +20,10 @@ from rich.table import Table as Shown
 from engine.cli.extras import need
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
-from engine.report.document import spoken
-from engine.report.page_folder import check_page_folder
+from engine.report.page.document import spoken
+from engine.report.page.page_folder import check_page_folder
+from engine.report.page.paper_page import HTML, JSON, Reproduced, write_reproduced
 from engine.report.paper import Advanced, Finding, Paper, PaperRun
-from engine.report.paper_page import HTML, JSON, Reproduced, write_reproduced
 from engine.report.units import number
 from scenarios import papers
 

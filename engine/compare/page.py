@@ -10,8 +10,8 @@ from engine.compare.columns import COST, OUTCOME, arrival_facts, as_plain, field
 from engine.compare.comparison import Comparison
 from engine.compare.measure import Measures
 from engine.compare.trade_off import trade_off_figure
-from engine.report.document import document
-from engine.report.page_folder import write_page_folder
+from engine.report.page.document import document
+from engine.report.page.page_folder import write_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
 from engine.scenario import Table
@@ -34,7 +34,7 @@ def write_comparison(comparison: Comparison, source: str, out: Path) -> dict[str
     Args:
         comparison: what to write.
         source: what was compared, for the reader.
-        out: see ``engine.report.page_folder``.
+        out: see ``engine.report.page.page_folder``.
 
     Returns:
         what ``compare.json`` holds.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.report.figures import Figure, digits, log_axis
+from engine.report.page.figures import Figure, digits, log_axis
 
 _OUTSIDE: Final = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.25, "yanchor": "top"}
 

@@ -10,7 +10,7 @@ import pytest
 
 from engine.cli.compare_command import _WIDTH
 from engine.compare.page import NO_ARRIVALS
-from engine.report.document import POLICY
+from engine.report.page.document import POLICY
 
 MS = 10**6
 

@@ -9,8 +9,8 @@ import pytest
 from engine.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.report.measure_tables import source_table
-from engine.report.sources import how_it_ended, measure_sources
+from engine.report.measure.sources import how_it_ended, measure_sources
+from engine.report.page.measure_tables import source_table
 from tests.order.conftest import frame
 
 TRACE: list[dict[str, Any]] = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from engine.report.figures import COLOURS, Figure
+from engine.report.page.figures import COLOURS, Figure
 from engine.scenario import Table
 from scenarios.papers.drawing import Series, lines
 from scenarios.papers.l09.passes import LENGTHS

@@ -1,5 +1,5 @@
 """The colour of each approach in R19's figures."""
 
-from engine.report.figures import COLOURS
+from engine.report.page.figures import COLOURS
 
 PRINTED, WAITING, MP, AQ, BARE, OURS = COLOURS[:6]

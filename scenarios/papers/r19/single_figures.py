@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.report.figures import Figure
+from engine.report.page.figures import Figure
 from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
 from scenarios.papers import drawing

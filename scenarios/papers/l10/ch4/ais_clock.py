@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from engine.pattern.kernel import StackOptions
-from engine.report.figures import COLOURS, Figure
+from engine.report.page.figures import COLOURS, Figure
 from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
 from scenarios.papers import drawing

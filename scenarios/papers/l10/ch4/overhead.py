@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.errors import ContractViolation
 from engine.pattern.kernel import StackOptions
-from engine.report.figures import COLOURS, Figure
+from engine.report.page.figures import COLOURS, Figure
 from engine.report.paper import Finding, PaperRun
 from engine.scenario import Table
 from scenarios.papers import drawing

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from engine.pattern.kernel import StackOptions
-from engine.report.figures import COLOURS, Figure
+from engine.report.page.figures import COLOURS, Figure
 from engine.report.paper import Finding, PaperRun
 from engine.scenario import Claim, Table
 from scenarios.papers import drawing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.report.figures import display_names
-from engine.report.sources import how_it_ended
+from engine.report.measure.sources import how_it_ended
+from engine.report.page.figures import display_names
 from engine.report.units import Cell, milliseconds, percent
 from engine.scenario import Table
 

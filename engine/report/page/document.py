@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from engine.report.figures import Figure
+from engine.report.page.figures import Figure
 from engine.report.units import Cell, number, percent
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _templates() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     made = Environment(
-        loader=PackageLoader("engine.report"), autoescape=True, undefined=StrictUndefined,
+        loader=PackageLoader("engine.report.page"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.document import anchor, document, spoken
-from engine.report.page_folder import write_page_folder
+from engine.report.page.document import anchor, document, spoken
+from engine.report.page.page_folder import write_page_folder
 from engine.report.paper import Finding, Paper
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions

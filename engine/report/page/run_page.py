@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.report.charts import chart_figures
-from engine.report.document import document
-from engine.report.figures import clock_figures, disorder_figure, hold_figure
-from engine.report.measure_tables import (
+from engine.report.page.charts import chart_figures
+from engine.report.page.document import document
+from engine.report.page.figures import clock_figures, disorder_figure, hold_figure
+from engine.report.page.measure_tables import (
     clock_table,
     disorder_table,
     glossary_table,
@@ -19,8 +19,8 @@ from engine.report.measure_tables import (
     source_table,
     window_table,
 )
-from engine.report.result_figures import match_figures, window_figures
-from engine.report.run_tables import (
+from engine.report.page.result_figures import match_figures, window_figures
+from engine.report.page.run_tables import (
     FEW,
     before_table,
     counter_table,
