@@ -7,7 +7,7 @@ runs forward; every timer of the session runs on it.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 
 class Now(NamedTuple):
@@ -17,13 +17,3 @@ class Now(NamedTuple):
     """Source's wall clock: ns since the Unix epoch, as wrong as it is."""
     mono_ns: int
     """Source's monotonic clock: ns since some instant that only this process knows."""
-
-
-class Clock(Protocol):
-    """Where a driver gets its readings from: the device's clocks, or simulated ones."""
-
-    def now_ns(self) -> int:
-        """The wall clock [ns since the Unix epoch]; reading it never changes it."""
-
-    def monotonic_ns(self) -> int:
-        """The monotonic clock [ns]; never smaller than at an earlier call."""

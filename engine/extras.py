@@ -7,9 +7,10 @@ from typing import Final
 
 from engine.errors import SlackwaterError
 
+_PAGES: Final = ("plotly", "jinja2", "markupsafe")
 EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
-    "report": (("plotly",), "pages of compare and paper"),
-    "sim": (("simpy", "plotly"), "run and simulate"),
+    "report": (_PAGES, "pages of compare and paper"),
+    "sim": (("simpy", *_PAGES), "run and simulate"),
 }
 """Extra -> the packages beyond ``[engine]`` that it brings, and what they are for."""
 
@@ -35,12 +36,12 @@ def missing(module: str) -> SlackwaterError:
     return SlackwaterError(f"this needs {package}; type: pip install 'slackwater[{extra}]'")
 
 
-def need(*packages: str) -> None:
-    """Asks for packages before the work that only in the end uses them.
+def need(extra: str) -> None:
+    """Asks for the packages of ``extra`` before the work that only in the end uses them.
 
     Raises:
         SlackwaterError: one is not installed; names its extra.
     """
-    for package in packages:
+    for package in EXTRAS[extra][0]:
         if importlib.util.find_spec(package) is None:
             raise missing(package)

@@ -6,7 +6,7 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from engine.output_parts import last_parts, parts_of
 from engine.results.part_store import PartStore, store_of
 from engine.results.run_writer import Part, RunWriter
 from engine.results.sole_use import sole_use
-from engine.stream.frame import Frame
+from engine.stream.frame import Frame, by_site
 
 _ROWS_PER_BATCH: Final = 1 << 18
 _SITES_AT_ONCE: Final = 2048
@@ -62,7 +62,8 @@ def _run(
     for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
         some = sites[first : first + _SITES_AT_ONCE]
         chains: dict[str, Chain] = {}
-        for frames in _batches(reader.of_sites(some if len(some) < len(sites) else None)):
+        given = reader.of_sites(some if len(some) < len(sites) else None)
+        for frames in by_site(given, _ROWS_PER_BATCH):
             writer.write(batch, _parts(settings, chains, frames))
             now = sum(frame.rows for of_site in frames.values() for frame in of_site)
             advanced(now)
@@ -70,19 +71,6 @@ def _run(
         writer.write(batch, [part for site in sorted(chains) for part in last_parts(chains[site])])
         batch += 1
     return writer.finish(host="in-process", events=rows, seconds=time.perf_counter() - started)
-
-
-def _batches(frames: Iterator[Frame]) -> Iterator[dict[str, list[Frame]]]:
-    """The frames by site, some rows at a time."""
-    waiting: dict[str, list[Frame]] = {}
-    rows = 0
-    for frame in frames:
-        waiting.setdefault(frame.site, []).append(frame)
-        rows += frame.rows
-        if rows >= _ROWS_PER_BATCH:
-            yield waiting
-            waiting, rows = {}, 0
-    yield waiting
 
 
 def _parts(

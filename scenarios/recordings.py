@@ -11,15 +11,14 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from engine.compare.slacks import neat
 from engine.log.whole_file import whole_file
-from engine.report.document import DATA_ID, document
-from engine.report.elements import paragraph, section, table, text
+from engine.report.page.document import document
 from engine.report.plain import as_json
 from engine.report.versions import versions
 from scenarios import lorawan, mimic, phones, soccer
@@ -27,7 +26,7 @@ from scenarios.lorawan import scoring as of_lorawan
 from scenarios.mimic import scoring as of_mimic
 from scenarios.orders import NOTE, on_arrival, order_table, plain
 from slackwater.measures import Measures, choose, measure_many
-from slackwater.scenario import NS_PER, Guards, RunnableScenario, UserError
+from slackwater.scenario import NS_PER, Guards, RunnableScenario, Table, UserError
 from slackwater.simulation import LOG, data_directory
 
 HTML: Final = "recordings.html"
@@ -81,6 +80,13 @@ RECORDINGS: Final = (
 )  # fmt: skip
 
 
+class Told(NamedTuple):
+    """What the page shows of a recording beside its verdict."""
+
+    arrived: str
+    orders: Table
+
+
 def compare_recordings(
     data: Path, out: Path, chosen: Sequence[Recording] = RECORDINGS
 ) -> dict[str, Any]:
@@ -97,30 +103,24 @@ def compare_recordings(
     Raises:
         UserError: none of the recordings is there.
     """
-    sections, found = {}, {}
+    told: dict[str, Told] = {}
+    found: dict[str, Any] = {}
     for each in chosen:
         sys.stderr.write(f"{each.title}\n")
         try:
             measured = _measured(each, data)
         except UserError as error:
             sys.stderr.write(f"  left out: {error}\n")
-            sections[each.name] = section(each.name, each.title, paragraph(str(error), "fails"))
             found[each.name] = {"title": each.title, "left_out": str(error)}
         else:
-            sections[each.name], found[each.name] = _told(each, measured)
+            told[each.name], found[each.name] = _told(each, measured)
     if all("left_out" in each for each in found.values()):
         raise UserError(
             f"{data}: holds none of the recordings; {found[chosen[0].name]['left_out']}"
         )
-    made_with = versions()
-    report = {"made_with": made_with, "complete": COMPLETE, "recordings": found}
-    footer = (
-        f"slackwater {text(made_with['slackwater'])}. All numbers of this page are inside it as "
-        f"JSON (<code>#{DATA_ID}</code>) and in {JSON}."
-    )
+    report = {"made_with": versions(), "complete": COMPLETE, "recordings": found}
     chapters = {each.name: each.title.partition(":")[0] for each in chosen}
-    body = "\n".join((paragraph(NOTE, "note"), *sections.values()))
-    page = document(_TITLE, chapters, body, [], report, footer)
+    page = document("recordings.html", _TITLE, chapters, [], report, JSON, note=NOTE, told=told)
     out.mkdir(parents=True, exist_ok=True)
     for name, content in ((HTML, page), (JSON, as_json(report, indent=1) + "\n")):
         with whole_file(out / name) as sink:
@@ -136,20 +136,15 @@ def _measured(recording: Recording, data: Path) -> list[Measures]:
         return measure_many(made / LOG, recording.orders, guards=recording.guards)[1]
 
 
-def _told(recording: Recording, measured: list[Measures]) -> tuple[str, dict[str, Any]]:
+def _told(recording: Recording, measured: list[Measures]) -> tuple[Told, dict[str, Any]]:
     """One recording's part of the page, and of the numbers."""
     unit = recording.unit
     choice = choose(measured, COMPLETE, unit=unit, unit_ns=NS_PER[unit])
-    shown = order_table(recording.title, measured, unit)
-    html = section(
-        recording.name,
-        recording.title,
-        paragraph(f"{on_arrival(measured[0])}; {_guard(recording.guards)}."),
-        paragraph(f"What suits: {choice.headline} {choice.reason}"),
-        table(shown.headings, shown.rows),
-    )
+    arrived = f"{on_arrival(measured[0])}; {_guard(recording.guards)}."
+    table = replace(order_table(recording.title, measured, unit), title="", note="")
     verdict = {"suits": choice.suits, "headline": choice.headline, "reason": choice.reason}
-    return html, {"title": recording.title, "verdict": verdict, "orders": plain(measured)}
+    plain_told = {"title": recording.title, "verdict": verdict, "orders": plain(measured)}
+    return Told(arrived, table), plain_told
 
 
 def _guard(guards: Guards) -> str:

@@ -147,10 +147,6 @@ class Clock:
             reading -= reading % self.settings.resolution_ns
         return np.asarray(reading, np.int64)
 
-    def error_many(self, true_ns: np.ndarray) -> np.ndarray:
-        """True time minus reading (sign of an offset), resolution included; int64."""
-        return np.asarray(true_ns - self.read_many(true_ns), np.int64)
-
     def when_reads(self, reading_ns: int, not_before_ns: int) -> int:
         """The first true instant from ``not_before_ns`` on at which ``read`` is >= the reading.
 

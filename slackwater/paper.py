@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.report.figures import COLOURS, Figure, digits, log_axis
+from engine.report.page.figures import COLOURS, Figure, digits, log_axis
 from engine.report.paper import Advanced, Finding, Paper, PaperRun, Reproduction, joined
 
 __all__ = [

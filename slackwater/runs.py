@@ -107,7 +107,7 @@ def run(
         SlackwaterError: a package is not installed; names the extra of the installation.
         UserError: no such scenario or setting, or ``out`` holds something else.
     """
-    need("simpy", "plotly")
+    need("sim")
     chosen = load(scenario) if isinstance(scenario, str) else scenario
     pairs = [f"{name}={value}" for name, value in (settings or {}).items()]
     options = read_options(chosen, pairs)

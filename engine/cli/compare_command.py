@@ -25,7 +25,7 @@ from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.extras import need
 from engine.log.input_log import PLAIN_FORM, InputForm
 from engine.pipeline import prepare
-from engine.report.page_folder import check_page_folder
+from engine.report.page.page_folder import check_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
 from engine.units import unit_ns
@@ -81,7 +81,7 @@ def compare_orders(
     unit_ns(time_unit)
     guards = read_guards(guard, time_unit)
     if out is not None:
-        need("plotly")
+        need("report")
         check_page_folder(out, (HTML, JSON))
 
     def watch(what: str) -> AbstractContextManager[Advanced]:

@@ -21,6 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import IO, Final
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from rich.console import Console
 from rich.table import Table
 
@@ -41,7 +43,6 @@ SPARK_UI_PORTS: Final = range(4040, 4056)
 FSYNC_GOOD_NS: Final = 20_000_000
 """The gateway acknowledges after an fsync: slower than this and acks are what agents wait for."""
 FSYNC_WRITES: Final = 20
-_REQUIREMENT: Final = re.compile(r"([\w.-]+)\s*([^;]*?)\s*(?:;\s*extra\s*==\s*['\"](\w+)['\"])?")
 
 
 class Status(StrEnum):
@@ -94,7 +95,7 @@ def check_package(name: str, wanted: str, installed: str | None) -> Check:
     remedy = f'Type: pip install "{name}{wanted}"'
     if installed is None:
         return Check(f"package {name}", Status.FAIL, "not installed", remedy)
-    if not _satisfies(installed, wanted):
+    if not SpecifierSet(wanted).contains(installed, prereleases=True):
         return Check(f"package {name}", Status.FAIL, f"{installed}, not {wanted}", remedy)
     return Check(f"package {name}", Status.PASS, installed)
 
@@ -147,29 +148,13 @@ def check_fsync(waits_ns: Sequence[int]) -> Check:
 
 def required_packages(requires: Sequence[str], extras: Sequence[str]) -> dict[str, str]:
     """Name -> specifier of the base install and ``extras``, from a wheel's requirement lines."""
-    packages = {}
-    for line in requires:
-        found = _REQUIREMENT.fullmatch(line)
-        if found is None:
-            continue  # a requirement of another system or Python (an environment marker)
-        name, wanted, extra = found.groups()
-        if (extra is None or extra in extras) and name != "slackwater":
-            packages[name] = wanted
-    return packages
-
-
-def _satisfies(installed: str, wanted: str) -> bool:
-    """Whether a version fulfils a list of ``>=`` and ``<`` bounds."""
-    return all(
-        _numbers(installed) >= _numbers(bound[2:])
-        if bound.startswith(">=")
-        else _numbers(installed) < _numbers(bound.removeprefix("<"))
-        for bound in filter(None, wanted.split(","))
-    )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"[0-9]+", version)[:3])
+    wanted = [Requirement(line) for line in requires]
+    return {
+        each.name: str(each.specifier)
+        for each in wanted
+        if each.name != "slackwater"
+        and (not each.marker or any(each.marker.evaluate({"extra": extra}) for extra in extras))
+    }
 
 
 def checks(folder: Path | None = None) -> list[Check]:

@@ -20,9 +20,10 @@ from rich.table import Table as Shown
 from engine.cli.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.extras import need
-from engine.report.page_folder import check_page_folder
+from engine.report.page.document import spoken
+from engine.report.page.page_folder import check_page_folder
+from engine.report.page.paper_page import HTML, JSON, Reproduced, write_reproduced
 from engine.report.paper import Advanced, Finding, Paper, PaperRun
-from engine.report.paper_page import HTML, JSON, Reproduced, spoken, write_reproduced
 from engine.report.units import number
 from scenarios import papers
 
@@ -73,7 +74,7 @@ def reproduce(
     if every and out is None:
         out = Path("out") / whole.replace("/", "-")
     if out is not None:
-        need("plotly")
+        need("report")
         check_page_folder(out, (HTML, JSON))
     tell_compiling(quiet=quiet)
     found = _reproduced(paper, chosen, seed, scale, quiet=quiet)

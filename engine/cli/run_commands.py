@@ -65,7 +65,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
-    need("simpy", "plotly")
+    need("sim")
     scenario = load(name)
     options = read_options(scenario, settings or [])
     folder = out or Path("out") / name

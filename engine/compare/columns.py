@@ -10,8 +10,7 @@ from engine.compare.choice import in_place
 from engine.compare.comparison import Comparison
 from engine.compare.measure import Arrivals, Measures, Spread
 from engine.log.show import readable_duration
-from engine.report.elements import Cell
-from engine.report.units import number, percent
+from engine.report.units import Cell, number, percent
 
 FORMAT: Final = 1
 """Of compare.json; rises when a field changes its meaning."""
@@ -131,7 +130,7 @@ def order_table(
     comparison: Comparison,
     measured: Sequence[Measures],
     part: Sequence[Field] = (*OUTCOME, *COST),
-) -> tuple[list[str], list[list[Cell]]]:
+) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
     """Headings and rows, for people: durations in the comparison's unit of holds.
 
     Args:
@@ -142,8 +141,8 @@ def order_table(
     unit, unit_ns = comparison.hold_unit
     left_out = () if comparison.settings.reading.departed else _LATENCY
     shown = [_NAME, *(each for each in part if each.heading and each not in left_out)]
-    headings = [each.heading.format(hold=unit) for each in shown]
-    return headings, [[each.cell(row, unit_ns) for each in shown] for row in measured]
+    headings = tuple(each.heading.format(hold=unit) for each in shown)
+    return headings, tuple(tuple(each.cell(row, unit_ns) for each in shown) for row in measured)
 
 
 def arrival_facts(comparison: Comparison) -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.none import NoneSettings
 from engine.order.registry import OrderSettings, parse_order
-from engine.stream.frame import Frame
+from engine.stream.frame import Frame, by_site
 
 __all__ = ["Arrivals", "Measures", "Reading", "Spread", "arrivals", "measure", "measure_many"]
 
@@ -266,25 +266,12 @@ def _run(
     frames = LogReader(log)
     _warm(frames, settings)
     run = _Run(settings, reading)
-    waiting: dict[str, list[Frame]] = {}
-    rows = 0
-    for frame in frames:
-        waiting.setdefault(frame.site, []).append(frame)
-        rows += frame.rows
-        if rows >= _ROWS_PER_BATCH:
-            _batch(run, waiting)
-            advanced(rows)
-            rows = 0
-    _batch(run, waiting)
-    advanced(rows)
+    for batch in by_site(frames, _ROWS_PER_BATCH):
+        for site in sorted(batch):
+            run.process(site, batch[site])
+        advanced(sum(frame.rows for of_site in batch.values() for frame in of_site))
     run.finish()
     return run
-
-
-def _batch(run: _Run, waiting: dict[str, list[Frame]]) -> None:
-    for site in sorted(waiting):
-        run.process(site, waiting[site])
-    waiting.clear()
 
 
 def _warm(frames: Iterable[Frame], settings: ChainSettings) -> None:
@@ -293,14 +280,7 @@ def _warm(frames: Iterable[Frame], settings: ChainSettings) -> None:
     They take the log's own first frames, in two calls: kernels are compiled for the kinds of array
     that they meet, and these differ once something is held.
     """
-    first: dict[str, list[Frame]] = {}
-    rows = 0
-    for frame in frames:
-        first.setdefault(frame.site, []).append(frame)
-        rows += frame.rows
-        if rows >= _WARM_ROWS:
-            break
-    for site, of_site in first.items():
+    for site, of_site in next(by_site(frames, _WARM_ROWS)).items():
         chain = Chain(settings, site)
         half = (len(of_site) + 1) // 2
         chain.process(of_site[:half])

@@ -17,7 +17,7 @@ from engine.compare.choice import in_place
 from engine.compare.comparison import Comparison
 from engine.compare.labels import place_labels
 from engine.compare.measure import Measures, Spread
-from engine.report.figures import COLOURS, NEUTRAL, Figure, short
+from engine.report.page.figures import COLOURS, NEUTRAL, Figure, short
 from engine.report.units import number
 
 _HEIGHT_PX: Final = 520

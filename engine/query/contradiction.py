@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from engine.query.fields import FIELDS, Kind
 from engine.query.plan import (
@@ -174,13 +175,12 @@ class _System:
         for relation in self._relations:
             if relation.op == "=":
                 self._unite(relation.left, relation.right)
-        if not self._unite_circles():
-            return False
+        downwards = self._downwards()
         for relation in self._relations:
             same = self._root(relation.left) == self._root(relation.right)
             if same and relation.op in {"!=", "<"}:
                 return False
-        return self._ranges_hold()
+        return self._ranges_hold(downwards)
 
     def _text_and_number(self) -> Expression | None:
         """A value that is compared with text and with a number, be it through others."""
@@ -217,24 +217,26 @@ class _System:
                 edges[self._root(relation.left)].append(pair)
         return edges
 
-    def _unite_circles(self) -> bool:
-        """Makes one value of each circle of ``<=``; False if a ``<`` is in one."""
-        for circle in _circles(self._edges()):
-            for each in circle[1:]:
-                self._unite(circle[0], each)
-        return not any(
-            above == value and strict
-            for value, edges in self._edges().items()
-            for above, strict in edges
-        )
+    def _downwards(self) -> list[Expression]:
+        """Values, those that must not be below one before it; a circle of ``<=`` becomes one."""
+        while True:
+            above = {
+                value: [higher for higher, _ in edges if higher != value]
+                for value, edges in self._edges().items()
+            }
+            try:
+                return list(TopologicalSorter(above).static_order())
+            except CycleError as error:
+                first, *others = error.args[1]
+                for each in others:
+                    self._unite(first, each)
 
-    def _ranges_hold(self) -> bool:
+    def _ranges_hold(self, downwards: Sequence[Expression]) -> bool:
         ranges: dict[Expression, Range] = defaultdict(Range)
         for limit in self._limits:
             ranges[self._root(limit.value)].narrow(limit.op, limit.constants)
         edges = self._edges()
-        # Components come last ones first, so this is from below to above.
-        for (value,) in reversed(_circles(edges)):
+        for value in reversed(downwards):
             if ranges[value].empty():
                 return False
             least = ranges[value].least()
@@ -242,50 +244,3 @@ class _System:
                 if least is not None and above != value:
                     ranges[above].raise_low(Bound(least.value, least.inclusive and not strict))
         return not any(each.empty() for each in ranges.values())
-
-
-def _circles(
-    edges: dict[Expression, list[tuple[Expression, bool]]],
-) -> list[list[Expression]]:
-    """The strongly connected components, each before those that lead to it (Tarjan 1972)."""
-    number: dict[Expression, int] = {}
-    low: dict[Expression, int] = {}
-    stack: list[Expression] = []
-    waiting: set[Expression] = set()
-    found: list[list[Expression]] = []
-    for start in list(edges):
-        if start in number:
-            continue
-        # Each entry: a value and how many of its edges were followed; no recursion, for chains
-        # of comparisons may be as long as a query.
-        work = [(start, 0)]
-        while work:
-            value, followed = work.pop()
-            if followed == 0:
-                number[value] = low[value] = len(number)
-                stack.append(value)
-                waiting.add(value)
-            for place, (above, _) in enumerate(edges.get(value, [])[followed:], followed + 1):
-                if above not in number:
-                    work += [(value, place), (above, 0)]
-                    break
-                if above in waiting:
-                    low[value] = min(low[value], low[above])
-            else:
-                if low[value] == number[value]:
-                    found.append(_unwind(stack, waiting, value))
-                if work:
-                    below = work[-1][0]
-                    low[below] = min(low[below], low[value])
-    return found
-
-
-def _unwind(
-    stack: list[Expression], waiting: set[Expression], last: Expression
-) -> list[Expression]:
-    """The component that ends with ``last``, taken off the stack."""
-    found: list[Expression] = []
-    while not found or found[-1] != last:
-        found.append(stack.pop())
-        waiting.discard(found[-1])
-    return found

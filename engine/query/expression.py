@@ -117,12 +117,6 @@ def _by_alias(views: Mapping[str, View]) -> Callable[[str | None], View]:
     return view_of
 
 
-def evaluate(expression: Expression, view: View) -> Value:
-    """The values of ``expression`` on the events of ``view`` (aliases are not looked at)."""
-    with np.errstate(all="ignore"):
-        return _value(expression, lambda _alias: view)
-
-
 def _where(predicate: Predicate, view_of: Callable[[str | None], View]) -> Bools:
     """Where ``predicate`` is true."""
     match predicate:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.report.figures import Figure
+from engine.report.page.figures import Figure
 from engine.scenario import Claim, Table
 
 Advanced = Callable[[int], None]

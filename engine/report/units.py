@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Final
 
+Cell = str | int | float | None
+"""What stands in a table: texts as they are, the rest as ``number`` says."""
 NS_PER_MS: Final = 1_000_000
 _TIME_LINES: Final = (("s", 10**9, 1_800), ("min", 60 * 10**9, 1_800), ("h", 3_600 * 10**9, 0))
 """Unit of a time line, its ns, and up to how many of it a time line uses it; 0 = any."""

@@ -9,20 +9,20 @@ from typing import Any, Final
 
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
-from engine.report.answers import read_answers
-from engine.report.clock_error import measure_clock_error
-from engine.report.conservation import measure_conservation
-from engine.report.disorder import measure_disorder
 from engine.report.glossary import glossary
-from engine.report.holds import measure_holds
-from engine.report.match_results import measure_matches
-from engine.report.page import page
+from engine.report.measure.answers import read_answers
+from engine.report.measure.clock_error import measure_clock_error
+from engine.report.measure.conservation import measure_conservation
+from engine.report.measure.disorder import measure_disorder
+from engine.report.measure.holds import measure_holds
+from engine.report.measure.match_results import measure_matches
+from engine.report.measure.rows import ordered_rows
+from engine.report.measure.sources import measure_sources
+from engine.report.measure.window_results import measure_windows
+from engine.report.page.run_page import page
 from engine.report.plain import as_json, plain
-from engine.report.rows import ordered_rows
-from engine.report.sources import measure_sources
 from engine.report.verdict import verdict
 from engine.report.versions import versions
-from engine.report.window_results import measure_windows
 from engine.scenario import Pass, Score
 
 FORMAT: Final = 1

@@ -7,7 +7,7 @@ texts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pyspark.sql import Row
@@ -42,7 +42,6 @@ _BEFORE: Final = {"query": "str", "site": "str", "op": "str", "at": "int"}
 _OF_MATCH: Final = {"known_at": "int", "certainty": "str", "probability": "float"}
 _COUNTS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref", "start", "end"})
-Convert = Callable[[Any], Any]
 
 
 class TypedOutput:

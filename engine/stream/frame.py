@@ -24,6 +24,7 @@ attrs.NAME      int64 | float64 |   null: this record has no such attribute
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -101,3 +102,16 @@ class Frame:
         if not batches:
             return cls(site, pa.RecordBatch.from_pylist([], schema=table.schema))
         return cls(site, batches[0])
+
+
+def by_site(frames: Iterable[Frame], rows: int) -> Iterator[dict[str, list[Frame]]]:
+    """The frames of each site, in batches of ``rows`` or a frame more; the last may be empty."""
+    waiting: dict[str, list[Frame]] = {}
+    held = 0
+    for frame in frames:
+        waiting.setdefault(frame.site, []).append(frame)
+        held += frame.rows
+        if held >= rows:
+            yield waiting
+            waiting, held = {}, 0
+    yield waiting

@@ -27,7 +27,6 @@ LOOKED_BACK_NS: Final = 30 * SECOND
 ANSWERS: Final = (0.6, 0.25)
 """Chance that one question to a tag in the field is answered, by antenna: the second is worse
 placed."""
-ANTENNAS: Final = len(ANSWERS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SIM = ("simpy",)
-REPORT = ("plotly",)
-ENGINE = ("lark", "numba", "numpy", "pandas", "pyarrow", "pyspark", "rich", "typer")
+REPORT = ("plotly", "jinja2", "markupsafe")
+ENGINE = ("lark", "numba", "numpy", "packaging", "pandas", "pyarrow", "pyspark", "rich", "typer")
 ABSENT = {
     "base": (*SIM, *REPORT, *ENGINE),
     "engine": (*SIM, *REPORT),

@@ -18,6 +18,7 @@ NEVER = {
     "pandas",
     "pyspark",
     "plotly",
+    "jinja2",
     "simpy",
     "simulator",
     "matplotlib",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.errors import ContractViolation
 from engine.query import query
-from engine.query.expression import View, evaluate, join_mask, mask, released_mask
+from engine.query.expression import View, join_mask, join_value, mask, released_mask
 from engine.query.plan import (
     Arithmetic,
     Attribute,
@@ -208,7 +208,9 @@ def test_a_condition_without_attributes_covers_all_rows() -> None:
 def test_values_of_an_expression() -> None:
     batch = released()
     view = View.of(batch.columns, batch.attr_types, batch.strings)
-    value = evaluate(Arithmetic("-", Attribute("arrival"), Attribute("ts")), view)
+    value = join_value(
+        Arithmetic("-", Attribute("arrival", "a"), Attribute("ts", "a")), {"a": view}
+    )
     assert value.kind == "int"
     assert value.data.tolist() == [1000, 901]
 

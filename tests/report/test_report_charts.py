@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.report import write_report
-from engine.report.charts import chart_figures
+from engine.report.page.charts import chart_figures
 from engine.report.plain import plain
 from engine.scenario import Chart, Series
 

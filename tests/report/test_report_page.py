@@ -13,11 +13,12 @@ import pytest
 
 from engine.errors import ContractViolation, UserError
 from engine.report import write_report
-from engine.report.answers import KEPT_MAX, QueryAnswers, read_answers
-from engine.report.document import POLICY
-from engine.report.match_results import POINTS_SHOWN, measure_matches
+from engine.report.measure.answers import KEPT_MAX, QueryAnswers, read_answers
+from engine.report.measure.match_results import POINTS_SHOWN, measure_matches
+from engine.report.measure.window_results import KEYS_SHOWN, measure_windows
+from engine.report.page.document import POLICY
+from engine.report.page.run_page import page as page_of
 from engine.report.units import TimeLine
-from engine.report.window_results import KEYS_SHOWN, measure_windows
 from engine.scenario import Claim, Score, Table
 
 MS = 10**6
@@ -89,6 +90,16 @@ def test_the_report_of_a_rich_run(rich_run: Any) -> None:
                  "SELECT avg(v) FROM events", "✓ balanced", "A note.", "in-process"):  # fmt: skip
         assert text in words
     assert "not balanced" not in words
+
+
+def test_a_section_without_anything_to_show_is_left_out(rich_run: Any) -> None:
+    made, _ = report(rich_run)
+    nothing = {"sources": [], "windows": {}, "matches": {}, "tables": []}
+    without = page_of(made | nothing)
+    assert "#sources" not in without
+    assert Page(without).sections() == [
+        "verdict", "run", "conservation", "disorder", "holds", "clocks", "glossary",
+    ]  # fmt: skip
 
 
 def test_json_inside_equals_report_json_and_what_is_returned(rich_run: Any) -> None:
@@ -344,7 +355,7 @@ def test_many_matches_are_counted_and_thinned() -> None:
 
 def test_results_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT_MAX >= 100_000
-    monkeypatch.setattr("engine.report.answers.KEPT_MAX", 3)
+    monkeypatch.setattr("engine.report.measure.answers.KEPT_MAX", 3)
     kept = QueryAnswers()
     for place in range(5):
         kept.take((place,), {"op": "+"})

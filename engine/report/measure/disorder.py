@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from engine.jit import njit
-from engine.report.quantiles import axis_floor, distribution, quantiles
-from engine.report.rows import Rows, ordered_rows
+from engine.report.measure.quantiles import axis_floor, distribution, quantiles
+from engine.report.measure.rows import Rows, ordered_rows
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 
 

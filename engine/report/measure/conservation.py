@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.report.rows import ordered_rows, read_rows
+from engine.report.measure.rows import ordered_rows, read_rows
 from engine.report.terms import (
     BEFORE,
     BEFORE_EQUATIONS,

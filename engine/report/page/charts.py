@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from engine.report.figures import COLOURS, Figure, Spec, digits, log_axis, short
+from engine.report.page.figures import COLOURS, Figure, Spec, digits, log_axis, short
 
 _LOGARITHMIC: Final = 30
 """An axis whose values, all above 0, span a larger factor is logarithmic."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from engine.report.figures import BAD, COLOURS, GOOD, NEUTRAL, Figure, Spec, digits, short
+from engine.report.page.figures import BAD, COLOURS, GOOD, NEUTRAL, Figure, Spec, digits, short
 from engine.report.units import TimeLine, number, percent
 
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.report.answers import QueryAnswers, Result
-from engine.report.quantiles import quantiles
+from engine.report.measure.answers import QueryAnswers, Result
+from engine.report.measure.quantiles import quantiles
 
 POINTS_SHOWN: Final = 1_500
 """Per query and kind; more are thinned evenly."""
@@ -20,7 +20,7 @@ def measure_matches(
     """Per query, over all matches that stand at the end.
 
     Args:
-        answers: ``engine.report.answers.Answers.matches``.
+        answers: ``engine.report.measure.answers.Answers.matches``.
         truth: ``[{at_ref_ns, query?}]``: what really happened, of all queries if not named.
 
     Returns:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ContractViolation
-from engine.report.quantiles import axis_floor, distribution, quantiles
-from engine.report.rows import ordered_rows
+from engine.report.measure.quantiles import axis_floor, distribution, quantiles
+from engine.report.measure.rows import ordered_rows
 from engine.stream.released import LATE_DROPPED
 
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from engine.errors import ContractViolation
-from engine.report.quantiles import quantiles
-from engine.report.rows import NO_NUMBER, Rows, ordered_rows, read_rows
+from engine.report.measure.quantiles import quantiles
+from engine.report.measure.rows import NO_NUMBER, Rows, ordered_rows, read_rows
 
 SLICES: Final = 120
 """Of the time line of one source; each shows its two extreme events."""

@@ -1,0 +1,1 @@
+"""What a run's report says, measured from the files that the run left."""

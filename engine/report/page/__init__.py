@@ -1,0 +1,1 @@
+"""Pages: tables, figures and templates, and the one HTML file that they become."""

@@ -1,0 +1,104 @@
+"""A whole page as one HTML file: styles, Plotly, figures and numbers inside; no network.
+
+A content security policy forbids every request, so that the page is the same on and off line.
+Pages are laid out by the templates beside this file. What stands in them is escaped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from engine.report.page.figures import Figure
+from engine.report.units import Cell, number, percent
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; font-src data:"
+)
+_QUANTITY: Final = re.compile(r"[<>±+-]? ?[0-9][0-9,.]*( ?%)?( ±.*)?$|\N{EN DASH}$")
+"""Cells that stand right: numbers, with thousands apart, a sign, a bound or a percent sign."""
+_Laid = tuple[str, bool]
+
+
+def document(
+    template: str,
+    title: str,
+    chapters: Mapping[str, str],
+    drawn: Iterable[Figure],
+    report: Mapping[str, Any],
+    json: str,
+    **content: Any,
+) -> str:
+    """The page.
+
+    Args:
+        template: in ``templates/``; extends ``page.html``.
+        title: its heading.
+        chapters: anchor of a section -> its name in the contents.
+        drawn: all whose places the template has.
+        report: plain data; all numbers of the page.
+        json: name of the file beside the page with the same numbers.
+        content: what else the template names.
+    """
+    from markupsafe import Markup  # noqa: PLC0415 - part of the extra [report], as the next
+    from plotly.offline import get_plotlyjs  # noqa: PLC0415 - slow, and --help makes no page
+
+    return _templates().get_template(template).render(
+        title=title,
+        chapters=chapters,
+        specs=[each.spec() for each in drawn],
+        report=report,
+        json=json,
+        policy=POLICY,
+        plotly=Markup(get_plotlyjs()),  # noqa: S704 - the library's own script
+        **content,
+    )  # fmt: skip
+
+
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
+    made = Environment(
+        loader=PackageLoader("engine.report.page"), autoescape=True, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
+    made.filters |= {
+        "anchor": anchor, "laid_out": laid_out, "number": number, "percent": percent,
+        "spoken": spoken,
+    }  # fmt: skip
+    return made
+
+
+def laid_out(
+    headings: Sequence[str], rows: Iterable[Sequence[Cell]]
+) -> tuple[list[_Laid], list[list[_Laid]]]:
+    """The texts of a table, each with whether it stands right: quantities behind the first column.
+
+    >>> laid_out(("pass", "events"), [("main", 1500), ("none", None)])[0]
+    [('pass', False), ('events', True)]
+    """
+    texts = [[cell if isinstance(cell, str) else number(cell) for cell in row] for row in rows]
+    body = [[(text, at > 0 and bool(_QUANTITY.match(text))) for at, text in enumerate(row)]
+            for row in texts]  # fmt: skip
+    head = [(text, at > 0 and all(row[at][1] for row in body)) for at, text in enumerate(headings)]
+    return head, body
+
+
+def anchor(name: str) -> str:
+    """Of the section of a table or figure."""
+    return name.replace(".", "-")
+
+
+def spoken(name: str) -> str:
+    """``table-5.6`` for people.
+
+    >>> spoken("table-5.6")
+    'Table 5.6'
+    """
+    return name.replace("-", " ").capitalize()

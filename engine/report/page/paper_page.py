@@ -1,0 +1,118 @@
+"""The reproductions of a paper as one page: the verdicts first, then each table and figure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine.report.page.document import anchor, document, spoken
+from engine.report.page.page_folder import write_page_folder
+from engine.report.paper import Finding, Paper
+from engine.report.plain import as_json, plain
+from engine.report.versions import versions
+from engine.scenario import Claim, Table
+
+HTML: Final = "paper.html"
+JSON: Final = "paper.json"
+FORMAT: Final = 1
+"""Of paper.json; rises when a field changes its meaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """What a page shows: a paper's findings by name, and what they were made with."""
+
+    paper: Paper
+    findings: Mapping[str, Finding]
+    seed: int
+    scale: float
+
+    @property
+    def claims(self) -> list[tuple[str, Claim]]:
+        """Every claim with the name of its table or figure."""
+        return [
+            (name, claim) for name, finding in self.findings.items() for claim in finding.claims
+        ]
+
+    @property
+    def headline(self) -> str:
+        """How many claims hold."""
+        counts = Counter(claim.holds for _, claim in self.claims)
+        return (
+            f"{counts[True]} of {counts.total()} claims of the paper hold here; "
+            f"{counts[False]} {'does' if counts[False] == 1 else 'do'} not."
+        )
+
+    @property
+    def made(self) -> str:
+        """Seed and scale, and what the scale means."""
+        said, sizes = f"Seed {self.seed}", self.paper.sizes
+        if self.scale == 1:
+            return f"{said}, data sets of {sizes}."
+        return (
+            f"{said}, data sets at {self.scale:g} of {sizes}: a quick look, whose counts are not "
+            "the paper's."
+        )
+
+
+def write_reproduced(found: Reproduced, out: Path) -> Path:
+    """Writes ``paper.json`` and ``paper.html`` into the folder ``out``, made if absent.
+
+    Returns:
+        the page's path.
+
+    Raises:
+        UserError: see ``check_page_folder``.
+    """
+    data = as_plain(found)
+    write_page_folder(out, {JSON: as_json(data, indent=1) + "\n", HTML: page(found, data)})
+    return out / HTML
+
+
+def as_plain(found: Reproduced) -> dict[str, Any]:
+    """What ``paper.json`` holds."""
+    data: dict[str, Any] = plain(
+        {
+            "format": FORMAT,
+            "title": found.paper.title,
+            "citation": found.paper.citation,
+            "seed": found.seed,
+            "scale": found.scale,
+            "made_with": versions(),
+            "setting": found.paper.setting,
+            "headline": found.headline,
+            "summary": found.paper.summary(found.findings),
+            "reproductions": {
+                name: {
+                    "title": found.paper.reproductions[name].title,
+                    "claims": finding.claims,
+                    "tables": finding.tables,
+                    "facts": finding.facts,
+                }
+                for name, finding in found.findings.items()
+            },
+        }
+    )
+    return data
+
+
+def page(found: Reproduced, data: Mapping[str, Any]) -> str:
+    """The page; ``data`` is what paper.json holds."""
+    chapters = {"verdict": "Verdict", "setting": "How to read this"}
+    chapters |= {anchor(name): spoken(name) for name in found.findings}
+    facts = (("paper", found.paper.citation), *found.paper.setting.items())
+    return document(
+        "paper.html",
+        found.paper.title,
+        chapters,
+        [each for finding in found.findings.values() for each in finding.figures],
+        data,
+        JSON,
+        made=found.made,
+        claims=found.claims,
+        findings=found.findings,
+        tables={"setting": Table("", ("", ""), facts)},
+    )

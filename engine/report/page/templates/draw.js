@@ -1,0 +1,47 @@
+(function () {
+  "use strict";
+  var specs = JSON.parse(document.getElementById("figure-data").textContent);
+  var root = document.documentElement;
+  function theme() {
+    var style = getComputedStyle(root);
+    function of(name) { return style.getPropertyValue(name).trim(); }
+    var axis = { gridcolor: of("--line"), linecolor: of("--line"), zerolinecolor: of("--line"),
+                 automargin: true };
+    return { font: { color: of("--ink"), family: "system-ui, sans-serif", size: 12 }, axis: axis,
+             hoverlabel: { bgcolor: of("--card"), font: { color: of("--ink") } } };
+  }
+  function layout(spec, now) {
+    var made = Object.assign({
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true,
+      margin: { l: 8, r: 12, t: 8, b: 8 }, hovermode: "closest",
+      legend: { orientation: "h", x: 0, xanchor: "left", y: 1.02, yanchor: "bottom" },
+      dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom"
+    }, spec.layout, { font: now.font, hoverlabel: now.hoverlabel });
+    ["xaxis", "yaxis"].forEach(function (name) {
+      made[name] = Object.assign({}, now.axis, spec.layout[name]);
+      made[name].title = Object.assign({ standoff: 8 }, made[name].title);
+    });
+    return made;
+  }
+  var config = { responsive: true, displayModeBar: false, displaylogo: false, showLink: false };
+  function draw() {
+    var now = theme();
+    specs.forEach(function (spec) {
+      Plotly.react("plot-" + spec.name, spec.data, layout(spec, now), config);
+    });
+  }
+  draw();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  var closed = [];
+  addEventListener("beforeprint", function () {
+    root.setAttribute("data-paper", "");
+    closed = Array.from(document.querySelectorAll("details:not([open])"));
+    closed.forEach(function (each) { each.open = true; });
+    draw();
+  });
+  addEventListener("afterprint", function () {
+    root.removeAttribute("data-paper");
+    closed.forEach(function (each) { each.open = false; });
+    draw();
+  });
+})();
