@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.log.arrival_log import LogReader
-from engine.query.place import closest
+from engine.query.language.place import closest
 from engine.query.plan import Plan
 
 _LISTED = 8

@@ -16,9 +16,9 @@ import pytest
 from engine import cache_home, jit
 from engine.cache_home import is_trusted, own_bytes, own_cache
 from engine.log.whole_file import temporary, whole_file, write_parquet
-from engine.query import grammar_tables
-from engine.query.analyse import query
-from engine.query.parse import _Build
+from engine.query.analysis.analyse import query
+from engine.query.language import grammar_tables
+from engine.query.language.parse import _Build
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"

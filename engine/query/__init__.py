@@ -1,6 +1,6 @@
 """The query language: text -> plan, plan -> text, and what a plan asks of the data."""
 
-from engine.query.analyse import query
+from engine.query.analysis.analyse import query
 from engine.query.computed import computed_values
 from engine.query.explain import explain
 from engine.query.fields import needed_attributes

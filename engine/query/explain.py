@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
-from engine.query.consistency import never_counts
+from engine.query.analysis.consistency import never_counts
 from engine.query.fields import attributes_in, shows_everything
-from engine.query.place import listed
+from engine.query.language.place import listed
 from engine.query.plan import (
     Comparison,
     Drift,

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from engine.errors import ContractViolation
+from engine.query.analysis.selection import default_label
 from engine.query.fields import OWN
-from engine.query.mistakes import RESERVED
+from engine.query.language.mistakes import RESERVED
 from engine.query.plan import (
     Aggregate,
     Arithmetic,
@@ -32,7 +33,6 @@ from engine.query.plan import (
     Step,
     TumblingPlan,
 )
-from engine.query.selection import default_label
 from engine.query.shape import whole_pattern
 from engine.stream.frame import ATTR_PREFIX
 from engine.units import NS_PER

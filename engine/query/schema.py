@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from engine.errors import UserError
-from engine.query import syntax as s
 from engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,
@@ -16,8 +15,9 @@ from engine.query.fields import (
     comparable,
     own_attribute,
 )
-from engine.query.parse import parse
-from engine.query.place import Span, closest, refuse
+from engine.query.language import syntax as s
+from engine.query.language.parse import parse
+from engine.query.language.place import Span, closest, refuse
 from engine.query.plan import (
     Arithmetic,
     Attribute,

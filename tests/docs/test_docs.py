@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.query.analyse import query
+from engine.query.analysis.analyse import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query import explain, query
-from engine.query.contradiction import Conflict, find_conflict
+from engine.query.analysis.contradiction import Conflict, find_conflict
 from engine.query.plan import Attribute, Comparison, Constant, Logic, Membership, Predicate
 from tests.query.slow_expression import slow
 

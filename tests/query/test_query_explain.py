@@ -14,7 +14,7 @@ from engine.barrier.settings import parse_barrier
 from engine.errors import UserError
 from engine.pattern import seq
 from engine.query import explain, query
-from engine.query.analyse import read_query
+from engine.query.analysis.analyse import read_query
 from engine.query.explain import WIDTH
 from engine.query.plan import SeqPlan, Step
 from engine.window.tumbling import WindowSettings

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from engine.errors import UserError
 from engine.query import query
 from engine.query.fields import needed_attributes, released_columns
-from engine.query.parse import MAX_QUERY_CHARS, parse
+from engine.query.language.parse import MAX_QUERY_CHARS, parse
+from engine.query.language.syntax import EventQuery, GroupNode, IseqNode, NegatedNode, SelectQuery
 from engine.query.plan import (
     Aggregate,
     Arithmetic,
@@ -25,7 +26,6 @@ from engine.query.plan import (
 )
 from engine.query.render import render
 from engine.query.schema import check_attributes
-from engine.query.syntax import EventQuery, GroupNode, IseqNode, NegatedNode, SelectQuery
 
 DESIGN = [
     "EVENT SEQ(SHELF s, !CHECKOUT c, EXIT e) WHERE s.tag = e.tag AND c.tag = s.tag WITHIN 5 h",

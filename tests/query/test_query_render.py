@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query import query
-from engine.query.analyse import analyse
+from engine.query.analysis.analyse import analyse
+from engine.query.analysis.selection import AGGREGATES, default_label
 from engine.query.fields import attributes_in
-from engine.query.parse import parse
+from engine.query.language.parse import parse
 from engine.query.plan import (
     Aggregate,
     Arithmetic,
@@ -30,7 +31,6 @@ from engine.query.plan import (
     TumblingPlan,
 )
 from engine.query.render import quote, render, render_duration, render_expression
-from engine.query.selection import AGGREGATES, default_label
 
 PLAIN = st.sampled_from(["v", "x", "price", "Tag", "_u", "a1"])
 ODD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)

@@ -13,10 +13,10 @@ from math import isinf
 from typing import Final
 
 from engine.errors import UserError
-from engine.query import syntax as s
 from engine.query.fields import FIELDS, Kind, comparable
-from engine.query.mistakes import RESERVED
-from engine.query.place import Span, closest, refuse
+from engine.query.language import syntax as s
+from engine.query.language.mistakes import RESERVED
+from engine.query.language.place import Span, closest, refuse
 from engine.query.plan import (
     Arithmetic,
     Attribute,

@@ -8,7 +8,7 @@ from typing import Final
 from lark import Token
 
 from engine.errors import UserError
-from engine.query.place import Span, closest, printable, refuse
+from engine.query.language.place import Span, closest, printable, refuse
 from engine.units import unit_ns
 
 RESERVED: Final = frozenset({

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.query import syntax as s
+from engine.query.analysis.conditions import Context, condition, conjuncts
 from engine.query.clocked import is_clocked
-from engine.query.conditions import Context, condition, conjuncts
 from engine.query.fields import attributes_in
-from engine.query.place import Span
+from engine.query.language import syntax as s
+from engine.query.language.place import Span
 from engine.query.plan import Attribute, Comparison, Logic, Predicate, Step
 
 Node = tuple[str, str]

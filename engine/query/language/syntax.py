@@ -1,13 +1,13 @@
 """What the parser makes of a query: its parts and where each stands in the text.
 
-Nothing is checked here beyond the grammar; ``engine.query.analyse`` turns it into a plan.
+Nothing is checked here beyond the grammar; ``engine.query.analysis.analyse`` turns it into a plan.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.query.place import Span
+from engine.query.language.place import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""From the text of a query to its parts (``engine.query.syntax``), by the grammar alone."""
+"""From the text of a query to its parts (``language.syntax``), by the grammar alone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from engine.errors import UserError
-from engine.query import syntax as s
-from engine.query.grammar_tables import parser
-from engine.query.mistakes import syntax_error
-from engine.query.place import Span, refuse
+from engine.query.language import syntax as s
+from engine.query.language.grammar_tables import parser
+from engine.query.language.mistakes import syntax_error
+from engine.query.language.place import Span, refuse
 
 MAX_QUERY_CHARS: Final = 65_536
 MAX_DEPTH: Final = 100

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.query import syntax as s
-from engine.query.conditions import Context, value
+from engine.query.analysis.conditions import Context, value
 from engine.query.fields import attributes_in
-from engine.query.place import Span
+from engine.query.language import syntax as s
+from engine.query.language.place import Span
 from engine.query.plan import Attribute, Computed, Step
 from engine.query.render import render_expression
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypeVar
 
 from engine.errors import UserError
-from engine.query import syntax as s
-from engine.query.place import Span, refuse
+from engine.query.language import syntax as s
+from engine.query.language.place import Span, refuse
 
 C = TypeVar("C", bound=s.Clause)
 

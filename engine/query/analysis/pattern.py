@@ -10,10 +10,10 @@ from math import prod
 from typing import Final
 
 from engine.errors import UserError
-from engine.query import syntax as s
-from engine.query.clauses import unsupported
+from engine.query.analysis.clauses import unsupported
 from engine.query.fields import OWN
-from engine.query.place import Span, refuse
+from engine.query.language import syntax as s
+from engine.query.language.place import Span, refuse
 from engine.query.plan import Group, Part, Step
 from engine.query.shape import leaves, unscoped
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
+from engine.query.analysis.ranges import Bound, Range
 from engine.query.fields import FIELDS, Kind
 from engine.query.plan import (
     Attribute,
@@ -25,7 +26,6 @@ from engine.query.plan import (
     Membership,
     Predicate,
 )
-from engine.query.ranges import Bound, Range
 
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}

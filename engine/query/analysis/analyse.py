@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.errors import UserError
-from engine.query import syntax as s
-from engine.query.clauses import only
-from engine.query.conditions import Context, duration_ns
-from engine.query.consistency import check_pattern
+from engine.query.analysis.clauses import only
+from engine.query.analysis.conditions import Context, duration_ns
+from engine.query.analysis.consistency import check_pattern
+from engine.query.analysis.pattern import Pattern, placed
+from engine.query.analysis.returning import Returned, read_returns, selected
+from engine.query.analysis.selection import select_plan
+from engine.query.analysis.split import Term, read_terms, split
 from engine.query.fields import OWN, attribute_name
-from engine.query.parse import parse
-from engine.query.pattern import Pattern, placed
-from engine.query.place import Span, closest, listed, refuse
+from engine.query.language import syntax as s
+from engine.query.language.parse import parse
+from engine.query.language.place import Span, closest, listed, refuse
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, SeqPlan, Step
-from engine.query.returning import Returned, read_returns, selected
-from engine.query.selection import select_plan
 from engine.query.shape import shape_of
-from engine.query.split import Term, read_terms, split
 from engine.units import unit_ns
 
 

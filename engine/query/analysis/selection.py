@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from engine.errors import UserError
-from engine.query import syntax as s
-from engine.query.clauses import only, unsupported
-from engine.query.conditions import Context, condition, conjuncts, duration_ns
-from engine.query.consistency import check_select
+from engine.query.analysis.clauses import only, unsupported
+from engine.query.analysis.conditions import Context, condition, conjuncts, duration_ns
+from engine.query.analysis.consistency import check_select
 from engine.query.fields import FIELDS, OWN, Kind, attribute_name, attributes_in
-from engine.query.place import Span, closest, refuse
+from engine.query.language import syntax as s
+from engine.query.language.place import Span, closest, refuse
 from engine.query.plan import Aggregate, Attribute, Drift, Logic, Predicate, TumblingPlan
 
 AGGREGATES: Final = ("count", "sum", "avg", "min", "max", "stddev", "quantile")

@@ -1,0 +1,1 @@
+"""From the text of a query to its parts, and where each stands in the text."""
