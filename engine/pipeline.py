@@ -19,7 +19,7 @@ from engine.errors import SparkFailure, UserError
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.gathered import gathered
-from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, open_input
+from engine.log.input.input_log import PLAIN_FORM, InputForm, InputKind, open_input
 from engine.log.whole_file import parquet_files, sync_folder
 from engine.order.registry import OrderSettings, order_attributes
 from engine.order.served import check_order_attributes

@@ -14,7 +14,7 @@ from engine.pass_output import Answers, Events
 from engine.pipeline import Host, check_plans, with_log_kept
 from engine.query import explain as explanation
 from engine.query import query as parse_query
-from engine.query.analyse import read_query
+from engine.query.analysis.analyse import read_query
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.results.part_store import PartStore

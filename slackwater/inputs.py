@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from engine.log.input_log import InputForm
-from engine.log.table_import import TABLE, as_arrow
-from engine.log.times import DEFAULT_UNIT
+from engine.log.input.input_log import InputForm
+from engine.log.input.table_import import TABLE, as_arrow
+from engine.log.record.times import DEFAULT_UNIT
 from engine.pipeline import prepare
 from engine.units import unit_ns
 from slackwater.folder import Folder

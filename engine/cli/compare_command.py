@@ -23,7 +23,7 @@ from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare
 from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.extras import need
-from engine.log.input_log import PLAIN_FORM, InputForm
+from engine.log.input.input_log import PLAIN_FORM, InputForm
 from engine.pipeline import prepare
 from engine.report.page.page_folder import check_page_folder
 from engine.report.plain import as_json, plain

@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 
 from engine.errors import UserError
-from engine.log.input_log import InputForm
-from engine.log.sorting import SORTS
-from engine.log.times import DEFAULT_UNIT
+from engine.log.input.input_log import InputForm
+from engine.log.input.sorting import SORTS
+from engine.log.record.times import DEFAULT_UNIT
 
 _BAD_SUFFIX: Final = ".bad.jsonl"
 """Of the file for skipped lines, where none is named."""

@@ -20,8 +20,8 @@ from engine.cli.watch import watched
 from engine.errors import UserError, did_you_mean
 from engine.log.arrival_log import LogWriter
 from engine.log.describe import describe
-from engine.log.input_log import PLAIN_FORM, InputForm, InputLog, open_input
-from engine.log.lines import STDIN
+from engine.log.input.input_log import PLAIN_FORM, InputForm, InputLog, open_input
+from engine.log.input.lines import STDIN
 from engine.log.row_export import write_csv, write_parquet_rows
 from engine.log.show import summary_tables
 from engine.log.trace_writer import write_trace

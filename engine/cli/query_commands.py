@@ -23,13 +23,13 @@ from engine.cli.window_option import WindowText
 from engine.cli.work_folder import work_folder
 from engine.doubts import of_line_numbers, of_numbers, of_promises
 from engine.errors import UserError
-from engine.log.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
-from engine.log.lines import STDIN
+from engine.log.input.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
+from engine.log.input.lines import STDIN
 from engine.order.registry import order_names
 from engine.pass_output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
-from engine.query.analyse import read_query
+from engine.query.analysis.analyse import read_query
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.results.part_store import PartStore

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import ContractViolation, UserError
-from engine.log.file_facts import MARK, FileFacts, checksum
-from engine.log.frame_rules import attribute_types
-from engine.log.kept_tables import KEPT
-from engine.log.log_files import (
+from engine.log.files.file_facts import MARK, FileFacts, checksum
+from engine.log.files.kept_tables import KEPT
+from engine.log.files.log_files import (
     FILE_NAME,
     FIRST_ARRIVAL,
     LAST_ARRIVAL,
@@ -39,7 +38,8 @@ from engine.log.log_files import (
     pieces,
     read_file,
 )
-from engine.log.read_ahead import read_ahead
+from engine.log.files.read_ahead import read_ahead
+from engine.log.frame_rules import attribute_types
 from engine.log.whole_file import (
     NS_PER_MS,
     TEMPORARY_SUFFIX,

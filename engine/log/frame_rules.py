@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.log.record_rules import beyond_said
+from engine.log.record.record_rules import beyond_said
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
 from engine.stream.value_rules import COUNTS, RANGES, beyond, without_nan
 

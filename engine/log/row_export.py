@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.log.record_rules import FIELDS_OF_KIND, TIME_FIELDS
+from engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS
 from engine.log.whole_file import whole_file
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.units import unit_ns

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.log.record_rules import FIELDS_OF_KIND, TIME_FIELDS
+from engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS
 from engine.log.row_export import in_unit
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.units import unit_ns

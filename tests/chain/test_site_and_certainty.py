@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.log.trace import read_trace
+from engine.log.input.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings

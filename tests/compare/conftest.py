@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.log.arrival_log import LogWriter
-from engine.log.trace import read_trace
+from engine.log.input.trace import read_trace
 
 Record = dict[str, Any]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.errors import UserError
-from engine.log import lines
-from engine.log.trace import read_trace
+from engine.log.input import lines
+from engine.log.input.trace import read_trace
 
 EXAMPLE = '{"type": "A", "ts": 3}'
 KNOWN = (

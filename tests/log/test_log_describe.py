@@ -18,7 +18,7 @@ from rich.console import Console
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import LatenessCounts, describe
-from engine.log.input_log import InputForm, InputKind, input_kind, open_input
+from engine.log.input.input_log import InputForm, InputKind, input_kind, open_input
 from engine.log.show import readable_duration, summary_tables
 from engine.stream.frame import STRING, Frame
 

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.log import csv_import
-from engine.log.csv_import import read_csv
-from engine.log.parquet_import import read_parquet
+from engine.log.input import csv_import
+from engine.log.input.csv_import import read_csv
+from engine.log.input.parquet_import import read_parquet
+from engine.log.input.row_import import plan_columns
+from engine.log.input.trace import read_trace
 from engine.log.row_export import write_csv, write_parquet_rows
-from engine.log.row_import import plan_columns
-from engine.log.trace import read_trace
 from engine.stream.frame import STRING, Frame
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.log import lines, trace
-from engine.log.trace import read_trace
+from engine.log.input import lines, trace
+from engine.log.input.trace import read_trace
 from engine.log.trace_writer import write_trace
 from engine.stream.frame import FIXED_TYPES, STRING, Frame
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
-from engine.log.trace import read_trace
+from engine.log.input.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings

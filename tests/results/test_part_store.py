@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.chain import ChainSettings
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogWriter
-from engine.log.trace import read_trace
+from engine.log.input.trace import read_trace
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.batch_files import BatchFiles

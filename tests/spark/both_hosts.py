@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.trace import read_trace
+from engine.log.input.trace import read_trace
 from engine.results.export import export_jsonl
 
 

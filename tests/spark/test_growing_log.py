@@ -22,7 +22,7 @@ from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.trace import read_trace
+from engine.log.input.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.spill_settings import SpillSettings

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.trace import read_trace
+from engine.log.input.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

@@ -14,7 +14,7 @@ import pyarrow as pa
 from edge_agent import records as r
 from engine.errors import UserError
 from engine.log.grouped import ints
-from engine.log.lines import CHUNK_LINES
+from engine.log.input.lines import CHUNK_LINES
 
 SORTS: Final = (r.ARRIVAL, r.TS)
 _FIELD: Final = "field."

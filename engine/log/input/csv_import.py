@@ -23,9 +23,9 @@ import pyarrow.csv as pacsv
 
 from edge_agent import records as r
 from engine.errors import UserError
-from engine.log.csv_types import ColumnTypes, Text, any_kind, typed_rows
-from engine.log.lines import UNREADABLE, open_bytes
-from engine.log.row_import import ColumnPlan, RowBatch, RowRead, plan_columns
+from engine.log.input.csv_types import ColumnTypes, Text, any_kind, typed_rows
+from engine.log.input.lines import UNREADABLE, open_bytes
+from engine.log.input.row_import import ColumnPlan, RowBatch, RowRead, plan_columns
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9.,:TZ -]*[0-9][0-9.,:TZ eE+-]*|")
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -51,7 +51,7 @@ def read_csv(
 
     Args:
         path: the file; it is read twice, so it cannot be standard input.
-        time_unit: unit of every time in it that is a number; None: ns, see ``engine.log.times``.
+        time_unit: unit of every time in it that is a number; None: ns, see ``log.record.times``.
         on_bad: ``stop`` or ``skip``.
         dead_letter: JSONL file for skipped rows.
         mapping: record field -> column; columns named like a field need none.

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError, did_you_mean
-from engine.log.bad_lines import BadLines, Fault
-from engine.log.intake import Intake
-from engine.log.lines import CHUNK_LINES
-from engine.log.record_rules import FIELDS_OF_KIND
-from engine.log.sorting import Sorter, check_sort
-from engine.log.times import NOT_TIME, Times
+from engine.log.input.intake import Intake
+from engine.log.input.lines import CHUNK_LINES
+from engine.log.input.sorting import Sorter, check_sort
+from engine.log.record.bad_lines import BadLines, Fault
+from engine.log.record.record_rules import FIELDS_OF_KIND
+from engine.log.record.times import NOT_TIME, Times
 from engine.stream.frame import ATTR_PREFIX, Frame
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
@@ -235,7 +235,7 @@ def kind_codes(words: pa.Array) -> tuple[pa.Array, np.ndarray]:
 def time_faults(
     reasons: Mapping[int, str], lines: np.ndarray, column: str, values: pa.Array
 ) -> list[Fault]:
-    """Faults of ``engine.log.times``, naming the column and the value."""
+    """Faults of ``engine.log.record.times``, naming the column and the value."""
     faults = []
     for row, why in reasons.items():
         said = why

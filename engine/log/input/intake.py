@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.limits import TIME_MAX_NS
 from edge_agent.records import Kind
-from engine.log.bad_lines import Fault
 from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
-from engine.log.record_rules import in_units, row_faults
+from engine.log.record.bad_lines import Fault
+from engine.log.record.record_rules import in_units, row_faults
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.errors import UserError, did_you_mean
-from engine.log.instants import instants_of, utc_ns
-from engine.log.record_rules import beyond_said
-from engine.log.trace_record import BEYOND, INT64_MIN
+from engine.log.record.instants import instants_of, utc_ns
+from engine.log.record.record_rules import beyond_said
+from engine.log.record.trace_record import BEYOND, INT64_MIN
 from engine.units import INT64_MAX, NS_PER, unit_ns
 
 DEFAULT_UNIT: Final = "ns"

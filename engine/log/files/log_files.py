@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import ContractViolation, UserError
-from engine.log.file_facts import (
+from engine.log.files.file_facts import (
     FactsError,
     FileFacts,
     checksum,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from engine.errors import UserError
-from engine.log.parquet_import import ParquetRead
+from engine.log.input.parquet_import import ParquetRead
 
 TABLE: Final = "table"
 """The name of such an input in messages."""

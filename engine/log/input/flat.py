@@ -14,8 +14,8 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.errors import UserError, did_you_mean
-from engine.log.row_import import FIELDS, check_target, time_hint
-from engine.log.trace_record import TEXT_FIELDS
+from engine.log.input.row_import import FIELDS, check_target, time_hint
+from engine.log.record.trace_record import TEXT_FIELDS
 from engine.stream.frame import ATTR_PREFIX
 
 _KNOWN: Final = frozenset(r.RECORD_FIELDS)

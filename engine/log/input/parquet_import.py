@@ -15,11 +15,9 @@ import pyarrow.parquet as pq
 
 from edge_agent import records as r
 from engine.errors import UserError
-from engine.log.bad_lines import Fault
-from engine.log.csv_types import any_kind
-from engine.log.lines import CHUNK_LINES
-from engine.log.record_rules import TIME_FIELDS
-from engine.log.row_import import (
+from engine.log.input.csv_types import any_kind
+from engine.log.input.lines import CHUNK_LINES
+from engine.log.input.row_import import (
     FIELDS,
     ColumnPlan,
     RowBatch,
@@ -30,7 +28,9 @@ from engine.log.row_import import (
     plan_columns,
     time_faults,
 )
-from engine.log.trace_record import INT_FIELDS
+from engine.log.record.bad_lines import Fault
+from engine.log.record.record_rules import TIME_FIELDS
+from engine.log.record.trace_record import INT_FIELDS
 from engine.log.whole_file import DAMAGED
 from engine.stream.frame import STRING
 from engine.stream.value_rules import without_nan
@@ -51,7 +51,7 @@ def read_parquet(
     Args:
         path: the file; or the folder, whose files are read by name, those in ``KEY=VALUE`` folders
             with that column.
-        time_unit: unit of times that are numbers; None: ns, see ``engine.log.times``.
+        time_unit: unit of times that are numbers; None: ns, see ``log.record.times``.
         on_bad: ``stop`` or ``skip``.
         dead_letter: JSONL file for skipped rows.
         mapping: record field -> column; columns named like a field need none.

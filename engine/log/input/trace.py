@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from edge_agent import records as r
 from engine.errors import UserError
-from engine.log.attr_types import AttrTypes
-from engine.log.bad_lines import BadLines, Fault
-from engine.log.flat import Flat
-from engine.log.intake import Intake
-from engine.log.lines import Chunk, display_name, open_bytes, read_chunks
-from engine.log.record_rules import TIME_FIELDS
-from engine.log.sorting import Sorter, check_sort
-from engine.log.times import Times
-from engine.log.trace_record import (
+from engine.log.input.flat import Flat
+from engine.log.input.intake import Intake
+from engine.log.input.lines import Chunk, display_name, open_bytes, read_chunks
+from engine.log.input.sorting import Sorter, check_sort
+from engine.log.record.attr_types import AttrTypes
+from engine.log.record.bad_lines import BadLines, Fault
+from engine.log.record.record_rules import TIME_FIELDS
+from engine.log.record.times import Times
+from engine.log.record.trace_record import (
     EXAMPLE,
     INT64_MIN,
     INT_FIELDS,
@@ -190,7 +190,7 @@ def read_trace(
 
     Args:
         path: a JSONL file, plain, gzip or zstd; ``-`` is standard input.
-        time_unit: unit of every time in it that is a number; None: ns, see ``engine.log.times``.
+        time_unit: unit of every time in it that is a number; None: ns, see ``log.record.times``.
             Frames hold ns.
         on_bad: ``stop`` at the first bad line, or ``skip`` and count it.
         dead_letter: JSONL file that gets the skipped lines with their reasons.

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, is_log_file
-from engine.log.csv_import import DELIMITERS, CsvRead, read_csv
-from engine.log.lines import STDIN, UNREADABLE, open_bytes
-from engine.log.parquet_import import ParquetRead, read_parquet, table_files
-from engine.log.table_import import TABLE, TableRead, read_table
-from engine.log.trace import TraceRead, read_trace
+from engine.log.input.csv_import import DELIMITERS, CsvRead, read_csv
+from engine.log.input.lines import STDIN, UNREADABLE, open_bytes
+from engine.log.input.parquet_import import ParquetRead, read_parquet, table_files
+from engine.log.input.table_import import TABLE, TableRead, read_table
+from engine.log.input.trace import TraceRead, read_trace
 from engine.log.whole_file import DAMAGED
 from engine.stream.frame import Frame
 

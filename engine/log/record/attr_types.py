@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.log.bad_lines import Fault
-from engine.log.trace_record import quoted
+from engine.log.record.bad_lines import Fault
+from engine.log.record.trace_record import quoted
 from engine.stream.frame import STRING
 
 _WORDS: Final[dict[type, str]] = {

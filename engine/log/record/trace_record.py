@@ -142,7 +142,7 @@ def fault(record: Any) -> str | None:
 
 def _field_fault(name: str, value: Any) -> str | None:
     if name in _TIMES:
-        return None  # engine.log.times judges it
+        return None  # engine.log.record.times judges it
     if name in INT_FIELDS:
         return _int_fault(name, value)
     if name == r.ID:
@@ -167,7 +167,7 @@ def _int_fault(name: str, value: Any) -> str | None:
 
 
 def time_fault(name: str, value: Any, why: str) -> str:
-    """The words for a time that ``engine.log.times`` did not take, for the reason ``why``."""
+    """The words for a time that ``log.record.times`` did not take, for the reason ``why``."""
     if why.startswith('"'):
         return why
     if why.startswith(_NO_INTEGER):

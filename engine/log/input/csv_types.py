@@ -17,9 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.log.bad_lines import Fault
-from engine.log.record_rules import TIME_FIELDS
-from engine.log.row_import import (
+from engine.log.input.row_import import (
     FIELDS,
     ColumnPlan,
     RowBatch,
@@ -28,8 +26,10 @@ from engine.log.row_import import (
     kind_codes,
     time_faults,
 )
-from engine.log.times import Times
-from engine.log.trace_record import INT64_MIN, INT_FIELDS
+from engine.log.record.bad_lines import Fault
+from engine.log.record.record_rules import TIME_FIELDS
+from engine.log.record.times import Times
+from engine.log.record.trace_record import INT64_MIN, INT_FIELDS
 from engine.stream.frame import STRING
 from engine.units import INT64_MAX
 

@@ -1,0 +1,1 @@
+"""Inputs of any kind as frames: traces, CSV, Parquet, arrival logs."""
