@@ -36,12 +36,16 @@ def missing(module: str) -> SlackwaterError:
     return SlackwaterError(f"this needs {package}; type: pip install 'slackwater[{extra}]'")
 
 
-def need(extra: str) -> None:
-    """Asks for the packages of ``extra`` before the work that only in the end uses them.
+def need(*names: str) -> None:
+    """Asks for packages before the work that only in the end uses them.
+
+    Args:
+        names: packages, or extras, which stand for all of theirs.
 
     Raises:
         SlackwaterError: one is not installed; names its extra.
     """
-    for package in EXTRAS[extra][0]:
-        if importlib.util.find_spec(package) is None:
-            raise missing(package)
+    for name in names:
+        for package in EXTRAS[name][0] if name in EXTRAS else (name,):
+            if importlib.util.find_spec(package) is None:
+                raise missing(package)

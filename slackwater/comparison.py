@@ -84,10 +84,10 @@ class Comparison:
         """Writes ``compare.html`` and ``compare.json`` into the folder ``out``; gives the page.
 
         Raises:
-            SlackwaterError: plotly is not installed.
+            SlackwaterError: plotly or Jinja2 is not installed.
             UserError: the folder holds other files.
         """
-        need("plotly")
+        need("report")
         write_comparison(self._measured, self._name, Path(out))
         return Path(out) / HTML
 
