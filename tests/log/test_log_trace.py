@@ -184,6 +184,14 @@ def test_whole_numbers_and_fractions_make_a_float_column(tmp_path: Path) -> None
     assert str(frame.batch.schema.field("attrs.v").type) == "double"
 
 
+def test_a_large_whole_number_that_a_float_holds_exactly_stands_beside_fractions(
+    tmp_path: Path,
+) -> None:
+    values = [2.5, 9 * 10**18, None, -(2**63)]  # Arrow takes none beyond 2**53 as a float
+    (frame,) = read(tmp_path, *({"ts": 1, "attrs": {"v": v}} for v in values))
+    assert frame.batch.column("attrs.v").to_pylist() == values
+
+
 def test_large_whole_attributes_are_exact(tmp_path: Path) -> None:
     values = [2**63 - 1, -(2**63), 2**53 + 1]
     (frame,) = read(tmp_path, *({"ts": 1, "attrs": {"v": v}} for v in values))

@@ -66,6 +66,8 @@ class AttrTypes:
                 return None, faults
             if known is None or known.type is not kind:
                 self._known[name] = _Known(kind, known.line if known else _first(values, lines))
+            if kind is float and int in types:  # Arrow takes none beyond 2**53, exact or not
+                values = [None if value is None else float(value) for value in values]
             return pa.array(values, type=_ARROW[kind]), []
         return None, self._mixed(values, lines, label, known)
 
