@@ -39,12 +39,14 @@ class Results:
 
     def __init__(
         self, output: Answers | Events, counters: Mapping[str, Any], folder: Folder,
-        late: Results | None = None,
+        late: Results | None = None, source: Folder | None = None,
     ) -> None:  # fmt: skip
+        """``folder``: for files made of them; ``source``: where they are, if that is temporary."""
         self.counters = counters
         self.late = late
         self._output = output
         self._folder = folder
+        self._source = source  # lives as long as these
         self._scratch = f"{id(self):x}"
         self._count: int | None = None
 

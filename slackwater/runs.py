@@ -39,7 +39,9 @@ class Run:
         self.score: Score = ran.score
         self.manifest: Mapping[str, Any] = ran.manifest
         counters = json.loads((ran.main / COUNTERS_FILE).read_bytes())
-        self.results = Results(Answers(PartStore(ran.main), ran.plans, "ns"), counters, Folder())
+        self.results = Results(
+            Answers(PartStore(ran.main), ran.plans, "ns"), counters, Folder(), source=temporary
+        )
         self._folder = ran.folder
         self._temporary = temporary
 

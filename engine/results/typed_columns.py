@@ -194,9 +194,7 @@ def _pairs(bounds: pa.StructArray) -> pa.ListArray:
     ends = pa.concat_arrays([bounds.field(name) for name in BOUNDS])
     turns = np.arange(2 * len(bounds)).reshape(2, -1).T.reshape(-1)
     starts = pa.array(np.arange(0, 2 * len(bounds) + 1, 2, dtype=np.int32))
-    absent = pa.concat_arrays([bounds.is_null(), pa.array([False])])
-    starts = pc.if_else(absent, pa.scalar(None, pa.int32()), starts)
-    return pa.ListArray.from_arrays(starts, ends.take(pa.array(turns)))
+    return pa.ListArray.from_arrays(starts, ends.take(pa.array(turns)), mask=bounds.is_null())
 
 
 def _read(texts: pa.ChunkedArray, schema: pa.Schema | None = None) -> Iterable[pa.Table]:

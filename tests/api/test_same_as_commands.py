@@ -178,3 +178,5 @@ def test_scenarios(command: Any) -> None:
         assert slackwater.read(other.log).arrival_given
         assert other.report.exists()
     assert not folder.exists()
+    alone = slackwater.run("soccer", settings).results
+    assert list(alone) == lines(Path("c/results.jsonl").read_text())
