@@ -77,7 +77,8 @@ def standing(
 
 def emitted(directory: Path, label: str, folder: str) -> Iterator[dict[str, Any]]:
     """Results of pass ``label``, insertions and retractions, by site and query, in order."""
-    return read_results(directory / RUNS / label, folder)
+    made = directory / RUNS / label
+    return read_results(made, folder) if made.is_dir() else iter(())
 
 
 def match_identity(result: dict[str, Any]) -> tuple[Any, ...]:
