@@ -326,22 +326,30 @@ class LaneTable:
         silent for longer than its idle timeout. What is forgotten is one lane of no source.
         """
         quiet = self._quiet.all()
-        tables = np.concatenate([self.tables, quiet.heads])
-        streams = np.concatenate([self._streams, quiet.streams])
+        words = np.concatenate([in_words(self.tables), in_words(quiet.heads)])
+        tables = words.view(LANE).reshape(-1)
         timeouts = ("gap_timeout", "idle_timeout")
+        told = (*names, *timeouts)
+        columns = {
+            name: tables[name].tolist()
+            for name in (*told, "source", "max_ts", "last_arrival", "closed")
+        }
+        columns["stream"] = np.concatenate([self._streams, quiet.streams]).tolist()
+        columns["silent"] = are_silent(tables, now).tolist()
+        lanes = (
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        )
         found = [
             {
-                "source": self._strings.text(int(lane["source"])),
-                "stream": self._strings.text(stream),
-                **{name: int(lane[name]) for name in (*names, *timeouts)},
+                "source": self._strings.text(lane["source"]),
+                "stream": self._strings.text(lane["stream"]),
+                **{name: int(lane[name]) for name in told},
                 "newest_ts": _unless_none(lane["max_ts"]),
                 "last_arrival": _unless_none(lane["last_arrival"]),
                 "ended": bool(lane["closed"]),
-                "idle": not lane["closed"] and silent,
+                "idle": not lane["closed"] and lane["silent"],
             }
-            for stream, silent, lane in zip(
-                streams.tolist(), are_silent(tables, now).tolist(), tables, strict=True
-            )
+            for lane in lanes
         ]
         return found + self.forgotten.lanes(names, timeouts)
 
@@ -394,5 +402,5 @@ def _renumber(rows: np.ndarray, scalars: np.ndarray, place: np.ndarray) -> None:
         scalars[V_BLOCKER] = place[scalars[V_BLOCKER]]
 
 
-def _unless_none(instant: np.int64) -> int | None:
-    return None if instant == INT_MIN else int(instant)
+def _unless_none(instant: int) -> int | None:
+    return None if instant == INT_MIN else instant
