@@ -33,7 +33,7 @@ def _log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chance = random.Random(20261122)
     records = [
         {"source": f"s{n % 3}", "type": "AB"[n % 2], "ts": n, "seq": n // 3, "arrival": n,
-         "attrs": {"k": f"{chance.getrandbits(128):x}"}}
+         "attrs": {"k": f"{chance.getrandbits(8192):x}"}}
         for n in range(900)
     ]  # fmt: skip
     text = "".join(json.dumps(record) + "\n" for record in records)
