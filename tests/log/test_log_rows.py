@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
@@ -102,16 +102,17 @@ NAMED = st.fixed_dictionaries(
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(NAMED, min_size=1, max_size=12))
+@example([{"ts": 631_152_000_000}])  # 1990 in ms, which a default of ns would refuse
 def test_any_records_survive_csv_and_parquet(
     tmp_path_factory: pytest.TempPathFactory, records: list[dict[str, Any]]
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
     (folder / "t.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    frames = list(read_trace(folder / "t.jsonl"))
+    frames = list(read_trace(folder / "t.jsonl", time_unit="ns"))
     write_csv(frames, folder / "t.csv")
     write_parquet_rows(frames, folder / "t.parquet")
-    assert rows(read_parquet(folder / "t.parquet")) == rows(frames)
-    assert rows(read_csv(folder / "t.csv")) == rows(frames)
+    assert rows(read_parquet(folder / "t.parquet", time_unit="ns")) == rows(frames)
+    assert rows(read_csv(folder / "t.csv", time_unit="ns")) == rows(frames)
 
 
 def test_the_shortest_csv(tmp_path: Path) -> None:
