@@ -326,19 +326,12 @@ class LaneTable:
         silent for longer than its idle timeout. What is forgotten is one lane of no source.
         """
         quiet = self._quiet.all()
-        words = np.concatenate([in_words(self.tables), in_words(quiet.heads)])
-        tables = words.view(LANE).reshape(-1)
+        tables = np.concatenate([in_words(self.tables), in_words(quiet.heads)]).view(LANE)[:, 0]
         timeouts = ("gap_timeout", "idle_timeout")
-        told = (*names, *timeouts)
-        columns = {
-            name: tables[name].tolist()
-            for name in (*told, "source", "max_ts", "last_arrival", "closed")
-        }
+        told, others = (*names, *timeouts), ("source", "max_ts", "last_arrival", "closed")
+        columns = {name: tables[name].tolist() for name in (*told, *others)}
         columns["stream"] = np.concatenate([self._streams, quiet.streams]).tolist()
         columns["silent"] = are_silent(tables, now).tolist()
-        lanes = (
-            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
-        )
         found = [
             {
                 "source": self._strings.text(lane["source"]),
@@ -349,7 +342,8 @@ class LaneTable:
                 "ended": bool(lane["closed"]),
                 "idle": not lane["closed"] and lane["silent"],
             }
-            for lane in lanes
+            for row in zip(*columns.values(), strict=True)
+            for lane in [dict(zip(columns, row, strict=True))]
         ]
         return found + self.forgotten.lanes(names, timeouts)
 
