@@ -78,10 +78,22 @@ class Texts:
     def _once(self, values: pa.Array, make: Callable[[pa.Array], pa.Array]) -> pa.Array:
         made = self._made.setdefault(values.type, [])
         for known, text in made:
-            if values.equals(known):
+            if _same(values, known):
                 return text
         made.append((values, make(values)))
         return made[-1][1]
+
+
+def _same(left: pa.Array, right: pa.Array) -> bool:
+    """Whether arrays of one type are told alike; to Arrow 0.0 and -0.0 are equal."""
+    if pa.types.is_struct(left.type):
+        places = range(left.type.num_fields)
+        return bool(left.is_null().equals(right.is_null())) and all(
+            _same(left.field(place), right.field(place)) for place in places
+        )
+    if pa.types.is_floating(left.type):
+        left, right = left.view(pa.int64()), right.view(pa.int64())
+    return bool(left.equals(right))
 
 
 def around(begin: str, texts: pa.Array, end: str) -> pa.Array:

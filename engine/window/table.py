@@ -75,6 +75,14 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
     return pa.table({name: columns[name] for name in WINDOW_SCHEMA.names})
 
 
+def _are_alike(columns: Sequence[pa.Array | None]) -> bool:
+    """Whether the numbers of one label are all of one single type."""
+    first = columns[0]
+    return first is not None and all(
+        column is not None and column.type == first.type for column in columns
+    )
+
+
 def _keys(results: WindowResults) -> pa.Array:
     columns = results.keys.columns(results.columns.nulls, results.columns.keys)
     if not columns:
@@ -109,7 +117,7 @@ def _objects(
     typed = made(number_column)
     absent = pa.array(~there)
     names = [label for label, _ in members]
-    if members and all(column is not None for columns in typed for column in columns):
+    if members and all(map(_are_alike, typed)):
         fields = [
             columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, names=BOUNDS)
             for columns in typed

@@ -14,6 +14,7 @@ from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.pattern.match_table import columns_table
 from engine.query import query
+from engine.results.json_texts import Texts
 from engine.results.match_lines import match_pieces
 from engine.stream.frame import Frame
 from tests.order.conftest import frame
@@ -42,6 +43,15 @@ def test_a_float_is_written_as_json_writes_it(values: list[float]) -> None:
     lines = [line for some in match_pieces(columns_table(piece), 1) for line in some.to_pylist()]
     assert [json.dumps({"v": value}) in line for value, line in zip(values, lines, strict=True)]
     assert lines == [json.dumps(result) + "\n" for result in piece]
+
+
+def test_columns_that_differ_in_the_sign_of_zero_are_told_apart() -> None:
+    zeros, signed = pa.array([0.0, 1.5]), pa.array([-0.0, 1.5])
+    both = pa.StructArray.from_arrays([zeros, signed], names=["a", "b"])
+    texts = Texts()
+    assert texts.objects(both).to_pylist()[0] == '{"a": 0.0, "b": -0.0}'
+    other = pa.StructArray.from_arrays([signed, signed], names=["a", "b"])
+    assert texts.objects(other).to_pylist()[0] == '{"a": -0.0, "b": -0.0}'
 
 
 ATTRS = st.fixed_dictionaries(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
 from engine.results.schema import WINDOW_SCHEMA, window_rows
+from engine.results.typed_columns import TypedColumns
 from engine.results.window_lines import window_pieces
 from engine.stream.released import LATE, Strings
 from engine.window.results import WindowResults
@@ -94,3 +95,19 @@ def test_a_sum_beyond_the_range_of_floats_is_null(tools: Any) -> None:
     (value,) = [value for value in values if value["n"] == 2]
     assert value['the "sum" ü'] is None
     assert value["a"] is None
+
+
+def test_a_bound_beyond_the_range_of_floats_is_null_beside_one_that_is_not(tools: Any) -> None:
+    plan = TumblingPlan("q", "", (Aggregate("sum", V, "s"),), (), 10)
+    # The first window closes, and is told, before the second.
+    events = (tools.Event(5, v=1.7e308), tools.Event(9, unc=2, v=1.7e308), tools.Event(14, v=1.0))
+    made = TumblingWindow(plan)
+    found = made.process(tools.batch(tools.Stream(events), Strings()))
+    results = [*found.pieces, *made.finish(99).pieces]
+    columns = TypedColumns(WINDOW_SCHEMA, "windows")
+    tables = [columns_of_windows(piece) for piece in results]
+    for table in tables:
+        columns.learn(table)
+    told = [row["bounds"]["s"] for table in tables for row in columns.typed(table).to_pylist()]
+    assert told == [one["bounds"]["s"] for piece in results for one in piece]
+    assert [1.7e308, None] in told
