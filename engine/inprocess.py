@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,10 +46,9 @@ def run_in_process(
     Raises:
         UserError: a damaged log, or another run is at work in ``out``.
     """
-    if isinstance(out, PartStore) and not out.is_lasting:
-        return _run(log, settings, RunWriter(out), advanced)
-    with sole_use(store_of(out).directory):
-        return _run(log, settings, RunWriter(out), advanced)
+    store = store_of(out)
+    with sole_use(store.directory) if store.is_lasting else nullcontext():
+        return _run(log, settings, RunWriter(store), advanced)
 
 
 def _run(

@@ -1,13 +1,29 @@
-"""A temporary folder that lives as long as what is in it may be asked for."""
+"""What is closed, and a temporary folder that lives as long as what is in it may be asked for."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 import weakref
+from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Self
 
 from engine.errors import UserError
+
+
+class Closing(ABC):
+    """A context manager that closes itself at the end of the block."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Removes what is temporary."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
 
 
 class Folder:

@@ -6,15 +6,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from engine.log.input.input_log import InputForm
 from engine.log.input.table_import import TABLE, as_arrow
 from engine.log.record.times import DEFAULT_UNIT
 from engine.pipeline import prepare
 from engine.units import unit_ns
-from slackwater.folder import Folder
+from slackwater.folder import Closing, Folder
 
 
 class Table(Protocol):
@@ -28,7 +27,7 @@ Columns = Mapping[str, Sequence[object]]
 Source = str | os.PathLike[str] | Table | Columns
 
 
-class Input:
+class Input(Closing):
     """Events that were read, as an arrival log on disk: of ``read``.
 
     A context manager; without ``with``, what it keeps in a temporary folder goes with it.
@@ -65,15 +64,6 @@ class Input:
     def close(self) -> None:
         """Removes what is kept of it; an arrival log that was read stays."""
         self._folder.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.close()
 
     def __repr__(self) -> str:
         return f"<slackwater.Input of {self.name}, times in {self.time_unit}>"

@@ -6,8 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 from engine.errors import UserError
 from engine.pass_output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.results.flat_columns import flat as flat_table
-from slackwater.folder import Folder
+from slackwater.folder import Closing, Folder
 from slackwater.frames import as_pandas, as_polars
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 _EVENTS: Final = "events"
 
 
-class Results:
+class Results(Closing):
     """Results on disk: matches and windows of ``query``, the events of ``order``.
 
     Iterating gives each as a dict, one at a time: the fields of a line of the command's output.
@@ -117,15 +116,6 @@ class Results:
     def close(self) -> None:
         """Removes what is kept of them, and of ``late``."""
         self._folder.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.close()
 
     def __repr__(self) -> str:
         return f"<slackwater.Results: {len(self)}>"

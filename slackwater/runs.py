@@ -7,8 +7,7 @@ import os
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from engine.extras import need
 from engine.pass_output import Answers
@@ -18,13 +17,13 @@ from engine.results.run_writer import COUNTERS_FILE
 from engine.scenario import RunnableScenario, Score
 from engine.scenario_run import REPORT, ScenarioRun, load, read_options, run_scenario
 from slackwater.doubt import doubt
-from slackwater.folder import Folder
+from slackwater.folder import Closing, Folder
 from slackwater.results import Results
 
 _MAIN: Final = "main"
 
 
-class Run:
+class Run(Closing):
     """A scenario's run that is done: of ``run``.
 
     A context manager; without ``with``, a temporary folder of it goes with it.
@@ -69,15 +68,6 @@ class Run:
         self.results.close()
         if self._temporary is not None:
             self._temporary.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.close()
 
     def __repr__(self) -> str:
         holds = sum(claim.holds for claim in self.score.claims)

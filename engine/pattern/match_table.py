@@ -13,6 +13,7 @@ from engine.results.schema import (
     MATCH_SCHEMA,
     MORE,
     as_json,
+    decoded,
     either,
     same_for_all,
 )
@@ -72,15 +73,8 @@ def _events(matches: Matches) -> pa.Array:
 
 
 def _column(matches: Matches, name: str) -> pa.DictionaryArray:
-    return _coded(matches, matches.columns[name], matches.columns[name] < 0)
-
-
-def _coded(matches: Matches, codes: np.ndarray, absent: np.ndarray) -> pa.DictionaryArray:
-    """Codes as texts."""
-    found, which = np.unique(np.where(absent, -1, codes), return_inverse=True)
-    texts = [matches.strings.text(code) if code >= 0 else "" for code in found.tolist()]
-    places = pa.array(which.reshape(-1).astype(np.int32), mask=absent)
-    return pa.DictionaryArray.from_arrays(places, pa.array(texts, pa.string()))
+    codes = matches.columns[name]
+    return decoded(codes, codes < 0, matches.strings.text)
 
 
 def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:
@@ -105,7 +99,7 @@ def _values(matches: Matches, name: str) -> pa.Array:
     values = matches.columns[ATTR_PREFIX + name]
     valid = matches.columns[VALID_PREFIX + name]
     if matches.attr_types[name] == "str":
-        return _coded(matches, values, ~valid)
+        return decoded(values, ~valid, matches.strings.text)
     if values.dtype.kind == "f" and not np.isfinite(values[valid]).all():
         raise ContractViolation(f"a result holds a NaN or an infinity as {name!r}")
     return pa.array(values, mask=~valid)

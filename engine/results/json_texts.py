@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 import numpy as np
@@ -58,13 +58,20 @@ class Texts:
             begun = pc.or_(begun, there)
         return woven("{", *parts, "}")
 
-    def _object(self, values: pa.StructArray) -> pa.Array:
-        names = [field.name for field in values.type]
+    def fields(
+        self, columns: Mapping[str, pa.Array], times: Collection[str]
+    ) -> list[str | pa.Array]:
+        """The fields of objects without their braces, to be ``woven``; ``times`` in the unit."""
         parts: list[str | pa.Array] = []
-        for place, name in enumerate(names):
-            label = json.dumps(name, ensure_ascii=False)
-            parts += [f"{', ' if place else ''}{label}: ", self._member(values.field(place))]
-        text = woven("{", *parts, "}")
+        for name, values in columns.items():
+            told = self.times(values) if name in times else self.of(values)
+            parts += [f'{", " if parts else ""}"{name}": ', told]
+        return parts
+
+    def _object(self, values: pa.StructArray) -> pa.Array:
+        text = json_object(
+            {field.name: self._member(values.field(i)) for i, field in enumerate(values.type)}
+        )
         if values.null_count:
             text = pc.if_else(values.is_valid(), text, pa.scalar(None, pa.string()))
         return text
@@ -72,8 +79,7 @@ class Texts:
     def _member(self, values: pa.Array) -> pa.Array:
         if not pa.types.is_struct(values.type):
             return self.of(values)
-        least, most = (self.of(values.field(name)) for name in BOUNDS)
-        return woven("[", least, ", ", most, "]")
+        return json_pair(*(self.of(values.field(name)) for name in BOUNDS))
 
     def _once(self, values: pa.Array, make: Callable[[pa.Array], pa.Array]) -> pa.Array:
         made = self._made.setdefault(values.type, [])
@@ -110,6 +116,19 @@ def woven(*parts: str | pa.Array) -> pa.Array:
         else:
             together.append(part)
     return pc.binary_join_element_wise(*together, "")
+
+
+def json_object(members: Mapping[str, pa.Array]) -> pa.Array:
+    """Per row an object of at least one member, whose values are JSON already."""
+    parts: list[str | pa.Array] = []
+    for name, text in members.items():
+        parts += [", " if parts else "", json.dumps(name, ensure_ascii=False), ": ", text]
+    return woven("{", *parts, "}")
+
+
+def json_pair(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Per row a list of two, which are JSON already."""
+    return woven("[", first, ", ", second, "]")
 
 
 def json_text(values: pa.Array) -> pa.Array:

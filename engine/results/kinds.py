@@ -99,12 +99,8 @@ def plain_kind(
 
     def lines(table: pa.Table, unit: int, _times: Collection[str]) -> Iterator[pa.Array]:
         for start in range(0, table.num_rows, _AT_ONCE):
-            some, texts = table.slice(start, _AT_ONCE), Texts(unit)
-            parts: list[str | pa.Array] = []
-            for field in schema.names[1:]:
-                values = in_one(some.column(field))
-                told = texts.times(values) if field in in_unit else texts.of(values)
-                parts += [f'{", " if parts else "{"}"{field}": ', told]
-            yield woven(*parts, "}\n")
+            some = table.slice(start, _AT_ONCE)
+            columns = {field: in_one(some.column(field)) for field in schema.names[1:]}
+            yield woven("{", *Texts(unit).fields(columns, in_unit), "}\n")
 
     return ResultKind(name, mark, schema, rows, lines)

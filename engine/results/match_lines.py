@@ -34,27 +34,16 @@ def _lines(table: pa.Table, unit: int) -> pa.Array:
     texts = Texts(unit)
     lists = columns["events"]
     events = _joined(_events(lists.flatten(), texts), lists)
-    facts = _fields(columns, _FACTS, texts)
+    facts = texts.fields({name: columns[name] for name in _FACTS}, _TIMES)
     return woven("{", *facts, ', "events": [', events, "]", rest(columns[MORE]), "}\n")
 
 
 def _events(events: pa.StructArray, texts: Texts) -> pa.Array:
     """Each event of every list."""
     columns = {field.name: events.field(place) for place, field in enumerate(events.type)}
-    facts = _fields(columns, [name for name in EVENT_FIELDS if name != _ATTRS], texts)
+    facts = texts.fields({n: columns[n] for n in EVENT_FIELDS if n != _ATTRS}, _TIMES)
     attrs = texts.attributes(columns[_ATTRS])
     return woven("{", *facts, ', "attrs": ', attrs, rest(columns[MORE]), "}")
-
-
-def _fields(
-    columns: dict[str, pa.Array], names: Collection[str], texts: Texts
-) -> list[str | pa.Array]:
-    parts: list[str | pa.Array] = []
-    for name in names:
-        values = columns[name]
-        told = texts.times(values) if name in _TIMES else texts.of(values)
-        parts += [f'{", " if parts else ""}"{name}": ', told]
-    return parts
 
 
 def _joined(texts: pa.Array, lists: pa.ListArray) -> pa.Array:

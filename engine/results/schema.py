@@ -8,7 +8,7 @@ are kept in ``more``, a JSON object, so that an operator may say more without th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -104,6 +104,16 @@ def either(which: np.ndarray, yes: str, no: str) -> pa.Array:
     """Per row ``yes`` or ``no``, of type ``TEXT``."""
     places = pa.array(which.astype(np.int32))
     return pa.DictionaryArray.from_arrays(places, pa.array([no, yes], pa.string()))
+
+
+def decoded(
+    codes: np.ndarray, absent: np.ndarray, text: Callable[[int], str | None]
+) -> pa.DictionaryArray:
+    """Codes as texts, each different one asked for once; null where ``absent``."""
+    found, which = np.unique(np.where(absent, -1, codes), return_inverse=True)
+    texts = [text(code) if code >= 0 else "" for code in found.tolist()]
+    places = pa.array(which.reshape(-1).astype(np.int32), mask=absent)
+    return pa.DictionaryArray.from_arrays(places, pa.array(texts, pa.string()))
 
 
 def match_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:

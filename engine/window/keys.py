@@ -11,6 +11,7 @@ from engine.errors import UserError
 from engine.query.expression import View, column
 from engine.query.plan import Attribute
 from engine.query.values import Value
+from engine.results.schema import decoded
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Released, Strings
 from engine.window.drift import PART_BITS
@@ -87,11 +88,7 @@ class GroupKeys:
             codes = np.ascontiguousarray(keys[:, j])
             absent = (nulls >> j & 1).astype(np.bool_)
             if kind == "str":
-                distinct, which = np.unique(np.where(absent, -1, codes), return_inverse=True)
-                known = [self._text(code) if code >= 0 else "" for code in distinct.tolist()]
-                texts = pa.array(known, pa.string())
-                places = pa.array(which.reshape(-1).astype(np.int32), mask=absent)
-                column = pa.DictionaryArray.from_arrays(places, texts)
+                column = decoded(codes, absent, self._text)
             elif kind is None:
                 column = pa.nulls(len(codes))
             else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.query.plan import Drift
-from engine.results.json_texts import woven
+from engine.results.json_texts import json_object, json_pair
 from engine.results.schema import (
     BOUNDS,
     MORE,
@@ -123,9 +122,6 @@ def _objects(
             for columns in typed
         ]
         return pa.StructArray.from_arrays(fields, names=names, mask=absent)
-    parts: list[str | pa.Array] = []
-    for label, texts in zip(names, made(number_texts), strict=True):
-        value = texts if len(texts) == 1 else ["[", texts[0], ", ", texts[1], "]"]
-        parts += [", " if parts else "", json.dumps(label, ensure_ascii=False), ": ", *value]
-    text = woven("{", *parts, "}") if members else pa.scalar("{}")
+    texts = [each[0] if len(each) == 1 else json_pair(*each) for each in made(number_texts)]
+    text = json_object(dict(zip(names, texts, strict=True))) if members else pa.scalar("{}")
     return pc.if_else(absent, pa.scalar(None, pa.string()), text)
