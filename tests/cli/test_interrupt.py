@@ -18,6 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = "import sys; from engine.cli import main; main()"
 
 
+def heeds_interrupts() -> None:
+    """As at a terminal: what a shell starts in the background, tests too, ignores them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -32,6 +37,7 @@ def test_one_line_and_nothing_left(arguments: tuple[str, ...], tmp_path: Path) -
         [sys.executable, "-c", CODE, *arguments],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        preexec_fn=heeds_interrupts,  # noqa: PLW1509 - this process has one thread
     )  # fmt: skip
     time.sleep(6)
     begun.send_signal(signal.SIGINT)
