@@ -37,7 +37,7 @@ def test_one_line_and_nothing_left(arguments: tuple[str, ...], tmp_path: Path) -
         [sys.executable, "-c", CODE, *arguments],
         cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        preexec_fn=heeds_interrupts,  # noqa: PLW1509 - this process has one thread
+        preexec_fn=heeds_interrupts,  # noqa: PLW1509 - it takes no lock
     )  # fmt: skip
     time.sleep(6)
     begun.send_signal(signal.SIGINT)
