@@ -123,6 +123,7 @@ class SeqMatcher:
     def counters(self) -> dict[str, int]:
         """``too_late`` rows took no part; ``buffered`` events are held now, ``buffered_max`` were.
 
+        The latter is of memory: a batch is held beside what it makes expire, whatever its size.
         ``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested.
         """
         over = max(0, self._store.n - self.settings.buffer_warn)
