@@ -27,6 +27,7 @@ from engine.barrier.settings import BarrierSettings, parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.operator import Results
 from engine.order.registry import parse_order
+from engine.pattern.alone import Alone
 from engine.pattern.match_results import Matches
 from engine.pattern.match_table import columns_table
 from engine.pattern.seq import SeqMatcher
@@ -156,7 +157,7 @@ def chain_run(case: Case, frames: Iterable[Frame]) -> Spent:
 
 def matcher_run(case: Case, released: list[Released], barrier: BarrierSettings) -> Spent:
     """The operator alone: its batches, and the end of the input."""
-    matcher = SeqMatcher(plan_of(case), barrier=barrier)
+    matcher = Alone(SeqMatcher(plan_of(case)), barrier)
 
     def work() -> int:
         found = sum(len(matcher.process(batch)) for batch in released)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.spill import SpillingMatcher
 from engine.pattern.spill_settings import SpillSettings
@@ -88,9 +89,9 @@ def batches(
         yield Released(BATCH, columns, {"id": "int"}, strings, t_a=0)
 
 
-def run(matcher: SeqMatcher, data: Iterable[Released]) -> Outcome:
+def run(found: SeqMatcher, data: Iterable[Released]) -> Outcome:
     """One pass; matches are counted, and how much later than known they came, if they did."""
-    start, matches, waits, end = time.process_time(), 0, [], 0
+    start, matches, waits, end, matcher = time.process_time(), 0, [], 0, Alone(found)
 
     def look(results: object) -> int:
         at, known, taken_back = *np.empty((2, 0), np.int64), 0

@@ -27,6 +27,7 @@ from engine.pattern.chunk_store import ChunkStore
 from engine.query import needed_attributes
 from engine.query.fields import names
 from engine.query.plan import Drift
+from engine.readers import Readers
 from engine.stream.columns import (
     DEFAULT_STREAM_CODE,
     Columns,
@@ -48,7 +49,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-_VERSION: Final = 6
+_VERSION: Final = 7
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""
@@ -86,6 +87,8 @@ class Chain:
         self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
+        self._readers: dict[tuple[int, int], Readers] = {}
+        """By the first of the queries that read one stream, and the end of them."""
         self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
 
     def _projection(self) -> tuple[set[str] | None, set[str] | None]:
@@ -217,15 +220,23 @@ class Chain:
             released = self._released(tap, goes_out=tap is ordered)
             if released is None:
                 continue
-            readers = slice(number, number + 1) if number < len(taps) else slice(number, None)
-            for results, operator in zip(
-                output.results[readers], self._operators[readers], strict=True
-            ):
-                results.extend(operator.process(released))
+            end = number + 1 if number < len(taps) else len(self._operators)
+            self._readers_of(number, end).process(released, output.results[number:end])
             if tap is ordered and self.settings.ordered != "no" and ordered.n:
                 output.ordered.append(released)
             if tap is ordered and self.settings.aside != "no":
                 output.late += self._side.late_of(released)
+
+    def _readers_of(self, first: int, end: int) -> Readers:
+        """Of the stream that the queries from ``first`` to ``end`` read."""
+        readers = self._readers.get((first, end))
+        if readers is None:
+            readers = self._readers[first, end] = Readers(
+                self._operators[first:end],
+                by_clock=self.settings.pattern.purge == "slack",
+                by_delay=self.settings.certainty == "max-delay",
+            )
+        return readers
 
     def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
@@ -316,6 +327,7 @@ class Chain:
                 "clocks": self.clocks.snapshot(),
                 "order": self._order.snapshot(),
                 "operators": [operator.snapshot() for operator in self._operators],
+                "readers": {mine: each.snapshot() for mine, each in self._readers.items()},
                 "records": dict(self._records),
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
@@ -343,6 +355,8 @@ class Chain:
         chain._order.restore(state["order"])
         for operator, saved in zip(chain._operators, state["operators"], strict=True):
             operator.restore(saved)
+        for mine, clocks in state["readers"].items():
+            chain._readers_of(*mine).restore(clocks)
         chain._records = Counter(state["records"])
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])

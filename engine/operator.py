@@ -1,6 +1,7 @@
 """The contract of a query operator, and the results it gives.
 
-An operator is a small class; adding one is one file, one registry line and its tests.
+An operator is a small class; adding one is one file, one registry line and its tests. One that
+finds matches is a ``engine.barrier.base.Matcher``, and its barrier makes an operator of it.
 """
 
 from __future__ import annotations
@@ -82,6 +83,13 @@ class Operator(Protocol):
 
     Results must not depend on how the released stream is cut into batches.
     """
+
+    @property
+    def types(self) -> tuple[str, ...] | None:
+        """Types whose rows and promises it reads in the ordered stream, by that stream's clocks.
+
+        None: it reads every row, also what the order dropped, and no such clocks.
+        """
 
     def required_columns(self) -> set[str]:
         """Names of the columns that ``process`` reads, so that others need not be gathered."""

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from engine.barrier.registry import barrier_in_force, build_barrier
+from engine.barrier.stage import BarrierStage
 from engine.chain_settings import ChainSettings
 from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.chunk_store import ChunkStore
-from engine.pattern.in_stream import InStream
 from engine.pattern.seq import SeqMatcher
 from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
 
@@ -23,13 +24,15 @@ _CERTAINTIES: Final = ("pairwise", "max-delay")
 def _pattern(
     plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
 ) -> Operator:
-    pattern, barrier = replace(settings.pattern, certainty=settings.certainty), settings.barrier
-    if settings.spill is not None:
+    pattern = replace(settings.pattern, certainty=settings.certainty)
+    if settings.spill is None:
+        matcher = SeqMatcher(plan, pattern, site)
+    else:
         from engine.pattern.spill import SpillingMatcher  # noqa: PLC0415 - for few runs
 
-        matcher = SpillingMatcher(plan, settings.spill, pattern, site, barrier, chunks)
-        return InStream(matcher)
-    return InStream(SeqMatcher(plan, pattern, site, barrier))
+        matcher = SpillingMatcher(plan, settings.spill, pattern, site, chunks)
+    barrier = barrier_in_force(settings.barrier, plan.realtime)
+    return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
 
 
 def _windows(

@@ -24,7 +24,7 @@ ROOMS = {
     "kernels": set(),
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},
-    "pattern": {"barrier", "kernels", "log", "query", "results", "stream"},
+    "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},
     "report": {"log", "stream"},
     "results": {"log", "stream"},

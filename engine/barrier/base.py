@@ -1,17 +1,21 @@
-"""The contract of a barrier: it decides when a match becomes a result (SPEC 4.2).
+"""Contracts of a matcher, and of the barrier that decides when a match is a result (SPEC 4.2).
 
-Adding one: a file with its policy (``engine.barrier.holding``) and a line in the registry.
+Adding a barrier: a file with its policy (``engine.barrier.holding``) and a line in the registry.
+``engine.barrier.stage`` puts the two together.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from engine.barrier.changes import Changes, EventTable, Given
-from engine.barrier.timeline import Timeline
+from engine.operator import Result
+from engine.stream.released import Released
+from engine.stream.timeline import Timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,64 @@ class Asked:
     positive: tuple[str, ...]
     steps: int
     purged: bool = False
+
+
+class Happened(NamedTuple):
+    """What a matcher says at once: what rows do to matches, and the clocks that moved with them."""
+
+    changes: Changes | None
+    timeline: Timeline
+
+
+class Matcher(Protocol):
+    """Finds matches and what changes them; owns the events they are made of.
+
+    What it changes must not depend on how the released stream is cut into batches.
+    """
+
+    asked: Asked
+    types: tuple[str, ...]
+    """Of all steps: whose rows and promises it reads."""
+
+    @property
+    def table(self) -> EventTable:
+        """The events, by the rows that changes name."""
+
+    def required_columns(self) -> set[str]:
+        """As ``engine.operator.Operator``."""
+
+    def process(self, released: Released) -> Iterable[Happened]:
+        """What a batch of the ordered stream does, which tells how its clocks moved.
+
+        The barrier has acted upon one before the next is asked for.
+        """
+
+    def advance(self, now: int) -> Iterable[Happened]:
+        """The arrival clock has come to ``now``: what was due before it."""
+
+    def finish(self, at: int) -> Iterable[Happened]:
+        """End of the input at arrival-clock instant ``at``: what was put off."""
+
+    def shown(self, given: Given) -> Sequence[Result]:
+        """What the barrier has let go, as results of the matcher's kind."""
+
+    def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
+        """Drop events that no longer matter, but for those in ``held_rows``.
+
+        Gives the new number of each row, for whoever knows rows by number; None: as they were.
+        """
+
+    def counters(self) -> dict[str, int]:
+        """What was dropped, refused or purged, and how much is held; for reports."""
+
+    def codes(self) -> np.ndarray | None:
+        """Codes of texts that the state holds; None: of any text, as it cannot tell."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as plain data."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot of a matcher with equal settings."""
 
 
 class Barrier(Protocol):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.barrier.timeline import LONG_AGO, Steps, Timeline, Told
+from engine.stream.timeline import LONG_AGO, Steps, Timeline, Told
 
 
 class Bounded:

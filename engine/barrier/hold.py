@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.barrier.base import Asked
 from engine.barrier.promised import Promised
-from engine.barrier.timeline import Timeline
+from engine.stream.timeline import Timeline
 
 
 class Hold(Promised):

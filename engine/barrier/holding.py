@@ -38,7 +38,7 @@ from engine.barrier.replay import (
     room_for,
     same_rows,
 )  # fmt: skip
-from engine.barrier.timeline import LONG_AGO, Steps, Timeline, Told
+from engine.stream.timeline import LONG_AGO, Steps, Timeline, Told
 
 _NEVER: Final = 2**63 - 1
 

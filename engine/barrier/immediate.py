@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.barrier.base import Asked
 from engine.barrier.changes import Changes, EventTable, Given, nothing_given
-from engine.barrier.timeline import Timeline
+from engine.stream.timeline import Timeline
 
 
 class Immediate:

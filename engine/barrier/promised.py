@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.barrier.base import Asked
-from engine.barrier.timeline import ALL, LONG_AGO, Steps, Timeline, Told
+from engine.stream.timeline import ALL, LONG_AGO, Steps, Timeline, Told
 
 
 class Promised:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.barrier.promised import Promised
-from engine.barrier.timeline import LONG_AGO
+from engine.stream.timeline import LONG_AGO
 
 
 class Punctuation(Promised):

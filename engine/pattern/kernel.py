@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.barrier.timeline import ALL, LONG_AGO, Steps
 from engine.pattern import construction as c
 from engine.pattern import scopes, search, stacks
 from engine.pattern.certainty import Rule
@@ -18,6 +17,7 @@ from engine.pattern.store import Store
 from engine.pattern.tables import Layout
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import Strings
+from engine.stream.timeline import ALL, LONG_AGO, Steps
 
 _LEAST: Final = 1 << 10
 _OPEN: Final = np.empty(0, np.float64)

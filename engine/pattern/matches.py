@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.barrier.changes import ORDER, Changes, Verdicts
-from engine.barrier.timeline import LONG_AGO
 from engine.pattern import construction as c
 from engine.pattern import scopes
 from engine.pattern.certainty import Clock, Conditions, Doubts, Rule, chances
@@ -17,6 +16,7 @@ from engine.pattern.store import Store
 from engine.pattern.table_builder import NONE
 from engine.pattern.tables import NOT_LONG_AFTER, UPPER, Layout
 from engine.stream.released import Strings
+from engine.stream.timeline import LONG_AGO
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class Judge:
 
         An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
         by as much more as the match's own events may be wrong. By how much others may be, the
-        promises are shortened (``engine.pattern.stream_clocks``).
+        promises are shortened (``engine.clocks.stream_clocks``).
         """
         tables, columns = self.layout.tables, self.store.columns
         found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)

@@ -17,7 +17,6 @@ from typing import Final
 import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
-from engine.barrier.timeline import LONG_AGO
 from engine.jit import inline, kernel
 from engine.pattern.search import (
     BOUND_RATE,
@@ -50,6 +49,7 @@ from engine.pattern.tables import (
     SCOPES,
     TOURS,
 )
+from engine.stream.timeline import LONG_AGO
 
 _FAR: Final = 2**61
 _ENDED: Final = 2**62

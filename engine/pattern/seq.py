@@ -5,7 +5,7 @@ new ones and, if it is of a negated step, invalidating older ones or putting the
 barrier makes results of that. No table of matches is kept: the kernel finds both among the events.
 
 An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress by more than clocks may
-err (``engine.pattern.stream_clocks``); then no row that is less than ``keep_late_ns`` late can need
+err (``engine.clocks.stream_clocks``); then no row that is less than ``keep_late_ns`` late can need
 it (one of a negated step at the front is kept for another W). Rows later than that are counted and
 take no part.
 Without WITHIN nothing can be dropped; how much is held is counted.
@@ -13,17 +13,17 @@ Without WITHIN nothing can be dropped; how much is held is counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import Asked
+from engine.barrier.base import Asked, Happened
 from engine.barrier.changes import ORDER, Changes, Given
-from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
-from engine.errors import UserError
+from engine.clocks.stream_clocks import NOTHING
+from engine.errors import ContractViolation, UserError
 from engine.operator import Result
 from engine.pattern.certainty import Rule
 from engine.pattern.kernel import Kernel, StackOptions
@@ -31,12 +31,12 @@ from engine.pattern.match_results import Matches
 from engine.pattern.matches import Judge
 from engine.pattern.membership import joined_attributes, kept_attributes, members
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
-from engine.pattern.stream_clocks import Moved, StreamClocks
 from engine.pattern.tables import layout_of
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
 from engine.stream.released import Released, Strings
+from engine.stream.timeline import Moved, Steps
 
 _INT_MAX: Final = 2**63 - 1
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
@@ -66,7 +66,6 @@ class SeqMatcher:
         plan: the query.
         settings: certainty and bounds.
         site: named in results.
-        barrier: turns matches into results; None = as the plan's REALTIME says.
 
     Raises:
         UserError: an unknown certainty, or negated steps without bounds.
@@ -77,7 +76,6 @@ class SeqMatcher:
         plan: SeqPlan | OrPlan,
         settings: PatternSettings | None = None,
         site: str = DEFAULT_SITE,
-        barrier: BarrierSettings | None = None,
     ) -> None:
         self.plan = plan
         self.settings = settings or PatternSettings()
@@ -89,18 +87,14 @@ class SeqMatcher:
         for branch in self._layout.branches:
             _check(branch)
         steps = self._layout.steps
-        asked = Asked(
+        self.asked = Asked(
             tuple(steps[step].type for step in self._layout.tables.scopes[:, 1].tolist()),
             tuple(dict.fromkeys(step.type for step in steps if not step.negated)),
             len(steps),
             self.settings.purge == "promises",
         )
-        self._barrier = build_barrier(barrier_in_force(barrier, plan.realtime), asked)
-        self._clocks = StreamClocks(
-            frozenset(step.type for step in steps),
-            by_clock=self.settings.purge == "slack",
-            by_delay=self._rule is Rule.MAX_DELAY,
-        )
+        self.types = tuple(sorted({step.type for step in steps}))
+        self._horizon = NOTHING
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
@@ -129,41 +123,53 @@ class SeqMatcher:
         over = max(0, self._store.n - self.settings.buffer_warn)
         counts = {"too_late": self._too_late, "buffered": self._held(), "beyond_limit": over}
         counts |= {"buffered_max": self._most} | self._kernel.counters()
-        return counts | self._barrier.counters()
+        return counts
 
     def _held(self) -> int:
         n = self._store.n
         if not n:
             return 0
-        return int((self._store.columns[EXPIRES][:n] >= self._clocks.horizon).sum())
+        return int((self._store.columns[EXPIRES][:n] >= self._horizon).sum())
 
-    def process(self, released: Released) -> Sequence[Result]:
+    @property
+    def table(self) -> Store:
+        """The events held."""
+        return self._store
+
+    def process(self, released: Released) -> Iterator[Happened]:
+        """As ``engine.barrier.base.Matcher``.
+
+        Raises:
+            ContractViolation: the batch does not say how its clocks moved.
+        """
+        moved = released.moved
+        if moved is None:
+            raise ContractViolation(f"query {self.plan.name!r}: a batch without its clocks' moves")
         self._strings = released.strings
-        moved = self._clocks.advance(released)
-        changes = self._changes(released, moved)
-        results = self._shown(self._barrier.process(changes, moved.timeline, self._store))
-        self._purge()
-        return results
+        timeline = moved.timeline(released, self.types)
+        changes = self._changes(released, moved, timeline.told.promised)
+        self._horizon = moved.horizon
+        yield Happened(changes, timeline)
 
-    def advance(self, now: int) -> Sequence[Result]:
-        return self._shown(self._barrier.advance(now))
+    def advance(self, now: int) -> Iterable[Happened]:  # noqa: ARG002 - no event waits
+        return ()
 
-    def finish(self, at: int) -> Sequence[Result]:
-        return self._shown(self._barrier.finish(at))
+    def finish(self, at: int) -> Iterable[Happened]:  # noqa: ARG002 - no event waits
+        return ()
 
-    def _shown(self, given: Given) -> Sequence[Result]:
-        if not len(given):
-            return []
+    def shown(self, given: Given) -> Sequence[Result]:
         return Matches(given, self._store, self._layout, self._strings, self.plan.name, self.site)
 
-    def _changes(self, released: Released, moved: Moved) -> Changes | None:
-        promised = moved.timeline.told.promised if self.settings.purge == "promises" else {}
+    def _changes(
+        self, released: Released, moved: Moved, promised: dict[str, Steps]
+    ) -> Changes | None:
+        promised = promised if self.settings.purge == "promises" else {}
         first_new, rows = self._store.n, self._taken_in(released, moved)
         if not (len(rows) or (promised and first_new)):
             return None
         self._most = max(self._most, self._store.n)
         if promised:
-            self._kernel.count_on(self._clocks.bound, self._clocks.t_a)
+            self._kernel.count_on(released.bound, moved.t_a)
         found = self._kernel.construct(self._store, first_new, released.strings, promised)
         judge = Judge(self._layout, self._rule, self._store, released.strings)
         return judge.changes(*found)
@@ -215,17 +221,20 @@ class SeqMatcher:
             expires = np.where(mine, np.maximum(expires, negative), expires)
         return np.asarray(expires)
 
-    def _purge(self) -> None:
+    def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop expired events once they are half of what is held."""
         n = self._store.n
         if not n:
-            return
-        alive = self._store.columns[EXPIRES][:n] >= self._clocks.horizon
-        if 2 * int(alive.sum()) <= n:
-            alive[self._barrier.held_rows()] = True
-            number = self._store.keep(alive)
-            self._kernel.renumber(number, self._store)
-            self._barrier.renumber(number)
+            return None
+        alive = self._store.columns[EXPIRES][:n] >= self._horizon
+        return self._kept(alive, held_rows) if 2 * int(alive.sum()) <= n else None
+
+    def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
+        """Keep these rows and those held; gives the new number of each."""
+        alive[held_rows()] = True
+        number = self._store.keep(alive)
+        self._kernel.renumber(number, self._store)
+        return number
 
     def codes(self) -> np.ndarray | None:
         return self._store.codes()
@@ -233,20 +242,18 @@ class SeqMatcher:
     def snapshot(self) -> dict[str, Any]:
         return {
             "store": self._store.snapshot(),
-            "clocks": self._clocks.snapshot(),
+            "horizon": self._horizon,
             "too_late": self._too_late,
             "most": self._most,
             "kernel": self._kernel.snapshot(),
-            "barrier": self._barrier.snapshot(),
             "strings": list(self._strings.texts),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._store.restore(state["store"])
-        self._clocks.restore(state["clocks"])
+        self._horizon = state["horizon"]
         self._too_late, self._most = state["too_late"], state["most"]
         self._kernel.restore(state["kernel"])
-        self._barrier.restore(state["barrier"])
         self._strings = Strings(state["strings"])
 
 

@@ -16,17 +16,17 @@ chunks besides, and in how many parts, is not seen in results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
+from engine.barrier.base import Happened
 from engine.barrier.changes import ORDER, Changes
-from engine.barrier.registry import BarrierSettings
+from engine.clocks.stream_clocks import StreamClocks
 from engine.errors import UserError
-from engine.operator import Result, Results
 from engine.pattern.certainty import Rule
 from engine.pattern.chunk_store import (
     ChunkStore,
@@ -45,10 +45,10 @@ from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.spill_bounds import spill_bounds
 from engine.pattern.spill_settings import SpillSettings
 from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store
-from engine.pattern.stream_clocks import Ahead, Moved
 from engine.pattern.waiting import Turn, Waiting, cut
 from engine.query.plan import OrPlan, SeqPlan
 from engine.stream.released import Promises, Released
+from engine.stream.timeline import Ahead, Moved
 
 _LEAST: Final = -(2**61)
 """Progress below it is none."""
@@ -64,7 +64,6 @@ class SpillingMatcher(SeqMatcher):
         spill: what stays in memory, and when late events are looked at.
         settings: certainty and bounds.
         site: named in results.
-        barrier: as in ``SeqMatcher``.
         chunks: where the chunks are; None = in files below ``spill.folder``.
 
     Raises:
@@ -77,12 +76,13 @@ class SpillingMatcher(SeqMatcher):
         spill: SpillSettings,
         settings: PatternSettings | None = None,
         site: str = DEFAULT_SITE,
-        barrier: BarrierSettings | None = None,
         chunks: ChunkStore | None = None,
     ) -> None:
-        super().__init__(plan, settings, site, barrier)
+        super().__init__(plan, settings, site)
         if self.settings.purge != "late":
             raise UserError(f"query {plan.name!r}: spill goes with purge 'late' alone")
+        # Its own, as a turn within a batch asks for the clocks as of its instant.
+        self._clocks = StreamClocks(frozenset(self.types), by_delay=self._rule is Rule.MAX_DELAY)
         bounds = self._bounds = spill_bounds(plan, spill)
         if chunks is None:
             chunks = MemoryChunks()
@@ -110,33 +110,27 @@ class SpillingMatcher(SeqMatcher):
         more = {"put_off": self._put_off, "pending": self._pending.n, "turns": self._turns}
         return found | more
 
-    def process(self, released: Released) -> Sequence[Result]:
+    def process(self, released: Released) -> Iterator[Happened]:
         self._strings = released.strings
         self._types |= released.attr_types
         self._promises = released.promises is not None
-        results, start = Results(), 0
+        start = 0
         for turn in self._due(released):
             before, released = cut(released, turn, start)
             start = turn.row
-            results.extend(super().process(before))
-            results.extend(self._take_turn(turn))
-        results.extend(super().process(released))
-        return results
+            yield from super().process(self._clocked(before))
+            yield self._taken(turn)
+        yield from super().process(self._clocked(released))
 
-    def advance(self, now: int) -> Sequence[Result]:
-        results = Results()
-        for turn in self._waiting.until(now):
-            results.extend(self._take_turn(turn))
-        results.extend(super().advance(now))
-        return results
+    def _clocked(self, released: Released) -> Released:
+        return replace(released, moved=self._clocks.advance(released))
 
-    def finish(self, at: int) -> Sequence[Result]:
-        results = Results()
-        for turn in (*self._waiting.until(at), *self._waiting.rest(at)):
-            results.extend(self._take_turn(turn))
-        results.extend(super().finish(at))
+    def advance(self, now: int) -> Iterator[Happened]:
+        return map(self._taken, self._waiting.until(now))
+
+    def finish(self, at: int) -> Iterator[Happened]:
+        yield from map(self._taken, [*self._waiting.until(at), *self._waiting.rest(at)])
         self._cold.close()
-        return results
 
     # ---- who waits, and how long ----------------------------------------------------------------
 
@@ -193,14 +187,15 @@ class SpillingMatcher(SeqMatcher):
 
     # ---- a turn ---------------------------------------------------------------------------------
 
-    def _take_turn(self, turn: Turn) -> Sequence[Result]:
+    def _taken(self, turn: Turn) -> Happened:
         """What the events of one chunk that waited do, as of the turn's instant."""
         self._turns += 1
         nothing = Released(
             0, {}, {}, self._strings, self._widest_t_a,
             promises=Promises() if self._promises else None, bound=self._clocks.bound,
         )  # fmt: skip
-        timeline = replace(self._clocks.advance(nothing).timeline, now=turn.at)
+        timeline = self._clocks.advance(nothing).timeline(nothing, self.types)
+        self._horizon = self._clocks.horizon
         pending = self._pending
         mine = self._groups(pending.columns["ref"][: pending.n]) == turn.chunk
         rows = np.flatnonzero(mine)
@@ -214,9 +209,7 @@ class SpillingMatcher(SeqMatcher):
                 found.append(changes)
         pending.keep(~mine)
         changes = self._caused(found, turn) if found else None
-        shown = self._shown(self._barrier.process(changes, timeline, self._store))
-        self._purge()
-        return shown
+        return Happened(changes, replace(timeline, now=turn.at))
 
     def _deferred(self, late: Columns, part: int) -> Changes | None:
         """What ``late`` events do; they stay."""
@@ -293,7 +286,7 @@ class SpillingMatcher(SeqMatcher):
 
     # ---- what goes, and what goes where ---------------------------------------------------------
 
-    def _purge(self) -> None:
+    def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Spill what has become cold and drop what has expired, if either is a good part."""
         horizon, n = self._clocks.horizon, self._store.n
         # What waits meets the events that were held when it came.
@@ -309,11 +302,8 @@ class SpillingMatcher(SeqMatcher):
             self._cold_until = border
             alive &= ~cold
         elif 2 * int(alive.sum()) > n:
-            return
-        alive[self._barrier.held_rows()] = True
-        number = self._store.keep(alive)
-        self._kernel.renumber(number, self._store)
-        self._barrier.renumber(number)
+            return None
+        return self._kept(alive, held_rows)
 
     def codes(self) -> np.ndarray | None:
         return None  # chunks hold codes, too
@@ -324,6 +314,7 @@ class SpillingMatcher(SeqMatcher):
             "cold": self._cold.snapshot(),
             "pending": self._pending.snapshot(),
             "waiting": self._waiting.snapshot(),
+            "clocks": self._clocks.snapshot(),
             "types": dict(self._types),
             "spill": counts,
         }
@@ -333,6 +324,7 @@ class SpillingMatcher(SeqMatcher):
         self._cold.restore(state["cold"])
         self._pending.restore(state["pending"])
         self._waiting.restore(state["waiting"])
+        self._clocks.restore(state["clocks"])
         self._types = dict(state["types"])
         (
             self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,

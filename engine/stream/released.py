@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from engine.stream.clock_bound import ClockBound
+
+if TYPE_CHECKING:
+    from engine.stream.timeline import Moved
 
 # Values of the ``status`` column.
 IN_ORDER: Final = 0
@@ -179,6 +182,7 @@ class Released:
     guess, no promise: windows close by it and can be corrected, nothing else goes by it.
     ``delays``: filtered delays of the synchronised sources [ns], for operators that ask why T_a is
     what it is; in no order.
+    ``moved``: how the stream's clocks move with this batch, for operators that go by them.
     """
 
     n: int
@@ -192,3 +196,4 @@ class Released:
     bound: ClockBound = field(default_factory=ClockBound)
     slack: Progress = field(default_factory=Progress)
     delays: np.ndarray = field(default_factory=_no_ints)
+    moved: Moved | None = None

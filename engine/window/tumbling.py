@@ -70,6 +70,8 @@ class TumblingWindow:
         site: named in results.
     """
 
+    types: Final = None
+
     def __init__(
         self, plan: TumblingPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.barrier.timeline import LONG_AGO
 from engine.kernels.integers import INT_MAX
+from engine.stream.timeline import LONG_AGO
 
 
 @dataclass

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_book import SlowBook
 
-from engine.barrier.promises import PromiseBook
-from engine.barrier.timeline import BEFORE, LONG_AGO, Steps
+from engine.clocks.promises import PromiseBook
 from engine.kernels.integers import INT_MAX
 from engine.stream.released import Promises, Released, Strings
+from engine.stream.timeline import BEFORE, LONG_AGO, Steps
 
 TYPES = frozenset({"A", "B", "C"})
 Event = tuple[str | None, str]

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher
 from engine.query.plan import SeqPlan
 from engine.stream.clock_bound import ClockBound
-from engine.stream.released import IN_ORDER, Progress, Promises, Released, Strings
+from engine.stream.released import IN_ORDER, LATE_DROPPED, Progress, Promises, Released, Strings
 
 
 @dataclass(frozen=True)
@@ -112,17 +113,23 @@ def widest(events: Sequence[Event]) -> int:
     return max((event.unc for event in events), default=0)
 
 
+def answering(make: Callable[[], SeqMatcher | Alone]) -> Alone:
+    """With the barrier of its query, unless it has another."""
+    made = make()
+    return Alone(made) if isinstance(made, SeqMatcher) else made
+
+
 def run(
-    make: Callable[[], SeqMatcher], events: Sequence[Event], cuts: Sequence[int] = (), *,
+    make: Callable[[], SeqMatcher | Alone], events: Sequence[Event], cuts: Sequence[int] = (), *,
     t_a: int = 0, steps: Steps = (), pogs: Pogs | None = None, end: int = 10**9,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """All results; at every cut the operator is rebuilt from its pickled snapshot."""
-    operator, strings, results = make(), Strings(), []
+    operator, strings, results = answering(make), Strings(), []
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < len(events)}), len(events)]
     for place, (start, stop) in enumerate(itertools.pairwise(borders)):
         if place:
             state = pickle.loads(pickle.dumps(operator.snapshot()))
-            operator = make()
+            operator = answering(make)
             operator.restore(state)
         released = batch(events, strings, start, stop, t_a=t_a, steps=steps, pogs=pogs)
         before = {name: column.tobytes() for name, column in released.columns.items()}
@@ -177,7 +184,11 @@ def by_definition(
         return horizon is None or events[row].ref + events[row].unc + horizon >= frontiers[at]
 
     by_step = [
-        [r for r, e in enumerate(events) if e.type == step.type and usable(r, r)]
+        [
+            row
+            for row, event in enumerate(events)
+            if event.type == step.type and event.status != LATE_DROPPED and usable(row, row)
+        ]
         for step in plan.steps
     ]
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import BarrierSettings, parse_barrier
+from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
 from engine.stream.released import IN_ORDER, LATE
@@ -45,7 +46,7 @@ def told(tools: Any, made: SeqPlan, barrier: str, text: str) -> list[str]:
     events, pogs = stream(tools, text)
     words = [word for word in text.split() if not word.endswith("!")]
     results = tools.run(
-        lambda: SeqMatcher(made, barrier=parse_barrier(barrier)), events, pogs=pogs, end=END
+        lambda: Alone(SeqMatcher(made), parse_barrier(barrier)), events, pogs=pogs, end=END
     )
     found = []
     for r in results:
@@ -125,7 +126,7 @@ def test_a_promise_of_a_source_covers_its_types_and_a_type_needs_all_its_sources
             *(tools.Event("F", 6, source="z") for _ in range(6)),
         ]  # fmt: skip
         said = [(4 + i, kind, source, 5) for i, (kind, source) in enumerate(pogs)]
-        made = SeqMatcher(plan("a !n b", 10), barrier=parse_barrier("punctuation"))
+        made = Alone(SeqMatcher(plan("a !n b", 10)), parse_barrier("punctuation"))
         (result,) = tools.run(lambda: made, events, pogs=said, end=END)
         return int(result["at"])
 
@@ -137,14 +138,14 @@ def test_a_promise_of_a_source_covers_its_types_and_a_type_needs_all_its_sources
 def test_the_progress_of_an_order_is_a_promise_for_every_type(tools: Any) -> None:
     events, _ = stream(tools, "a1 b5 c5")
     made = plan("a !n b", 10)
-    results = tools.run(lambda: SeqMatcher(made, barrier=parse_barrier("punctuation")), events)
+    results = tools.run(lambda: Alone(SeqMatcher(made), parse_barrier("punctuation")), events)
     assert [r["at"] for r in results] == [1]
 
 
 def test_broken_promises_are_counted_and_corrected(tools: Any) -> None:
     for barrier, text in (("bounded:1", "a1 b5 f6 n3 n4"), ("punctuation", "a1 b5 n5! n3 n4")):
         events, pogs = stream(tools, text)
-        made = SeqMatcher(plan("a !n b", 10), barrier=parse_barrier(barrier))
+        made = Alone(SeqMatcher(plan("a !n b", 10)), parse_barrier(barrier))
         results = tools.run(lambda made=made: made, events, pogs=pogs)
         assert [r["op"] for r in results] == ["+", "-"]
         counts = made.counters()
@@ -158,7 +159,7 @@ def test_adaptive_waits_once_matches_are_often_taken_back(tools: Any) -> None:
     events, pogs = stream(tools, f"{spoilt} {calm}")
     made = plan("a !n b", 5)
     results = tools.run(
-        lambda: SeqMatcher(made, barrier=parse_barrier("adaptive")), events, (40, 41), pogs=pogs
+        lambda: Alone(SeqMatcher(made), parse_barrier("adaptive")), events, (40, 41), pogs=pogs
     )
     taken = [r for r in results if r["op"] == "-"]
     assert 3 <= len(taken) < 12
@@ -306,7 +307,7 @@ def same(tools: Any, made: SeqPlan, events: Any, pogs: Any, text: str, cuts: Any
     barrier = parse_barrier(text)
 
     def make() -> SeqMatcher:
-        return SeqMatcher(made, PatternSettings(keep_late_ns=1000), barrier=barrier)
+        return Alone(SeqMatcher(made, PatternSettings(keep_late_ns=1000)), barrier)
 
     truth = tools.Truth(made, events, lambda _: True, lambda *_: True, keep=1000)
     results = tools.run(make, events, cuts, pogs=pogs, end=END)
@@ -383,7 +384,7 @@ def test_spec_4_2_what_was_promised_is_for_good_even_if_clocks_err(
     events = data.draw(st.lists(one, max_size=9))
     if data.draw(st.booleans()):
         events.sort(key=lambda event: event.ref)
-    made = SeqMatcher(plan(text, 8), PatternSettings(rule), barrier=parse_barrier(barrier))
+    made = Alone(SeqMatcher(plan(text, 8), PatternSettings(rule)), parse_barrier(barrier))
     results = tools.run(lambda: made, events, t_a=2 * unc, end=END)
     if made.counters()["promises_broken"] == 0:
         assert {r["op"] for r in results} <= {"+"}

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
+from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
@@ -48,7 +49,7 @@ def test_equals_the_definition_in_any_order_under_any_cut(
 
     def make() -> SeqMatcher:
         keeps = PatternSettings(keep_late_ns=1000)
-        return SeqMatcher(plan, keeps, barrier=parse_barrier(barrier))
+        return Alone(SeqMatcher(plan, keeps), parse_barrier(barrier))
 
     whole = tools.run(make, events)
     assert nets(whole) == wanted

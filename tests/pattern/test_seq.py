@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
+from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import (
     Arithmetic,
@@ -196,7 +197,7 @@ def test_what_is_not_supported_is_said(tools: Any) -> None:
 
 
 def test_buffer_stays_bounded_and_late_rows_are_counted(tools: Any) -> None:
-    made, strings = matcher(plan("A", "B", within=10), keep=20), Strings()
+    made, strings = Alone(matcher(plan("A", "B", within=10), keep=20)), Strings()
     most, results = 0, 0
     for start in range(0, 10_000, 50):
         events = [tools.Event("AB"[i % 2], start + i) for i in range(50)]
@@ -210,7 +211,7 @@ def test_buffer_stays_bounded_and_late_rows_are_counted(tools: Any) -> None:
 
 
 def test_without_within_what_is_held_is_counted(tools: Any) -> None:
-    made = SeqMatcher(plan("A", "B"), PatternSettings(buffer_warn=3))
+    made = Alone(SeqMatcher(plan("A", "B"), PatternSettings(buffer_warn=3)))
     made.process(tools.batch([tools.Event("A", i) for i in range(5)], Strings(), 0, 5))
     counted = made.counters()
     assert {name: counted[name] for name in ("too_late", "buffered", "beyond_limit")} == {

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
+from engine.pattern.alone import Alone
 from engine.pattern.chunk_store import FileChunks, MemoryChunks
 from engine.pattern.chunk_store import joined as one_below_other
 from engine.pattern.partition import keys_of
@@ -128,11 +129,11 @@ def test_the_net_result_is_that_without_spill(
     spill = SpillSettings(None, hot, chunk, pending, wait, parts if has_key else None)
 
     def spilling(spill: SpillSettings = spill) -> SpillingMatcher:
-        return SpillingMatcher(made, spill, bounds, barrier=parse_barrier(barrier))
+        return Alone(SpillingMatcher(made, spill, bounds), parse_barrier(barrier))
 
     more = {"t_a": t_a, "steps": steps, "pogs": pogs, "end": END}
     plain = tools.run(
-        lambda: SeqMatcher(made, bounds, barrier=parse_barrier(barrier)), events, **more
+        lambda: Alone(SeqMatcher(made, bounds), parse_barrier(barrier)), events, **more
     )
     whole = tools.run(spilling, events, **more)
     assert net(whole) == net(plain)
@@ -235,7 +236,7 @@ def test_a_batch_that_is_full_goes_at_once_one_that_is_not_when_its_time_is_over
 def test_what_is_late_and_near_what_is_hot_does_not_wait(tools: Any) -> None:
     spill = SpillSettings(None, 10, 5, pending=9, wait_ns=1000)
     events = [tools.Event("A", 28), tools.Event("F", 34), tools.Event("B", 30, status=LATE)]
-    operator = SpillingMatcher(plan("a b", 4), spill)
+    operator = Alone(SpillingMatcher(plan("a b", 4), spill))
     (result,) = operator.process(tools.batch(events, Strings(), 0, 3))
     assert (result["at"], operator.counters()["put_off"]) == (2, 0)
 
@@ -245,7 +246,7 @@ def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path:
     events = late_stream(tools, 120)
     files = SpillSettings(tmp_path, 16, 4, pending=3, wait_ns=25)
     in_memory = tools.run(lambda: SpillingMatcher(made, SMALL, bounds), events)
-    operator = SpillingMatcher(made, files, bounds, site="a/../b")
+    operator = Alone(SpillingMatcher(made, files, bounds, site="a/../b"))
     strings, found = Strings(), []
     for start in range(0, 120, 20):
         found += operator.process(tools.batch(events, strings, start, start + 20))
@@ -261,7 +262,8 @@ def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path:
 
 def test_what_has_expired_is_deleted(tools: Any, tmp_path: Path) -> None:
     files = SpillSettings(tmp_path, 16, 4)
-    operator = SpillingMatcher(plan("a b", 8), files, PatternSettings(keep_late_ns=50))
+    settings = PatternSettings(keep_late_ns=50)
+    operator = Alone(SpillingMatcher(plan("a b", 8), files, settings))
     strings = Strings()
     events = [tools.Event("A", ref) for ref in range(600)]
     for start in range(0, 600, 20):
@@ -275,14 +277,14 @@ def test_restored_it_goes_on_with_the_chunks_of_that_time(tools: Any, tmp_path: 
     events, files = late_stream(tools, 200), SpillSettings(tmp_path, 16, 4, 3, 25)
     strings = Strings()
     batches = [tools.batch(events, strings, start, start + 20) for start in range(0, 200, 20)]
-    operator = SpillingMatcher(made, files, bounds)
+    operator = Alone(SpillingMatcher(made, files, bounds))
     whole, told = [], []
     for released in batches[:5]:
         operator.process(released)
     saved = pickle.dumps(operator.snapshot())
     for released in batches[5:]:
         whole += operator.process(released)
-    again = SpillingMatcher(made, files, bounds)
+    again = Alone(SpillingMatcher(made, files, bounds))
     again.restore(pickle.loads(saved))
     for released in batches[5:]:
         told += again.process(released)

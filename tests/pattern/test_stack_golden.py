@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
 from engine.stream.released import IN_ORDER, Strings
@@ -35,7 +36,7 @@ def matches(tools: Any, made: SeqPlan, text: str, slack: int) -> list[tuple[int,
     return [tuple(event["ref"] for event in result["events"]) for result in results]
 
 
-def held(tools: Any, matcher: SeqMatcher, text: str, pogs: Any = None) -> list[int]:
+def held(tools: Any, matcher: Alone, text: str, pogs: Any = None) -> list[int]:
     """How many events the matcher holds after each event of the stream."""
     events, strings, counts = stream(tools, text), Strings(), []
     for row in range(len(events)):
@@ -49,7 +50,7 @@ def test_l10_example_4_8_a_late_first_event_goes_straight_to_its_partners(tools:
     """The events that may follow a1 begin at b3, those that may follow b3 at d4, b7 at d8."""
     text, strings = "b3 d4 b7 d8 a1", Strings()
     events = stream(tools, text)
-    matcher = SeqMatcher(plan("a b d", 10), PatternSettings(keep_late_ns=10))
+    matcher = Alone(SeqMatcher(plan("a b d", 10), PatternSettings(keep_late_ns=10)))
     assert not len(matcher.process(tools.batch(events, strings, 0, 4)))
     before = matcher.counters()["looked_at"]
     results = matcher.process(tools.batch(events, strings, 4, 5))
@@ -81,7 +82,7 @@ def test_l10_example_4_5_a_late_event_needs_what_the_window_alone_has_left(
 
 def test_l10_example_4_9_what_is_purged_and_when(tools: Any) -> None:
     # a3 at c13, b6 at f16, d10 at f21; a7 and b11 go at f21 too, which the example does not say.
-    matcher = SeqMatcher(plan("a b d", 7), PatternSettings(keep_late_ns=2))
+    matcher = Alone(SeqMatcher(plan("a b d", 7), PatternSettings(keep_late_ns=2)))
     counts = held(tools, matcher, FIG + " f21")
     assert dict(zip((FIG + " f21").split(), counts, strict=True)) == {
         "a3": 1, "c5": 1, "b6": 2, "a7": 3, "d10": 4, "b11": 5, "c13": 4, "d15": 5, "f16": 4,
@@ -103,7 +104,7 @@ def test_l10_example_4_9_what_is_purged_and_when(tools: Any) -> None:
 )
 def test_l09_example_3_a_promise_of_one_type(tools: Any, text: str, left: int) -> None:
     """After <A, 1>: b1 goes if no a lies before it (c5 and d17 stay)."""
-    matcher = SeqMatcher(plan("a b !c d", 7), PatternSettings(purge="promises"))
+    matcher = Alone(SeqMatcher(plan("a b !c d", 7), PatternSettings(purge="promises")))
     rows = len(text.split())
     assert held(tools, matcher, text, [(rows, "A", None, 2)])[-1] == left
 
@@ -121,9 +122,9 @@ def test_l09_example_4_promises_of_two_types(tools: Any, text: str, gone: bool) 
     """After <B, 17> and <D, 17>: a7 goes if no d follows a b that follows it, within 10."""
     made = plan("b a b2 d f", 10)
     rows = len(text.split())
-    with_a = SeqMatcher(made, PatternSettings(purge="promises"))
+    with_a = Alone(SeqMatcher(made, PatternSettings(purge="promises")))
     counts = held(tools, with_a, text, [(rows, "B", None, 18), (rows, "D", None, 18)])
-    without = SeqMatcher(made, PatternSettings(purge="promises"))
+    without = Alone(SeqMatcher(made, PatternSettings(purge="promises")))
     rest = held(
         tools,
         without,

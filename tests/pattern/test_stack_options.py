@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
+from engine.pattern.alone import Alone
 from engine.pattern.kernel import StackOptions
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
@@ -99,7 +100,7 @@ def test_a_purge_by_true_promises_changes_nothing(
     def results(purge: str, cuts: Any) -> Any:
         chosen = PatternSettings(keep_late_ns=1000, purge=purge)
         made = parse_barrier(barrier)
-        return tools.run(lambda: SeqMatcher(plan, chosen, barrier=made), events, cuts, pogs=pogs)
+        return tools.run(lambda: Alone(SeqMatcher(plan, chosen), made), events, cuts, pogs=pogs)
 
     assert results("promises", ()) == results("late", ())
     assert results("promises", cuts) == results("late", ())
@@ -115,7 +116,7 @@ def test_state_stays_flat_under_promises_alone(tools: Any) -> None:
             pogs += [(i + 1, kind, None, i - 10) for kind in "ANB"]
     held = {}
     for purge in ("late", "promises"):
-        made, strings = SeqMatcher(plan, PatternSettings(purge=purge)), Strings()
+        made, strings = Alone(SeqMatcher(plan, PatternSettings(purge=purge))), Strings()
         for start in range(0, 3000, 100):
             made.process(tools.batch(events, strings, start, start + 100, pogs=pogs))
         held[purge] = made.counters()["buffered"]
@@ -125,7 +126,8 @@ def test_state_stays_flat_under_promises_alone(tools: Any) -> None:
 
 def test_slack_purge_drops_what_no_event_within_k_needs(tools: Any) -> None:
     plan = pattern("EVENT SEQ(A a, B b) WITHIN 10")
-    made, strings = SeqMatcher(plan, PatternSettings(purge="slack", slack_ns=5)), Strings()
+    settings = PatternSettings(purge="slack", slack_ns=5)
+    made, strings = Alone(SeqMatcher(plan, settings)), Strings()
     events = [tools.Event("A", 0, status=LATE), tools.Event("A", 15, status=LATE),
               tools.Event("B", 10, status=LATE), tools.Event("A", 16, status=LATE),
               tools.Event("B", 9, status=LATE)]  # fmt: skip

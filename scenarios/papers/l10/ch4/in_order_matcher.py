@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.barrier.timeline import Steps
 from engine.errors import ContractViolation
 from engine.pattern import construction as c
 from engine.pattern import scopes
@@ -18,6 +17,7 @@ from engine.pattern.store import MEMBER, Store
 from engine.query.plan import SeqPlan
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import Strings
+from engine.stream.timeline import Steps
 from scenarios.papers.l10.ch4.in_order_stacks import in_order_matches
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.errors import ContractViolation
+from engine.pattern.alone import Alone
 from engine.pattern.kernel import StackOptions
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
@@ -81,7 +82,8 @@ def _compared(run: PaperRun, size: int) -> Compared:
 
     def simple() -> int:
         advanced(events)
-        return len(InOrderMatcher(plan(), settings(0, StackOptions())).process(batch))
+        matcher = Alone(InOrderMatcher(plan(), settings(0, StackOptions())))
+        return len(matcher.process(batch))
 
     def ours() -> int:
         advanced(events)

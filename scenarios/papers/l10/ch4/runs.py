@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
 
+from engine.pattern.alone import Alone
 from engine.pattern.kernel import StackOptions
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
@@ -69,7 +70,7 @@ def costs(
 
 def one_pass(batch: Released, slack_ns: int, options: StackOptions) -> Passed:
     """Number of matches, and the counters, of a new matcher that takes the whole stream."""
-    matcher = SeqMatcher(plan(), settings(slack_ns, options))
+    matcher = Alone(SeqMatcher(plan(), settings(slack_ns, options)))
     return len(matcher.process(batch)), matcher.counters()
 
 

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.barrier.timeline import LONG_AGO, Steps
 from engine.jit import inline, kernel
 from engine.kernels.integers import INT_MAX
 from engine.stream.released import Promises, Released, Strings
+from engine.stream.timeline import LONG_AGO, Steps
 
 _OTHER: Final = -1
 """A type that the query does not name."""

@@ -2,15 +2,18 @@
 
 A moment is a place between or at rows: ``2 n`` just before row number n of the stream, ``2 n + 1``
 at it. Whatever a barrier does happens at such a place, so it is independent of how batches are cut.
+
+``engine.clocks.stream_clocks`` keeps the clocks; what a batch moves goes with it (``Moved``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from engine.stream.released import IN_ORDER, Progress
+from engine.stream.released import IN_ORDER, Progress, Released
 
 LONG_AGO = -(2**63)
 BEFORE = -1
@@ -51,6 +54,52 @@ class Told:
     clock: Steps
     promised: dict[str, Steps]
 
+    def of(self, types: Sequence[str]) -> Told:
+        """What was told of these types."""
+        promised = {name: said for name, said in self.promised.items() if name in (ALL, *types)}
+        return Told(self.clock, promised)
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """Per row of a batch: the progress at it, what events have expired against (``horizon``), and
+    how wrong the clock of any source may be (``error``).
+    """
+
+    frontier: np.ndarray
+    horizon: np.ndarray
+    error: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What one batch moves. ``first``: number of its first row in the stream; ``rows``: at each;
+    ``now``, ``told``, ``closed``, ``passed``: as in ``Timeline``; ``horizon``, ``t_a``: after it.
+    """
+
+    first: int
+    rows: Ahead
+    now: int
+    told: Told
+    closed: Told
+    passed: Told
+    horizon: int
+    t_a: int
+
+    def timeline(self, released: Released, types: Sequence[str]) -> Timeline:
+        """What a query of these types may ask of ``released``, whose moves these are."""
+        strings, columns = released.strings, released.columns
+        place = np.full(len(strings) + 3, -1)
+        place[[strings.find(kind) for kind in types]] = np.arange(len(types))
+        place[-2:] = -1
+        empty = np.empty(0, np.int64)
+        kinds = place[columns.get("type", empty)]
+        mine = np.flatnonzero(kinds >= 0)
+        return Timeline(
+            self.now, self.told.of(types), self.closed.of(types), self.passed.of(types),
+            columns.get("ref", empty)[mine], 2 * (self.first + mine) + 1, kinds[mine], types,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -71,7 +120,7 @@ class Timeline:
     ref: np.ndarray
     moment: np.ndarray
     type: np.ndarray
-    types: list[str]
+    types: Sequence[str]
 
     def below(self, steps: Steps, less: int) -> np.ndarray:
         """Which rows lie below what ``steps``, less ``less``, said before them."""

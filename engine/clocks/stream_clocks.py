@@ -7,15 +7,15 @@ that is synchronised, whether it has sent anything yet or not (``engine.clocks.b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from engine.barrier.promises import PromiseBook
-from engine.barrier.timeline import ALL, LONG_AGO, Steps, Timeline, Told, progress_steps
+from engine.clocks.promises import PromiseBook
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import IN_ORDER, Released
+from engine.stream.timeline import ALL, LONG_AGO, Ahead, Moved, Steps, Told, progress_steps
 
 NOTHING: Final = -(2**63) + 1
 """The horizon while there is none; what was purged has expired even against that."""
@@ -24,31 +24,11 @@ _COMPARED: Final = 3
 _EARLIEST: Final = -(2**62)
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
-    """Per row of a batch: the progress at it, what events have expired against (``horizon``), and
-    how wrong the clock of any source may be (``error``).
-    """
-
-    frontier: np.ndarray
-    horizon: np.ndarray
-    error: np.ndarray
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """One batch's moves; ``first`` is the number of its first row in the stream."""
-
-    first: int
-    rows: Ahead
-    timeline: Timeline
-
-
 class StreamClocks:
     """Where the clocks stand between batches.
 
     Args:
-        types: of the query's steps.
+        types: whose promises are asked for: those of the queries' steps.
         by_clock: events expire against the event clock (else against progress).
         by_delay: two times differ by up to the site's largest delay (R19), not by what their
             clocks err.
@@ -57,7 +37,6 @@ class StreamClocks:
     def __init__(
         self, types: frozenset[str], *, by_clock: bool = False, by_delay: bool = False
     ) -> None:
-        self._types = types
         self._by_clock = by_clock
         self._by_delay = by_delay
         self._book = PromiseBook(types)
@@ -110,17 +89,7 @@ class StreamClocks:
             told = Told(clock, self._book.steps(released, released.promises, first))
             at = released.promises.at
         self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
-        types = sorted(self._types)
-        place = np.full(len(released.strings) + 3, -1)
-        place[[released.strings.find(kind) for kind in types]] = np.arange(len(types))
-        place[-2:] = -1
-        kinds = place[released.columns.get("type", empty)]
-        mine = np.flatnonzero(kinds >= 0)
-        timeline = Timeline(
-            max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()]),
-            told, self._less(told, 1), self._less(told, 2), ref[mine], number[mine], kinds[mine],
-            types,
-        )  # fmt: skip
+        now = max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()])
         after = steps.frontier[steps.row >= released.n]
         self.frontier = max([self.frontier, *rows.frontier[-1:].tolist(), *after.tolist()])
         self._newest = int(ref.max(initial=self._newest))
@@ -128,7 +97,8 @@ class StreamClocks:
         last = np.array([self._newest if self._by_clock else self.frontier])
         horizon = int(self._horizon(last, released)[0])
         self.horizon = max([self.horizon, *rows.horizon[-1:].tolist(), horizon])
-        return Moved(first, rows, timeline)
+        closed, passed = self._less(told, 1), self._less(told, 2)
+        return Moved(first, rows, now, told, closed, passed, self.horizon, self.t_a)
 
     def _less(self, told: Told, errors: int) -> Told:
         """What was told less so many clocks' errors."""

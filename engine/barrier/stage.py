@@ -1,0 +1,67 @@
+"""A matcher and its barrier as one operator of the chain: matches in, results out (SPEC 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.barrier.base import Barrier, Happened, Matcher
+from engine.barrier.changes import Given
+from engine.operator import Result, Results
+from engine.stream.released import Released
+
+
+class BarrierStage:
+    """The operator that gives what ``barrier`` lets go of what ``matcher`` finds."""
+
+    def __init__(self, matcher: Matcher, barrier: Barrier) -> None:
+        self._matcher = matcher
+        self._barrier = barrier
+        self.types = matcher.types
+
+    def required_columns(self) -> set[str]:
+        return {*self._matcher.required_columns(), "status"}
+
+    def process(self, released: Released) -> Sequence[Result]:
+        return self._let_go(self._matcher.process(released))
+
+    def advance(self, now: int) -> Sequence[Result]:
+        results = self._let_go(self._matcher.advance(now))
+        self._show(self._barrier.advance(now), results)
+        return results
+
+    def finish(self, at: int) -> Sequence[Result]:
+        results = self._let_go(self._matcher.finish(at))
+        self._show(self._barrier.finish(at), results)
+        return results
+
+    def _let_go(self, happened: Iterable[Happened]) -> Results:
+        """What the barrier gives at each of these; then rows that none holds may go."""
+        results = Results()
+        for changes, timeline in happened:
+            given = self._barrier.process(changes, timeline, self._matcher.table)
+            self._show(given, results)
+            number = self._matcher.purge(self._barrier.held_rows)
+            if number is not None:
+                self._barrier.renumber(number)
+        return results
+
+    def _show(self, given: Given, results: Results) -> None:
+        if len(given):
+            results.extend(self._matcher.shown(given))
+
+    def counters(self) -> dict[str, int]:
+        """Of both."""
+        return self._matcher.counters() | self._barrier.counters()
+
+    def codes(self) -> np.ndarray | None:
+        return self._matcher.codes()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"matcher": self._matcher.snapshot(), "barrier": self._barrier.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._matcher.restore(state["matcher"])
+        self._barrier.restore(state["barrier"])

@@ -1,0 +1,61 @@
+"""A matcher with its barrier and its stream's clocks, but no order: for whoever has a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
+from engine.barrier.stage import BarrierStage
+from engine.operator import Result, Results
+from engine.pattern.certainty import Rule
+from engine.pattern.seq import SeqMatcher
+from engine.readers import Readers
+from engine.stream.released import Released
+
+
+class Alone:
+    """Answers one query over a stream that is released already.
+
+    Args:
+        matcher: of the query.
+        barrier: turns matches into results; None = as the query's REALTIME says.
+    """
+
+    def __init__(self, matcher: SeqMatcher, barrier: BarrierSettings | None = None) -> None:
+        in_force = barrier_in_force(barrier, matcher.plan.realtime)
+        self.matcher = matcher
+        self._stage = BarrierStage(matcher, build_barrier(in_force, matcher.asked))
+        settings = matcher.settings
+        self._readers = Readers(
+            [self._stage],
+            by_clock=settings.purge == "slack",
+            by_delay=settings.certainty == Rule.MAX_DELAY.value,
+        )
+
+    def process(self, released: Released) -> Results:
+        """What a batch makes known."""
+        results = Results()
+        self._readers.process(released, [results])
+        return results
+
+    def advance(self, now: int) -> Sequence[Result]:
+        """The arrival clock has come to ``now``."""
+        return self._stage.advance(now)
+
+    def finish(self, at: int) -> Sequence[Result]:
+        """End of the stream at arrival-clock instant ``at``."""
+        return self._stage.finish(at)
+
+    def counters(self) -> dict[str, int]:
+        """Of matcher and barrier."""
+        return self._stage.counters()
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as plain data."""
+        return {"stage": self._stage.snapshot(), "clocks": self._readers.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot of one with equal settings."""
+        self._stage.restore(state["stage"])
+        self._readers.restore(state["clocks"])
