@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from engine.barrier.settings import BarrierSettings
-from engine.compare.slacks import neat
 from engine.log.show import readable_duration
 from engine.order.backwards import numbers_mislead
 from engine.order.registry import OrderSettings
 from engine.query.plan import Plan
 from engine.report.units import number
-from engine.units import unit_ns
+from engine.units import neat, unit_ns
 from engine.unpromised import never_promised
 
 

@@ -23,7 +23,7 @@ from engine.order.registry import parse_order
 from engine.pipeline import Advanced, Host, check_plans
 from engine.query import query as parse_query
 from engine.query.plan import Plan
-from engine.report import write_report
+from engine.report.write import write_report
 from engine.results.export import export_jsonl
 from engine.results.part_store import PartStore
 from engine.scenario import Pass, RunnableScenario, Score

@@ -27,6 +27,8 @@ INT64_MAX: Final = 2**63 - 1
 DURATION_MAX_NS: Final = 2**60
 """36 years: any event time of a trace plus such a window stays within 64 bits."""
 _DIGITS_MAX: Final = 40
+_NEAT_DIGITS: Final = 3
+_NEAT_UNITS: Final = ("ns", "us", "ms", "s", "h")
 
 
 def unit_ns(name: str) -> int:
@@ -65,3 +67,22 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
     if value > INT64_MAX:
         raise UserError(f"{text!r} is longer than 292 years")
     return value
+
+
+def neat(duration_ns: int) -> str:
+    """A duration rounded up to three digits, as an order takes it.
+
+    >>> neat(123_456_789), neat(1_500), neat(0), neat(2), neat(7_200_000_000_001)
+    ('124ms', '1.5us', '0ns', '2ns', '2.01h')
+    """
+    step = 10 ** max(len(str(duration_ns)) - _NEAT_DIGITS, 0)
+    rounded = -(-duration_ns // step) * step
+    unit = next(name for name in reversed(_NEAT_UNITS) if NS_PER[name] <= max(rounded, 1))
+    return _decimal(rounded, unit)
+
+
+def _decimal(duration_ns: int, unit: str) -> str:
+    """In ``unit``, rounded up to what a decimal number with two places tells."""
+    hundredths = -(-duration_ns * 100 // NS_PER[unit])
+    whole, rest = divmod(hundredths, 100)
+    return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + unit

@@ -16,11 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from engine.compare.slacks import neat
 from engine.log.whole_file import whole_file
 from engine.report.page.document import document
 from engine.report.plain import as_json
 from engine.report.versions import versions
+from engine.units import neat
 from scenarios import lorawan, mimic, phones, soccer
 from scenarios.lorawan import scoring as of_lorawan
 from scenarios.mimic import scoring as of_mimic

@@ -38,7 +38,7 @@ INNER = {
         "engine.barrier", "engine.chain", "engine.errors", "engine.jit", "engine.operator",
         "engine.order.registry", "engine.pattern", "engine.query", "engine.stream",
     },
-    "scenarios/recordings.py": {"engine.compare.slacks", "engine.log.whole_file", "engine.report"},
+    "scenarios/recordings.py": {"engine.units", "engine.log.whole_file", "engine.report"},
     "scenarios/mimic/answers.py": {
         "engine.chain", "engine.inprocess", "engine.order.registry", "engine.query",
     },

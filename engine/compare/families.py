@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.compare.measure import Arrivals, Measures
-from engine.compare.slacks import neat, slacks
+from engine.compare.slacks import slacks
 from engine.order.sequence import SequenceSettings
-from engine.units import parse_duration
+from engine.units import neat, parse_duration
 
 _SHARES: Final = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 """Of the events out of order, how many a slack is long enough for."""

@@ -15,12 +15,10 @@ import numpy as np
 from engine.compare.measure import Arrivals
 from engine.errors import UserError
 from engine.order.registry import parse_order
-from engine.units import NS_PER, parse_duration
+from engine.units import neat, parse_duration
 
 _SWEPT: Final = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
 _STEPS: Final = 12
-_DIGITS: Final = 3
-_UNITS: Final = ("ns", "us", "ms", "s", "h")
 _RANGE: Final = re.compile(r"([^:]+):(.+?)\.\.([^,]+)(,.*)?")
 
 
@@ -68,22 +66,3 @@ def slacks(before: Arrivals, shares: tuple[float, ...]) -> list[str]:
     if not len(before.lateness):
         return []
     return list(dict.fromkeys(neat(before.slack_for(share)) for share in shares))
-
-
-def neat(duration_ns: int) -> str:
-    """A duration rounded up to three digits, as an order takes it.
-
-    >>> neat(123_456_789), neat(1_500), neat(0), neat(2), neat(7_200_000_000_001)
-    ('124ms', '1.5us', '0ns', '2ns', '2.01h')
-    """
-    step = 10 ** max(len(str(duration_ns)) - _DIGITS, 0)
-    rounded = -(-duration_ns // step) * step
-    unit = next(name for name in reversed(_UNITS) if NS_PER[name] <= max(rounded, 1))
-    return _decimal(rounded, unit)
-
-
-def _decimal(duration_ns: int, unit: str) -> str:
-    """In ``unit``, rounded up to what a decimal number with two places tells."""
-    hundredths = -(-duration_ns * 100 // NS_PER[unit])
-    whole, rest = divmod(hundredths, 100)
-    return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + unit

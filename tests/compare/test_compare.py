@@ -21,11 +21,11 @@ from engine.compare.comparison import MEASURED
 from engine.compare.families import families
 from engine.compare.labels import place_labels
 from engine.compare.measure import Spread
-from engine.compare.slacks import default_sweep, neat, read_sweep
+from engine.compare.slacks import default_sweep, read_sweep
 from engine.compare.trade_off import trade_off_figure
 from engine.errors import UserError
 from engine.order.registry import parse_order
-from engine.units import parse_duration
+from engine.units import neat, parse_duration
 
 MS = 10**6
 MakeLog = Callable[..., Path]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.log.input import lines, trace
+from engine.log.input.input_log import open_input
 from engine.log.input.trace import read_trace
 from engine.log.trace_writer import write_trace
 from engine.stream.frame import FIXED_TYPES, STRING, Frame
@@ -359,3 +362,12 @@ def test_the_quick_judge_and_the_exact_one_agree(
     bulk = rows(read(tmp_path, *records))
     monkeypatch.setattr(trace, "parse_all", lambda _: None)
     assert rows(read(tmp_path, *records)) == bulk
+
+
+def test_a_pipe_is_a_trace_that_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "records"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=('{"type": "A", "ts": 7}\n',))
+    writer.start()
+    assert [frame.rows for frame in open_input(pipe)] == [1]
+    writer.join()

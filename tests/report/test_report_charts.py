@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.report import write_report
 from engine.report.page.charts import chart_figures
 from engine.report.plain import plain
+from engine.report.write import write_report
 from engine.scenario import Chart, Series
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from engine.errors import ContractViolation, UserError
-from engine.report import write_report
 from engine.report.measure.answers import KEPT_MAX, QueryAnswers, read_answers
 from engine.report.measure.match_results import POINTS_SHOWN, measure_matches
 from engine.report.measure.window_results import KEYS_SHOWN, measure_windows
 from engine.report.page.document import POLICY
 from engine.report.page.run_page import page as page_of
 from engine.report.units import TimeLine
+from engine.report.write import write_report
 from engine.scenario import Claim, Score, Table
 
 MS = 10**6

@@ -66,6 +66,8 @@ class InputLog:
 def input_kind(path: str | Path) -> InputKind:
     """What ``path`` is: by its being a folder, its first bytes, then its suffix.
 
+    A pipe can be read only once, so it is not looked into: it is a trace, as standard input is.
+
     Raises:
         UserError: it cannot be read, or is a single file of an arrival log.
     """
@@ -77,6 +79,8 @@ def input_kind(path: str | Path) -> InputKind:
         if within.is_dir() and not any(Path(name).glob("*.parquet")):
             raise UserError(f"{name}: is the folder of a run; its log is {within}")
         return _folder_kind(Path(name))
+    if Path(name).exists() and not Path(name).is_file():
+        return InputKind.TRACE
     with open_bytes(name) as stream:
         try:
             head = stream.read(_HEAD_BYTES)
@@ -133,7 +137,7 @@ def open_input(
 
     Args:
         path: a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet files, or
-            a log's folder; or a table in memory.
+            a log's folder; or a table in memory. A named pipe is a trace, too.
         form: how it is written, or but the unit of its times. An arrival log is always in ns.
         on_bad: ``stop`` or ``skip`` bad lines.
         dead_letter: JSONL file for skipped lines.
