@@ -4,7 +4,7 @@ Numba's own cache looks only at the file of the outermost kernel, so a change in
 it calls, or in a constant that it uses, would go unnoticed; and installs may be read-only. Hence
 one cache directory per state of a kernel's module and of all of ours that it imports.
 ``SLACKWATER_CACHE`` moves it (default: the user's cache directory); the Spark host hands it to
-executors.
+executors. ``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python (``engine/uncompiled.py``).
 """
 
 from __future__ import annotations
@@ -80,19 +80,27 @@ def njit(function: _F) -> _F:
     A ``kernel`` may call it, too, if it gives no array back: said outright, since a callee would
     else allocate nothing where its caller does not.
     """
-    return cast("_F", _Compiled(function, cache=True, _nrt=True))
+    return _made(function, cache=True, _nrt=True)
 
 
 def kernel(function: _F) -> _F:
     """``njit`` for a function that allocates nothing: no reference counts, about 10x as fast
     where many small functions hand arrays to one another.
     """
-    return cast("_F", _Compiled(function, cache=True, _nrt=False))
+    return _made(function, cache=True, _nrt=False)
 
 
 def inline(function: _F) -> _F:
     """``kernel`` for a small function of a hot path: it becomes part of its callers."""
-    return cast("_F", _Compiled(function, forceinline=True, _nrt=False))
+    return _made(function, forceinline=True, _nrt=False)
+
+
+def _made(function: _F, **options: bool) -> _F:
+    if os.environ.get("SLACKWATER_UNCOMPILED") == "1":
+        from engine.uncompiled import uncompiled  # noqa: PLC0415 - needs NumPy
+
+        return uncompiled(function)
+    return cast("_F", _Compiled(function, **options))
 
 
 class _Compiled:

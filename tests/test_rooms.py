@@ -29,8 +29,8 @@ ROOMS = {
     "report": {"log", "stream"},
     "results": {"log", "stream"},
     "spark": {"barrier", "log", "order", "pattern", "query", "results", "stream", "window"},
-    "stream": set[str](),
-    "window": {"query", "results", "stream"},
+    "stream": {"kernels"},
+    "window": {"kernels", "query", "results", "stream"},
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
 from engine.jit import inline
-from engine.kernels.integers import NONE
+from engine.kernels.integers import NONE, NS_PER_S
 
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per source, to correct events stamped before the newest sync."""
@@ -44,8 +44,8 @@ def reference(ck: np.ndarray, default: int, source: int, ts: int) -> tuple[int, 
     if rate > 0 or skew != 0:
         # Whole seconds and the rest apart: their products with a rate stay within int64.
         age = max(0, ts - ck[source, j].anchor)
-        seconds, rest = age // 1_000_000_000, age % 1_000_000_000
-        grown = seconds * rate + rest * rate // 1_000_000_000
+        seconds, rest = age // NS_PER_S, age % NS_PER_S
+        grown = seconds * rate + rest * rate // NS_PER_S
         unc = unc + grown if grown < UNC_MAX_NS - unc else UNC_MAX_NS
-        offset += seconds * skew + rest * skew // 1_000_000_000
+        offset += seconds * skew + rest * skew // NS_PER_S
     return ts + offset, unc, ck[source, j].ident

@@ -30,8 +30,8 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from edge_agent.limits import TIME_MAX_NS, UNC_MAX_NS
+from engine.kernels.integers import NS_PER_S
 
-SECOND: Final = 10**9
 SYNCS_MIN: Final = 3
 SYNCS_KEPT: Final = 8
 SKEW_MAX_PPB: Final = 500_000
@@ -73,11 +73,11 @@ class Line:
 
     def offset_at(self, ts: int) -> int:
         """Offset [ns] at the source's time ``ts``."""
-        return self.offset + max(0, ts - self.anchor) * self.skew_ppb // SECOND
+        return self.offset + max(0, ts - self.anchor) * self.skew_ppb // NS_PER_S
 
     def unc_after(self, age: int, skew_error_ppb: int) -> int:
         """Uncertainty [ns] at ``age`` when it grows by ``skew_error_ppb``."""
-        return self.unc + age * skew_error_ppb // SECOND
+        return self.unc + age * skew_error_ppb // NS_PER_S
 
 
 def limit_ppb(stated_ppb: int | None) -> int:
@@ -125,7 +125,7 @@ def stepped(
     # wrong: J <= by + allowed + before * J.
     back = 0
     if by > 0:
-        back = _EVER if before >= SECOND else -(-(by + allowed) * SECOND // (SECOND - before))
+        back = _EVER if before >= NS_PER_S else -(-(by + allowed) * NS_PER_S // (NS_PER_S - before))
     oldest = line.unc_after(max(0, age) + back, before)
     return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
 
@@ -161,15 +161,15 @@ def fitted(samples: Sequence[Sample], stated_ppb: int | None) -> Line | None:
     limit = limit_ppb(stated_ppb)
     # Ages are positive into the past; a wandering frequency widens what an old sync allows now.
     points = [
-        Sample(last.ts - ts, offset, unc - (ts - last.ts) * WANDER_PPB // SECOND)
+        Sample(last.ts - ts, offset, unc - (ts - last.ts) * WANDER_PPB // NS_PER_S)
         for ts, offset, unc in samples
     ]
     low, high = _slopes(points, limit)
     if low > high:
         return None
     # At the anchor: a steeper line through an old sync's upper end ends higher there.
-    top = min(o + unc - (-age * high // SECOND) for age, o, unc in points)
-    bottom = max(o - unc + age * low // SECOND for age, o, unc in points)
+    top = min(o + unc - (-age * high // NS_PER_S) for age, o, unc in points)
+    bottom = max(o - unc + age * low // NS_PER_S for age, o, unc in points)
     low, high = max(low - WANDER_PPB, -limit), min(high + WANDER_PPB, limit)
     offset, skew = _least_squares(points)
     offset = _clip(offset, max(bottom, top - last.unc), min(top, bottom + last.unc))
@@ -190,8 +190,8 @@ def _slopes(points: Sequence[Sample], limit: int) -> tuple[int, int]:
     for older, newer in combinations(points, 2):
         run = older.ts - newer.ts
         rise, play = newer.offset - older.offset, newer.unc + older.unc
-        low = max(low, (rise - play) * SECOND // run)
-        high = min(high, -((-rise - play) * SECOND // run))
+        low = max(low, (rise - play) * NS_PER_S // run)
+        high = min(high, -((-rise - play) * NS_PER_S // run))
     return low, high
 
 
@@ -204,7 +204,7 @@ def _least_squares(points: Sequence[Sample]) -> tuple[int, int]:
     squares = sum(w * p.ts * p.ts for w, p in zip(weights, points, strict=True))
     products = sum(w * p.ts * p.offset for w, p in zip(weights, points, strict=True))
     spread = total * squares - ages * ages
-    skew = (ages * offsets - total * products) * SECOND
+    skew = (ages * offsets - total * products) * NS_PER_S
     offset = offsets * squares - ages * products
     return (2 * offset + spread) // (2 * spread), (2 * skew + spread) // (2 * spread)
 

@@ -25,7 +25,6 @@ from edge_agent.limits import UNC_MAX_NS
 from engine.clocks.bound import SiteClocks
 from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, reference
 from engine.clocks.prediction import (
-    SECOND,
     SYNCS_KEPT,
     SYNCS_MIN,
     Line,
@@ -37,7 +36,7 @@ from engine.clocks.prediction import (
     stepped,
 )
 from engine.jit import kernel
-from engine.kernels.integers import INT_MAX, INT_MIN, NONE
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.stream.clock_bound import ClockBound
 from engine.stream.columns import Columns
 from engine.stream.released import LATE_DROPPED, Strings
@@ -258,7 +257,7 @@ class SourceClocks:
             n -= 1
         if n:
             age = max(0, start - int(ck["anchor"][code, n - 1]))
-            grown = age * int(ck["rate"][code, n - 1]) // SECOND
+            grown = age * int(ck["rate"][code, n - 1]) // NS_PER_S
             self._site.ends(int(ck["unc"][code, n - 1]) + grown)
         self._site.begins(code, line)
         ck["start"][code, n] = min(max(start, INT_MIN), INT_MAX)

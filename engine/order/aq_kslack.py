@@ -61,12 +61,11 @@ import numpy as np
 
 from engine.errors import UserError
 from engine.jit import inline, kernel
-from engine.kernels.integers import INT_MAX, INT_MIN
+from engine.kernels.integers import INT_MAX, INT_MIN, PPB
 from engine.order.aq_threshold import (
     AGGREGATES,
     COUNT,
     MOMENTS,
-    PPB,
     as_bits,
     as_float,
     coverage_threshold,

@@ -46,13 +46,13 @@ from typing import Final
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.integers import PPB
 
 COUNT: Final = 0
 SUM: Final = 1
 AVG: Final = 2
 AGGREGATES: Final = {"count": COUNT, "sum": SUM, "avg": AVG}
 PPM: Final = 1_000_000
-PPB: Final = 1_000_000_000
 MOMENTS: Final = 4
 """Running means over windows: events, those missing, variance expected and seen; float bits."""
 _SAMPLE_LEAST: Final = 30.0
@@ -133,7 +133,7 @@ def coverage_threshold(
     if aggregate == AVG:
         noise = z * z * variation
         share = max(noise / (error * error * n + noise), _SAMPLE_LEAST / n) if n > 30 else 1.0
-        return int(np.ceil(share * 1e9))
+        return int(np.ceil(share * PPB))
     a = z * np.sqrt(dispersion * (1.0 + variation) / n)
     loss = 2 * error * error / (2 * error + a * a + a * np.sqrt(a * a + 4 * error * (1 - error)))
-    return PPB - int(loss * 1e9)
+    return PPB - int(loss * PPB)

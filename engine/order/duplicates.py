@@ -23,6 +23,7 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.jit import inline, kernel
+from engine.kernels.hashing import mixed
 from engine.kernels.integers import NONE
 from engine.stream.columns import Columns
 
@@ -65,8 +66,7 @@ class Generation(NamedTuple):
 def _slot(g: Generation, source: int, stream: int, incarnation: int) -> int:
     """The place of a lane in the hash table, or the empty one where it belongs."""
     mask = len(g.slots) - 1
-    mixed = source * 0x9E3779B1 + stream * 0x85EBCA77 + incarnation * 0xC2B2AE3D27D4EB4F
-    place = (mixed ^ mixed >> 32) & mask
+    place = mixed(mixed(mixed(0, source), stream), incarnation) & mask
     while g.slots[place] != NONE:
         lane = g.slots[place]
         if (

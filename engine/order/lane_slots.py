@@ -8,6 +8,7 @@ import numpy as np
 
 from edge_agent.records import Kind
 from engine.jit import inline, kernel
+from engine.kernels.hashing import mixed
 from engine.kernels.integers import NONE
 
 SLOT: Final = np.dtype([("source", "i4"), ("stream", "i4"), ("lane", "i4")])
@@ -19,7 +20,7 @@ _EVENT: Final = int(Kind.EVENT)
 def _slot(slots: np.ndarray, source: int, stream: int) -> int:
     """The place of (source, stream), or the empty one where it belongs."""
     mask = len(slots) - 1
-    place = (source * 0x9E3779B1 + stream * 0x85EBCA77) >> 7 & mask
+    place = mixed(mixed(0, source), stream) & mask
     while slots[place].lane != NONE and (
         slots[place].source != source or slots[place].stream != stream
     ):

@@ -40,6 +40,7 @@ from typing import Final
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.hashing import MULTIPLIER
 from engine.kernels.integers import INT_MIN
 from engine.order.correction import Correction
 from engine.order.served import Reads
@@ -137,7 +138,7 @@ class Ldop(SlackOrder):
 @kernel
 def splitmix64(number: int) -> int:
     """The ``number``-th output of splitmix64 seeded with 0, less its lowest bit (63 bits)."""
-    z = np.uint64(number + 1) * np.uint64(0x9E3779B97F4A7C15)
+    z = np.uint64(number + 1) * MULTIPLIER
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return int((z ^ (z >> np.uint64(31))) >> np.uint64(1))

@@ -17,7 +17,7 @@ import numpy as np
 
 from edge_agent.records import Kind
 from engine.jit import inline, kernel
-from engine.kernels.integers import INT_MAX
+from engine.kernels.integers import INT_MAX, NONE
 from engine.order.state import MAX_RING
 
 _EVENT: Final = int(Kind.EVENT)
@@ -25,7 +25,6 @@ _POG: Final = int(Kind.POG)
 _EOS: Final = int(Kind.EOS)
 WINDOW: Final = 1024
 """Numbers above the next one that are remembered, a power of two."""
-_NONE: Final = -1
 ANY_TYPE: Final = -1
 _END: Final = -2
 """The type of an end of stream that waits."""
@@ -125,7 +124,7 @@ def _counts(
         return
     ln.closed[lane] = True
     other = ln.first[ln.source[lane]]
-    while other != _NONE:
+    while other != NONE:
         if not ln.closed[other]:
             return
         other = ln.other[other]
@@ -136,30 +135,30 @@ def _counts(
 def find_lane(ln: Lanes, s: np.ndarray, source: int, stream: int, incarnation: int) -> int:
     """The lane, made if there is none; -1: the source is in a later incarnation."""
     lane = ln.first[source]
-    while lane != _NONE and ln.stream[lane] != stream:
+    while lane != NONE and ln.stream[lane] != stream:
         lane = ln.other[lane]
-    if lane == _NONE:
+    if lane == NONE:
         lane = s[LANES]
         s[LANES] = lane + 1
         ln.source[lane], ln.stream[lane] = source, stream
-        ln.incarnation[lane], ln.next[lane] = incarnation, _NONE
+        ln.incarnation[lane], ln.next[lane] = incarnation, NONE
         ln.came[lane], ln.closed[lane] = False, False
-        ln.waiting[lane], ln.wants[lane], ln.unproven[lane] = _NONE, INT_MAX, 0
+        ln.waiting[lane], ln.wants[lane], ln.unproven[lane] = NONE, INT_MAX, 0
         ln.other[lane] = ln.first[source]
         ln.first[source] = lane
-    return lane if incarnation >= ln.incarnation[lane] else _NONE
+    return lane if incarnation >= ln.incarnation[lane] else NONE
 
 
 @kernel
 def begin_anew(ln: Lanes, wt: Waiting, s: np.ndarray, lane: int, incarnation: int) -> None:
     """Another incarnation: nothing of the one before is waited for any more."""
-    ln.incarnation[lane], ln.next[lane] = incarnation, _NONE
+    ln.incarnation[lane], ln.next[lane] = incarnation, NONE
     ln.came[lane] = False
     ln.closed[lane] = False
-    while ln.waiting[lane] != _NONE:
+    while ln.waiting[lane] != NONE:
         place = ln.waiting[lane]
         ln.waiting[lane] = wt.link[place]
-        wt.link[place], wt.lane[place] = s[FREE], _NONE
+        wt.link[place], wt.lane[place] = s[FREE], NONE
         s[FREE] = place
     ln.wants[lane] = INT_MAX
 
@@ -189,22 +188,22 @@ def _hear(
 ) -> None:
     """Let what waits for the lane count, as far as its numbers have come."""
     ln.wants[lane] = INT_MAX
-    before, entry = _NONE, ln.waiting[lane]
-    while entry != _NONE:
+    before, entry = NONE, ln.waiting[lane]
+    while entry != NONE:
         link = wt.link[entry]
         newest = 1 if 0 <= wt.number[entry, 1] <= ln.next[lane] else 0
         if wt.number[entry, newest] <= ln.next[lane]:
             ref = max(wt.ref[entry, 0], wt.ref[entry, newest])
             _counts(ln, out, s, lane, wt.type[entry], ref, place, at)
-            wt.number[entry, 0] = _NONE if newest else wt.number[entry, 1]
+            wt.number[entry, 0] = NONE if newest else wt.number[entry, 1]
             wt.ref[entry, 0], wt.deadline[entry, 0] = wt.ref[entry, 1], wt.deadline[entry, 1]
-            wt.number[entry, 1] = _NONE
-        if wt.number[entry, 0] == _NONE:
-            if before == _NONE:
+            wt.number[entry, 1] = NONE
+        if wt.number[entry, 0] == NONE:
+            if before == NONE:
                 ln.waiting[lane] = link
             else:
                 wt.link[before] = link
-            wt.link[entry], wt.lane[entry] = s[FREE], _NONE
+            wt.link[entry], wt.lane[entry] = s[FREE], NONE
             s[FREE] = entry
         else:
             ln.wants[lane] = min(ln.wants[lane], wt.number[entry, 0])
@@ -221,10 +220,10 @@ def _late(ln: Lanes, wt: Waiting, out: Counted, s: np.ndarray, place: int, now: 
     wherever its promise has its place.
     """
     while s[SOONEST] < now:
-        first, number, s[SOONEST] = _NONE, INT_MAX, INT_MAX
+        first, number, s[SOONEST] = NONE, INT_MAX, INT_MAX
         for entry in range(s[WAITING]):
             due = wt.deadline[entry, 0]
-            if wt.lane[entry] != _NONE and (
+            if wt.lane[entry] != NONE and (
                 due < s[SOONEST] or (due == s[SOONEST] and wt.number[entry, 0] < number)
             ):
                 first, number, s[SOONEST] = entry, wt.number[entry, 0], due
@@ -243,29 +242,29 @@ def _await(
 ) -> None:  # fmt: skip
     """A promise waits; it replaces the newest of its type."""
     entry = ln.waiting[lane]
-    while entry != _NONE and wt.type[entry] != kind:
+    while entry != NONE and wt.type[entry] != kind:
         entry = wt.link[entry]
-    if entry == _NONE:
+    if entry == NONE:
         entry = s[FREE]
-        if entry == _NONE:
+        if entry == NONE:
             entry = s[WAITING]
             s[WAITING] = entry + 1
         else:
             s[FREE] = wt.link[entry]
         wt.type[entry], wt.lane[entry], wt.link[entry] = kind, lane, ln.waiting[lane]
         ln.waiting[lane] = entry
-        wt.number[entry, 0], wt.number[entry, 1] = number, _NONE
+        wt.number[entry, 0], wt.number[entry, 1] = number, NONE
         wt.ref[entry, 0], wt.deadline[entry, 0] = ref, deadline
     elif number == wt.number[entry, 0]:
         wt.ref[entry, 0] = max(wt.ref[entry, 0], ref)
     elif number < wt.number[entry, 0]:
-        if wt.number[entry, 1] == _NONE:
+        if wt.number[entry, 1] == NONE:
             wt.number[entry, 1], wt.ref[entry, 1] = wt.number[entry, 0], wt.ref[entry, 0]
             wt.deadline[entry, 1] = wt.deadline[entry, 0]
         wt.number[entry, 0], wt.ref[entry, 0] = number, ref
         wt.deadline[entry, 0] = min(deadline, wt.deadline[entry, 0])
     elif number >= wt.number[entry, 1]:
-        known = wt.ref[entry, 1] if wt.number[entry, 1] != _NONE else ref
+        known = wt.ref[entry, 1] if wt.number[entry, 1] != NONE else ref
         wt.number[entry, 1], wt.ref[entry, 1] = number, max(known, ref)
         wt.deadline[entry, 1] = deadline
     ln.wants[lane] = min(ln.wants[lane], number)
@@ -287,7 +286,7 @@ def _event(
             _counts(ln, out, s, lane, _END, INT_MAX, row + 1, at)
         return
     ln.closed[lane] = False
-    if next_number in (number, _NONE):
+    if next_number in (number, NONE):
         ln.next[lane] = number + 1
         _pass(ln, lane)
     elif number < next_number + MAX_RING:
@@ -319,7 +318,7 @@ def go_through(
             continue
         incarnation, number = _at(batch.incarnation, row), batch.seq[row]
         lane = find_lane(ln, s, source, _at(batch.stream, row), incarnation)
-        if lane == _NONE:
+        if lane == NONE:
             continue
         if incarnation > ln.incarnation[lane]:
             begin_anew(ln, wt, s, lane, incarnation)
@@ -328,7 +327,7 @@ def go_through(
                 _event(ln, wt, out, s, lane, number, row, now)
             continue
         of = _at(batch.type, row) if kind == _POG else _END
-        if number == 0 and ln.next[lane] == _NONE:
+        if number == 0 and ln.next[lane] == NONE:
             ln.next[lane] = 0  # nothing comes before it: numbers begin here
         if number <= max(ln.next[lane], 0):
             _counts(ln, out, s, lane, of, batch.ref[row], row, now)

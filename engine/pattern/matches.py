@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.barrier.changes import ORDER, Changes, Verdicts
+from engine.kernels.integers import NONE
 from engine.pattern import construction as c
 from engine.pattern import scopes
 from engine.pattern.certainty import Clock, Conditions, Doubts, Rule, chances
 from engine.pattern.program import compile_programs, uses_text_order
 from engine.pattern.program_texts import text_constants, text_ranks
 from engine.pattern.store import Store
-from engine.pattern.table_builder import NONE
 from engine.pattern.tables import NOT_LONG_AFTER, UPPER, Layout
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO

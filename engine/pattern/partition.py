@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.kernels.hashing import MULTIPLIER
 from engine.pattern.store import comparable
 from engine.pattern.tables import Layout
 from engine.query.expression import View, column
@@ -22,7 +23,6 @@ KEY: Final = "key"
 """The column of a store with the hashes of its events' keys, from 0 on."""
 _KEYS: Final = 8
 """Keys are looked for no longer once there are so many."""
-_MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 _HALF: Final = np.uint64(32)
 _POSITIVE: Final = np.uint64(2**63 - 1)
 _TABLE: Final = 1 << 20
@@ -84,7 +84,7 @@ class Keys:
                 mine = np.flatnonzero(types == strings.find(kind))
                 if len(mine):
                     value = self._value(released, rows[mine], name).view(np.uint64)
-                    mixed = (found[mine] ^ value) * _MULTIPLIER
+                    mixed = (found[mine] ^ value) * MULTIPLIER
                     found[mine] = mixed ^ (mixed >> _HALF)
         return (found & _POSITIVE).view(np.int64)
 

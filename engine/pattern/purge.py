@@ -18,6 +18,7 @@ import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
 from engine.jit import inline, kernel
+from engine.kernels.integers import NS_PER_S
 from engine.pattern.search import (
     BOUND_RATE,
     BOUND_SINCE,
@@ -58,7 +59,6 @@ _COMPARED: Final = 3
 """So many uncertain comparisons may lie between two events of a match."""
 _FURTHER: Final = 16
 """So many errors further on an event may lie that still bears on the match."""
-_SECOND: Final = 1_000_000_000
 _LATEST: Final = 2**63 - 1
 _FEW: Final = 1024
 """Up to so many events each promise that moves is followed by a purge."""
@@ -140,7 +140,7 @@ def _error_at(n: np.ndarray, ref: int) -> int:
     if n[BOUND_RATE] == 0:
         return int(min(n[BOUND_UNC], UNC_MAX_NS))
     age = max(min(ref, _ENDED), n[BOUND_SINCE]) - n[BOUND_SINCE]
-    grown = age // _SECOND * n[BOUND_RATE] + age % _SECOND * n[BOUND_RATE] // _SECOND
+    grown = age // NS_PER_S * n[BOUND_RATE] + age % NS_PER_S * n[BOUND_RATE] // NS_PER_S
     return int(min(grown + n[BOUND_UNC], UNC_MAX_NS))
 
 

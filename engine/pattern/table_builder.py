@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from engine.kernels.integers import NONE
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Logic, Predicate, Step
 
-NONE: Final = -1
 NAMES: Final = (
     "tours", "hops", "keys", "relations", "conditions", "prunes", "scopes", "branches", "pairs",
     "members", "indexes", "registers",

@@ -18,7 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.pattern.table_builder import NAMES, NONE, Builder, conjunction, exact_and_clocked
+from engine.kernels.integers import NONE
+from engine.pattern.table_builder import NAMES, Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
+from engine.kernels.integers import NS_PER_S
 
 LATEST: Final = 1 << 62
 """No reference time is later."""
-_SECOND: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,5 +31,5 @@ class ClockBound:
             return np.full(ref.shape, self.unc_ns)
         age = np.clip(ref, self.since, LATEST) - self.since
         # Whole seconds and the rest apart: their products with the rate stay within int64.
-        grown = age // _SECOND * self.rate_ppb + age % _SECOND * self.rate_ppb // _SECOND
+        grown = age // NS_PER_S * self.rate_ppb + age % NS_PER_S * self.rate_ppb // NS_PER_S
         return np.asarray(np.minimum(grown + self.unc_ns, UNC_MAX_NS))

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, njit
+from engine.kernels.integers import NONE
 from engine.query.plan import TumblingPlan
 from engine.window.accumulate import (
     IS_FLOAT,
@@ -28,7 +29,7 @@ from engine.window.accumulate import (
     whole,
 )
 from engine.window.bounds import ALL_ROWS, Total
-from engine.window.cells import NONE, Cells
+from engine.window.cells import Cells
 from engine.window.drift import PART_BITS
 from engine.window.kept import Kept, count, gather
 from engine.window.number import HALF_WORD, LOW_WORD, put_float, put_int, put_null

@@ -11,10 +11,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.integers import NONE
 from engine.stream.released import IN_ORDER, LATE
 from engine.window.accumulate import KEEPS_ALL, Values, add_rows
 from engine.window.assignments import NO_EPOCH
-from engine.window.cells import LIVE, NONE, SPARE, add_to_window, hash_place
+from engine.window.cells import LIVE, SPARE, add_to_window, hash_place
 from engine.window.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Content, Held
 from engine.window.drift import (
     AMBIGUOUS,

@@ -16,11 +16,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import kernel
+from engine.kernels.hashing import mixed
+from engine.kernels.integers import NONE
 from engine.window.drift import PART_BITS
 
 HEADER: Final = -1
 """Tag of the cell that stands for a whole window."""
-NONE: Final = -1
 FREE, LIVE, HEADERS = 0, 1, 2
 """Places in ``Cells.tally``: first free cell, cells in use, windows in use."""
 SPARE: Final = 16
@@ -85,12 +86,10 @@ def new_cells(capacity: int, group_columns: int) -> Cells:
 @kernel
 def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> int:
     """Hash place where the search for a cell with the key ``keys[row]`` starts."""
-    h = np.uint64(window) * np.uint64(0x9E3779B97F4A7C15)
-    h ^= np.uint64(tag) * np.uint64(0xD6E8FEB86659FD93)
+    found = mixed(mixed(0, window), tag)
     for j in range(keys.shape[1]):
-        h = (h ^ np.uint64(keys[row, j])) * np.uint64(0xBF58476D1CE4E5B9)
-        h ^= h >> np.uint64(32)
-    return int(np.int64(h & np.uint64(mask)))
+        found = mixed(found, keys[row, j])
+    return found & mask
 
 
 @kernel

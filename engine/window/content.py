@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel, njit
+from engine.kernels.integers import NONE
 from engine.window import bounds as b
 from engine.window.accumulate import (
     IS_FLOAT,
@@ -34,7 +35,7 @@ from engine.window.aggregate import (
     summarise,
 )
 from engine.window.assignments import EVENTS, Runs, find_runs, new_runs
-from engine.window.cells import HEADER, NONE, Cells
+from engine.window.cells import HEADER, Cells
 from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
 from engine.window.kept import Kept, count, gather
 from engine.window.number import (

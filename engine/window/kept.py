@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.integers import NONE
 from engine.window.accumulate import Values
-from engine.window.cells import NONE, Cells
+from engine.window.cells import Cells
 
 FREE, LIVE = 0, 1
 """Places in ``Kept.tally``."""

@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.integers import NONE
 from engine.stream.released import Gaps
-from engine.window.cells import HEADER, HEADERS, NONE, Cells, find, find_or_add
+from engine.window.cells import HEADER, HEADERS, Cells, find, find_or_add
 from engine.window.drift import Geometry
 
 WINDOWS_MAX: Final = 4096

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.jit import inline, kernel, njit
-from engine.window.cells import HEADER, NONE, Cells, leaders
+from engine.kernels.integers import NONE
+from engine.window.cells import HEADER, Cells, leaders
 from engine.window.content import (
     EACH,
     NUMBERS,

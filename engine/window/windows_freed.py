@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from engine.jit import kernel
+from engine.kernels.integers import NONE
 from engine.window.accumulate import clear
-from engine.window.cells import NONE, free_window
+from engine.window.cells import free_window
 from engine.window.content import Held
 from engine.window.kept import forget
 from engine.window.told import Standing, forget_told
