@@ -118,7 +118,7 @@ def _field(name: str) -> property:
         return record._columns[name][record._place]  # noqa: SLF001 - a part of it
 
     def write(record: _Record, value: Any) -> None:
-        record._columns[name][record._place] = value  # noqa: SLF001
+        record._columns[name][record._place] = value  # noqa: SLF001 - likewise
 
     return property(read, write)
 
@@ -127,15 +127,20 @@ class _Records(np.ndarray):
     """A structured array; items are views, as in compiled code."""
 
     @functools.cached_property
+    def _record(self) -> type[_Record]:
+        return _record_type(self.dtype.names or ())
+
+    @functools.cached_property
     def _columns(self) -> dict[str, np.ndarray]:
         of = np.asarray(self)
         return {name: _dressed(of[name]) for name in self.dtype.names or ()}
 
     def __getitem__(self, place: Any) -> Any:
-        places = place if type(place) is tuple else (place,)
-        if len(places) == self.ndim and _INTEGERS.issuperset(map(type, places)):
-            return _record_type(self.dtype.names or ())(self._columns, place)
-        return super().__getitem__(place)
+        if type(place) is tuple:
+            is_one = len(place) == self.ndim and _INTEGERS.issuperset(map(type, place))
+        else:
+            is_one = type(place) in _INTEGERS and self.ndim == 1
+        return self._record(self._columns, place) if is_one else super().__getitem__(place)
 
     def __setitem__(self, place: Any, value: Any) -> None:
         if isinstance(value, _Record):
