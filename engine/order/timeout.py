@@ -24,6 +24,7 @@ import numpy as np
 
 from engine.jit import inline, kernel
 from engine.kernels.integers import INT_MAX, INT_MIN
+from engine.kernels.log_bins import bin_start, count_in, log_bin, tail_bin
 from engine.order.highs import first_larger, saw_high
 from engine.order.state import (
     BINS,
@@ -47,7 +48,9 @@ _UNIT: Final = 1000
 _AGE: Final = 8
 _ARRIVALS: Final = 256
 _MILLION: Final = 1_000_000
-_BEFORE_FIRST: Final = (1023 + 10) * 16 - 1  # what ``bin_of`` gives for 1024 ns, less 1
+_BITS: Final = 4
+_SHORT: Final = 111
+"""Bins of what is shorter than 1024 ns, beyond one that stands for all of them."""
 _LONGEST: Final = 8 * 10**12  # a sample is cut here (2.2 h), so that products stay in int64
 
 
@@ -74,49 +77,16 @@ def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tu
 
 
 @inline
-def bin_of(wait_ns: int) -> int:
-    """Bin of a waiting time: 0 below 1024 ns, then 16 per octave.
-
-    A float's exponent and the first four bits of its fraction are just that number.
-    """
-    if wait_ns < 1024:
-        return 0
-    exact = int(np.float64(wait_ns).view(np.int64)) >> 48
-    return min(exact - _BEFORE_FIRST, BINS - 1)
+def _silence_bin(silence_ns: int) -> int:
+    """0 below 1024 ns, then 16 per octave."""
+    return min(max(log_bin(silence_ns, _BITS) - _SHORT, 0), BINS - 1)
 
 
 @kernel
-def bin_end(index: int) -> int:
-    """The longest waiting time of a bin [ns]."""
-    if index == 0:
-        return 1023
-    octave, part = (index - 1) // 16 + 10, (index - 1) % 16
-    return ((17 + part) << (octave - 4)) - 1
-
-
-@kernel
-def sketch_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
-    """Waiting time [ns] that at most ``tail_ppm`` millionths of the samples exceed."""
-    allowed = total * tail_ppm // _MILLION
-    above = 0
-    for index in range(BINS - 1, -1, -1):
-        above += bins[index]
-        if above > allowed:
-            return bin_end(index)
-    return 0
-
-
-@inline
-def _learn_sketch(bins: np.ndarray, total: int, sample_ns: int, window: int) -> int:
-    """Count one sample; halve everything when the window is full. Returns the new total."""
-    bins[bin_of(sample_ns)] += 1
-    total += 1
-    if total >= window:
-        total = 0
-        for index in range(BINS):
-            bins[index] >>= 1
-            total += bins[index]
-    return total
+def _silence_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
+    """The silence [ns] that at most ``tail_ppm`` millionths of those counted exceed."""
+    found = tail_bin(bins, total, tail_ppm)
+    return bin_start(found + 1 + _SHORT, _BITS) - 1 if found >= 0 else 0
 
 
 def silence_window(tail_ppm: int) -> int:
@@ -146,7 +116,7 @@ def _refresh(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, now: int)
                 gap = needed
         if ln[lane].inters_n * tail >= _MILLION:
             idle = min(
-                latency, sketch_quantile(mm[ln[lane].memory].inters, ln[lane].inters_n, tail)
+                latency, _silence_quantile(mm[ln[lane].memory].inters, ln[lane].inters_n, tail)
             )
         ln[lane].gap_timeout = gap
         ln[lane].idle_timeout = max(gap, idle)
@@ -201,9 +171,10 @@ def saw_arrival(
         ln[lane].born = now
     is_new_instant = before != now
     if is_new_instant and before != INT_MIN:  # events of one message say nothing of silence
-        ln[lane].inters_n = _learn_sketch(
-            mm[ln[lane].memory].inters, ln[lane].inters_n, now - before, s[S_SILENCE_WINDOW]
-        )
+        ln[lane].inters_n = count_in(
+            mm[ln[lane].memory].inters, ln[lane].inters_n, _silence_bin(now - before),
+            s[S_SILENCE_WINDOW],
+        )  # fmt: skip
     wait = 0
     if seq > ln[lane].max_seq:
         ln[lane].max_seq = seq

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 
 from engine.jit import inline, kernel
+from engine.kernels.log_bins import bin_start, log_bin
 from engine.order.state import WAIT_BINS
 
 ONE: Final = 64
@@ -24,8 +25,6 @@ FINE: Final = 64
 _FINE_BITS: Final = FINE.bit_length() - 1
 _RANGE_BITS: Final = 20
 assert WAIT_BINS == FINE + (_RANGE_BITS - _FINE_BITS) * FINE + 1  # the last: all that is longer
-_FRACTION_SHIFT: Final = 52 - _FINE_BITS
-_BEFORE_FIRST: Final = (1023 + _FINE_BITS) * FINE - FINE
 _VALUE_BITS: Final = 10
 LONGEST: Final = (1 << _RANGE_BITS + _VALUE_BITS) - 1
 """The largest value that stands for a waiting time."""
@@ -39,21 +38,7 @@ def resolution_bits(latency_ns: int) -> int:
 @inline
 def wait_bin(wait_ns: int, bits: int) -> int:
     """The bin of a waiting time."""
-    coarse = wait_ns >> bits
-    if coarse < FINE:
-        return int(coarse)
-    # A float's exponent and the first bits of its fraction are just the bin's number.
-    exact = int(np.float64(coarse).view(np.int64)) >> _FRACTION_SHIFT
-    return min(exact - _BEFORE_FIRST, WAIT_BINS - 1)
-
-
-@inline
-def _start(index: int) -> int:
-    """The shortest waiting time of a bin, in resolutions."""
-    if index < FINE:
-        return index
-    octave = (index - FINE) // FINE
-    return (FINE + (index - FINE) % FINE) << octave
+    return min(log_bin(wait_ns >> bits, _FINE_BITS), WAIT_BINS - 1)
 
 
 @kernel
@@ -66,8 +51,8 @@ def exceeded_by(counts: np.ndarray, bins: int, units: int) -> int:
     for index in range(bins - 1, 0, -1):
         count = int(counts[index])
         if above + count > units:
-            end = _start(index + 1)
-            width = end - _start(index)
+            end = bin_start(index + 1, _FINE_BITS)
+            width = end - bin_start(index, _FINE_BITS)
             return (end << _VALUE_BITS) - (width << _VALUE_BITS) * (units - above) // count
         above += count
     return 0
