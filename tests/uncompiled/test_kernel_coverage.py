@@ -23,7 +23,8 @@ TESTS = (
     "tests/order/test_kslack_chain.py",
     "tests/order/test_ldop.py",
     "tests/order/test_promise_proof.py",
-    "tests/order/test_quantile_timeout.py",
+    "tests/order/test_quantile_timeout.py::test_through_a_change_the_twin_agrees",
+    "tests/order/test_quantile_timeout.py::test_whatever_the_waits_are_the_twin_learns_the_same",
     "tests/order/test_sequence_against_twin.py",
     "tests/order/test_sequence_golden.py",
     "tests/order/test_slack.py",
@@ -35,6 +36,7 @@ TESTS = (
     "tests/pattern/test_pattern_probability.py",
     "tests/pattern/test_promise_purge.py",
     "tests/pattern/test_spill.py",
+    "tests/pattern/test_stack_golden.py",
     "tests/pattern/test_stack_options.py",
     "tests/pattern/test_time_predicates.py",
     "tests/report/test_report_measures.py",
@@ -42,7 +44,8 @@ TESTS = (
 LONG = (
     "permutation", "every_arrival_order", "every_interleaving", "million", "endless", "straggler",
     "windows_are_covered", "any_cut_gives", "alpha_falls", "every_pair_of_extreme_values",
-    "taken_back_repeats", "long_streams", "stays_flat",
+    "taken_back_repeats", "long_streams", "stays_flat", "memory_is_bounded", "wrap_at_16",
+    "does_not_grow", "or_and_groups_and_return",
 )  # fmt: skip
 """In the names of tests of many events or of all cases."""
 SHARE = 0.9
@@ -52,15 +55,15 @@ SHARE = 0.9
 @pytest.mark.timeout(1200)
 def test_nine_tenths_of_the_lines_of_kernels_are_run(tmp_path: Path) -> None:
     data = tmp_path / "coverage"
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
         [
             sys.executable, "-m", "coverage", "run", f"--data-file={data}",
             f"--include={','.join(map(str, kernel_files()))}", "-m", "pytest", "-q",
-            "-m", "not slow",
-            "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "timeout=0",
+            "-m", "not slow", "-p", "no:cacheprovider", "-o", "timeout=0",
             "-p", "tests.uncompiled.few_examples", "-k", f"not ({' or '.join(LONG)})", *TESTS,
         ],
-        cwd=ROOT, env=os.environ | {"SLACKWATER_UNCOMPILED": "1"},
+        cwd=ROOT, env=environ | {"SLACKWATER_UNCOMPILED": "1"},
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
