@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
+from engine.jit import plain
 from engine.log.arrival_log import LogReader
 from engine.output_parts import last_parts, parts_of
 from engine.results.part_store import PartStore, store_of
@@ -23,6 +25,8 @@ _ROWS_PER_BATCH: Final = 1 << 18
 _SITES_AT_ONCE: Final = 2048
 """Sites are independent of one another: with more of them the log is read several times, so that
 memory holds the chains of so many."""
+_FEW: Final = 128
+"""Records of one site that pass before kernels were loaded."""
 
 
 def run_in_process(
@@ -63,14 +67,23 @@ def _run(
         some = sites[first : first + _SITES_AT_ONCE]
         chains: dict[str, Chain] = {}
         given = reader.of_sites(some if len(some) < len(sites) else None)
-        for frames in by_site(given, _ROWS_PER_BATCH):
-            writer.write(batch, _parts(settings, chains, frames))
-            now = sum(frame.rows for of_site in frames.values() for frame in of_site)
-            advanced(now)
-            rows, batch = rows + now, batch + 1
-        writer.write(batch, [part for site in sorted(chains) for part in last_parts(chains[site])])
+        batches = by_site(given, _ROWS_PER_BATCH)
+        begin = next(batches, {})
+        # One that is not full is the only one.
+        with plain() if len(sites) == 1 and _records(begin) <= _FEW else nullcontext():
+            for frames in chain([begin], batches):
+                writer.write(batch, _parts(settings, chains, frames))
+                now = _records(frames)
+                advanced(now)
+                rows, batch = rows + now, batch + 1
+            last = [part for site in sorted(chains) for part in last_parts(chains[site])]
+            writer.write(batch, last)
         batch += 1
     return writer.finish(host="in-process", events=rows, seconds=time.perf_counter() - started)
+
+
+def _records(frames: dict[str, list[Frame]]) -> int:
+    return sum(frame.rows for of_site in frames.values() for frame in of_site)
 
 
 def _parts(

@@ -14,8 +14,11 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache, cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from engine.cache_home import own_cache
@@ -103,6 +106,23 @@ def _made(function: _F, **options: bool) -> _F:
     return cast("_F", _Compiled(function, **options))
 
 
+_plain: ContextVar[bool] = ContextVar("_plain", default=False)
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """Within, kernels that this thread calls run as plain Python, with the same results.
+
+    Loading Numba and a run's kernels takes half a second, and compiling them where no cache has
+    them half a minute; a few events take less as they are.
+    """
+    before = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(before)
+
+
 class _Compiled:
     """A function that is Numba's once it is called, or a kernel that calls it is compiled.
 
@@ -116,7 +136,28 @@ class _Compiled:
         self._options = options
 
     def __call__(self, *arguments: Any) -> Any:
+        if _plain.get():
+            return self._uncompiled(*arguments)
         return self._dispatcher(*arguments)
+
+    @cached_property
+    def _uncompiled(self) -> Callable[..., Any]:
+        from engine.uncompiled import uncompiled  # noqa: PLC0415 - needs NumPy
+
+        return uncompiled(self._function)
+
+    @cached_property
+    def _allocates(self) -> bool:
+        """Whether it, or one that it calls, counts references: needs Numba's memory runtime."""
+        if self._options["_nrt"]:
+            return True
+        known, names = self._function.__globals__, self._function.__code__.co_names
+        found = [known[name] for name in names if name in known]
+        modules = [one for one in found if isinstance(one, ModuleType)]
+        found += [getattr(module, name) for module in modules for name in names
+                  if hasattr(module, name)]  # fmt: skip
+        called = (one for one in found if isinstance(one, _Compiled) and one is not self)
+        return any(one._allocates for one in called)
 
     @property
     def _numba_type_(self) -> Any:
@@ -140,11 +181,10 @@ class _Compiled:
             from engine.kernel_files import SealedFiles  # noqa: PLC0415 - needs Numba
 
             # Before it looks into its cache, Numba gets ready to compile, which takes 0.2 s; what
-            # is found there runs without, unless it counts references.
+            # is found there runs without, unless it allocates.
             kept = made._cache  # noqa: SLF001 - there is no public way
             kept._cache_file = SealedFiles(kept)  # noqa: SLF001
-            counts = self._options.get("_nrt", True)
-            load = kept.load_overload if counts else kept._load_overload  # noqa: SLF001
+            load = kept.load_overload if self._allocates else kept._load_overload  # noqa: SLF001
             kept.load_overload = functools.partial(_found_or_told, load)
         return made
 

@@ -19,6 +19,7 @@ from edge_agent import limits, wire
 from edge_agent import messages as m
 from engine.chain import Chain, ChainSettings
 from engine.gateway.core import GatewayCore, GatewaySettings
+from engine.jit import plain
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
@@ -177,3 +178,14 @@ def test_what_the_gateway_lets_in_every_query_answers_in_every_cut(
     many = recorded(said, frame_rows, resend)
     assert sum(frame.rows for frame in one) == sum(frame.rows for frame in many)
     assert told(many, together, order) == told(one, 100, order)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(said=SAID, order=st.sampled_from(ORDERS))
+def test_kernels_as_plain_python_answer_what_compiled_ones_do(
+    said: list[tuple[str, Any, int]], order: str
+) -> None:
+    frames = recorded(said, 10**6, resend=False)
+    compiled = told(frames, 100, order)
+    with plain():
+        assert told(frames, 100, order) == compiled
