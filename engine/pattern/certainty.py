@@ -25,7 +25,8 @@ from engine.pattern.probability import (
     sampled_probability,
 )
 from engine.pattern.program_machine import Programs
-from engine.pattern.tables import BEFORE, OTHER_ENDS_SOON, Layout
+from engine.pattern.records import BEFORE, OTHER_ENDS_SOON
+from engine.pattern.tables import Layout, members_of
 from engine.stream.released import NO_EPOCH
 
 
@@ -106,21 +107,20 @@ def chances(
         conditions: None: clock errors change none.
     """
     tables, within_ns = layout.tables, layout.branches[branch].within_ns
-    _, _, pairs_from, pairs_to, members_from, members_to = tables.branches[branch, :6].tolist()
+    of, members = tables.branches[branch], members_of(tables, branch)
     local = np.zeros(len(layout.steps), np.int64)
-    members = tables.members[members_from:members_to]
     local[members] = np.arange(len(members))
-    pairs = tables.pairs[pairs_from:pairs_to, :3].copy()
-    pairs[:, :2] = local[pairs[:, :2]]
+    pairs = tables.pairs[of["pairs_from"] : of["pairs_to"]].copy()
+    pairs["step"], pairs["other"] = local[pairs["step"]], local[pairs["other"]]
     by_max_delay = rule is Rule.MAX_DELAY
     half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
     half, long = half.astype(np.float64), clocks.end - clocks.ref
     if len(members) == 2 and not len(doubts.match) and conditions is None:
         # What is left of WITHIN once the event that comes last has taken its time.
         room = None if within_ns is None else within_ns - long
-        least = 0 if room is None or (pairs[:, 2] & BEFORE).any() else -room[:, 0]
+        least = 0 if room is None or (pairs["bits"] & BEFORE).any() else -room[:, 0]
         bounded = None
-        if room is not None and (pairs[:, 2] & OTHER_ENDS_SOON).any():
+        if room is not None and (pairs["bits"] & OTHER_ENDS_SOON).any():
             bounded = room[:, 1]
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
         return pair_probability(diff, half[:, 0], half[:, 1], bounded, least)
@@ -138,7 +138,7 @@ def _asked(
     if conditions is None:
         return None
     tables = layout.tables
-    _, _, _, _, members_from, members_to, from_, to = tables.branches[branch, :8].tolist()
+    from_, to = tables.branches[["conditions_from", "conditions_to"]][branch].tolist()
     widest = np.zeros(half.shape)
     every = np.arange(len(half))
     for step in range(half.shape[1]):
@@ -148,9 +148,8 @@ def _asked(
     errors = Errors(c.events, -1, np.zeros(len(layout.steps)))
     return Asked(
         c.programs, c.ranks, c.raw, c.ok, errors, rows.copy(),
-        tables.members[members_from:members_to],
-        np.take_along_axis(widest, leader, axis=1), tables.conditions[:, :2].copy(), from_, to,
-        doubts.row, tables.scopes[:, 1].copy(), tables.scopes[:, 7:9].copy(),
+        members_of(tables, branch), np.take_along_axis(widest, leader, axis=1),
+        tables.conditions, from_, to, doubts.row, tables.scopes,
     )  # fmt: skip
 
 
@@ -172,11 +171,13 @@ def _doubtful(
     layout: Layout, local: np.ndarray, clocks: Clock, leader: np.ndarray,
     t_a: np.ndarray | None, doubts: Doubts,
 ) -> Doubtful:  # fmt: skip
-    scopes = layout.tables.scopes
-    relations = layout.tables.relations[:, :2].copy()
-    relations[:, 0] = local[relations[:, 0]]
+    scopes, relations = layout.tables.scopes, layout.tables.relations.copy()
+    relations["other"] = local[relations["other"]]
     same: dict[bytes, int] = {}
-    ranges = [relations[start:stop].tobytes() for start, stop in scopes[:, 5:7].tolist()]
+    ranges = [
+        relations[start:stop].tobytes()
+        for start, stop in scopes[["relations_from", "relations_to"]].tolist()
+    ]
     same_scope = [same.setdefault(each, number) for number, each in enumerate(ranges)]
     match, event = doubts.match, doubts.event
     steps = clocks.ref.shape[1]
@@ -189,6 +190,5 @@ def _doubtful(
         doubts.order, (event.ref - clocks.ref[match, 0]).astype(np.float64),
         error.astype(np.float64),
         np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
-        doubts.scope, exact, np.array(same_scope, np.int64), scopes[:, 5].copy(),
-        scopes[:, 6].copy(), relations,
+        doubts.scope, exact, np.array(same_scope, np.int64), scopes, relations,
     )  # fmt: skip

@@ -23,12 +23,16 @@ import numpy as np
 from engine.jit import njit
 from engine.pattern.clocked_machine import Errors
 from engine.pattern.program_machine import NO_PROGRAMS, Programs, holds
-from engine.pattern.tables import (
+from engine.pattern.records import (
     AFTER,
     BEFORE,
+    CONDITION,
+    EVENT,
     NOT_LONG_AFTER,
     NOT_LONG_BEFORE,
     OTHER_ENDS_SOON,
+    RELATION,
+    SCOPE,
 )
 
 POINTS: Final = 1024
@@ -41,9 +45,9 @@ class Doubtful(NamedTuple):
 
     ``start`` (matches + 1): where each match's begin. Per doubt: ``row`` (which event), ``time``
     [ns since the match's first step], ``unc`` its half-width, ``clock`` (the step whose error it
-    shares, or -1), ``scope`` (row of ``relations`` ranges ``from_`` and ``to``). ``exact``:
-    (doubts, steps): it shares its clock with that step, so what relates them was tested exactly.
-    ``same_scope``: (scopes) the first scope with equal relations. ``relations``: (n, 2) step, bits.
+    shares, or -1), ``scope``. ``exact``: (doubts, steps): it shares its clock with that step, so
+    what relates them was tested exactly. ``same_scope``: (scopes) the first scope with equal
+    relations. ``scopes``, ``relations``: the query's tables; steps count the match's.
     """
 
     start: np.ndarray
@@ -54,8 +58,7 @@ class Doubtful(NamedTuple):
     scope: np.ndarray
     exact: np.ndarray
     same_scope: np.ndarray
-    from_: np.ndarray
-    to: np.ndarray
+    scopes: np.ndarray
     relations: np.ndarray
 
 
@@ -65,9 +68,9 @@ class Asked(NamedTuple):
     ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.pattern.program_machine.holds``;
     ``errors.given`` is written, by step of the query. ``rows``: (matches, steps of the query)
     places of events; ``members``: which step each of a match's is; ``widest``: (matches, members)
-    half-width of the error that an event shares. ``conditions``: (n, 2) program and whether clock
-    errors change it, those from ``from_`` to ``to`` of the positive events. ``event``: per doubt,
-    the place of its event; per scope ``step`` and ``scopes``, its conditions from, to.
+    half-width of the error that an event shares. ``conditions``: of the query, those from
+    ``from_`` to ``to`` of the positive events. ``event``: per doubt, the place of its event;
+    ``scopes``: of the query.
     """
 
     programs: Programs
@@ -82,18 +85,16 @@ class Asked(NamedTuple):
     from_: int
     to: int
     event: np.ndarray
-    step: np.ndarray
     scopes: np.ndarray
 
 
 def nothing_asked(matches: int) -> Asked:
     """For ``matches``, whatever their clocks err by."""
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
-    table = np.empty((0, 2), np.int64)
     return Asked(
-        NO_PROGRAMS, none, table, np.empty((0, 2), np.bool_), Errors(table, -1, real),
-        np.empty((matches, 0), np.int64), none, np.empty((matches, 0)), table, 0, 0, none, none,
-        table,
+        NO_PROGRAMS, none, np.empty((0, 0), np.int64), np.empty((0, 0), np.bool_),
+        Errors(np.empty(0, EVENT), -1, real), np.empty((matches, 0), np.int64), none,
+        np.empty((matches, 0)), np.empty(0, CONDITION), 0, 0, none, np.empty(0, SCOPE),
     )  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def no_doubts(matches: int, steps: int) -> Doubtful:
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
     return Doubtful(
         np.zeros(matches + 1, np.int64), none, real, real, none, none,
-        np.empty((0, steps), np.bool_), none, none, none, np.empty((0, 2), np.int64),
+        np.empty((0, steps), np.bool_), none, np.empty(0, SCOPE), np.empty(0, RELATION),
     )  # fmt: skip
 
 
@@ -153,7 +154,7 @@ def sampled_probability(
         ref_ns: (matches, steps) int64.
         unc_ns: (matches, steps) half-widths; a float, as R19's T_a/2 may be half an integer.
         clock: (matches, steps): the first step that shares its clock error with this one.
-        pairs: (n, 3): step, other step, BEFORE and OTHER_ENDS_SOON (``engine.pattern.tables``).
+        pairs: ``engine.pattern.records.PAIR``; steps count the match's.
         within_ns: longest allowed difference, or None.
         long_ns: (matches, steps): from an event's start to its end.
         doubtful: events of negated steps.
@@ -197,7 +198,7 @@ def _share(
                 true_time[s] = time[m, s] + errors[p, clock[m, s]] * unc[m, s]
             fine = True
             for i in range(len(pairs)):
-                x, y, bits = pairs[i, 0], pairs[i, 1], pairs[i, 2]
+                x, y, bits = pairs[i].step, pairs[i].other, pairs[i].bits
                 if clock[m, x] != clock[m, y]:
                     apart = true_time[y] - true_time[x]
                     fine = fine and not (bits & BEFORE and apart <= 0.0)
@@ -221,8 +222,8 @@ def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
     """Whether conditions hold of the events ``rows`` under the errors given."""
     a = asked
     for c in range(from_, to):
-        which = 2 * a.conditions[c, 0]
-        if a.conditions[c, 1] and not holds(
+        which = 2 * a.conditions[c].predicate
+        if a.conditions[c].clocked and not holds(
             a.programs, a.ranks, which, rows, a.raw, a.ok, a.errors
         ):
             return False
@@ -263,8 +264,8 @@ def _none_lies(
 def _scope_of(i: int, true_time: np.ndarray, longest: float, d: Doubtful) -> tuple[float, float]:
     """Between which true times the event of doubt ``i`` lies in the scope."""
     low, high, scope = -np.inf, np.inf, d.scope[i]
-    for r in range(d.from_[scope], d.to[scope]):
-        step, bits = d.relations[r, 0], d.relations[r, 1]
+    for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
+        step, bits = d.relations[r].other, d.relations[r].bits
         if d.exact[i, step]:
             continue
         if bits & AFTER:
@@ -282,8 +283,9 @@ def _scope_of(i: int, true_time: np.ndarray, longest: float, d: Doubtful) -> tup
 def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
     """Whether clock errors change what is asked in one of some doubts' scopes."""
     for i in range(start, min(stop, len(asked.event))):
-        for c in range(asked.scopes[d.scope[i], 0], asked.scopes[d.scope[i], 1]):
-            if asked.conditions[c, 1]:
+        scope = asked.scopes[d.scope[i]]
+        for c in range(scope.conditions_from, scope.conditions_to):
+            if asked.conditions[c].clocked:
                 return True
     return False
 
@@ -307,10 +309,12 @@ def _share_that_lies(
             shift = asked.errors.given[asked.members[d.clock[start]]]
         for i in range(start, stop):
             low, high = _scope_of(i, true_time, longest, d)
-            step, before = asked.step[d.scope[i]], rows[asked.step[d.scope[i]]]
-            from_, to = asked.scopes[d.scope[i], 0], asked.scopes[d.scope[i], 1]
+            scope = asked.scopes[d.scope[i]]
+            step, before = scope.step, rows[scope.step]
             rows[step], asked.errors.given[step] = asked.event[i], shift
-            lies = low < here < high and _all_hold(asked, from_, to, rows)
+            lies = low < here < high and _all_hold(
+                asked, scope.conditions_from, scope.conditions_to, rows
+            )
             rows[step] = before
             if lies:
                 lying += 1

@@ -8,8 +8,9 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.pattern.partition import keys_of
+from engine.pattern.records import NOT_LONG_AFTER, NOT_LONG_BEFORE
 from engine.pattern.spill_settings import SpillSettings
-from engine.pattern.tables import NOT_LONG_AFTER, NOT_LONG_BEFORE, Layout, layout_of
+from engine.pattern.tables import Layout, layout_of
 from engine.query.plan import Plan
 
 _PENDING: Final = 64
@@ -76,6 +77,6 @@ def windows_of(layout: Layout) -> int:
     its: two where steps are negated at both ends.
     """
     scopes, relations = layout.tables.scopes, layout.tables.relations
-    bits = [relations[row[5] : row[6], 1] for row in scopes]
+    bits = [relations["bits"][scope["relations_from"] : scope["relations_to"]] for scope in scopes]
     front = any(NOT_LONG_BEFORE in of for of in bits)
     return 2 if front and any(NOT_LONG_AFTER in of for of in bits) else 1

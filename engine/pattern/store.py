@@ -8,9 +8,9 @@ import numpy as np
 
 from engine.barrier.changes import ORDER
 from engine.errors import ContractViolation
-from engine.pattern import search
 from engine.pattern.certainty import Clock
 from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT
+from engine.pattern.records import EVENT
 from engine.query.expression import View, column
 from engine.query.fields import released_columns
 from engine.query.plan import Attribute
@@ -33,12 +33,11 @@ END: Final = "end"
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 
-_IN_MATRIX: Final = {
-    "ref": search.REF, "unc": search.UNC, "epoch": search.EPOCH, "source": search.SOURCE,
-    ORDER: search.ORDER, EXPIRES: search.EXPIRES, MEMBER: search.MEMBER,
-    HORIZON: search.HORIZON, T_A: search.T_A, END: search.END,
+_IN_RECORD: Final = {
+    "ref": "ref", "unc": "unc", "epoch": "epoch", "source": "source", ORDER: "order",
+    EXPIRES: "expires", MEMBER: "member", HORIZON: "horizon", T_A: "t_a", END: "end",
 }  # fmt: skip
-"""What the kernel reads lies together, event by event; these columns are views of it."""
+"""What the kernel reads lies together, event by event, as EVENT; these columns are its fields."""
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
 _WHOLE: Final = 1
@@ -59,7 +58,7 @@ class Registers(NamedTuple):
 
 class Store:
     """``columns``: ``FIELDS``, those of the constants above, attributes, each with a mask; filled
-    up to ``n``, with room behind. ``events``: int64 (room, columns), what the kernel reads.
+    up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
 
     Args:
         registers: attributes (the plan's names) whose values the kernel reads.
@@ -76,12 +75,12 @@ class Store:
     def _make(self, room: int, like: dict[str, np.ndarray]) -> None:
         """Empty arrays; columns of the types of ``like``."""
         self._room = room
-        self.events = np.zeros((room, search.EVENT_COLUMNS), np.int64)
+        self.events = np.zeros(room, EVENT)
         self.columns = {
             name: np.zeros(room, known.dtype) for name, known in like.items()
-            if name not in _IN_MATRIX
+            if name not in _IN_RECORD
         }  # fmt: skip
-        self.columns |= {name: self.events[:, place] for name, place in _IN_MATRIX.items()}
+        self.columns |= {name: self.events[field] for name, field in _IN_RECORD.items()}
         shape = (len(self._names), room)
         self.registers = Registers(
             np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64),
@@ -94,7 +93,7 @@ class Store:
         self._make(room, old)
         self.events[:kept] = events[rows]
         for name, known in old.items():
-            if name not in _IN_MATRIX:
+            if name not in _IN_RECORD:
                 self.columns[name][:kept] = known[rows]
         for was, new in zip(registers, self.registers, strict=True):
             new[:, :kept] = was[:, rows]
@@ -153,7 +152,7 @@ class Store:
     def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
         """The column, made or widened if need be."""
         known = self.columns.get(name)
-        if name in _IN_MATRIX:
+        if name in _IN_RECORD:
             return self.columns[name]
         if known is None:
             self.columns[name] = np.zeros(self._room, dtype)
@@ -224,7 +223,7 @@ class Store:
         """Plain data."""
         columns = {name: known[: self.n].copy() for name, known in self.columns.items()}
         return {
-            "columns": {name: known for name, known in columns.items() if name not in _IN_MATRIX},
+            "columns": {name: known for name, known in columns.items() if name not in _IN_RECORD},
             "events": self.events[: self.n].copy(),
             "attr_types": dict(self.attr_types),
             "n": self.n,

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+
+import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.pattern.records import RECORDS, Tables
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Logic, Predicate, Step
-
-NAMES: Final = (
-    "tours", "hops", "keys", "relations", "conditions", "prunes", "scopes", "branches", "pairs",
-    "members", "indexes", "registers",
-)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -22,10 +19,14 @@ class Builder:
     """``steps``: by alias; ``rows``: by table."""
 
     steps: dict[str, Step]
-    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in NAMES})
+    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in RECORDS})
     attributes: dict[str, int] = field(default_factory=dict)
     predicates: list[Predicate] = field(default_factory=list)
     indexes: dict[tuple[int, tuple[str, ...]], int] = field(default_factory=dict)
+
+    def tables(self) -> Tables:
+        """What has been added so far."""
+        return Tables(**{name: np.array(self.rows[name], RECORDS[name]) for name in RECORDS})
 
     def add(self, table: str, more: Iterable[tuple[int, ...]]) -> tuple[int, int]:
         """Appends rows; gives their range."""

@@ -1,12 +1,12 @@
-"""A query as tables of integers, which the kernel walks (``engine.pattern.construction``).
+"""A query as tables of records, which the kernel walks (``engine.pattern.construction``).
 
-A *tour* says in which order the other positive steps are found once an event of one step is there:
-backwards from it and then forwards; from an event of a negated step, the later ones first, as in a
-stream that is nearly in order there are none yet and the search ends at once. A *hop* of a tour
+A *join order* says in which order the other positive steps are found once an event of one step is
+there: backwards from it and then forwards; from an event of a negated step, the later ones first,
+as in a stream that is nearly in order there are none yet and the search ends at once. A *probe*
 finds one step: in which index, by which key, how it is related to the steps already found, which
 conditions can be tested from here on, and which scopes of negated steps bound it.
 
-The branches of an OR share steps (by alias), events and indexes; each has its own tours.
+The branches of an OR share steps (by alias), events and indexes; each has its own join orders.
 """
 
 from __future__ import annotations
@@ -19,119 +19,30 @@ from typing import Final
 import numpy as np
 
 from engine.kernels.integers import NONE
-from engine.pattern.table_builder import NAMES, Builder, conjunction, exact_and_clocked
+from engine.pattern.records import (
+    AFTER,
+    BEFORE,
+    ENDS_SOON,
+    FROM_RIN,
+    FROM_RIP,
+    HIGH,
+    LOW,
+    NOT_LONG_AFTER,
+    NOT_LONG_BEFORE,
+    OTHER_ENDS_SOON,
+    Tables,
+)
+from engine.pattern.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, shape_of
 
-# Bits of a relation between an event ("mine") and another one.
-BEFORE: Final = 1
-"""Mine is strictly before the other."""
-AFTER: Final = 2
-NOT_LONG_BEFORE: Final = 4
-"""The other is at most WITHIN after mine."""
-NOT_LONG_AFTER: Final = 8
-OTHER_ENDS_SOON: Final = 16
-"""The other ends (``te``) at most WITHIN after mine begins."""
-ENDS_SOON: Final = 32
-
-# Tables of ``Tables.t``, and their names.
-TOURS: Final = 0
-HOPS: Final = 1
-KEYS: Final = 2
-RELATIONS: Final = 3
-CONDITIONS: Final = 4
-PRUNES: Final = 5
-SCOPES: Final = 6
-BRANCHES: Final = 7
-PAIRS: Final = 8
-MEMBERS: Final = 9
-INDEXES: Final = 10
-REGISTERS: Final = 11
-
-UPPER: Final = (BEFORE, NOT_LONG_AFTER)
-"""Relations that bound a scope above."""
-LOW: Final = 0
-"""A hop finds the step at the low end of a scope, of which the high end is known."""
-HIGH: Final = 1
-FROM_RIP: Final = 1
-"""A hop's stack is that of the step before the one found last, with the same key."""
-FROM_RIN: Final = 2
 _MIRRORED: Final = {
     BEFORE: AFTER, AFTER: BEFORE, NOT_LONG_BEFORE: NOT_LONG_AFTER, NOT_LONG_AFTER: NOT_LONG_BEFORE,
 }  # fmt: skip
 """Of what bounds a scope."""
 _SIDES: Final = ((AFTER, NOT_LONG_BEFORE), (BEFORE, NOT_LONG_AFTER))
-
-
-_WIDTH: Final = 11
-
-
-class Tables:
-    """``t``: int64 (tables, rows, columns), all that the kernel knows of a query; and its tables.
-
-    A ``to`` is the first row of another table that is no longer meant.
-    ``tours``: branch, step, scope (of a negated step, else -1), hops from, to.
-    ``hops``: step, index, keys from, to, relations from, to, conditions from, to, prunes from, to,
-    and, if its stack lies beside that of the hop before, FROM_RIP or FROM_RIN, else 0.
-    ``keys``: register of mine, other step, register of the other. ``relations``: other step,
-    bits. ``conditions``: numbers of predicates, whether clock errors change them.
-    ``prunes``: scope, side, whether its own event is what is known (and not its other end), keys
-    from, to.
-    ``scopes``: branch, step, index, keys from, to, relations from, to, conditions from, to.
-    ``branches``: scopes from, to, pairs from, to, members from, to, and from, to of the conditions
-    on positive steps that clock errors change. ``pairs``: step, other step,
-    bits. ``members``: positive steps, in order. ``indexes``: step, registers from, to,
-    the index of the step before with the same key, and that of the step after (or -1).
-    ``registers``: numbers of registers.
-
-    Args:
-        rows: by name.
-    """
-
-    def __init__(self, rows: dict[str, list[tuple[int, ...]]]) -> None:
-        longest = max(map(len, rows.values()))
-        self.t = np.full((len(NAMES), max(longest, 1), _WIDTH), NONE, np.int64)
-        for number, name in enumerate(NAMES):
-            for place, row in enumerate(rows[name]):
-                self.t[number, place, : len(row)] = row
-        self._lengths = {name: len(rows[name]) for name in NAMES}
-
-    def _table(self, number: int) -> np.ndarray:
-        return np.asarray(self.t[number, : self._lengths[NAMES[number]]])
-
-    @property
-    def tours(self) -> np.ndarray:
-        return self._table(TOURS)
-
-    @property
-    def relations(self) -> np.ndarray:
-        return self._table(RELATIONS)
-
-    @property
-    def scopes(self) -> np.ndarray:
-        return self._table(SCOPES)
-
-    @property
-    def branches(self) -> np.ndarray:
-        return self._table(BRANCHES)
-
-    @property
-    def pairs(self) -> np.ndarray:
-        return self._table(PAIRS)
-
-    @property
-    def members(self) -> np.ndarray:
-        return self._table(MEMBERS)[:, 0]
-
-    @property
-    def indexes(self) -> np.ndarray:
-        return self._table(INDEXES)
-
-    @property
-    def conditions(self) -> np.ndarray:
-        return self._table(CONDITIONS)
 
 
 @dataclass(slots=True)
@@ -155,7 +66,14 @@ class Layout:
     def negated(self) -> list[tuple[int, bool]]:
         """Steps of the scopes, and whether they stand at the front."""
         scopes, relations = self.tables.scopes, self.tables.relations
-        return [(int(row[1]), NOT_LONG_BEFORE in relations[row[5] : row[6], 1]) for row in scopes]
+        bits = relations["bits"]
+        return [
+            (
+                int(scope["step"]),
+                NOT_LONG_BEFORE in bits[scope["relations_from"] : scope["relations_to"]],
+            )
+            for scope in scopes
+        ]
 
     @property
     def place(self) -> dict[str, int]:
@@ -166,6 +84,12 @@ class Layout:
     def register(self) -> dict[str, int]:
         """Register by attribute name."""
         return {name: number for number, name in enumerate(self.attributes)}
+
+
+def members_of(tables: Tables, branch: int) -> np.ndarray:
+    """The positive steps of a branch."""
+    of = tables.branches[branch]
+    return np.asarray(tables.members["step"][of["members_from"] : of["members_to"]])
 
 
 def layout_of(plan: Plan) -> Layout:
@@ -196,7 +120,7 @@ def _layout_of(key: _Same) -> Layout:
     for branch in made:
         branch.build()
     return Layout(
-        Tables(builder.rows), tuple(steps.values()), tuple(branches), [b.shape for b in made],
+        builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
         [b.places for b in made], list(builder.attributes), builder.predicates,
         [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
     )  # fmt: skip
@@ -244,7 +168,7 @@ class _Branch:
         conditions = add("conditions", [self.builder.condition(p) for p in asked])
         add("branches", [(*scopes, *pairs, *members, *conditions)])
         for place, step in zip(self.places, self.plan.steps, strict=True):
-            self._tour(place, negated=step.negated)
+            self._join_order(place, negated=step.negated)
 
     def _bits(self, mine: int, other: int) -> int:
         """How a positive step is related to another one."""
@@ -309,68 +233,70 @@ class _Branch:
     def _steps_of(self, predicate: Predicate) -> set[int]:
         return {self.builder.place(a.alias) for a in attributes_in(predicate)}
 
-    def _tour(self, start: int, *, negated: bool) -> None:
+    def _join_order(self, start: int, *, negated: bool) -> None:
         earlier = [step for step in reversed(self.positive) if step < start]
         later = [step for step in self.positive if step > start]
-        bound, pending = [start], list(self.plan.others)
+        known, pending = [start], list(self.plan.others)
         pending += [p for place in {start, *self.positive} for p in self.alone[place]]
-        hops: list[tuple[int, ...]] = []
+        probes: list[tuple[int, ...]] = []
         for step in later + earlier if negated else earlier + later:
-            ready = [p for p in pending if self._steps_of(p) <= {*bound, step}]
+            ready = [p for p in pending if self._steps_of(p) <= {*known, step}]
             pending = [p for p in pending if p not in ready]
             pivot = self.scopes[start] if negated else None
-            hop = self._hop(step, bound, ready, pivot)
-            hops.append((*hop, self._beside(hop, hops[-1] if hops else None)))
-            bound.append(step)
+            probe = self._probe(step, known, ready, pivot)
+            probes.append((*probe, self._beside(probe, probes[-1] if probes else None)))
+            known.append(step)
         scope = self.scopes[start].number if negated else NONE
-        self.builder.add("tours", [(self.number, start, scope, *self.builder.add("hops", hops))])
+        range_ = self.builder.add("probes", probes)
+        self.builder.add("join_orders", [(self.number, start, scope, *range_)])
 
-    def _hop(
-        self, step: int, bound: list[int], ready: list[Predicate], pivot: _Scope | None
+    def _probe(
+        self, step: int, known: list[int], ready: list[Predicate], pivot: _Scope | None
     ) -> tuple[int, ...]:
         groups = [
             number for number, group in enumerate(self.groups)
-            if step in group and any(b in group for b in bound)
+            if step in group and any(k in group for k in known)
         ]  # fmt: skip
         relations = [
-            (other, self._bits(step, other)) for other in bound if not pivot or other != pivot.step
+            (other, self._bits(step, other)) for other in known if not pivot or other != pivot.step
         ]
         if pivot is not None:
             relations += [
                 (pivot.step, _MIRRORED[bits]) for other, bits in pivot.ends if other == step
             ]
         return (
-            step, self._index(step, groups), *self._keys(step, groups, bound),
+            step, self._index(step, groups), *self._keys(step, groups, known),
             *self.builder.add("relations", relations),
             *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
-            *self.builder.add("prunes", self._prunes(step, bound, pivot)),
+            *self.builder.add("bounds", self._bounds(step, known, pivot)),
         )  # fmt: skip
 
-    def _beside(self, hop: tuple[int, ...], last: tuple[int, ...] | None) -> int:
-        """Whether the stacks of two hops lie side by side; then their indexes are told so."""
+    def _beside(self, probe: tuple[int, ...], last: tuple[int, ...] | None) -> int:
+        """Whether the stacks of two probes lie side by side; then their indexes are told so."""
         if last is None or self.plan.pattern is not None:
             return 0
         groups = {number: of for (_, of), number in self.indexes.items()}
-        mine, its = self.positive.index(hop[0]), self.positive.index(last[0])
-        if groups[hop[1]] != groups[last[1]] or abs(mine - its) != 1:
+        (step, index), (last_step, last_index) = probe[:2], last[:2]
+        mine, its = self.positive.index(step), self.positive.index(last_step)
+        if groups[index] != groups[last_index] or abs(mine - its) != 1:
             return 0
-        first, second = (hop[1], last[1]) if mine < its else (last[1], hop[1])
+        first, second = (index, last_index) if mine < its else (last_index, index)
         indexes = self.builder.rows["indexes"]
         indexes[second] = (*indexes[second][:3], first, indexes[second][4])
         indexes[first] = (*indexes[first][:4], second)
         return FROM_RIP if mine < its else FROM_RIN
 
-    def _prunes(self, step: int, bound: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
+    def _bounds(self, step: int, known: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
         """Scopes of which ``step`` is one end while the other end, or their event, is known."""
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
-            known = all(any(b in self.groups[g] for b in bound) for g in scope.groups)
-            if scope.low is None or scope.low == scope.high or not known:
+            keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)
+            if scope.low is None or scope.low == scope.high or not keyed:
                 continue
             own = pivot is scope
             for side, end, other in ((LOW, scope.low, scope.high), (HIGH, scope.high, scope.low)):
-                if end == step and (own or other in bound):
-                    keys = self._keys(scope.step, scope.groups, bound)
+                if end == step and (own or other in known):
+                    keys = self._keys(scope.step, scope.groups, known)
                     found.append((scope.number, side, int(own), *keys))
         return found
 

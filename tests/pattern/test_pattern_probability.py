@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.pattern.probability import POINTS, pair_probability, sampled_probability
+from engine.pattern.records import BEFORE, OTHER_ENDS_SOON, PAIR
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.tables import BEFORE, OTHER_ENDS_SOON
 from engine.query.plan import SeqPlan, Step
 
 
@@ -70,7 +70,7 @@ def test_far_apart_uncertainties_keep_their_precision() -> None:
 def in_a_row(steps: int) -> np.ndarray:
     """SEQ: each before each later one, and the last not long after the first."""
     pairs = [(x, y, BEFORE) for y in range(steps) for x in range(y)]
-    return np.array([*pairs, (0, steps - 1, OTHER_ENDS_SOON)], np.int64)
+    return np.array([*pairs, (0, steps - 1, OTHER_ENDS_SOON)], PAIR)
 
 
 def sampled(refs: list[int], unc: list[int], clock: list[int], within: int | None = None) -> float:
