@@ -19,13 +19,13 @@ import numpy as np
 
 from engine.pattern.clocked_machine import Errors
 from engine.pattern.probability import (
+    SCOPE_END,
     Asked,
     Doubtful,
     pair_probability,
     sampled_probability,
 )
 from engine.pattern.program_machine import Programs
-from engine.pattern.records import BEFORE, OTHER_ENDS_SOON
 from engine.pattern.tables import Layout, members_of
 from engine.stream.released import NO_EPOCH
 
@@ -39,19 +39,19 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and ``end``,
-    the ``te`` that goes with ``ref``.
+    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and
+    ``ref_end``, the ``te`` that goes with ``ref``.
     """
 
     ref: np.ndarray
     unc: np.ndarray
     epoch: np.ndarray
     source: np.ndarray
-    end: np.ndarray
+    ref_end: np.ndarray
 
     def take(self, rows: Any) -> Clock:
         """The clocks of ``rows`` (whatever indexes an array)."""
-        columns = (self.ref, self.unc, self.epoch, self.source, self.end)
+        columns = (self.ref, self.unc, self.epoch, self.source, self.ref_end)
         return Clock(*(column[rows] for column in columns))
 
 
@@ -106,28 +106,42 @@ def chances(
         doubts: about these matches.
         conditions: None: clock errors change none.
     """
-    tables, within_ns = layout.tables, layout.branches[branch].within_ns
+    tables = layout.tables
     of, members = tables.branches[branch], members_of(tables, branch)
     local = np.zeros(len(layout.steps), np.int64)
     local[members] = np.arange(len(members))
-    pairs = tables.pairs[of["pairs_from"] : of["pairs_to"]].copy()
-    pairs["step"], pairs["other"] = local[pairs["step"]], local[pairs["other"]]
+    relations = tables.relations[of["relations_from"] : of["relations_to"]].copy()
+    relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
     by_max_delay = rule is Rule.MAX_DELAY
     half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
-    half, long = half.astype(np.float64), clocks.end - clocks.ref
+    half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
     if len(members) == 2 and not len(doubts.match) and conditions is None:
-        # What is left of WITHIN once the event that comes last has taken its time.
-        room = None if within_ns is None else within_ns - long
-        least = 0 if room is None or (pairs["bits"] & BEFORE).any() else -room[:, 0]
-        bounded = None
-        if room is not None and (pairs["bits"] & OTHER_ENDS_SOON).any():
-            bounded = room[:, 1]
+        least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
-        return pair_probability(diff, half[:, 0], half[:, 1], bounded, least)
+        return pair_probability(diff, half[:, 0], half[:, 1], longest, least)
     leader = _leaders(clocks, by_max_delay=by_max_delay)
     doubtful = _doubtful(layout, local, clocks, leader, t_a if by_max_delay else None, doubts)
     asked = _asked(layout, branch, rows, half, leader, doubts, conditions)
-    return sampled_probability(clocks.ref, half, leader, pairs, within_ns, long, doubtful, asked)
+    return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
+
+
+def _bounds_of_pair(
+    relations: np.ndarray, long: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Between which bounds the second of two events must begin after the first one does."""
+    least, longest = list[np.ndarray](), list[np.ndarray]()
+    for each in relations:
+        of_end = each["left_end"] * long[:, each["left"]]
+        of_end = of_end - each["right_end"] * long[:, each["right"]]
+        room = each["bound"] - of_end
+        if each["left"] == 1:
+            longest.append(room)
+        else:
+            least.append(-room)
+    return (
+        np.maximum.reduce(least) if least else None,
+        np.minimum.reduce(longest) if longest else None,
+    )
 
 
 def _asked(
@@ -171,14 +185,17 @@ def _doubtful(
     layout: Layout, local: np.ndarray, clocks: Clock, leader: np.ndarray,
     t_a: np.ndarray | None, doubts: Doubts,
 ) -> Doubtful:  # fmt: skip
-    scopes, relations = layout.tables.scopes, layout.tables.relations.copy()
-    relations["other"] = local[relations["other"]]
-    same: dict[bytes, int] = {}
-    ranges = [
-        relations[start:stop].tobytes()
-        for start, stop in scopes[["relations_from", "relations_to"]].tolist()
-    ]
-    same_scope = [same.setdefault(each, number) for number, each in enumerate(ranges)]
+    scopes, relations = layout.tables.scopes, layout.tables.relations
+    ends = np.zeros(len(relations), SCOPE_END)
+    same, same_scope = dict[bytes, int](), list[int]()
+    for number, scope in enumerate(scopes):
+        its = slice(scope["relations_from"], scope["relations_to"])
+        above = relations["left"][its] == scope["step"]
+        ends["above"][its] = above
+        ends["step"][its] = local[np.where(above, relations["right"][its], relations["left"][its])]
+        for name in ("strict", "bound"):
+            ends[name][its] = relations[name][its]
+        same_scope.append(same.setdefault(ends[its].tobytes(), number))
     match, event = doubts.match, doubts.event
     steps = clocks.ref.shape[1]
     exact = np.zeros((len(match), steps), np.bool_)
@@ -190,5 +207,5 @@ def _doubtful(
         doubts.order, (event.ref - clocks.ref[match, 0]).astype(np.float64),
         error.astype(np.float64),
         np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
-        doubts.scope, exact, np.array(same_scope, np.int64), scopes, relations,
+        doubts.scope, exact, np.array(same_scope, np.int64), scopes, ends,
     )  # fmt: skip

@@ -62,9 +62,9 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
     found = find(s.stacks, probe.index, key)
     if found < 0:
         return
-    from_, to = probe.relations_from, probe.relations_to
-    low = lowest(s.t.relations, now, s.events, s.partial, from_, to)
-    high = highest(s.t.relations, now, s.events, s.partial, from_, to)
+    from_, to = probe.pairs_from, probe.pairs_to
+    low = lowest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to)
+    high = highest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to)
     for b in range(probe.bounds_from, probe.bounds_to):
         low, high = narrowed(s, b, row, low, high)
     if low > high:
@@ -111,8 +111,10 @@ def _fits(s: Search, probe: np.record, branch: int, mine: int, row: int, t_a: in
     """Whether ``mine`` can take the probe's step, as far as can be told yet."""
     if s.events[mine].expires < s.events[row].horizon or among(s.t, s.partial, branch, mine):
         return False
-    from_, to = probe.relations_from, probe.relations_to
-    if not relations_hold(s.t.relations, s.state[0], s.events, s.partial, from_, to, mine, t_a):
+    if not relations_hold(
+        s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, probe.pairs_from,
+        probe.pairs_to, mine, t_a, True,
+    ):  # fmt: skip
         return False
     from_, to = probe.keys_from, probe.keys_to
     if not keys_equal(s.t.keys, s.same, s.tag, s.partial, from_, to, mine):

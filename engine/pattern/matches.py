@@ -11,9 +11,8 @@ from engine.kernels.integers import NONE
 from engine.pattern.certainty import Clock, Conditions, Doubts, Rule, chances
 from engine.pattern.program import compile_programs, uses_text_order
 from engine.pattern.program_texts import text_constants, text_ranks
-from engine.pattern.records import BEFORE, NOT_LONG_AFTER
 from engine.pattern.store import Store
-from engine.pattern.tables import Layout, members_of
+from engine.pattern.tables import Layout, members_of, relations_in
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO
 
@@ -134,27 +133,22 @@ class Judge:
         """
         tables, columns = self.layout.tables, self.store.columns
         found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)
-        for branch, plan in enumerate(self.layout.branches):
+        for branch in range(len(self.layout.branches)):
             mine = np.flatnonzero(is_new & (facts["branch"] == branch))
             if not len(mine):
                 continue
 
-            def until(step: int, longer: int | None, mine: np.ndarray = mine) -> np.ndarray:
-                row = rows[mine, step]
+            def until(end: np.void, mine: np.ndarray = mine) -> np.ndarray:
+                row = rows[mine, end["right"]]
                 own = 0 if self.rule is Rule.MAX_DELAY else columns["unc"][row]
-                beyond = 0 if longer is None else longer + 1
+                beyond = end["bound"] + 1 - end["strict"]
                 return np.asarray(columns["ref"][row] + own + beyond)
 
             of = tables.branches[branch]
             for scope in range(of["scopes_from"], of["scopes_to"]):
-                start, stop = tables.scopes[["relations_from", "relations_to"]][scope].tolist()
-                ends = tables.relations[start:stop].tolist()
                 # All that bound it above must be passed by: then the least of them is.
-                uppers = [
-                    until(step, plan.within_ns if bits == NOT_LONG_AFTER else None)
-                    for step, bits in ends
-                    if bits in (BEFORE, NOT_LONG_AFTER)
-                ]
+                ends = relations_in(tables, scope)
+                uppers = [until(end) for end in ends[ends["left"] == tables.scopes["step"][scope]]]
                 found[mine, scope] = np.minimum.reduce(uppers)
             found[mine, -1] = self._last(rows[mine], np.full(len(mine), branch))
         return found

@@ -10,13 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.jit import inline, kernel
-from engine.pattern.records import (
-    AFTER,
-    BEFORE,
-    LOW,
-    NOT_LONG_AFTER,
-    NOT_LONG_BEFORE,
-)
+from engine.pattern.records import LOW
 from engine.pattern.search import (
     Search,
     among,
@@ -46,15 +40,11 @@ def narrowed(s: Search, bound: int, row: int, low: int, high: int) -> tuple[int,
         return low, high
     ref, slack = s.events[found].ref, slack_of(now, s.events, found)
     for r in range(scope.relations_from, scope.relations_to):
-        bits = s.t.relations[r].bits
-        if side == LOW and bits & AFTER:
-            low = max(low, ref - slack)
-        elif side == LOW and bits & NOT_LONG_BEFORE:
-            low = max(low, ref + now.within - slack + 1)
-        elif side != LOW and bits & BEFORE:
-            high = min(high, ref + slack)
-        elif side != LOW and bits & NOT_LONG_AFTER:
-            high = min(high, ref - now.within + slack - 1)
+        relation = s.t.relations[r]
+        if side == LOW and relation.right == scope.step:
+            low = max(low, ref + relation.bound - slack + 1 - relation.strict)
+        elif side != LOW and relation.left == scope.step:
+            high = min(high, ref - relation.bound + slack - 1 + relation.strict)
     return low, high
 
 
@@ -70,15 +60,13 @@ def _limit(s: Search, bound: np.record, scope: np.record) -> int:
         return int(own - 3 * spread_of(now) if side == LOW else own + 3 * spread_of(now))
     limit = 0
     for r in range(scope.relations_from, scope.relations_to):
-        end, bits = s.partial[s.t.relations[r].other], s.t.relations[r].bits
-        if side == LOW and bits & BEFORE:
-            limit = e[end].ref - slack_of(now, e, end) - 1
-        elif side == LOW and bits & NOT_LONG_AFTER:
-            limit = e[end].ref + now.within - slack_of(now, e, end)
-        elif side != LOW and bits & AFTER:
-            limit = e[end].ref + slack_of(now, e, end) + 1
-        elif side != LOW and bits & NOT_LONG_BEFORE:
-            limit = e[end].ref - now.within + slack_of(now, e, end)
+        relation = s.t.relations[r]
+        if side == LOW and relation.left == scope.step:
+            end = s.partial[relation.right]
+            limit = e[end].ref + relation.bound - slack_of(now, e, end) - relation.strict
+        elif side != LOW and relation.right == scope.step:
+            end = s.partial[relation.left]
+            limit = e[end].ref - relation.bound + slack_of(now, e, end) + relation.strict
     return int(limit)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from edge_agent.limits import UNC_MAX_NS
 from engine.jit import inline, kernel
 from engine.kernels.integers import NS_PER_S
-from engine.pattern.records import AFTER, BEFORE, NOT_LONG_BEFORE, Tables
+from engine.pattern.records import Tables
 from engine.pattern.search import Search, key_of
 from engine.pattern.stacks import find, first_not_below
 from engine.stream.timeline import LONG_AGO
@@ -137,7 +137,7 @@ def _something_may_come(s: Search, number: int, row: int) -> bool:
 def _in_front(t: Tables, scope: int) -> bool:
     """Whether the scope lies before the whole match."""
     for r in range(t.scopes[scope].relations_from, t.scopes[scope].relations_to):
-        if t.relations[r].bits & NOT_LONG_BEFORE:
+        if t.relations[r].right == t.scopes[scope].step and not t.relations[r].strict:
             return True
     return False
 
@@ -164,7 +164,7 @@ def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
     for p in range(join_order.probes_from, join_order.probes_to):
         probe = s.t.probes[p]
         step = probe.step
-        low, high, bits = _range_of(s, probe, ref - within, ref + within, spread)
+        low, high, before = _range_of(s, probe, ref - within, ref + within, spread)
         if low > high:
             return False
         comes = s.covered[step] <= high
@@ -172,7 +172,7 @@ def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
         s.depths[step].low, s.depths[step].high = low, high
         if comes and low >= s.covered[step]:
             continue
-        if bits & BEFORE:
+        if before:
             found = _last_held(s, probe, start, low, high, horizon)
             if not comes:
                 s.depths[step].high = found
@@ -187,19 +187,21 @@ def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
 @inline
 def _range_of(
     s: Search, probe: np.record, low: int, high: int, spread: int
-) -> tuple[int, int, int]:
-    """The least and the largest time of the step that the probe finds, by its relations to the
-    steps before, and all bits of these.
+) -> tuple[int, int, bool]:
+    """The least and the largest time of the step that the probe finds, by the order of its start
+    and those of the steps before, and whether it must begin before one of these.
     """
-    all_bits, apart = 0, -spread if spread else 1
-    for r in range(probe.relations_from, probe.relations_to):
-        other, bits = s.depths[s.t.relations[r].other], s.t.relations[r].bits
-        if bits & BEFORE:
-            high = min(high, other.high - apart)
-        if bits & AFTER:
-            low = max(low, other.low + apart)
-        all_bits |= bits
-    return low, high, all_bits
+    before, apart = False, -spread if spread else 1
+    for p in range(probe.pairs_from, probe.pairs_to):
+        other = s.depths[s.t.pairs[p].other]
+        for r in range(s.t.pairs[p].relations_from, s.t.pairs[p].relations_to):
+            relation = s.t.relations[r]
+            if relation.strict and relation.bound == 0 == relation.left_end + relation.right_end:
+                if relation.left == probe.step:
+                    high, before = min(high, other.high - apart), True
+                else:
+                    low = max(low, other.low + apart)
+    return low, high, before
 
 
 @inline

@@ -18,16 +18,17 @@ def record(*fields: str) -> np.dtype[np.void]:
 
 
 EVENT: Final = record(
-    "ref", "end", "unc", "epoch", "source", "order", "expires", "member", "horizon", "t_a"
+    "ref", "ref_end", "unc", "epoch", "source", "order", "expires", "member", "horizon", "t_a"
 )
-"""An event held (``engine.pattern.store`` says more). ``end``: ``te`` on the engine's clock."""
+"""An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
+engine's clock; ``ref`` of a point."""
 
 JOIN_ORDER: Final = record("branch", "step", "scope", "probes_from", "probes_to")
 """In which order the other positive steps are found once an event of ``step`` is there. ``scope``:
 of a negated step, else -1.
 """
 PROBE: Final = record(
-    "step", "index", "keys_from", "keys_to", "relations_from", "relations_to", "conditions_from",
+    "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
     "conditions_to", "bounds_from", "bounds_to", "beside",
 )  # fmt: skip
 """Finds an event of ``step`` in ``index``. ``beside``: FROM_RIP or FROM_RIN if its stack lies
@@ -35,8 +36,14 @@ beside that of the probe before, else 0.
 """
 KEY: Final = record("register", "other", "other_register")
 """``register`` of mine equals ``other_register`` of step ``other``."""
-RELATION: Final = record("other", "bits")
-"""How an event is related to that of step ``other``."""
+PAIR: Final = record("step", "other", "relations_from", "relations_to", "unbounded")
+"""How an event of ``step`` is related to one of ``other``. ``unbounded``: a relation reads the
+step's end, by which no index is sorted: a range of starts does not imply it.
+"""
+RELATION: Final = record("left", "left_end", "strict", "right", "right_end", "bound")
+"""The time of step ``left`` less that of step ``right`` is below ``bound`` (``strict``) or at most
+it [ns]. ``left_end``, ``right_end``: 1: the event's end, 0: its start.
+"""
 CONDITION: Final = record("predicate", "clocked")
 """Number of a predicate; ``clocked``: clock errors change whether it holds."""
 BOUND: Final = record("scope", "side", "by_event", "keys_from", "keys_to")
@@ -44,17 +51,17 @@ BOUND: Final = record("scope", "side", "by_event", "keys_from", "keys_to")
 scope's own event, and not its other end.
 """
 SCOPE: Final = record(
-    "branch", "step", "index", "keys_from", "keys_to", "relations_from", "relations_to",
-    "conditions_from", "conditions_to",
+    "branch", "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
+    "conditions_to", "relations_from", "relations_to",
 )  # fmt: skip
-"""Where no event of the negated ``step`` may lie."""
+"""Where no event of the negated ``step`` may lie. ``relations``: those of its pairs, of starts."""
 BRANCH: Final = record(
     "scopes_from", "scopes_to", "pairs_from", "pairs_to", "members_from", "members_to",
-    "conditions_from", "conditions_to",
+    "conditions_from", "conditions_to", "relations_from", "relations_to",
 )  # fmt: skip
-"""``conditions``: those on positive steps that clock errors change."""
-PAIR: Final = record("step", "other", "bits")
-"""How two positive steps are related."""
+"""``pairs``: of positive steps; ``relations``: those of the pairs. ``conditions``: those on
+positive steps that clock errors change.
+"""
 MEMBER: Final = record("step")
 """A positive step of a branch, in order."""
 INDEX: Final = record("step", "registers_from", "registers_to", "before", "after")
@@ -68,21 +75,21 @@ class Tables(NamedTuple):
     join_orders: np.ndarray
     probes: np.ndarray
     keys: np.ndarray
+    pairs: np.ndarray
     relations: np.ndarray
     conditions: np.ndarray
     bounds: np.ndarray
     scopes: np.ndarray
     branches: np.ndarray
-    pairs: np.ndarray
     members: np.ndarray
     indexes: np.ndarray
     registers: np.ndarray
 
 
 RECORDS: Final = {
-    "join_orders": JOIN_ORDER, "probes": PROBE, "keys": KEY, "relations": RELATION,
-    "conditions": CONDITION, "bounds": BOUND, "scopes": SCOPE, "branches": BRANCH, "pairs": PAIR,
-    "members": MEMBER, "indexes": INDEX, "registers": REGISTER,
+    "join_orders": JOIN_ORDER, "probes": PROBE, "keys": KEY, "pairs": PAIR,
+    "relations": RELATION, "conditions": CONDITION, "bounds": BOUND, "scopes": SCOPE,
+    "branches": BRANCH, "members": MEMBER, "indexes": INDEX, "registers": REGISTER,
 }  # fmt: skip
 """By table, its record."""
 
@@ -92,14 +99,3 @@ HIGH: Final = 1
 FROM_RIP: Final = 1
 """A probe's stack is that of the step before the one found last, with the same key."""
 FROM_RIN: Final = 2
-
-# Bits of a relation between an event ("mine") and another one.
-BEFORE: Final = 1
-"""Mine is strictly before the other."""
-AFTER: Final = 2
-NOT_LONG_BEFORE: Final = 4
-"""The other is at most WITHIN after mine."""
-NOT_LONG_AFTER: Final = 8
-OTHER_ENDS_SOON: Final = 16
-"""The other ends (``te``) at most WITHIN after mine begins."""
-ENDS_SOON: Final = 32

@@ -37,8 +37,8 @@ def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
     """Whether ``event`` lies in the scope: impossible, possible or certain."""
     of = s.t.scopes[scope]
     found = relations_hold(
-        s.t.relations, s.state[0], s.events, s.partial, of.relations_from, of.relations_to, event,
-        t_a,
+        s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, of.pairs_from, of.pairs_to,
+        event, t_a, False,
     )  # fmt: skip
     if found == IMPOSSIBLE or not keys_equal(
         s.t.keys, s.same, s.tag, s.partial, of.keys_from, of.keys_to, event
@@ -103,9 +103,9 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
     found = find(s.stacks, of.index, key)
     if found < 0:
         return 0
-    from_, to = of.relations_from, of.relations_to
-    high = highest(s.t.relations, now, e, s.partial, from_, to)
-    low = lowest(s.t.relations, now, e, s.partial, from_, to)
+    from_, to = of.pairs_from, of.pairs_to
+    high = highest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to)
+    low = lowest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to)
     stack = s.stacks.stack[found]
     at, stop = first_not_below(entry, stack.start, stack.size, low), stack.start + stack.size
     while at < stop and entry[at].time <= high:

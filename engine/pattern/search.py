@@ -17,16 +17,7 @@ from engine.jit import inline, kernel
 from engine.kernels.hashing import mixed
 from engine.pattern.clocked_machine import Errors
 from engine.pattern.program_machine import CERTAINLY, POSSIBLY, Programs, holds
-from engine.pattern.records import (
-    AFTER,
-    BEFORE,
-    ENDS_SOON,
-    NOT_LONG_AFTER,
-    NOT_LONG_BEFORE,
-    OTHER_ENDS_SOON,
-    Tables,
-    record,
-)
+from engine.pattern.records import Tables, record
 from engine.pattern.stacks import Stacks
 from engine.stream.released import NO_EPOCH
 
@@ -100,41 +91,34 @@ class Search(NamedTuple):
 
 
 @kernel
-def related(now: np.record, e: np.ndarray, bits: int, mine: int, other: int, t_a: int) -> int:
-    """Whether all relations ``bits`` are impossible, possible or certain."""
+def related(
+    relations: np.ndarray, pair: np.record, now: np.record, e: np.ndarray, mine: int, other: int,
+    t_a: int,
+) -> int:  # fmt: skip
+    """Whether all relations of a pair are impossible, possible or certain."""
     one, two = e[mine], e[other]
-    bound = t_a if now.max_delay else one.unc + two.unc
+    error = t_a if now.max_delay else one.unc + two.unc
     shared = one.epoch == two.epoch and one.source == two.source
     if shared and one.epoch != NO_EPOCH and not now.max_delay:
-        bound = 0
-    later, found = one.ref - two.ref, CERTAIN
-    if bits & BEFORE:
-        found = min(found, _positive(-later, bound))
-    if bits & AFTER:
-        found = min(found, _positive(later, bound))
-    if bits & NOT_LONG_BEFORE:
-        found = min(found, _at_most(-later, now.within, bound))
-    if bits & NOT_LONG_AFTER:
-        found = min(found, _at_most(later, now.within, bound))
-    if bits & OTHER_ENDS_SOON:
-        found = min(found, _at_most(two.end - one.ref, now.within, bound))
-    if bits & ENDS_SOON:
-        found = min(found, _at_most(one.end - two.ref, now.within, bound))
+        error = 0
+    found = CERTAIN
+    for r in range(pair.relations_from, pair.relations_to):
+        relation = relations[r]
+        if relation.left == pair.step:
+            apart = _time(one, relation.left_end) - _time(two, relation.right_end)
+        else:
+            apart = _time(two, relation.left_end) - _time(one, relation.right_end)
+        if apart > relation.bound - error - relation.strict:
+            if error == 0 or apart > relation.bound + error:
+                return IMPOSSIBLE
+            found = POSSIBLE
     return found
 
 
 @inline
-def _positive(ahead: int, bound: int) -> int:
-    if ahead > bound:
-        return CERTAIN
-    return POSSIBLE if bound and ahead >= -bound else IMPOSSIBLE
-
-
-@inline
-def _at_most(apart: int, longest: int, bound: int) -> int:
-    if apart <= longest - bound:
-        return CERTAIN
-    return POSSIBLE if apart <= longest + bound else IMPOSSIBLE
+def _time(event: np.record, end: int) -> int:
+    """Of an end point."""
+    return int(event.ref_end) if end else int(event.ref)
 
 
 @inline
@@ -151,51 +135,61 @@ def spread_of(now: np.record) -> int:
 
 @kernel
 def relations_hold(
-    relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray, from_: int, to: int,
-    mine: int, t_a: int,
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int, mine: int, t_a: int, bounded: bool,
 ) -> int:  # fmt: skip
-    """``related`` for a range of relations to events of ``partial``."""
-    found = CERTAIN
-    for r in range(from_, to):
-        if found != IMPOSSIBLE:
-            relation = relations[r]
-            other = partial[relation.other]
-            found = min(found, related(now, e, relation.bits, mine, other, t_a))
+    """``related`` for a range of pairs with events of ``partial``; ``bounded``: ``mine`` begins
+    between ``lowest`` and ``highest``, which without errors says the same of most pairs.
+    """
+    found, implied = CERTAIN, bounded and now.divider != 0 and spread_of(now) == 0
+    for p in range(from_, to):
+        pair = pairs[p]
+        if found != IMPOSSIBLE and (pair.unbounded or not implied):
+            found = min(found, related(relations, pair, now, e, mine, partial[pair.other], t_a))
     return found
 
 
 @kernel
 def lowest(
-    relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray, from_: int, to: int
-) -> int:
-    """The least time that a range of relations leaves possible."""
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int,
+) -> int:  # fmt: skip
+    """The least start that a range of pairs leaves possible."""
     low = -_FAR
-    for r in range(from_, to):
-        other, bits = partial[relations[r].other], relations[r].bits
-        ref, slack = e[other].ref, slack_of(now, e, other)
-        if bits & AFTER:
-            low = max(low, ref - slack if slack else ref + 1)
+    for p in range(from_, to):
+        pair = pairs[p]
+        row = partial[pair.other]
+        slack = slack_of(now, e, row)
+        for r in range(pair.relations_from, pair.relations_to):
+            relation = relations[r]
+            asks = relation.right == pair.step and relation.right_end == 0
+            if asks and (relation.strict or now.divider):
+                least = _time(e[row], relation.left_end) - relation.bound
+                low = max(low, least - slack if slack else least + relation.strict)
         if now.within >= 0 and now.divider:
             # Between two steps there may lie three uncertain comparisons: e, first, last, f.
-            more = slack if bits & (NOT_LONG_BEFORE | OTHER_ENDS_SOON) else 3 * spread_of(now)
-            low = max(low, ref - now.within - more)
+            low = max(low, e[row].ref - now.within - 3 * spread_of(now))
     return low
 
 
 @kernel
 def highest(
-    relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray, from_: int, to: int
-) -> int:
-    """The largest time that a range of relations leaves possible."""
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int,
+) -> int:  # fmt: skip
+    """The largest start that a range of pairs leaves possible: no event ends before it begins."""
     high = _FAR
-    for r in range(from_, to):
-        other, bits = partial[relations[r].other], relations[r].bits
-        ref, slack = e[other].ref, slack_of(now, e, other)
-        if bits & BEFORE:
-            high = min(high, ref + slack if slack else ref - 1)
+    for p in range(from_, to):
+        pair = pairs[p]
+        row = partial[pair.other]
+        slack = slack_of(now, e, row)
+        for r in range(pair.relations_from, pair.relations_to):
+            relation = relations[r]
+            if relation.left == pair.step:
+                most = _time(e[row], relation.right_end) + relation.bound
+                high = min(high, most + slack if slack else most - relation.strict)
         if now.within >= 0:
-            more = slack if bits & (NOT_LONG_AFTER | ENDS_SOON) else 3 * spread_of(now)
-            high = min(high, ref + now.within + more)
+            high = min(high, e[row].ref + now.within + 3 * spread_of(now))
     return high
 
 
@@ -268,7 +262,7 @@ def matched(s: Search, branch: int, t_a: int) -> int:
     for p in range(asked.pairs_from, asked.pairs_to):
         pair = s.t.pairs[p]
         mine, other = s.partial[pair.step], s.partial[pair.other]
-        found = min(found, related(now, s.events, pair.bits, mine, other, t_a))
+        found = min(found, related(s.t.relations, pair, now, s.events, mine, other, t_a))
     from_, to = asked.conditions_from, asked.conditions_to
     if found != IMPOSSIBLE and from_ < to:
         found = min(found, conditions_met(s, from_, to, t_a))

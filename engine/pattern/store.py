@@ -28,14 +28,14 @@ MEMBER: Final = "member"
 """Bit k: the event satisfies step k's own conditions."""
 HORIZON: Final = "horizon"
 """What events have expired against at the event: progress, less what clocks may err."""
-END: Final = "end"
-"""``te`` on the engine's clock."""
+REF_END: Final = "ref_end"
+"""``te`` on the engine's clock: ``ref`` of a point."""
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 
 _IN_RECORD: Final = {
     "ref": "ref", "unc": "unc", "epoch": "epoch", "source": "source", ORDER: "order",
-    EXPIRES: "expires", MEMBER: "member", HORIZON: "horizon", T_A: "t_a", END: "end",
+    EXPIRES: "expires", MEMBER: "member", HORIZON: "horizon", T_A: "t_a", REF_END: "ref_end",
 }  # fmt: skip
 """What the kernel reads lies together, event by event, as EVENT; these columns are its fields."""
 _LEAST: Final = 1 << 6
@@ -113,7 +113,7 @@ class Store:
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
         if "site" in released.columns:
             fresh["site"] = released.columns["site"][rows]
-        fresh[END] = fresh["te"] + (fresh["ref"] - fresh["ts"])
+        fresh[REF_END] = fresh["te"] + (fresh["ref"] - fresh["ts"])
         for attr in released.attr_types:
             name = ATTR_PREFIX + attr
             if name not in released.columns or (attributes is not None and attr not in attributes):
@@ -207,7 +207,7 @@ class Store:
     def clock(self, rows: np.ndarray) -> Clock:
         """What is known of the times of ``rows``."""
         c = self.columns
-        return Clock(c["ref"], c["unc"], c["epoch"], c["source"], c[END]).take(rows)
+        return Clock(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
 
     def view(self, rows: np.ndarray, names: set[str], strings: Strings) -> View:
         """The columns ``names`` of ``rows``, for predicates."""

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.pattern.records import RECORDS, Tables
+from engine.pattern.relations import END, Related
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Logic, Predicate, Step
+
+
+class Ranges(NamedTuple):
+    """Of pairs of steps, and of their relations."""
+
+    pairs: tuple[int, int]
+    relations: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -34,6 +43,18 @@ class Builder:
         start = len(rows)
         rows += more
         return start, len(rows)
+
+    def pairs(self, step: int, related: dict[int, list[Related]]) -> Ranges:
+        """How ``step`` is related to others: their range, and that of all their relations."""
+        first, rows = len(self.rows["relations"]), []
+        for other, relations in related.items():
+            unbounded = any(
+                (each.left, each.left_end) == (step, END)
+                or (each.right, each.right_end) == (step, END)
+                for each in relations
+            )
+            rows.append((step, other, *self.add("relations", relations), int(unbounded)))
+        return Ranges(self.add("pairs", rows), (first, len(self.rows["relations"])))
 
     def place(self, alias: str | None) -> int:
         return list(self.steps).index(str(alias))

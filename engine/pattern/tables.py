@@ -14,35 +14,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.pattern.records import (
-    AFTER,
-    BEFORE,
-    ENDS_SOON,
     FROM_RIN,
     FROM_RIP,
     HIGH,
     LOW,
-    NOT_LONG_AFTER,
-    NOT_LONG_BEFORE,
-    OTHER_ENDS_SOON,
     Tables,
 )
+from engine.pattern.relations import Related, relations_of, soon_after, starts_before
 from engine.pattern.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, shape_of
-
-_MIRRORED: Final = {
-    BEFORE: AFTER, AFTER: BEFORE, NOT_LONG_BEFORE: NOT_LONG_AFTER, NOT_LONG_AFTER: NOT_LONG_BEFORE,
-}  # fmt: skip
-"""Of what bounds a scope."""
-_SIDES: Final = ((AFTER, NOT_LONG_BEFORE), (BEFORE, NOT_LONG_AFTER))
 
 
 @dataclass(slots=True)
@@ -65,15 +53,13 @@ class Layout:
 
     def negated(self) -> list[tuple[int, bool]]:
         """Steps of the scopes, and whether they stand at the front."""
-        scopes, relations = self.tables.scopes, self.tables.relations
-        bits = relations["bits"]
-        return [
-            (
-                int(scope["step"]),
-                NOT_LONG_BEFORE in bits[scope["relations_from"] : scope["relations_to"]],
-            )
-            for scope in scopes
-        ]
+        found = []
+        for number, scope in enumerate(self.tables.scopes):
+            step = int(scope["step"])
+            ends = relations_in(self.tables, number)
+            leading = (ends["right"] == step) & (ends["strict"] == 0)
+            found.append((step, bool(leading.any())))
+        return found
 
     @property
     def place(self) -> dict[str, int]:
@@ -90,6 +76,12 @@ def members_of(tables: Tables, branch: int) -> np.ndarray:
     """The positive steps of a branch."""
     of = tables.branches[branch]
     return np.asarray(tables.members["step"][of["members_from"] : of["members_to"]])
+
+
+def relations_in(tables: Tables, scope: int) -> np.ndarray:
+    """What bounds a scope."""
+    of = tables.scopes[scope]
+    return tables.relations[of["relations_from"] : of["relations_to"]]
 
 
 def layout_of(plan: Plan) -> Layout:
@@ -135,9 +127,7 @@ class _Branch:
         self.places = tuple(builder.place(step.alias) for step in plan.steps)
         self.positive = tuple(self.places[step] for step in self.shape.positive)
         self.before = {(self.places[x], self.places[y]) for x, y in self.shape.before}
-        self.within = set[tuple[int, int]]()
-        if plan.within_ns is not None:
-            self.within = {(self.places[x], self.places[y]) for x, y in self.shape.within}
+        self.relations = relations_of(plan, self.shape, self.places)
         self.groups = [
             {builder.place(a.alias): a for a in group if a.alias is not None}
             for group in plan.equalities
@@ -155,10 +145,12 @@ class _Branch:
         first_scope = len(self.builder.rows["scopes"])
         for between in self.shape.between:
             self._scope(between)
-        pairs = add("pairs", [
-            (x, y, self._bits(x, y)) for x in self.positive for y in self.positive
-            if self._bits(x, y) & (BEFORE | OTHER_ENDS_SOON)
-        ])  # fmt: skip
+        first_pair, first_relation = (len(self.builder.rows[t]) for t in ("pairs", "relations"))
+        for number, mine in enumerate(self.positive):
+            related = self._related(mine, self.positive[number + 1 :])
+            self.builder.pairs(mine, {other: found for other, found in related.items() if found})
+        pairs = (first_pair, len(self.builder.rows["pairs"]))
+        relations = (first_relation, len(self.builder.rows["relations"]))
         members = add("members", [(step,) for step in self.positive])
         scopes = (first_scope, len(self.builder.rows["scopes"]))
         asked = [p for place in self.positive for p in self.alone[place]]
@@ -166,16 +158,16 @@ class _Branch:
             p for p in self.plan.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}
         ]
         conditions = add("conditions", [self.builder.condition(p) for p in asked])
-        add("branches", [(*scopes, *pairs, *members, *conditions)])
+        add("branches", [(*scopes, *pairs, *members, *conditions, *relations)])
         for place, step in zip(self.places, self.plan.steps, strict=True):
             self._join_order(place, negated=step.negated)
 
-    def _bits(self, mine: int, other: int) -> int:
-        """How a positive step is related to another one."""
-        bits = BEFORE if (mine, other) in self.before else 0
-        bits |= AFTER if (other, mine) in self.before else 0
-        bits |= OTHER_ENDS_SOON if (mine, other) in self.within else 0
-        return bits | (ENDS_SOON if (other, mine) in self.within else 0)
+    def _related(self, mine: int, others: Sequence[int]) -> dict[int, list[Related]]:
+        """How a positive step is related to other ones."""
+        return {
+            other: [each for each in self.relations if {each.left, each.right} == {mine, other}]
+            for other in others
+        }
 
     def _scope(self, between: Between) -> None:
         step = self.places[between.step]
@@ -189,31 +181,38 @@ class _Branch:
         more = bool(others) or any(self._may_lie(p, step, ends) for p in self.positive)
         scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
+        related: dict[int, list[Related]] = {}
+        for end in ends:
+            related.setdefault(end.right if end.left == step else end.left, []).append(end)
+        pairs, relations = self.builder.pairs(step, related)
         self.builder.add("scopes", [(
             self.number, step, self._index(step, joined), *self._keys(step, joined, self.positive),
-            *self.builder.add("relations", ends),
-            *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
+            *pairs, *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
+            *relations,
         )])  # fmt: skip
 
-    def _may_lie(self, positive: int, negated: int, ends: list[tuple[int, int]]) -> bool:
+    def _may_lie(self, positive: int, negated: int, ends: list[Related]) -> bool:
         """Whether an event of the positive step may lie in the scope as one of the negated step: it
         does not count, so it must not end a search either.
         """
         steps = list(self.builder.steps.values())
-        outside = [(end, positive) for end, bits in ends if bits == BEFORE]
-        outside += [(positive, end) for end, bits in ends if bits == AFTER]
+        outside = [
+            (end.right, positive) if end.left == negated else (positive, end.left)
+            for end in ends
+            if end.strict
+        ]
         apart = any(x == y or (x, y) in self.before for x, y in outside)
         return steps[positive].type == steps[negated].type and not apart
 
-    def _ends(self, between: Between) -> list[tuple[int, int]]:
+    def _ends(self, between: Between) -> list[Related]:
         """Relations of an event that lies in the scope."""
-        at = self.places
-        found = [(at[step], AFTER) for step in between.left]
+        at, within_ns, mine = self.places, self.plan.within_ns or 0, self.places[between.step]
+        found = [starts_before(at[step], mine) for step in between.left]
         if not between.left:
-            found += [(at[step], NOT_LONG_BEFORE) for step in self.shape.lasts]
-        found += [(at[step], BEFORE) for step in between.right]
+            found += [soon_after(mine, at[step], within_ns) for step in self.shape.lasts]
+        found += [starts_before(mine, at[step]) for step in between.right]
         if not between.right:
-            found += [(at[step], NOT_LONG_AFTER) for step in self.shape.firsts]
+            found += [soon_after(at[step], mine, within_ns) for step in self.shape.firsts]
         return found
 
     def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
@@ -257,16 +256,12 @@ class _Branch:
             number for number, group in enumerate(self.groups)
             if step in group and any(k in group for k in known)
         ]  # fmt: skip
-        relations = [
-            (other, self._bits(step, other)) for other in known if not pivot or other != pivot.step
-        ]
-        if pivot is not None:
-            relations += [
-                (pivot.step, _MIRRORED[bits]) for other, bits in pivot.ends if other == step
-            ]
+        related = self._related(step, [k for k in known if not pivot or k != pivot.step])
+        if pivot is not None and (ends := pivot.related(step)):
+            related[pivot.step] = ends
         return (
             step, self._index(step, groups), *self._keys(step, groups, known),
-            *self.builder.add("relations", relations),
+            *self.builder.pairs(step, related).pairs,
             *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
             *self.builder.add("bounds", self._bounds(step, known, pivot)),
         )  # fmt: skip
@@ -308,19 +303,25 @@ class _Scope:
     number: int
     step: int
     groups: list[int]
-    ends: list[tuple[int, int]]
+    ends: list[Related]
     joined: bool
+
+    def related(self, step: int) -> list[Related]:
+        """How its event is related to a positive step that bounds it."""
+        return [end for end in self.ends if step in (end.left, end.right)]
 
     @property
     def low(self) -> int | None:
         """The one step that bounds it below, if nothing but keys joins it with others."""
-        return self._one(AFTER, NOT_LONG_BEFORE)
+        return self._one(below=True)
 
     @property
     def high(self) -> int | None:
-        return self._one(BEFORE, NOT_LONG_AFTER)
+        return self._one(below=False)
 
-    def _one(self, *bits: int) -> int | None:
-        steps = [step for step, relation in self.ends if relation in bits]
-        both = [len([1 for _, b in self.ends if b in side]) for side in _SIDES]
-        return steps[0] if both == [1, 1] and not self.joined else None
+    def _one(self, *, below: bool) -> int | None:
+        lower = [end.left for end in self.ends if end.right == self.step]
+        upper = [end.right for end in self.ends if end.left == self.step]
+        if len(lower) != 1 or len(upper) != 1 or self.joined:
+            return None
+        return lower[0] if below else upper[0]
