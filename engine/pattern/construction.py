@@ -107,13 +107,15 @@ def _kept_place(s: Search, probe: np.record, depth: int, low: int, high: int) ->
 
 
 @inline
-def _fits(s: Search, probe: np.record, branch: int, mine: int, row: int, t_a: int) -> bool:
-    """Whether ``mine`` can take the probe's step, as far as can be told yet."""
-    if s.events[mine].expires < s.events[row].horizon or among(s.t, s.partial, branch, mine):
+def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: bool) -> bool:
+    """Whether ``mine`` can take the probe's step, as far as can be told yet; ``implied``: it is so
+    related as it must be.
+    """
+    if s.events[mine].expires < s.events[row].horizon:
         return False
-    if not relations_hold(
+    if not implied and not relations_hold(
         s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, probe.pairs_from,
-        probe.pairs_to, mine, t_a, True,
+        probe.pairs_to, mine, t_a,
     ):  # fmt: skip
         return False
     from_, to = probe.keys_from, probe.keys_to
@@ -243,13 +245,17 @@ def _changed(s: Search, join_order: int, row: int) -> bool:
 def _walk(s: Search, number: int, row: int) -> bool:
     """One join order from ``row``; False when there is no room in ``found``."""
     join_order = s.t.join_orders[number]
-    branch, negative = join_order.branch, join_order.scope >= 0
+    negative, now = join_order.scope >= 0, s.state[0]
+    members = s.t.branches[join_order.branch]
+    members_from, members_to = members.members_from, members.members_to
+    # Without errors the range that is searched implies all relations but those of ends.
+    exact = now.divider != 0 and spread_of(now) == 0
     first, probes = join_order.probes_from, join_order.probes_to - join_order.probes_from
     for step in range(len(s.partial)):
         s.partial[step] = -1
     s.partial[join_order.step] = row
     # What it finds is tested again with the T_a in force then.
-    t_a = s.state[0].widest_t_a if negative else s.events[row].t_a
+    t_a = now.widest_t_a if negative else s.events[row].t_a
     depth, opens, room = 0, probes > 0, True
     while depth >= 0 and room:
         ends = probes == 0
@@ -265,7 +271,10 @@ def _walk(s: Search, number: int, row: int) -> bool:
             candidate = s.stacks.entry[candidates.low].row
             candidates.low += 1
             s.stacks.used[0].looked += 1
-            if not _fits(s, probe, branch, candidate, row, t_a):
+            implied = exact and not (now.spans and probe.reads_end)
+            if among(s.t.members, s.partial, members_from, members_to, candidate):
+                continue
+            if not _fits(s, probe, candidate, row, t_a, implied):
                 continue
             ends = depth + 1 == probes
         if ends:
@@ -289,6 +298,8 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
     for row in range(first, stop):
         event = s.events[row]
         purge_until(s, 2 * event.order, row)
+        if event.ref_end != event.ref:
+            now.spans = 1
         now.widest = max(now.widest, event.unc)
         now.widest_t_a = max(now.widest_t_a, event.t_a)
         if not _has_room(s, row):

@@ -13,6 +13,7 @@ from engine.pattern.certainty import Rule
 from engine.pattern.program import compile_programs, uses_text_order
 from engine.pattern.program_machine import Programs
 from engine.pattern.program_texts import awaits_text, text_constants, text_ranks
+from engine.pattern.records import copy_of, numbers_of
 from engine.pattern.store import Store
 from engine.pattern.tables import Layout
 from engine.stream.clock_bound import ClockBound
@@ -184,6 +185,7 @@ class Kernel:
     def renumber(self, number: np.ndarray, store: Store) -> None:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
         kept = store.events[: store.n]
+        self._state["spans"] = (kept["ref_end"] != kept["ref"]).any()
         self._state["widest"] = kept["unc"].max(initial=0)
         self._state["widest_t_a"] = kept["t_a"].max(initial=0)
         self._stacks = stacks.rebuilt(self._stacks, number, 16, 64, self._beside)
@@ -191,17 +193,19 @@ class Kernel:
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "stacks": [part.copy() for part in self._stacks],
+            "stacks": [copy_of(part) for part in self._stacks],
             "state": self._state.copy(),
             "covered": self._covered.copy(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self._stacks = stacks.Stacks(*(part.copy() for part in state["stacks"]))
+        self._stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
         self._state, self._covered = state["state"].copy(), state["covered"].copy()
 
 
 def _longer(part: np.ndarray) -> np.ndarray:
     """With four times the room."""
-    return np.concatenate([part, np.empty((3 * len(part), *part.shape[1:]), part.dtype)])
+    longer = np.empty((4 * len(part), *part.shape[1:]), part.dtype)
+    numbers_of(longer)[: len(part)] = numbers_of(part)
+    return longer

@@ -79,6 +79,7 @@ def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
     stack = find(s.stacks, scope.index, key_of(s.t.keys, s.same, s.partial, from_, to))
     if stack < 0:
         return -1
+    first, last = s.t.branches[scope.branch].members_from, s.t.branches[scope.branch].members_to
     limit = _limit(s, bound, scope)
     start, size = s.stacks.stack[stack].start, s.stacks.stack[stack].size
     at, step = first_not_below(entry, start, size, limit), 1
@@ -87,7 +88,7 @@ def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
     while start <= at < start + size:
         found = entry[at].row
         held = s.events[found].expires >= s.events[row].horizon
-        held = held and not among(s.t, s.partial, scope.branch, found)
+        held = held and not among(s.t.members, s.partial, first, last, found)
         if held and keys_equal(s.t.keys, s.same, s.tag, s.partial, from_, to, found):
             return int(found)
         at += step

@@ -7,6 +7,7 @@ the first row that is no longer meant.
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,21 @@ import numpy as np
 def record(*fields: str) -> np.dtype[np.void]:
     """A record of int64 ``fields``."""
     return np.dtype([(field, np.int64) for field in fields])
+
+
+def numbers_of(records: np.ndarray) -> np.ndarray:
+    """The same memory as int64 (records, fields): NumPy copies records field by field, which takes
+    several times as long.
+    """
+    fields = math.prod(records.shape[1:]) * records.dtype.itemsize // 8
+    return records.view(np.int64).reshape(len(records), fields)
+
+
+def copy_of(records: np.ndarray) -> np.ndarray:
+    """A copy of contiguous ``records``."""
+    made = np.empty_like(records)
+    numbers_of(made)[:] = numbers_of(records)
+    return made
 
 
 EVENT: Final = record(
@@ -29,17 +45,16 @@ of a negated step, else -1.
 """
 PROBE: Final = record(
     "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
-    "conditions_to", "bounds_from", "bounds_to", "beside",
+    "conditions_to", "bounds_from", "bounds_to", "reads_end", "beside",
 )  # fmt: skip
-"""Finds an event of ``step`` in ``index``. ``beside``: FROM_RIP or FROM_RIN if its stack lies
-beside that of the probe before, else 0.
+"""Finds an event of ``step`` in ``index``. ``reads_end``: 1: one of its relations reads the event's
+end, which no range of starts implies. ``beside``: FROM_RIP or FROM_RIN if its stack lies beside
+that of the probe before, else 0.
 """
 KEY: Final = record("register", "other", "other_register")
 """``register`` of mine equals ``other_register`` of step ``other``."""
-PAIR: Final = record("step", "other", "relations_from", "relations_to", "unbounded")
-"""How an event of ``step`` is related to one of ``other``. ``unbounded``: a relation reads the
-step's end, by which no index is sorted: a range of starts does not imply it.
-"""
+PAIR: Final = record("step", "other", "relations_from", "relations_to")
+"""How an event of ``step`` is related to one of ``other``."""
 RELATION: Final = record("left", "left_end", "strict", "right", "right_end", "bound")
 """The time of step ``left`` less that of step ``right`` is below ``bound`` (``strict``) or at most
 it [ns]. ``left_end``, ``right_end``: 1: the event's end, 0: its start.

@@ -8,7 +8,7 @@ W``; each of Allen's 13 relations of intervals is a conjunction of such (L10 Tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from engine.errors import UserError
@@ -29,6 +29,13 @@ class Related(NamedTuple):
     right: int
     right_end: int
     bound: int
+
+
+def reads_end(step: int, relations: Iterable[Related]) -> bool:
+    """Whether one of ``relations`` is of the end of ``step``."""
+    ends = [(each.left, each.left_end) for each in relations]
+    ends += [(each.right, each.right_end) for each in relations]
+    return (step, END) in ends
 
 
 def starts_before(first: int, second: int) -> Related:

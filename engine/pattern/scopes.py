@@ -38,7 +38,7 @@ def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
     of = s.t.scopes[scope]
     found = relations_hold(
         s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, of.pairs_from, of.pairs_to,
-        event, t_a, False,
+        event, t_a,
     )  # fmt: skip
     if found == IMPOSSIBLE or not keys_equal(
         s.t.keys, s.same, s.tag, s.partial, of.keys_from, of.keys_to, event
@@ -103,6 +103,7 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
     found = find(s.stacks, of.index, key)
     if found < 0:
         return 0
+    first, last = s.t.branches[of.branch].members_from, s.t.branches[of.branch].members_to
     from_, to = of.pairs_from, of.pairs_to
     high = highest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to)
     low = lowest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to)
@@ -117,7 +118,7 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
         else:
             held = until >= e[event].horizon
             meeting = event
-        if held and not among(s.t, s.partial, of.branch, event):
+        if held and not among(s.t.members, s.partial, first, last, event):
             lies = lies_in(s, scope, event, e[meeting].t_a)
             if lies == CERTAIN:
                 return 1

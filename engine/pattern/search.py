@@ -31,8 +31,8 @@ STATE: Final = record(
     "max_delay", "within", "keep", "join_orders_n", "indexes_n", "divider", "lazy", "rip", "rin",
     "ais_clock",
     # what changes
-    "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from", "clock",
-    "bound_unc", "bound_rate", "bound_since", "largest_t_a",
+    "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
+    "clock", "bound_unc", "bound_rate", "bound_since", "largest_t_a",
 )  # fmt: skip
 """Settings of a search, and how far it is.
 
@@ -44,9 +44,10 @@ the place of its most recent predecessor in the stack before (L10 4.2); ``rin``:
 successor in the stack after (L10 Opt. 4.2). ``ais_clock``: 1: what is newer than all is appended;
 0: everything is treated as late (L10 Opt. 4.1).
 
-``widest``: the largest uncertainty of an event yet; ``widest_t_a``: the largest T_a in force at
-one. ``found_n``, ``doubts_n``: rows written; ``moves_n``: moves taken in. ``unpurged``: events put
-in since the last purge by promises; ``purge_from``: so many must have been before the next.
+``spans``: 1: an event held is no point. ``widest``: the largest uncertainty of an event yet;
+``widest_t_a``: the largest T_a in force at one. ``found_n``, ``doubts_n``: rows written;
+``moves_n``: moves taken in. ``unpurged``: events put in since the last purge by promises;
+``purge_from``: so many must have been before the next.
 ``clock``: the largest time in any stack. ``bound_unc bound_rate bound_since``: how wrong the clock
 of any source may be (``engine.stream.clock_bound``): so much, and so many ppb of the time since.
 ``largest_t_a``: so far.
@@ -136,16 +137,14 @@ def spread_of(now: np.record) -> int:
 @kernel
 def relations_hold(
     pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
-    from_: int, to: int, mine: int, t_a: int, bounded: bool,
+    from_: int, to: int, mine: int, t_a: int,
 ) -> int:  # fmt: skip
-    """``related`` for a range of pairs with events of ``partial``; ``bounded``: ``mine`` begins
-    between ``lowest`` and ``highest``, which without errors says the same of most pairs.
-    """
-    found, implied = CERTAIN, bounded and now.divider != 0 and spread_of(now) == 0
+    """``related`` for a range of pairs with events of ``partial``."""
+    found = CERTAIN
     for p in range(from_, to):
-        pair = pairs[p]
-        if found != IMPOSSIBLE and (pair.unbounded or not implied):
-            found = min(found, related(relations, pair, now, e, mine, partial[pair.other], t_a))
+        if found != IMPOSSIBLE:
+            other = partial[pairs[p].other]
+            found = min(found, related(relations, pairs[p], now, e, mine, other, t_a))
     return found
 
 
@@ -162,7 +161,7 @@ def lowest(
         slack = slack_of(now, e, row)
         for r in range(pair.relations_from, pair.relations_to):
             relation = relations[r]
-            asks = relation.right == pair.step and relation.right_end == 0
+            asks = relation.right == pair.step and relation.right_end * now.spans == 0
             if asks and (relation.strict or now.divider):
                 least = _time(e[row], relation.left_end) - relation.bound
                 low = max(low, least - slack if slack else least + relation.strict)
@@ -194,10 +193,10 @@ def highest(
 
 
 @inline
-def among(t: Tables, partial: np.ndarray, branch: int, row: int) -> bool:
-    """Whether ``row`` is one of the match's positive events."""
-    for m in range(t.branches[branch].members_from, t.branches[branch].members_to):
-        if partial[t.members[m].step] == row:
+def among(members: np.ndarray, partial: np.ndarray, from_: int, to: int, row: int) -> bool:
+    """Whether ``row`` is one of the match's positive events, a range of ``members``."""
+    for m in range(from_, to):  # noqa: SIM110 - compiled code has no any()
+        if partial[members[m].step] == row:
             return True
     return False
 
@@ -253,16 +252,17 @@ def conditions_met(s: Search, from_: int, to: int, t_a: int) -> int:
     return CERTAIN
 
 
-@kernel
+@inline
 def matched(s: Search, branch: int, t_a: int) -> int:
     """Whether the positive events are a match, as far as clocks can say: impossible, possible or
-    certain.
+    certain. The probes have found them so, and without errors that is certain.
     """
     now, asked, found = s.state[0], s.t.branches[branch], CERTAIN
-    for p in range(asked.pairs_from, asked.pairs_to):
-        pair = s.t.pairs[p]
-        mine, other = s.partial[pair.step], s.partial[pair.other]
-        found = min(found, related(s.t.relations, pair, now, s.events, mine, other, t_a))
+    if spread_of(now):
+        for p in range(asked.pairs_from, asked.pairs_to):
+            pair = s.t.pairs[p]
+            mine, other = s.partial[pair.step], s.partial[pair.other]
+            found = min(found, related(s.t.relations, pair, now, s.events, mine, other, t_a))
     from_, to = asked.conditions_from, asked.conditions_to
     if found != IMPOSSIBLE and from_ < to:
         found = min(found, conditions_met(s, from_, to, t_a))

@@ -10,7 +10,7 @@ from engine.barrier.changes import ORDER
 from engine.errors import ContractViolation
 from engine.pattern.certainty import Clock
 from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT
-from engine.pattern.records import EVENT
+from engine.pattern.records import EVENT, copy_of, numbers_of
 from engine.query.expression import View, column
 from engine.query.fields import released_columns
 from engine.query.plan import Attribute
@@ -91,7 +91,7 @@ class Store:
         """The events ``rows``, which are ``kept``, in new arrays."""
         old, events, registers = self.columns, self.events, self.registers
         self._make(room, old)
-        self.events[:kept] = events[rows]
+        numbers_of(self.events)[:kept] = numbers_of(events)[rows]
         for name, known in old.items():
             if name not in _IN_RECORD:
                 self.columns[name][:kept] = known[rows]
@@ -224,7 +224,7 @@ class Store:
         columns = {name: known[: self.n].copy() for name, known in self.columns.items()}
         return {
             "columns": {name: known for name, known in columns.items() if name not in _IN_RECORD},
-            "events": self.events[: self.n].copy(),
+            "events": copy_of(self.events[: self.n]),
             "attr_types": dict(self.attr_types),
             "n": self.n,
             "kinds": self.kinds.copy(),
@@ -236,7 +236,7 @@ class Store:
         self.attr_types, self.n = dict(state["attr_types"]), state["n"]
         self.kinds = state["kinds"].copy()
         self._make(self.n, state["columns"])
-        self.events[:] = state["events"]
+        numbers_of(self.events)[:] = numbers_of(state["events"])
         for name, known in state["columns"].items():
             self.columns[name][:] = known
         for matrix, saved in zip(self.registers, state["registers"], strict=True):

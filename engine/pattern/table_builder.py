@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.pattern.records import RECORDS, Tables
-from engine.pattern.relations import END, Related
+from engine.pattern.relations import Related
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Logic, Predicate, Step
@@ -48,12 +48,7 @@ class Builder:
         """How ``step`` is related to others: their range, and that of all their relations."""
         first, rows = len(self.rows["relations"]), []
         for other, relations in related.items():
-            unbounded = any(
-                (each.left, each.left_end) == (step, END)
-                or (each.right, each.right_end) == (step, END)
-                for each in relations
-            )
-            rows.append((step, other, *self.add("relations", relations), int(unbounded)))
+            rows.append((step, other, *self.add("relations", relations)))
         return Ranges(self.add("pairs", rows), (first, len(self.rows["relations"])))
 
     def place(self, alias: str | None) -> int:

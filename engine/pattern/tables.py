@@ -25,7 +25,7 @@ from engine.pattern.records import (
     LOW,
     Tables,
 )
-from engine.pattern.relations import Related, relations_of, soon_after, starts_before
+from engine.pattern.relations import Related, reads_end, relations_of, soon_after, starts_before
 from engine.pattern.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
@@ -264,6 +264,7 @@ class _Branch:
             *self.builder.pairs(step, related).pairs,
             *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
             *self.builder.add("bounds", self._bounds(step, known, pivot)),
+            int(any(reads_end(step, relations) for relations in related.values())),
         )  # fmt: skip
 
     def _beside(self, probe: tuple[int, ...], last: tuple[int, ...] | None) -> int:
