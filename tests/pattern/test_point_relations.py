@@ -175,15 +175,19 @@ RELATIONS = st.lists(
     st.none() | st.integers(0, 15),
     st.sampled_from(["exact", "pairwise", "max-delay"]),
     st.integers(0, 8),
+    st.booleans(),
     st.lists(st.integers(0, 12), max_size=2),
 )
 def test_relations_are_as_defined(
     tools: Any, drawn: list[tuple[str, int, int, int, str, int]], asked: tuple[Asked, ...],
-    seq: bool, within: int | None, clocks: str, t_a: int, cuts: list[int],
+    seq: bool, within: int | None, clocks: str, t_a: int, points: bool,
+    cuts: list[int],
 ) -> None:  # fmt: skip
     """In any order of arrival, intervals and points, alone and below SEQ or AND and WITHIN."""
     events = [
-        tools.Event(kind, ref, 0 if clocks == "exact" else unc, source, epoch, long=long)
+        tools.Event(
+            kind, ref, 0 if clocks == "exact" else unc, source, epoch, long=long * (not points)
+        )
         for kind, ref, long, unc, source, epoch in drawn
     ]
     rule = "max-delay" if clocks == "max-delay" else "pairwise"
