@@ -19,13 +19,14 @@ import numpy as np
 
 from engine.pattern.clocked_machine import Errors
 from engine.pattern.probability import (
+    SCOPE_END,
     Asked,
     Doubtful,
     pair_probability,
     sampled_probability,
 )
 from engine.pattern.program_machine import Programs
-from engine.pattern.tables import BEFORE, OTHER_ENDS_SOON, Layout
+from engine.pattern.tables import Layout, members_of
 from engine.stream.released import NO_EPOCH
 
 
@@ -38,19 +39,19 @@ class Rule(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and ``end``,
-    the ``te`` that goes with ``ref``.
+    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and
+    ``ref_end``, the ``te`` that goes with ``ref``.
     """
 
     ref: np.ndarray
     unc: np.ndarray
     epoch: np.ndarray
     source: np.ndarray
-    end: np.ndarray
+    ref_end: np.ndarray
 
     def take(self, rows: Any) -> Clock:
         """The clocks of ``rows`` (whatever indexes an array)."""
-        columns = (self.ref, self.unc, self.epoch, self.source, self.end)
+        columns = (self.ref, self.unc, self.epoch, self.source, self.ref_end)
         return Clock(*(column[rows] for column in columns))
 
 
@@ -105,29 +106,42 @@ def chances(
         doubts: about these matches.
         conditions: None: clock errors change none.
     """
-    tables, within_ns = layout.tables, layout.branches[branch].within_ns
-    _, _, pairs_from, pairs_to, members_from, members_to = tables.branches[branch, :6].tolist()
+    tables = layout.tables
+    of, members = tables.branches[branch], members_of(tables, branch)
     local = np.zeros(len(layout.steps), np.int64)
-    members = tables.members[members_from:members_to]
     local[members] = np.arange(len(members))
-    pairs = tables.pairs[pairs_from:pairs_to, :3].copy()
-    pairs[:, :2] = local[pairs[:, :2]]
+    relations = tables.relations[of["relations_from"] : of["relations_to"]].copy()
+    relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
     by_max_delay = rule is Rule.MAX_DELAY
     half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
-    half, long = half.astype(np.float64), clocks.end - clocks.ref
+    half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
     if len(members) == 2 and not len(doubts.match) and conditions is None:
-        # What is left of WITHIN once the event that comes last has taken its time.
-        room = None if within_ns is None else within_ns - long
-        least = 0 if room is None or (pairs[:, 2] & BEFORE).any() else -room[:, 0]
-        bounded = None
-        if room is not None and (pairs[:, 2] & OTHER_ENDS_SOON).any():
-            bounded = room[:, 1]
+        least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
-        return pair_probability(diff, half[:, 0], half[:, 1], bounded, least)
+        return pair_probability(diff, half[:, 0], half[:, 1], longest, least)
     leader = _leaders(clocks, by_max_delay=by_max_delay)
     doubtful = _doubtful(layout, local, clocks, leader, t_a if by_max_delay else None, doubts)
     asked = _asked(layout, branch, rows, half, leader, doubts, conditions)
-    return sampled_probability(clocks.ref, half, leader, pairs, within_ns, long, doubtful, asked)
+    return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
+
+
+def _bounds_of_pair(
+    relations: np.ndarray, long: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Between which bounds the second of two events must begin after the first one does."""
+    least, longest = list[np.ndarray](), list[np.ndarray]()
+    for each in relations:
+        of_end = each["left_end"] * long[:, each["left"]]
+        of_end = of_end - each["right_end"] * long[:, each["right"]]
+        room = each["bound"] - of_end
+        if each["left"] == 1:
+            longest.append(room)
+        else:
+            least.append(-room)
+    return (
+        np.maximum.reduce(least) if least else None,
+        np.minimum.reduce(longest) if longest else None,
+    )
 
 
 def _asked(
@@ -138,7 +152,7 @@ def _asked(
     if conditions is None:
         return None
     tables = layout.tables
-    _, _, _, _, members_from, members_to, from_, to = tables.branches[branch, :8].tolist()
+    from_, to = tables.branches[["conditions_from", "conditions_to"]][branch].tolist()
     widest = np.zeros(half.shape)
     every = np.arange(len(half))
     for step in range(half.shape[1]):
@@ -148,9 +162,8 @@ def _asked(
     errors = Errors(c.events, -1, np.zeros(len(layout.steps)))
     return Asked(
         c.programs, c.ranks, c.raw, c.ok, errors, rows.copy(),
-        tables.members[members_from:members_to],
-        np.take_along_axis(widest, leader, axis=1), tables.conditions[:, :2].copy(), from_, to,
-        doubts.row, tables.scopes[:, 1].copy(), tables.scopes[:, 7:9].copy(),
+        members_of(tables, branch), np.take_along_axis(widest, leader, axis=1),
+        tables.conditions, from_, to, doubts.row, tables.scopes,
     )  # fmt: skip
 
 
@@ -172,12 +185,17 @@ def _doubtful(
     layout: Layout, local: np.ndarray, clocks: Clock, leader: np.ndarray,
     t_a: np.ndarray | None, doubts: Doubts,
 ) -> Doubtful:  # fmt: skip
-    scopes = layout.tables.scopes
-    relations = layout.tables.relations[:, :2].copy()
-    relations[:, 0] = local[relations[:, 0]]
-    same: dict[bytes, int] = {}
-    ranges = [relations[start:stop].tobytes() for start, stop in scopes[:, 5:7].tolist()]
-    same_scope = [same.setdefault(each, number) for number, each in enumerate(ranges)]
+    scopes, relations = layout.tables.scopes, layout.tables.relations
+    ends = np.zeros(len(relations), SCOPE_END)
+    same, same_scope = dict[bytes, int](), list[int]()
+    for number, scope in enumerate(scopes):
+        its = slice(scope["relations_from"], scope["relations_to"])
+        above = relations["left"][its] == scope["step"]
+        ends["above"][its] = above
+        ends["step"][its] = local[np.where(above, relations["right"][its], relations["left"][its])]
+        for name in ("strict", "bound"):
+            ends[name][its] = relations[name][its]
+        same_scope.append(same.setdefault(ends[its].tobytes(), number))
     match, event = doubts.match, doubts.event
     steps = clocks.ref.shape[1]
     exact = np.zeros((len(match), steps), np.bool_)
@@ -189,6 +207,5 @@ def _doubtful(
         doubts.order, (event.ref - clocks.ref[match, 0]).astype(np.float64),
         error.astype(np.float64),
         np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
-        doubts.scope, exact, np.array(same_scope, np.int64), scopes[:, 5].copy(),
-        scopes[:, 6].copy(), relations,
+        doubts.scope, exact, np.array(same_scope, np.int64), scopes, ends,
     )  # fmt: skip

@@ -56,16 +56,10 @@ _MOST: Final = 2.0**62
 _ULPS: Final = 2.0**-50
 
 
-# Columns of events that say what is known of their clocks.
-UNC: Final = 1
-EPOCH: Final = 2
-SOURCE: Final = 3
-
-
 class Errors(NamedTuple):
     """How wrong the clocks of the events may be, or are.
 
-    ``events``: int64 (events, columns), of the pairwise rule. ``t_a``: of R19's, else -1.
+    ``events``: ``engine.pattern.records.EVENT``, of the pairwise rule. ``t_a``: of R19's, else -1.
     ``given``: float64 by step: the errors themselves; empty: all that are possible.
     """
 
@@ -76,8 +70,8 @@ class Errors(NamedTuple):
 
 @inline
 def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
-    same = events[first, EPOCH] == events[second, EPOCH] != NO_EPOCH
-    return bool(same and events[first, SOURCE] == events[second, SOURCE])
+    one, other = events[first], events[second]
+    return bool(one.epoch == other.epoch != NO_EPOCH and one.source == other.source)
 
 
 @kernel
@@ -102,12 +96,12 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
             for j in range(at + 1, i, 2):
                 first = first and not _one_clock(errors.events, row, rows[table[j]])
             if first:
-                widest = errors.events[row, UNC]
+                widest = errors.events[row].unc
                 for j in range(i + 2, stop, 2):
                     other = rows[table[j]]
                     if _one_clock(errors.events, row, other):
                         factor += real_of(table[j + 1])
-                        widest = max(widest, errors.events[other, UNC])
+                        widest = max(widest, errors.events[other].unc)
                 total += abs(factor) * widest
     return total
 
@@ -119,7 +113,7 @@ def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bo
         if len(errors.given):
             if errors.given[table[i]] != 0.0:
                 return False
-        elif errors.t_a > 0 or (errors.t_a < 0 and errors.events[rows[table[i]], UNC] > 0):
+        elif errors.t_a > 0 or (errors.t_a < 0 and errors.events[rows[table[i]]].unc > 0):
             return False
     return True
 

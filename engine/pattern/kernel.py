@@ -13,6 +13,7 @@ from engine.pattern.certainty import Rule
 from engine.pattern.program import compile_programs, uses_text_order
 from engine.pattern.program_machine import Programs
 from engine.pattern.program_texts import awaits_text, text_constants, text_ranks
+from engine.pattern.records import copy_of, numbers_of
 from engine.pattern.store import Store
 from engine.pattern.tables import Layout
 from engine.stream.clock_bound import ClockBound
@@ -57,19 +58,18 @@ class Kernel:
         options: StackOptions,
     ) -> None:  # fmt: skip
         self._layout = layout
-        n = self._scalars = np.zeros(search.SCALARS, np.int64)
-        n[search.MAX_DELAY] = rule is Rule.MAX_DELAY
-        n[search.WITHIN] = -1 if within_ns is None else within_ns
-        n[search.KEEP] = -1 if keep_ns is None else keep_ns
-        n[search.TOURS_N] = len(layout.tables.tours)
-        n[search.INDEXES_N] = len(layout.tables.indexes)
-        n[search.CLOCK] = LONG_AGO
-        n[search.RIP], n[search.RIN] = options.rip, options.rin
-        n[search.AIS_CLOCK], n[search.DIVIDER] = options.clock, options.divider
-        n[search.LAZY] = options.lazy_purge
-        self._beside = None
-        if options.rip or options.rin:
-            self._beside = np.ascontiguousarray(layout.tables.indexes[:, 3:5])
+        self._state = np.zeros(1, search.STATE)
+        now = self._state[0]
+        now["max_delay"] = rule is Rule.MAX_DELAY
+        now["within"] = -1 if within_ns is None else within_ns
+        now["keep"] = -1 if keep_ns is None else keep_ns
+        now["join_orders_n"] = len(layout.tables.join_orders)
+        now["indexes_n"] = len(layout.tables.indexes)
+        now["clock"] = LONG_AGO
+        now["rip"], now["rin"] = options.rip, options.rin
+        now["ais_clock"], now["divider"] = options.clock, options.divider
+        now["lazy"] = options.lazy_purge
+        self._beside = layout.tables.indexes if options.rip or options.rin else None
         self._covered = np.full(len(layout.steps), LONG_AGO)
         self._stacks = stacks.empty_stacks()
         self._programs: Programs | None = None
@@ -80,19 +80,20 @@ class Kernel:
 
     def counters(self) -> dict[str, int]:
         """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
-        used = self._stacks.used
-        return {"stack_moves": int(used[stacks.MOVED]), "looked_at": int(used[stacks.LOOKED])}
+        used = self._stacks.used[0]
+        return {"stack_moves": int(used["moved"]), "looked_at": int(used["looked"])}
 
     def count_on(self, bound: ClockBound, t_a: int) -> None:
         """How wrong clocks may be, and the largest delay so far: what a purge counts on."""
-        n = self._scalars
-        n[search.BOUND_UNC], n[search.BOUND_RATE] = bound.unc_ns, bound.rate_ppb
-        n[search.BOUND_SINCE], n[search.LARGEST_T_A] = bound.since, t_a
+        now = self._state[0]
+        now["bound_unc"], now["bound_rate"] = bound.unc_ns, bound.rate_ppb
+        now["bound_since"], now["largest_t_a"] = bound.since, t_a
 
     def construct(
         self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``doubts``.
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``rows`` of
+        ``engine.pattern.search.Search``, and ``doubts``.
 
         Args:
             store: the events.
@@ -104,62 +105,64 @@ class Kernel:
 
     def _constructed(
         self, store: Store, first: int, stop: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The same, of the rows up to ``stop``."""
         programs = self._compiled(store.kinds, strings)
-        steps, n = len(self._layout.steps), self._scalars
-        n[search.FOUND_N] = n[search.DOUBTS_N] = n[search.MOVES_N] = 0
+        steps, now = len(self._layout.steps), self._state[0]
+        now["found_n"] = now["doubts_n"] = now["moves_n"] = 0
         moves, clock_of = self._moves(promised)
         room = _LEAST + (stop - first) // 2
-        found = np.empty((room, c.FACTS + steps), np.int64)
-        doubts = np.empty((room, scopes.DOUBT), np.int64)
+        found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
+        doubts = np.empty(room, scopes.DOUBT)
         while True:
             first, why = c.construct(
                 search.Search(
-                    self._layout.tables.t, n, store.events, *store.registers, programs,
-                    self._ranks, self._stacks, np.full(steps, -1), np.zeros((steps, 2), np.int64),
-                    moves, self._covered, clock_of, found, doubts, _OPEN,
+                    self._layout.tables, self._state, store.events, *store.registers, programs,
+                    self._ranks, self._stacks, np.full(steps, -1), np.zeros(steps, search.RANGE),
+                    moves, self._covered, clock_of, found, rows, doubts, _OPEN,
                 ),
                 first, stop,
             )  # fmt: skip
             if why == c.DONE:
-                return found[: n[search.FOUND_N]], doubts[: n[search.DOUBTS_N]]
+                n = int(now["found_n"])
+                return found[:n], rows[:n], doubts[: int(now["doubts_n"])]
             if why == c.STACKS_FULL:
-                rows = stop - first
-                entries = (rows // 2 + 64) * int(n[search.INDEXES_N])
+                left = stop - first
+                entries = (left // 2 + 64) * int(now["indexes_n"])
                 same = np.arange(store.n)
                 # In proportion to what there is: keys that rotate fill them again and again.
-                known, used = self._stacks.used[[stacks.STACKS, stacks.POOL]].tolist()
+                known, used = self._stacks.used[["stacks", "pool"]][0].tolist()
                 self._stacks = stacks.rebuilt(
-                    self._stacks, same, rows // 4 + known // 2 + 16, entries + used // 2,
+                    self._stacks, same, left // 4 + known // 2 + 16, entries + used // 2,
                     self._beside,
                 )  # fmt: skip
             else:
-                found, doubts = (np.concatenate([part, np.empty((3 * len(part), part.shape[1]),
-                                 np.int64)]) for part in (found, doubts))  # fmt: skip
+                found, rows, doubts = (_longer(part) for part in (found, rows, doubts))
 
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
         """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
         match is known.
         """
-        tours, self._scalars[search.TOURS_N] = self._scalars[search.TOURS_N], 0
+        self._state["join_orders_n"] = 0
         self._constructed(store, first, stop, strings, {})
-        self._scalars[search.TOURS_N] = tours
+        self._state["join_orders_n"] = len(self._layout.tables.join_orders)
 
     def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:
-        """(moment, clock, value) of each promise that moves, and the clock of each step."""
+        """The promises that move, and the clock of each step."""
         names = list(promised)
         everywhere = names.index(ALL) if ALL in promised else -1
         clock_of = [
             names.index(step.type) if step.type in promised else everywhere
             for step in self._layout.steps
         ]
-        parts = [
-            np.column_stack([s.moment[1:], np.full(len(s.value) - 1, clock), s.value[1:]])
-            for clock, s in enumerate(promised.values())
-        ]
-        moves = np.concatenate([np.empty((0, 3), np.int64), *parts])
-        return moves[np.lexsort((moves[:, 1], moves[:, 0]))], np.array(clock_of, np.int64)
+        parts = [np.empty(0, search.MOVE)]
+        for clock, told in enumerate(promised.values()):
+            part = np.empty(len(told.value) - 1, search.MOVE)
+            part["moment"], part["clock"], part["value"] = told.moment[1:], clock, told.value[1:]
+            parts.append(part)
+        moves = np.concatenate(parts)
+        in_order = np.lexsort((moves["clock"], moves["moment"]))
+        return moves[in_order], np.array(clock_of, np.int64)
 
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
         """The programs of the conditions, anew where kinds or texts have changed."""
@@ -182,19 +185,27 @@ class Kernel:
     def renumber(self, number: np.ndarray, store: Store) -> None:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
         kept = store.events[: store.n]
-        self._scalars[search.WIDEST] = kept[:, search.UNC].max(initial=0)
-        self._scalars[search.WIDEST_T_A] = kept[:, search.T_A].max(initial=0)
+        self._state["spans"] = (kept["ref_end"] != kept["ref"]).any()
+        self._state["widest"] = kept["unc"].max(initial=0)
+        self._state["widest_t_a"] = kept["t_a"].max(initial=0)
         self._stacks = stacks.rebuilt(self._stacks, number, 16, 64, self._beside)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "stacks": [part.copy() for part in self._stacks],
-            "scalars": self._scalars.copy(),
+            "stacks": [copy_of(part) for part in self._stacks],
+            "state": self._state.copy(),
             "covered": self._covered.copy(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self._stacks = stacks.Stacks(*(part.copy() for part in state["stacks"]))
-        self._scalars, self._covered = state["scalars"].copy(), state["covered"].copy()
+        self._stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
+        self._state, self._covered = state["state"].copy(), state["covered"].copy()
+
+
+def _longer(part: np.ndarray) -> np.ndarray:
+    """With four times the room."""
+    longer = np.empty((4 * len(part), *part.shape[1:]), part.dtype)
+    numbers_of(longer)[: len(part)] = numbers_of(part)
+    return longer

@@ -8,13 +8,11 @@ import numpy as np
 
 from engine.barrier.changes import ORDER, Changes, Verdicts
 from engine.kernels.integers import NONE
-from engine.pattern import construction as c
-from engine.pattern import scopes
 from engine.pattern.certainty import Clock, Conditions, Doubts, Rule, chances
 from engine.pattern.program import compile_programs, uses_text_order
 from engine.pattern.program_texts import text_constants, text_ranks
 from engine.pattern.store import Store
-from engine.pattern.tables import NOT_LONG_AFTER, UPPER, Layout
+from engine.pattern.tables import Layout, members_of, relations_in
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO
 
@@ -28,21 +26,25 @@ class Judge:
     store: Store
     strings: Strings
 
-    def changes(self, facts: np.ndarray, doubts: np.ndarray) -> Changes | None:
-        """Of what is in ``found`` and ``doubts``; None if nothing changes."""
+    def changes(self, facts: np.ndarray, rows: np.ndarray, doubts: np.ndarray) -> Changes | None:
+        """Of what the kernel gives (``engine.pattern.construction.FOUND``, the events of each match
+        by step, doubts); None if nothing changes.
+        """
         n = len(facts)
         if not n:
             return None
-        rows = facts[:, c.FACTS :].copy()
-        is_new, stands = facts[:, c.NEW] == 1, facts[:, c.STANDS] == 1
-        after = self._verdicts(rows, facts, stands, c.SURE, c.T_A_NOW, doubts)
-        old = doubts[doubts[:, scopes.BY_ROW] != facts[doubts[:, scopes.OF_MATCH], c.CAUSE]]
-        before = self._verdicts(rows, facts, ~is_new, c.SURE_BEFORE, c.T_A_BEFORE, old)
+        rows = rows.copy()
+        is_new, stands = facts["new"] == 1, facts["stands"] == 1
+        after = self._verdicts(rows, facts, stands, "sure", "t_a_now", doubts)
+        old = doubts[doubts["event"] != facts["cause"][doubts["match"]]]
+        before = self._verdicts(rows, facts, ~is_new, "sure_before", "t_a_before", old)
         same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
         seen = np.flatnonzero(~(before.stands & after.stands & same))
-        branch, cause = facts[:, c.BRANCH].copy(), facts[:, c.CAUSE].copy()
+        branch, cause, completing = (
+            facts[name].copy() for name in ("branch", "cause", "completing")
+        )
         found = Changes(
-            rows, branch, facts[:, c.COMPLETING].copy(), cause, before, after,
+            rows, branch, completing, cause, before, after,
             self._closes(rows, facts, is_new), self._known_at(rows), self._last(rows, branch),
         )  # fmt: skip
         found = found.take(seen) if len(seen) < n else found
@@ -64,35 +66,35 @@ class Judge:
         return [self.layout.places[branch][step] for step in self.layout.shapes[branch].lasts]
 
     def _verdicts(
-        self, rows: np.ndarray, facts: np.ndarray, stands: np.ndarray, sure: int, t_a: int,
+        self, rows: np.ndarray, facts: np.ndarray, stands: np.ndarray, sure: str, t_a: str,
         doubts: np.ndarray,
     ) -> Verdicts:  # fmt: skip
         doubted = np.zeros(len(rows), np.bool_)
-        doubted[doubts[:, scopes.OF_MATCH]] = True
-        confirmed = (facts[:, sure] == 1) & ~doubted
+        doubted[doubts["match"]] = True
+        confirmed = (facts[sure] == 1) & ~doubted
         chance = np.ones(len(rows))
         unsure = stands & ~confirmed
         if unsure.any():
             for which in (unsure & doubted, unsure & ~doubted):
-                for branch in np.unique(facts[which, c.BRANCH]).tolist():
-                    places = np.flatnonzero(which & (facts[:, c.BRANCH] == branch))
+                for branch in np.unique(facts["branch"][which]).tolist():
+                    places = np.flatnonzero(which & (facts["branch"] == branch))
                     chance[places] = self._chances(
-                        branch, rows[places], facts[places, t_a], self._about(places, doubts)
+                        branch, rows[places], facts[t_a][places], self._about(places, doubts)
                     )
         return Verdicts(stands, confirmed, chance)
 
     def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
         """The doubts about ``matches``, which get the numbers 0, 1, ..."""
-        number = np.full(int(doubts[:, scopes.OF_MATCH].max(initial=-1)) + 1, NONE)
+        number = np.full(int(doubts["match"].max(initial=-1)) + 1, NONE)
         known = matches < len(number)
         number[matches[known]] = np.flatnonzero(known)
-        doubts = doubts[number[doubts[:, scopes.OF_MATCH]] >= 0]
-        match, event = number[doubts[:, scopes.OF_MATCH]], doubts[:, scopes.BY_ROW]
+        doubts = doubts[number[doubts["match"]] >= 0]
+        match, event = number[doubts["match"]], doubts["event"]
         order = self.store.columns[ORDER][event]
-        places = np.lexsort((doubts[:, scopes.IN_SCOPE], order, match))
+        places = np.lexsort((doubts["scope"], order, match))
         return Doubts(
             match[places], self.store.clock(event[places]), event[places], order[places],
-            doubts[places, scopes.IN_SCOPE].copy(),
+            doubts["scope"][places],
         )  # fmt: skip
 
     def _chances(
@@ -106,9 +108,10 @@ class Judge:
     def _conditions(self, branch: int) -> Conditions | None:
         """What the branch asks that clock errors change; None: nothing."""
         tables, layout, store = self.layout.tables, self.layout, self.store
-        first, last, *_, from_, to = tables.branches[branch, :8].tolist()
-        ranges = [(from_, to), *tables.scopes[first:last, 7:9].tolist()]
-        if not any(tables.conditions[start:stop, 1].any() for start, stop in ranges):
+        of = tables.branches[branch]
+        asked = [of, *tables.scopes[of["scopes_from"] : of["scopes_to"]]]
+        clocked = tables.conditions["clocked"]
+        if not any(clocked[one["conditions_from"] : one["conditions_to"]].any() for one in asked):
             return None
         programs = compile_programs(
             layout.predicates, layout.place, layout.register, store.kinds, self.strings
@@ -119,8 +122,7 @@ class Judge:
         return Conditions(programs, ranks, store.registers.raw, store.registers.ok, store.events)
 
     def _members(self, branch: int) -> np.ndarray:
-        tables = self.layout.tables
-        return tables.members[tables.branches[branch, 4] : tables.branches[branch, 5]]
+        return members_of(self.layout.tables, branch)
 
     def _closes(self, rows: np.ndarray, facts: np.ndarray, is_new: np.ndarray) -> np.ndarray:
         """Times up to which nothing may come any more, before nothing can change.
@@ -131,27 +133,22 @@ class Judge:
         """
         tables, columns = self.layout.tables, self.store.columns
         found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)
-        for branch, plan in enumerate(self.layout.branches):
-            mine = np.flatnonzero(is_new & (facts[:, c.BRANCH] == branch))
+        for branch in range(len(self.layout.branches)):
+            mine = np.flatnonzero(is_new & (facts["branch"] == branch))
             if not len(mine):
                 continue
 
-            def until(step: int, longer: int | None, mine: np.ndarray = mine) -> np.ndarray:
-                row = rows[mine, step]
+            def until(end: np.void, mine: np.ndarray = mine) -> np.ndarray:
+                row = rows[mine, end["right"]]
                 own = 0 if self.rule is Rule.MAX_DELAY else columns["unc"][row]
-                beyond = 0 if longer is None else longer + 1
+                beyond = end["bound"] + 1 - end["strict"]
                 return np.asarray(columns["ref"][row] + own + beyond)
 
-            first, last = tables.branches[branch, :2].tolist()
-            for scope in range(first, last):
-                start, stop = tables.scopes[scope, 5:7].tolist()
-                ends = tables.relations[start:stop, :2].tolist()
+            of = tables.branches[branch]
+            for scope in range(of["scopes_from"], of["scopes_to"]):
                 # All that bound it above must be passed by: then the least of them is.
-                uppers = [
-                    until(step, plan.within_ns if bits == NOT_LONG_AFTER else None)
-                    for step, bits in ends
-                    if bits in UPPER
-                ]
+                ends = relations_in(tables, scope)
+                uppers = [until(end) for end in ends[ends["left"] == tables.scopes["step"][scope]]]
                 found[mine, scope] = np.minimum.reduce(uppers)
             found[mine, -1] = self._last(rows[mine], np.full(len(mine), branch))
         return found

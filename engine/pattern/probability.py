@@ -23,17 +23,14 @@ import numpy as np
 from engine.jit import njit
 from engine.pattern.clocked_machine import Errors
 from engine.pattern.program_machine import NO_PROGRAMS, Programs, holds
-from engine.pattern.tables import (
-    AFTER,
-    BEFORE,
-    NOT_LONG_AFTER,
-    NOT_LONG_BEFORE,
-    OTHER_ENDS_SOON,
-)
+from engine.pattern.records import CONDITION, EVENT, SCOPE, record
 
 POINTS: Final = 1024
 STRATA: Final = 16
 _GOLDEN: Final = 0.6180339887498949
+
+SCOPE_END: Final = record("step", "above", "strict", "bound")
+"""What bounds a scope: the start of a step of the match, plus ``bound`` (``above``) or less it."""
 
 
 class Doubtful(NamedTuple):
@@ -41,9 +38,9 @@ class Doubtful(NamedTuple):
 
     ``start`` (matches + 1): where each match's begin. Per doubt: ``row`` (which event), ``time``
     [ns since the match's first step], ``unc`` its half-width, ``clock`` (the step whose error it
-    shares, or -1), ``scope`` (row of ``relations`` ranges ``from_`` and ``to``). ``exact``:
-    (doubts, steps): it shares its clock with that step, so what relates them was tested exactly.
-    ``same_scope``: (scopes) the first scope with equal relations. ``relations``: (n, 2) step, bits.
+    shares, or -1), ``scope``. ``exact``: (doubts, steps): it shares its clock with that step, so
+    what relates them was tested exactly. ``same_scope``: (scopes) the first scope with equal
+    ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the ranges of their relations.
     """
 
     start: np.ndarray
@@ -54,9 +51,8 @@ class Doubtful(NamedTuple):
     scope: np.ndarray
     exact: np.ndarray
     same_scope: np.ndarray
-    from_: np.ndarray
-    to: np.ndarray
-    relations: np.ndarray
+    scopes: np.ndarray
+    ends: np.ndarray
 
 
 class Asked(NamedTuple):
@@ -65,9 +61,9 @@ class Asked(NamedTuple):
     ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.pattern.program_machine.holds``;
     ``errors.given`` is written, by step of the query. ``rows``: (matches, steps of the query)
     places of events; ``members``: which step each of a match's is; ``widest``: (matches, members)
-    half-width of the error that an event shares. ``conditions``: (n, 2) program and whether clock
-    errors change it, those from ``from_`` to ``to`` of the positive events. ``event``: per doubt,
-    the place of its event; per scope ``step`` and ``scopes``, its conditions from, to.
+    half-width of the error that an event shares. ``conditions``: of the query, those from
+    ``from_`` to ``to`` of the positive events. ``event``: per doubt, the place of its event;
+    ``scopes``: of the query.
     """
 
     programs: Programs
@@ -82,18 +78,16 @@ class Asked(NamedTuple):
     from_: int
     to: int
     event: np.ndarray
-    step: np.ndarray
     scopes: np.ndarray
 
 
 def nothing_asked(matches: int) -> Asked:
     """For ``matches``, whatever their clocks err by."""
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
-    table = np.empty((0, 2), np.int64)
     return Asked(
-        NO_PROGRAMS, none, table, np.empty((0, 2), np.bool_), Errors(table, -1, real),
-        np.empty((matches, 0), np.int64), none, np.empty((matches, 0)), table, 0, 0, none, none,
-        table,
+        NO_PROGRAMS, none, np.empty((0, 0), np.int64), np.empty((0, 0), np.bool_),
+        Errors(np.empty(0, EVENT), -1, real), np.empty((matches, 0), np.int64), none,
+        np.empty((matches, 0)), np.empty(0, CONDITION), 0, 0, none, np.empty(0, SCOPE),
     )  # fmt: skip
 
 
@@ -102,13 +96,13 @@ def no_doubts(matches: int, steps: int) -> Doubtful:
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
     return Doubtful(
         np.zeros(matches + 1, np.int64), none, real, real, none, none,
-        np.empty((0, steps), np.bool_), none, none, none, np.empty((0, 2), np.int64),
+        np.empty((0, steps), np.bool_), none, np.empty(0, SCOPE), np.empty(0, SCOPE_END),
     )  # fmt: skip
 
 
 def pair_probability(
     diff_ns: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray,
-    within_ns: int | np.ndarray | None, least_ns: int | np.ndarray = 0,
+    within_ns: int | np.ndarray | None, least_ns: int | np.ndarray | None = 0,
 ) -> np.ndarray:  # fmt: skip
     """P(least < second - first <= within) for independent errors; exact.
 
@@ -117,10 +111,12 @@ def pair_probability(
         first_unc: half-width of the first's error.
         second_unc: half-width of the second's error.
         within_ns: longest allowed difference, or None.
-        least_ns: 0 where the first must come first, -within where either may.
+        least_ns: 0 where the first must come first, -within where either may; None: no bound.
     """
     diff = diff_ns.astype(np.float64)
-    before = _error_below(least_ns - diff, first_unc, second_unc)
+    before = np.zeros(len(diff))
+    if least_ns is not None:
+        before = _error_below(least_ns - diff, first_unc, second_unc)
     if within_ns is None:
         return np.asarray(1.0 - before)
     inside = _error_below(within_ns - diff, first_unc, second_unc)
@@ -142,32 +138,30 @@ def _error_below(x: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray) -
 
 
 def sampled_probability(
-    ref_ns: np.ndarray, unc_ns: np.ndarray, clock: np.ndarray, pairs: np.ndarray,
-    within_ns: int | None, long_ns: np.ndarray, doubtful: Doubtful | None = None,
+    ref_ns: np.ndarray, unc_ns: np.ndarray, clock: np.ndarray, relations: np.ndarray,
+    long_ns: np.ndarray, doubtful: Doubtful | None = None,
     asked: Asked | None = None,
 ) -> np.ndarray:  # fmt: skip
-    """Share of sampled errors under which the events satisfy ``pairs`` and what is asked besides,
-    and no doubtful one counts.
+    """Share of sampled errors under which the events satisfy ``relations`` and what is asked
+    besides, and no doubtful one counts.
 
     Args:
         ref_ns: (matches, steps) int64.
         unc_ns: (matches, steps) half-widths; a float, as R19's T_a/2 may be half an integer.
         clock: (matches, steps): the first step that shares its clock error with this one.
-        pairs: (n, 3): step, other step, BEFORE and OTHER_ENDS_SOON (``engine.pattern.tables``).
-        within_ns: longest allowed difference, or None.
+        relations: ``engine.pattern.records.RELATION``; steps count the match's.
         long_ns: (matches, steps): from an event's start to its end.
         doubtful: events of negated steps.
         asked: conditions on times.
     """
     steps = ref_ns.shape[1]
     since_first = (ref_ns - ref_ns[:, :1]).astype(np.float64)
-    longest = np.inf if within_ns is None else float(within_ns)
     if doubtful is None:
         doubtful = no_doubts(len(ref_ns), steps)
     if asked is None:
         asked = nothing_asked(len(ref_ns))
     return _share(
-        since_first, unc_ns, clock, pairs, longest, long_ns.astype(np.float64), errors_of(steps),
+        since_first, unc_ns, clock, relations, long_ns.astype(np.float64), errors_of(steps),
         doubtful, asked,
     )  # fmt: skip
 
@@ -184,7 +178,7 @@ def errors_of(dimensions: int) -> np.ndarray:
 
 @njit
 def _share(
-    time: np.ndarray, unc: np.ndarray, clock: np.ndarray, pairs: np.ndarray, longest: float,
+    time: np.ndarray, unc: np.ndarray, clock: np.ndarray, relations: np.ndarray,
     long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, asked: Asked,
 ) -> np.ndarray:  # fmt: skip
     """Pairs that share a clock are exact and were tested before: they are left out."""
@@ -196,13 +190,13 @@ def _share(
             for s in range(steps):
                 true_time[s] = time[m, s] + errors[p, clock[m, s]] * unc[m, s]
             fine = True
-            for i in range(len(pairs)):
-                x, y, bits = pairs[i, 0], pairs[i, 1], pairs[i, 2]
+            for i in range(len(relations)):
+                of = relations[i]
+                x, y = of.left, of.right
                 if clock[m, x] != clock[m, y]:
-                    apart = true_time[y] - true_time[x]
-                    fine = fine and not (bits & BEFORE and apart <= 0.0)
-                    late = bits & OTHER_ENDS_SOON and apart + long[m, y] > longest
-                    fine = fine and not late
+                    apart = true_time[x] - true_time[y]
+                    apart += of.left_end * long[m, x] - of.right_end * long[m, y]
+                    fine = fine and (apart < of.bound or (apart == of.bound and not of.strict))
             if fine and (asked.to > asked.from_ or len(asked.event) > 0):
                 for s in range(len(asked.members)):
                     asked.errors.given[asked.members[s]] = (
@@ -210,9 +204,7 @@ def _share(
                     )
                 fine = fine and _all_hold(asked, asked.from_, asked.to, asked.rows[m])
             if fine:
-                share[m] += _none_lies(m, p, true_time, longest, errors[p], doubtful, asked) / len(
-                    errors
-                )
+                share[m] += _none_lies(m, p, true_time, errors[p], doubtful, asked) / len(errors)
     return share
 
 
@@ -221,8 +213,8 @@ def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
     """Whether conditions hold of the events ``rows`` under the errors given."""
     a = asked
     for c in range(from_, to):
-        which = 2 * a.conditions[c, 0]
-        if a.conditions[c, 1] and not holds(
+        which = 2 * a.conditions[c].predicate
+        if a.conditions[c].clocked and not holds(
             a.programs, a.ranks, which, rows, a.raw, a.ok, a.errors
         ):
             return False
@@ -231,8 +223,7 @@ def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
 
 @njit
 def _none_lies(
-    m: int, p: int, true_time: np.ndarray, longest: float, error: np.ndarray, d: Doubtful,
-    asked: Asked,
+    m: int, p: int, true_time: np.ndarray, error: np.ndarray, d: Doubtful, asked: Asked,
 ) -> float:  # fmt: skip
     """The chance that no doubtful event lies in a scope of match ``m``, given its true times."""
     weight, hit, first = 1.0, 0.0, d.start[m]
@@ -240,7 +231,7 @@ def _none_lies(
         scope = d.scope[i]
         again = i > first and d.same_scope[d.scope[i - 1]] == d.same_scope[scope]
         if not again:
-            low, high = _scope_of(i, true_time, longest, d)
+            low, high = _scope_of(i, true_time, d)
             t, u = d.time[i], d.unc[i]
             if d.clock[i] >= 0:
                 t += error[d.clock[i]] * u
@@ -253,28 +244,23 @@ def _none_lies(
         # by side have one scope.
         if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
             if _some_asked(first, i + 1, d, asked):
-                hit = _share_that_lies(m, p, first, i + 1, true_time, longest, error, d, asked)
+                hit = _share_that_lies(m, p, first, i + 1, true_time, error, d, asked)
             weight *= max(0.0, 1.0 - hit)
             hit, first = 0.0, i + 1
     return weight
 
 
 @njit
-def _scope_of(i: int, true_time: np.ndarray, longest: float, d: Doubtful) -> tuple[float, float]:
+def _scope_of(i: int, true_time: np.ndarray, d: Doubtful) -> tuple[float, float]:
     """Between which true times the event of doubt ``i`` lies in the scope."""
     low, high, scope = -np.inf, np.inf, d.scope[i]
-    for r in range(d.from_[scope], d.to[scope]):
-        step, bits = d.relations[r, 0], d.relations[r, 1]
-        if d.exact[i, step]:
-            continue
-        if bits & AFTER:
-            low = max(low, true_time[step])
-        if bits & NOT_LONG_BEFORE:
-            low = max(low, true_time[step] - longest)
-        if bits & BEFORE:
-            high = min(high, true_time[step])
-        if bits & NOT_LONG_AFTER:
-            high = min(high, true_time[step] + longest)
+    for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
+        end = d.ends[r]
+        if not d.exact[i, end.step]:
+            if end.above:
+                high = min(high, true_time[end.step] + end.bound)
+            else:
+                low = max(low, true_time[end.step] - end.bound)
     return low, high
 
 
@@ -282,16 +268,17 @@ def _scope_of(i: int, true_time: np.ndarray, longest: float, d: Doubtful) -> tup
 def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
     """Whether clock errors change what is asked in one of some doubts' scopes."""
     for i in range(start, min(stop, len(asked.event))):
-        for c in range(asked.scopes[d.scope[i], 0], asked.scopes[d.scope[i], 1]):
-            if asked.conditions[c, 1]:
+        scope = asked.scopes[d.scope[i]]
+        for c in range(scope.conditions_from, scope.conditions_to):
+            if asked.conditions[c].clocked:
                 return True
     return False
 
 
 @njit
 def _share_that_lies(
-    m: int, p: int, start: int, stop: int, true_time: np.ndarray, longest: float,
-    error: np.ndarray, d: Doubtful, asked: Asked,
+    m: int, p: int, start: int, stop: int, true_time: np.ndarray, error: np.ndarray, d: Doubtful,
+    asked: Asked,
 ) -> float:  # fmt: skip
     """The share of an event's errors under which it lies in a scope and what is asked there holds;
     its doubts are those from ``start`` to ``stop``.
@@ -306,11 +293,13 @@ def _share_that_lies(
             here = t + error[d.clock[start]] * u
             shift = asked.errors.given[asked.members[d.clock[start]]]
         for i in range(start, stop):
-            low, high = _scope_of(i, true_time, longest, d)
-            step, before = asked.step[d.scope[i]], rows[asked.step[d.scope[i]]]
-            from_, to = asked.scopes[d.scope[i], 0], asked.scopes[d.scope[i], 1]
+            low, high = _scope_of(i, true_time, d)
+            scope = asked.scopes[d.scope[i]]
+            step, before = scope.step, rows[scope.step]
             rows[step], asked.errors.given[step] = asked.event[i], shift
-            lies = low < here < high and _all_hold(asked, from_, to, rows)
+            lies = low < here < high and _all_hold(
+                asked, scope.conditions_from, scope.conditions_to, rows
+            )
             rows[step] = before
             if lies:
                 lying += 1

@@ -110,7 +110,7 @@ def compile_programs(
 
 def uses_text_order(programs: Programs) -> bool:
     """Whether ``programs`` need ``text_ranks``: one of them orders texts."""
-    return bool((programs.code[:, machine.OPERATION] == machine.COMPARE_TEXT).any())
+    return bool((programs.code["operation"] == machine.COMPARE_TEXT).any())
 
 
 @dataclass(slots=True)
@@ -131,12 +131,12 @@ class _Writer:
     """Of ``work``."""
 
     def resolved(self) -> np.ndarray:
-        """The instructions with jumps to instructions; int64 (instructions, COLUMNS)."""
-        code = np.array(self.code, np.int64).reshape(-1, machine.COLUMNS)
+        """The instructions with jumps to instructions."""
+        code = np.array([tuple(each) for each in self.code], machine.INSTRUCTION)
         # TRUE and FALSE are below 0 and count from the end.
         targets = np.array([*self.labels, machine.FALSE, machine.TRUE], np.int64)
-        for column in (machine.THEN, machine.ELSE):
-            code[:, column] = targets[code[:, column]]
+        for jump in ("then", "otherwise"):
+            code[jump] = targets[code[jump]]
         return code
 
     def predicate(

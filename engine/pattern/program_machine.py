@@ -3,7 +3,7 @@
 One compiled machine for all queries: ``engine.pattern.program`` turns a query's predicates into
 rows of integers in microseconds, where compiling them with Numba would take seconds per query.
 
-AND, OR and NOT have become jumps, and a null anywhere in a comparison means one thing, its ELSE
+AND, OR and NOT have become jumps, and a null anywhere in a comparison means one thing, its other
 jump. What clock errors can change is asked in two ways (``engine.pattern.clocked_machine``).
 Nothing is allocated.
 """
@@ -29,6 +29,7 @@ from engine.pattern.clocked_machine import (
     widened,
 )
 from engine.pattern.outcomes import bits_of, outcome_float, outcome_int, outcome_mixed, real_of
+from engine.pattern.records import record
 
 INT: Final = 0
 """Kinds of a register: int64 or a truth value,"""
@@ -39,18 +40,12 @@ TEXT: Final = 2
 ABSENT: Final = 3
 """nothing: no event has the attribute."""
 
-# Columns of an instruction, 64 bytes long.
-OPERATION: Final = 0
-LEFT: Final = 1
-LEFT_STEP: Final = 2
-RIGHT: Final = 3
-RIGHT_STEP: Final = 4
-DETAIL: Final = 5
-"""Of a comparison: the outcomes that pass. Of a value: the place in ``work`` where it goes."""
-THEN: Final = 6
-ELSE: Final = 7
-"""Of a value too: where a null leads."""
-COLUMNS: Final = 8
+INSTRUCTION: Final = record(
+    "operation", "left", "left_step", "right", "right_step", "detail", "then", "otherwise"
+)
+"""64 bytes. ``detail``: of a comparison, the outcomes that pass; of a value, the place in ``work``
+where it goes. ``then``, ``otherwise``: the next instruction; a null leads to the latter.
+"""
 
 # An operand is (value, step): register `value` of the event of `step`, or, below 0:
 CONSTANT: Final = -1
@@ -73,7 +68,9 @@ COMPARE_MIXED: Final = 2
 COMPARE_TEXT: Final = 3
 """By ``ranks``; operands are places in it, the constants' counted from its end."""
 IN_TABLE: Final = 4
-"""Whether LEFT is in the list at place RIGHT of ``table``; DETAIL 1: it must be, 0: must not."""
+"""Whether ``left`` is in the list at place ``right`` of ``table``; ``detail`` 1: it must be, 0: it
+must not.
+"""
 ADD_INT: Final = 5
 SUBTRACT_INT: Final = 6
 MULTIPLY_INT: Final = 7
@@ -89,7 +86,7 @@ _SAFE: Final = 2.0**62
 class Programs(NamedTuple):
     """Programs of some predicates, as plain arrays that a kernel takes as one argument.
 
-    ``code`` int64 (instructions, COLUMNS); ``start`` int64: the first instruction of each
+    ``code``: of INSTRUCTION; ``start`` int64: the first instruction of each
     program; ``table`` int64: the lists of IN, each as its length and its sorted values, and those
     of events whose clocks a value reads;
     ``work`` int64: values on their way, so one ``Programs`` serves one thread.
@@ -102,7 +99,7 @@ class Programs(NamedTuple):
 
 
 NO_PROGRAMS: Final = Programs(
-    np.empty((0, COLUMNS), np.int64), np.empty(0, np.int64), np.empty(0, np.int64),
+    np.empty(0, INSTRUCTION), np.empty(0, np.int64), np.empty(0, np.int64),
     np.empty(0, np.int64),
 )  # fmt: skip
 
@@ -223,12 +220,12 @@ def holds(
     code, work = programs.code, programs.work
     at = programs.start[which]
     while at >= 0:
-        left, left_step = code[at, LEFT], code[at, LEFT_STEP]
-        right, right_step = code[at, RIGHT], code[at, RIGHT_STEP]
+        now = code[at]
+        left, left_step, right, right_step = now.left, now.left_step, now.right, now.right_step
         if not (_known(left, left_step, rows, ok) and _known(right, right_step, rows, ok)):
-            at = code[at, ELSE]
+            at = now.otherwise
             continue
-        operation, detail = code[at, OPERATION], code[at, DETAIL]
+        operation, detail = now.operation, now.detail
         first = _operand(left, left_step, rows, raw, work)
         second = _operand(right, right_step, rows, raw, work)
         if operation <= IN_TABLE:
@@ -242,5 +239,5 @@ def holds(
         else:
             real, passes = _real(operation, real_of(first), real_of(second))
             work[detail] = bits_of(real)
-        at = code[at, THEN if passes else ELSE]
+        at = now.then if passes else now.otherwise
     return bool(at == TRUE)

@@ -9,19 +9,12 @@ from typing import Final
 
 import numpy as np
 
-from engine.jit import kernel
+from engine.jit import inline, kernel
+from engine.pattern.records import Tables, record
 from engine.pattern.search import (
     CERTAIN,
-    DOUBTS_N,
-    EXPIRES,
-    FOUND_N,
-    HORIZON,
     IMPOSSIBLE,
-    ORDER,
     POSSIBLE,
-    REF,
-    T_A,
-    UNC,
     Search,
     among,
     conditions_met,
@@ -31,65 +24,66 @@ from engine.pattern.search import (
     lowest,
     relations_hold,
 )
-from engine.pattern.stacks import ROW, SIZE, START, TIME, find, first_not_below
-from engine.pattern.tables import BRANCHES, HOPS, MEMBERS, PRUNES, SCOPES, TOURS
+from engine.pattern.stacks import find, first_not_below
 
 FOR_EVER: Final = 2**63 - 1
 
-# Columns of ``Search.doubts``.
-OF_MATCH: Final = 0
-BY_ROW: Final = 1
-IN_SCOPE: Final = 2
-DOUBT: Final = 3
+DOUBT: Final = record("match", "event", "scope")
+"""The event at a row may lie in a scope of a match, which is a row of ``Search.found``."""
 
 
 @kernel
 def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
     """Whether ``event`` lies in the scope: impossible, possible or certain."""
-    from_, to = s.t[SCOPES, scope, 5], s.t[SCOPES, scope, 6]
-    found = relations_hold(s.t, s.scalars, s.events, s.partial, from_, to, event, t_a)
-    from_, to = s.t[SCOPES, scope, 3], s.t[SCOPES, scope, 4]
-    if found == IMPOSSIBLE or not keys_equal(s.t, s.same, s.tag, s.partial, from_, to, event):
+    of = s.t.scopes[scope]
+    found = relations_hold(
+        s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, of.pairs_from, of.pairs_to,
+        event, t_a,
+    )  # fmt: skip
+    if found == IMPOSSIBLE or not keys_equal(
+        s.t.keys, s.same, s.tag, s.partial, of.keys_from, of.keys_to, event
+    ):
         return IMPOSSIBLE
-    step = s.t[SCOPES, scope, 1]
-    before = s.partial[step]
-    s.partial[step] = event
-    found = min(found, conditions_met(s, s.t[SCOPES, scope, 7], s.t[SCOPES, scope, 8], t_a))
-    s.partial[step] = before
+    before = s.partial[of.step]
+    s.partial[of.step] = event
+    found = min(found, conditions_met(s, of.conditions_from, of.conditions_to, t_a))
+    s.partial[of.step] = before
     return found
 
 
 @kernel
-def note_doubt(n: np.ndarray, doubts: np.ndarray, event: int, scope: int) -> bool:
+def note_doubt(now: np.record, doubts: np.ndarray, event: int, scope: int) -> bool:
     """Notes a doubt about the match that is being written; False if there is no room."""
-    at = n[DOUBTS_N]
-    if at == len(doubts):
+    if now.doubts_n == len(doubts):
         return False
-    doubts[at, OF_MATCH], doubts[at, BY_ROW], doubts[at, IN_SCOPE] = n[FOUND_N], event, scope
-    n[DOUBTS_N] = at + 1
+    doubt = doubts[now.doubts_n]
+    doubt.match, doubt.event, doubt.scope = now.found_n, event, scope
+    now.doubts_n += 1
     return True
 
 
 @kernel
-def alive_until(t: np.ndarray, e: np.ndarray, partial: np.ndarray, branch: int, keep: int) -> int:
-    """The last progress at which a new negative event still changes the match: no later than any
-    of its events expires, even if each clock errs the worst way.
+def alive_until(
+    members: np.ndarray, e: np.ndarray, partial: np.ndarray, from_: int, to: int, keep: int
+) -> int:
+    """The last progress at which a new negative event still changes the match with a range of
+    ``members``: no later than any of its events expires, even if each clock errs the worst way.
     """
     if keep < 0:
         return FOR_EVER
     first, slack = FOR_EVER, 0
-    for m in range(t[BRANCHES, branch, 4], t[BRANCHES, branch, 5]):
-        row = partial[t[MEMBERS, m, 0]]
-        first, slack = min(first, e[row, REF]), max(slack, e[row, UNC], e[row, T_A])
+    for m in range(from_, to):
+        event = e[partial[members[m].step]]
+        first, slack = min(first, event.ref), max(slack, event.unc, event.t_a)
     return first - slack + keep
 
 
-@kernel
-def settled(t: np.ndarray, tour: int, scope: int) -> bool:
-    """Whether the hops have left out every match with an event in this scope, if no clock errs."""
-    for h in range(t[TOURS, tour, 3], t[TOURS, tour, 4]):
-        for p in range(t[HOPS, h, 8], t[HOPS, h, 9]):
-            if t[PRUNES, p, 0] == scope and not t[PRUNES, p, 2]:
+@inline
+def settled(t: Tables, join_order: int, scope: int) -> bool:
+    """Whether, if no clock errs, the probes leave out every match with an event in this scope."""
+    for p in range(t.join_orders[join_order].probes_from, t.join_orders[join_order].probes_to):
+        for b in range(t.probes[p].bounds_from, t.probes[p].bounds_to):
+            if t.bounds[b].scope == scope and not t.bounds[b].by_event:
                 return True
     return False
 
@@ -104,29 +98,30 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
     Returns:
         1 if one certainly does, 0 if none, -1 without room for doubts.
     """
-    e, entry = s.events, s.stacks.entry
-    key = key_of(s.t, s.same, s.partial, s.t[SCOPES, scope, 3], s.t[SCOPES, scope, 4])
-    stack = find(s.stacks, s.t[SCOPES, scope, 2], key)
-    if stack < 0:
+    e, entry, now, of = s.events, s.stacks.entry, s.state[0], s.t.scopes[scope]
+    key = key_of(s.t.keys, s.same, s.partial, of.keys_from, of.keys_to)
+    found = find(s.stacks, of.index, key)
+    if found < 0:
         return 0
-    from_, to = s.t[SCOPES, scope, 5], s.t[SCOPES, scope, 6]
-    high = highest(s.t, s.scalars, e, s.partial, from_, to)
-    low = lowest(s.t, s.scalars, e, s.partial, from_, to)
-    start, size = s.stacks.stack[stack, START], s.stacks.stack[stack, SIZE]
-    at = first_not_below(entry, start, size, low)
-    while at < start + size and entry[at, TIME] <= high:
-        event = entry[at, ROW]
+    first, last = s.t.branches[of.branch].members_from, s.t.branches[of.branch].members_to
+    from_, to = of.pairs_from, of.pairs_to
+    high = highest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to)
+    low = lowest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to)
+    stack = s.stacks.stack[found]
+    at, stop = first_not_below(entry, stack.start, stack.size, low), stack.start + stack.size
+    while at < stop and entry[at].time <= high:
+        event = entry[at].row
         at += 1
         meeting = completing
-        if e[event, ORDER] < e[completing, ORDER]:
-            held = e[event, EXPIRES] >= e[completing, HORIZON]
+        if e[event].order < e[completing].order:
+            held = e[event].expires >= e[completing].horizon
         else:
-            held = until >= e[event, HORIZON]
+            held = until >= e[event].horizon
             meeting = event
-        if held and not among(s.t, s.partial, s.t[SCOPES, scope, 0], event):
-            lies = lies_in(s, scope, event, e[meeting, T_A])
+        if held and not among(s.t.members, s.partial, first, last, event):
+            lies = lies_in(s, scope, event, e[meeting].t_a)
             if lies == CERTAIN:
                 return 1
-            if lies == POSSIBLE and not note_doubt(s.scalars, s.doubts, event, scope):
+            if lies == POSSIBLE and not note_doubt(now, s.doubts, event, scope):
                 return -1
     return 0

@@ -88,7 +88,7 @@ class SeqMatcher:
             _check(branch)
         steps = self._layout.steps
         self.asked = Asked(
-            tuple(steps[step].type for step in self._layout.tables.scopes[:, 1].tolist()),
+            tuple(steps[step].type for step in self._layout.tables.scopes["step"].tolist()),
             tuple(dict.fromkeys(step.type for step in steps if not step.negated)),
             len(steps),
             self.settings.purge == "promises",

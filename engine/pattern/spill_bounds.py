@@ -9,7 +9,7 @@ from typing import Final
 from engine.errors import UserError
 from engine.pattern.partition import keys_of
 from engine.pattern.spill_settings import SpillSettings
-from engine.pattern.tables import NOT_LONG_AFTER, NOT_LONG_BEFORE, Layout, layout_of
+from engine.pattern.tables import Layout, layout_of, relations_in
 from engine.query.plan import Plan
 
 _PENDING: Final = 64
@@ -75,7 +75,10 @@ def windows_of(layout: Layout) -> int:
     """How many times WITHIN lies between an event and the farthest one that bears on a match of
     its: two where steps are negated at both ends.
     """
-    scopes, relations = layout.tables.scopes, layout.tables.relations
-    bits = [relations[row[5] : row[6], 1] for row in scopes]
-    front = any(NOT_LONG_BEFORE in of for of in bits)
-    return 2 if front and any(NOT_LONG_AFTER in of for of in bits) else 1
+    at_ends: set[str] = set()
+    for number, step in enumerate(layout.tables.scopes["step"].tolist()):
+        ends = relations_in(layout.tables, number)
+        at_ends |= {
+            side for side in ("left", "right") if (ends["strict"] == 0)[ends[side] == step].any()
+        }
+    return 2 if len(at_ends) == 2 else 1

@@ -14,42 +14,29 @@ import numpy as np
 
 from engine.jit import inline, kernel
 from engine.kernels.hashing import mixed
+from engine.pattern.records import record
 
-# Places in ``Stacks.used``.
-STACKS: Final = 0
-POOL: Final = 1
-MOVED: Final = 2
-"""Entries shifted by insertions, so far."""
-LOOKED: Final = 3
-"""Candidates looked at, so far."""
-_USED: Final = 4
-
-# Columns of ``Stacks.stack``.
-INDEX: Final = 0
-KEY: Final = 1
-START: Final = 2
-SIZE: Final = 3
-ROOM: Final = 4
-GONE: Final = 5
-"""Entries taken off at the low end so far: places that others keep count from there."""
-# Columns of ``Stacks.entry``.
-TIME: Final = 0
-ROW: Final = 1
-RIP_PLACE: Final = 2
-"""How many entries of the stack before are older (L10: the most recent one is the last of them)."""
-RIN_PLACE: Final = 3
-"""How many entries of the stack after are not newer."""
-_WIDTH: Final = 4
+STACK: Final = record("index", "key", "start", "size", "room", "gone")
+"""A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many. ``gone``:
+entries taken off at the low end so far: places that others keep count from there.
+"""
+ENTRY: Final = record("time", "row", "rip_place", "rin_place")
+"""``rip_place``: how many entries of the stack before are older (L10: the most recent one is the
+last of them); ``rin_place``: how many of the stack after are not newer.
+"""
+USED: Final = record("stacks", "pool", "moved", "looked")
+"""How much of the arrays is used; entries that insertions shifted and candidates looked at, so far.
+"""
 
 _EMPTY: Final = -1
 _LEAST_ROOM: Final = 4
 
 
 class Stacks(NamedTuple):
-    """Arrays of all stacks, int64.
+    """Arrays of all stacks.
 
-    ``table``: open addressing, a power of two long; numbers of stacks or -1. ``stack``: (stacks,
-    6), its range in the pool among them; ``entry``: (pool, 4). ``used``: how much of these.
+    ``table``: int64, open addressing, a power of two long; numbers of stacks or -1. ``stack``: of
+    STACK; ``entry``: the pool, of ENTRY; ``used``: one USED.
     """
 
     table: np.ndarray
@@ -77,8 +64,8 @@ def empty_stacks(stacks: int = 16, pool: int = 128) -> Stacks:
     """With room for ``stacks`` stacks and ``pool`` entries."""
     length = 1 << max(stacks * 2, 2).bit_length()
     return Stacks(
-        np.full(length, _EMPTY, np.int64), np.zeros((stacks, 6), np.int64),
-        np.zeros((pool, _WIDTH), np.int64), np.zeros(_USED, np.int64),
+        np.full(length, _EMPTY, np.int64), np.zeros(stacks, STACK), np.zeros(pool, ENTRY),
+        np.zeros(1, USED),
     )  # fmt: skip
 
 
@@ -89,7 +76,7 @@ def _place(table: np.ndarray, stack: np.ndarray, index: int, key: int) -> int:
     place = mixed(key, index + 1) & mask
     while True:
         found = table[place]
-        if found == _EMPTY or (stack[found, KEY] == key and stack[found, INDEX] == index):
+        if found == _EMPTY or (stack[found].key == key and stack[found].index == index):
             return place
         place = (place + 1) & mask
 
@@ -106,7 +93,7 @@ def first_not_below(entry: np.ndarray, start: int, size: int, ref: int) -> int:
     low, high = start, start + size
     while low < high:
         middle = (low + high) >> 1
-        if entry[middle, TIME] < ref:
+        if entry[middle].time < ref:
             low = middle + 1
         else:
             high = middle
@@ -119,33 +106,34 @@ def needed(stacks: Stacks, index: int, key: int) -> int:
     found = find(stacks, index, key)
     if found == _EMPTY:
         return _LEAST_ROOM
-    size, room = stacks.stack[found, SIZE], stacks.stack[found, ROOM]
-    return 2 * size + _LEAST_ROOM if size == room else 0
+    stack = stacks.stack[found]
+    return 2 * stack.size + _LEAST_ROOM if stack.size == stack.room else 0
 
 
 @kernel
 def insert(stacks: Stacks, key: int, ref: int, row: int, beside: Beside) -> None:
     """Put an entry in, above those of equal time; there is room (``needed``)."""
     place = _place(stacks.table, stacks.stack, beside.own, key)
-    stack, entry = stacks.stack, stacks.entry
+    entry, used = stacks.entry, stacks.used[0]
     found = stacks.table[place]
     if found == _EMPTY:
-        found = stacks.used[STACKS]
-        stacks.used[STACKS] += 1
+        found = used.stacks
+        used.stacks += 1
         stacks.table[place] = found
-        stack[found, INDEX], stack[found, KEY] = beside.own, key
-        stack[found, START] = stack[found, SIZE] = stack[found, ROOM] = stack[found, GONE] = 0
-    size = stack[found, SIZE]
-    if size == stack[found, ROOM]:
+        new = stacks.stack[found]
+        new.index, new.key = beside.own, key
+        new.start = new.size = new.room = new.gone = 0
+    stack = stacks.stack[found]
+    if stack.size == stack.room:
         _move(stacks, found)
-    low = stack[found, START]
-    at = low + size
-    while at > low and entry[at - 1, TIME] > ref:
-        _copy(entry, at - 1, at)
+    low = stack.start
+    at = low + stack.size
+    while at > low and entry[at - 1].time > ref:
+        entry[at] = entry[at - 1]
         at -= 1
-        stacks.used[MOVED] += 1
-    entry[at, TIME], entry[at, ROW] = ref, row
-    stack[found, SIZE] = size + 1
+        used.moved += 1
+    entry[at].time, entry[at].row = ref, row
+    stack.size += 1
     if beside.rip or beside.rin:
         _place_beside(stacks, at, key, ref, beside)
 
@@ -155,21 +143,15 @@ def _place_beside(stacks: Stacks, at: int, key: int, ref: int, beside: Beside) -
     """The places that a new entry keeps, and those that others keep and it has shifted."""
     if beside.rip and beside.before >= 0:
         before = find(stacks, beside.before, key)
-        stacks.entry[at, RIP_PLACE] = _number_below(stacks, before, ref, beside.newest)
+        stacks.entry[at].rip_place = _number_below(stacks, before, ref, beside.newest)
     if beside.rin and beside.after >= 0:
         after = find(stacks, beside.after, key)
-        stacks.entry[at, RIN_PLACE] = _number_below(stacks, after, ref + 1, beside.newest)
+        stacks.entry[at].rin_place = _number_below(stacks, after, ref + 1, beside.newest)
     if not beside.newest:
         if beside.rip and beside.after >= 0:
-            _shift(stacks, find(stacks, beside.after, key), RIP_PLACE, ref + 1)
+            _shift(stacks, find(stacks, beside.after, key), ref + 1, 1, 0)
         if beside.rin and beside.before >= 0:
-            _shift(stacks, find(stacks, beside.before, key), RIN_PLACE, ref)
-
-
-@inline
-def _copy(entry: np.ndarray, source: int, target: int) -> None:
-    for column in range(_WIDTH):
-        entry[target, column] = entry[source, column]
+            _shift(stacks, find(stacks, beside.before, key), ref, 0, 1)
 
 
 @kernel
@@ -177,81 +159,85 @@ def _number_below(stacks: Stacks, found: int, ref: int, newest: int) -> int:
     """How many entries there ever were below ``ref``; all, if it is the newest time."""
     if found == _EMPTY:
         return 0
-    start, size = stacks.stack[found, START], stacks.stack[found, SIZE]
+    stack = stacks.stack[found]
+    size = stack.size
     if not newest:
-        size = first_not_below(stacks.entry, start, size, ref) - start
-    return int(stacks.stack[found, GONE] + size)
+        size = first_not_below(stacks.entry, stack.start, size, ref) - stack.start
+    return int(stack.gone + size)
 
 
 @kernel
-def _shift(stacks: Stacks, found: int, column: int, ref: int) -> None:
-    """A late entry moved what those from time ``ref`` on point to up by one."""
+def _shift(stacks: Stacks, found: int, ref: int, rip: int, rin: int) -> None:
+    """A late entry moved what those from time ``ref`` on point to up by one, in the stack before
+    (``rip``) or after (``rin``).
+    """
     if found == _EMPTY:
         return
-    start = stacks.stack[found, START]
-    at = start + stacks.stack[found, SIZE] - 1
-    while at >= start and stacks.entry[at, TIME] >= ref:
-        stacks.entry[at, column] += 1
-        stacks.used[MOVED] += 1
+    start = stacks.stack[found].start
+    at = start + stacks.stack[found].size - 1
+    while at >= start and stacks.entry[at].time >= ref:
+        stacks.entry[at].rip_place += rip
+        stacks.entry[at].rin_place += rin
+        stacks.used[0].moved += 1
         at -= 1
 
 
 @inline
 def _move(stacks: Stacks, found: int) -> None:
     """To the end of the pool, with twice the room."""
-    stack, entry = stacks.stack, stacks.entry
-    start, size, end = stack[found, START], stack[found, SIZE], stacks.used[POOL]
+    stack, entry = stacks.stack[found], stacks.entry
+    start, size, end = stack.start, stack.size, stacks.used[0].pool
     for i in range(size):
-        _copy(entry, start + i, end + i)
-    stack[found, START] = end
-    stack[found, ROOM] = 2 * size if size else _LEAST_ROOM
-    stacks.used[POOL] = end + stack[found, ROOM]
+        entry[end + i] = entry[start + i]
+    stack.start = end
+    stack.room = 2 * size if size else _LEAST_ROOM
+    stacks.used[0].pool = end + stack.room
 
 
 @kernel
 def _fill(old: Stacks, number: np.ndarray, new: Stacks) -> None:
     """Into the empty ``new`` the entries of ``old`` whose row stays."""
-    for found in range(old.used[STACKS]):
-        start = old.stack[found, START]
-        kept, stop = 0, start + old.stack[found, SIZE]
-        for at in range(start, stop):
-            if number[old.entry[at, ROW]] >= 0:
+    used = new.used[0]
+    for found in range(old.used[0].stacks):
+        stack = old.stack[found]
+        kept, stop = 0, stack.start + stack.size
+        for at in range(stack.start, stop):
+            if number[old.entry[at].row] >= 0:
                 kept += 1
         if not kept:
             continue
-        made, at_new = new.used[STACKS], new.used[POOL]
-        index, key = old.stack[found, INDEX], old.stack[found, KEY]
-        new.table[_place(new.table, new.stack, index, key)] = made
-        new.stack[made, INDEX], new.stack[made, KEY] = index, key
-        new.stack[made, START], new.stack[made, SIZE] = at_new, kept
-        new.stack[made, ROOM] = kept + (kept >> 1) + 1
-        new.used[STACKS] += 1
-        new.used[POOL] += new.stack[made, ROOM]
-        for at in range(start, stop):
-            row = number[old.entry[at, ROW]]
+        at_new = used.pool
+        new.table[_place(new.table, new.stack, stack.index, stack.key)] = used.stacks
+        made = new.stack[used.stacks]
+        made.index, made.key, made.start, made.size = stack.index, stack.key, at_new, kept
+        made.room = kept + (kept >> 1) + 1
+        used.stacks += 1
+        used.pool += made.room
+        for at in range(stack.start, stop):
+            row = number[old.entry[at].row]
             if row >= 0:
-                new.entry[at_new, TIME], new.entry[at_new, ROW] = old.entry[at, TIME], row
+                new.entry[at_new].time, new.entry[at_new].row = old.entry[at].time, row
                 at_new += 1
 
 
 @kernel
-def _point(stacks: Stacks, beside: np.ndarray) -> None:
+def _point(stacks: Stacks, indexes: np.ndarray) -> None:
     """The places that entries keep, anew."""
-    for found in range(stacks.used[STACKS]):
-        index, key = stacks.stack[found, INDEX], stacks.stack[found, KEY]
-        start = stacks.stack[found, START]
-        for at in range(start, start + stacks.stack[found, SIZE]):
-            ref = stacks.entry[at, TIME]
-            if beside[index, 0] >= 0:
-                before = find(stacks, beside[index, 0], key)
-                stacks.entry[at, RIP_PLACE] = _number_below(stacks, before, ref, 0)
-            if beside[index, 1] >= 0:
-                after = find(stacks, beside[index, 1], key)
-                stacks.entry[at, RIN_PLACE] = _number_below(stacks, after, ref + 1, 0)
+    for found in range(stacks.used[0].stacks):
+        stack = stacks.stack[found]
+        index = indexes[stack.index]
+        for at in range(stack.start, stack.start + stack.size):
+            ref = stacks.entry[at].time
+            if index.before >= 0:
+                before = find(stacks, index.before, stack.key)
+                stacks.entry[at].rip_place = _number_below(stacks, before, ref, 0)
+            if index.after >= 0:
+                after = find(stacks, index.after, stack.key)
+                stacks.entry[at].rin_place = _number_below(stacks, after, ref + 1, 0)
 
 
 def rebuilt(
-    old: Stacks, number: np.ndarray, stacks: int, pool: int, beside: np.ndarray | None
+    old: Stacks, number: np.ndarray, stacks: int, pool: int, indexes: np.ndarray | None
 ) -> Stacks:
     """``old`` with rows renamed, in arrays with room for more.
 
@@ -260,13 +246,14 @@ def rebuilt(
         number: what row i is called from now on, -1 if it goes.
         stacks: room for as many new stacks.
         pool: room for as many new entries.
-        beside: (indexes, 2): the index before and after each, if places of entries are kept.
+        indexes: of the query's tables, if places of entries are kept.
     """
-    known = int(old.used[STACKS])
-    held = int(old.stack[:known, SIZE].sum())
+    known = int(old.used["stacks"][0])
+    held = int(old.stack["size"][:known].sum())
     new = empty_stacks(known + stacks, held + held // 2 + known + pool)
     _fill(old, number, new)
-    new.used[MOVED:] = old.used[MOVED:]
-    if beside is not None:
-        _point(new, beside)
+    for counter in ("moved", "looked"):
+        new.used[counter] = old.used[counter]
+    if indexes is not None:
+        _point(new, indexes)
     return new

@@ -8,9 +8,9 @@ import numpy as np
 
 from engine.barrier.changes import ORDER
 from engine.errors import ContractViolation
-from engine.pattern import search
 from engine.pattern.certainty import Clock
 from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT
+from engine.pattern.records import EVENT, copy_of, numbers_of
 from engine.query.expression import View, column
 from engine.query.fields import released_columns
 from engine.query.plan import Attribute
@@ -28,17 +28,16 @@ MEMBER: Final = "member"
 """Bit k: the event satisfies step k's own conditions."""
 HORIZON: Final = "horizon"
 """What events have expired against at the event: progress, less what clocks may err."""
-END: Final = "end"
-"""``te`` on the engine's clock."""
+REF_END: Final = "ref_end"
+"""``te`` on the engine's clock: ``ref`` of a point."""
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 
-_IN_MATRIX: Final = {
-    "ref": search.REF, "unc": search.UNC, "epoch": search.EPOCH, "source": search.SOURCE,
-    ORDER: search.ORDER, EXPIRES: search.EXPIRES, MEMBER: search.MEMBER,
-    HORIZON: search.HORIZON, T_A: search.T_A, END: search.END,
+_IN_RECORD: Final = {
+    "ref": "ref", "unc": "unc", "epoch": "epoch", "source": "source", ORDER: "order",
+    EXPIRES: "expires", MEMBER: "member", HORIZON: "horizon", T_A: "t_a", REF_END: "ref_end",
 }  # fmt: skip
-"""What the kernel reads lies together, event by event; these columns are views of it."""
+"""What the kernel reads lies together, event by event, as EVENT; these columns are its fields."""
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
 _WHOLE: Final = 1
@@ -59,7 +58,7 @@ class Registers(NamedTuple):
 
 class Store:
     """``columns``: ``FIELDS``, those of the constants above, attributes, each with a mask; filled
-    up to ``n``, with room behind. ``events``: int64 (room, columns), what the kernel reads.
+    up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
 
     Args:
         registers: attributes (the plan's names) whose values the kernel reads.
@@ -76,12 +75,12 @@ class Store:
     def _make(self, room: int, like: dict[str, np.ndarray]) -> None:
         """Empty arrays; columns of the types of ``like``."""
         self._room = room
-        self.events = np.zeros((room, search.EVENT_COLUMNS), np.int64)
+        self.events = np.zeros(room, EVENT)
         self.columns = {
             name: np.zeros(room, known.dtype) for name, known in like.items()
-            if name not in _IN_MATRIX
+            if name not in _IN_RECORD
         }  # fmt: skip
-        self.columns |= {name: self.events[:, place] for name, place in _IN_MATRIX.items()}
+        self.columns |= {name: self.events[field] for name, field in _IN_RECORD.items()}
         shape = (len(self._names), room)
         self.registers = Registers(
             np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64),
@@ -92,9 +91,9 @@ class Store:
         """The events ``rows``, which are ``kept``, in new arrays."""
         old, events, registers = self.columns, self.events, self.registers
         self._make(room, old)
-        self.events[:kept] = events[rows]
+        numbers_of(self.events)[:kept] = numbers_of(events)[rows]
         for name, known in old.items():
-            if name not in _IN_MATRIX:
+            if name not in _IN_RECORD:
                 self.columns[name][:kept] = known[rows]
         for was, new in zip(registers, self.registers, strict=True):
             new[:, :kept] = was[:, rows]
@@ -114,7 +113,7 @@ class Store:
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
         if "site" in released.columns:
             fresh["site"] = released.columns["site"][rows]
-        fresh[END] = fresh["te"] + (fresh["ref"] - fresh["ts"])
+        fresh[REF_END] = fresh["te"] + (fresh["ref"] - fresh["ts"])
         for attr in released.attr_types:
             name = ATTR_PREFIX + attr
             if name not in released.columns or (attributes is not None and attr not in attributes):
@@ -153,7 +152,7 @@ class Store:
     def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
         """The column, made or widened if need be."""
         known = self.columns.get(name)
-        if name in _IN_MATRIX:
+        if name in _IN_RECORD:
             return self.columns[name]
         if known is None:
             self.columns[name] = np.zeros(self._room, dtype)
@@ -208,7 +207,7 @@ class Store:
     def clock(self, rows: np.ndarray) -> Clock:
         """What is known of the times of ``rows``."""
         c = self.columns
-        return Clock(c["ref"], c["unc"], c["epoch"], c["source"], c[END]).take(rows)
+        return Clock(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
 
     def view(self, rows: np.ndarray, names: set[str], strings: Strings) -> View:
         """The columns ``names`` of ``rows``, for predicates."""
@@ -224,8 +223,8 @@ class Store:
         """Plain data."""
         columns = {name: known[: self.n].copy() for name, known in self.columns.items()}
         return {
-            "columns": {name: known for name, known in columns.items() if name not in _IN_MATRIX},
-            "events": self.events[: self.n].copy(),
+            "columns": {name: known for name, known in columns.items() if name not in _IN_RECORD},
+            "events": copy_of(self.events[: self.n]),
             "attr_types": dict(self.attr_types),
             "n": self.n,
             "kinds": self.kinds.copy(),
@@ -237,7 +236,7 @@ class Store:
         self.attr_types, self.n = dict(state["attr_types"]), state["n"]
         self.kinds = state["kinds"].copy()
         self._make(self.n, state["columns"])
-        self.events[:] = state["events"]
+        numbers_of(self.events)[:] = numbers_of(state["events"])
         for name, known in state["columns"].items():
             self.columns[name][:] = known
         for matrix, saved in zip(self.registers, state["registers"], strict=True):

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import NamedTuple
+
+import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.pattern.records import RECORDS, Tables
+from engine.pattern.relations import Related
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Logic, Predicate, Step
 
-NAMES: Final = (
-    "tours", "hops", "keys", "relations", "conditions", "prunes", "scopes", "branches", "pairs",
-    "members", "indexes", "registers",
-)  # fmt: skip
+
+class Ranges(NamedTuple):
+    """Of pairs of steps, and of their relations."""
+
+    pairs: tuple[int, int]
+    relations: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -22,10 +28,14 @@ class Builder:
     """``steps``: by alias; ``rows``: by table."""
 
     steps: dict[str, Step]
-    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in NAMES})
+    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in RECORDS})
     attributes: dict[str, int] = field(default_factory=dict)
     predicates: list[Predicate] = field(default_factory=list)
     indexes: dict[tuple[int, tuple[str, ...]], int] = field(default_factory=dict)
+
+    def tables(self) -> Tables:
+        """What has been added so far."""
+        return Tables(**{name: np.array(self.rows[name], RECORDS[name]) for name in RECORDS})
 
     def add(self, table: str, more: Iterable[tuple[int, ...]]) -> tuple[int, int]:
         """Appends rows; gives their range."""
@@ -33,6 +43,13 @@ class Builder:
         start = len(rows)
         rows += more
         return start, len(rows)
+
+    def pairs(self, step: int, related: dict[int, list[Related]]) -> Ranges:
+        """How ``step`` is related to others: their range, and that of all their relations."""
+        first, rows = len(self.rows["relations"]), []
+        for other, relations in related.items():
+            rows.append((step, other, *self.add("relations", relations)))
+        return Ranges(self.add("pairs", rows), (first, len(self.rows["relations"])))
 
     def place(self, alias: str | None) -> int:
         return list(self.steps).index(str(alias))

@@ -1,12 +1,12 @@
-"""A query as tables of integers, which the kernel walks (``engine.pattern.construction``).
+"""A query as tables of records, which the kernel walks (``engine.pattern.construction``).
 
-A *tour* says in which order the other positive steps are found once an event of one step is there:
-backwards from it and then forwards; from an event of a negated step, the later ones first, as in a
-stream that is nearly in order there are none yet and the search ends at once. A *hop* of a tour
+A *join order* says in which order the other positive steps are found once an event of one step is
+there: backwards from it and then forwards; from an event of a negated step, the later ones first,
+as in a stream that is nearly in order there are none yet and the search ends at once. A *probe*
 finds one step: in which index, by which key, how it is related to the steps already found, which
 conditions can be tested from here on, and which scopes of negated steps bound it.
 
-The branches of an OR share steps (by alias), events and indexes; each has its own tours.
+The branches of an OR share steps (by alias), events and indexes; each has its own join orders.
 """
 
 from __future__ import annotations
@@ -14,124 +14,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 
 from engine.kernels.integers import NONE
-from engine.pattern.table_builder import NAMES, Builder, conjunction, exact_and_clocked
+from engine.pattern.records import (
+    FROM_RIN,
+    FROM_RIP,
+    HIGH,
+    LOW,
+    Tables,
+)
+from engine.pattern.relations import Related, reads_end, relations_of, soon_after, starts_before
+from engine.pattern.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, shape_of
-
-# Bits of a relation between an event ("mine") and another one.
-BEFORE: Final = 1
-"""Mine is strictly before the other."""
-AFTER: Final = 2
-NOT_LONG_BEFORE: Final = 4
-"""The other is at most WITHIN after mine."""
-NOT_LONG_AFTER: Final = 8
-OTHER_ENDS_SOON: Final = 16
-"""The other ends (``te``) at most WITHIN after mine begins."""
-ENDS_SOON: Final = 32
-
-# Tables of ``Tables.t``, and their names.
-TOURS: Final = 0
-HOPS: Final = 1
-KEYS: Final = 2
-RELATIONS: Final = 3
-CONDITIONS: Final = 4
-PRUNES: Final = 5
-SCOPES: Final = 6
-BRANCHES: Final = 7
-PAIRS: Final = 8
-MEMBERS: Final = 9
-INDEXES: Final = 10
-REGISTERS: Final = 11
-
-UPPER: Final = (BEFORE, NOT_LONG_AFTER)
-"""Relations that bound a scope above."""
-LOW: Final = 0
-"""A hop finds the step at the low end of a scope, of which the high end is known."""
-HIGH: Final = 1
-FROM_RIP: Final = 1
-"""A hop's stack is that of the step before the one found last, with the same key."""
-FROM_RIN: Final = 2
-_MIRRORED: Final = {
-    BEFORE: AFTER, AFTER: BEFORE, NOT_LONG_BEFORE: NOT_LONG_AFTER, NOT_LONG_AFTER: NOT_LONG_BEFORE,
-}  # fmt: skip
-"""Of what bounds a scope."""
-_SIDES: Final = ((AFTER, NOT_LONG_BEFORE), (BEFORE, NOT_LONG_AFTER))
-
-
-_WIDTH: Final = 11
-
-
-class Tables:
-    """``t``: int64 (tables, rows, columns), all that the kernel knows of a query; and its tables.
-
-    A ``to`` is the first row of another table that is no longer meant.
-    ``tours``: branch, step, scope (of a negated step, else -1), hops from, to.
-    ``hops``: step, index, keys from, to, relations from, to, conditions from, to, prunes from, to,
-    and, if its stack lies beside that of the hop before, FROM_RIP or FROM_RIN, else 0.
-    ``keys``: register of mine, other step, register of the other. ``relations``: other step,
-    bits. ``conditions``: numbers of predicates, whether clock errors change them.
-    ``prunes``: scope, side, whether its own event is what is known (and not its other end), keys
-    from, to.
-    ``scopes``: branch, step, index, keys from, to, relations from, to, conditions from, to.
-    ``branches``: scopes from, to, pairs from, to, members from, to, and from, to of the conditions
-    on positive steps that clock errors change. ``pairs``: step, other step,
-    bits. ``members``: positive steps, in order. ``indexes``: step, registers from, to,
-    the index of the step before with the same key, and that of the step after (or -1).
-    ``registers``: numbers of registers.
-
-    Args:
-        rows: by name.
-    """
-
-    def __init__(self, rows: dict[str, list[tuple[int, ...]]]) -> None:
-        longest = max(map(len, rows.values()))
-        self.t = np.full((len(NAMES), max(longest, 1), _WIDTH), NONE, np.int64)
-        for number, name in enumerate(NAMES):
-            for place, row in enumerate(rows[name]):
-                self.t[number, place, : len(row)] = row
-        self._lengths = {name: len(rows[name]) for name in NAMES}
-
-    def _table(self, number: int) -> np.ndarray:
-        return np.asarray(self.t[number, : self._lengths[NAMES[number]]])
-
-    @property
-    def tours(self) -> np.ndarray:
-        return self._table(TOURS)
-
-    @property
-    def relations(self) -> np.ndarray:
-        return self._table(RELATIONS)
-
-    @property
-    def scopes(self) -> np.ndarray:
-        return self._table(SCOPES)
-
-    @property
-    def branches(self) -> np.ndarray:
-        return self._table(BRANCHES)
-
-    @property
-    def pairs(self) -> np.ndarray:
-        return self._table(PAIRS)
-
-    @property
-    def members(self) -> np.ndarray:
-        return self._table(MEMBERS)[:, 0]
-
-    @property
-    def indexes(self) -> np.ndarray:
-        return self._table(INDEXES)
-
-    @property
-    def conditions(self) -> np.ndarray:
-        return self._table(CONDITIONS)
 
 
 @dataclass(slots=True)
@@ -154,8 +53,13 @@ class Layout:
 
     def negated(self) -> list[tuple[int, bool]]:
         """Steps of the scopes, and whether they stand at the front."""
-        scopes, relations = self.tables.scopes, self.tables.relations
-        return [(int(row[1]), NOT_LONG_BEFORE in relations[row[5] : row[6], 1]) for row in scopes]
+        found = []
+        for number, scope in enumerate(self.tables.scopes):
+            step = int(scope["step"])
+            ends = relations_in(self.tables, number)
+            leading = (ends["right"] == step) & (ends["strict"] == 0)
+            found.append((step, bool(leading.any())))
+        return found
 
     @property
     def place(self) -> dict[str, int]:
@@ -166,6 +70,18 @@ class Layout:
     def register(self) -> dict[str, int]:
         """Register by attribute name."""
         return {name: number for number, name in enumerate(self.attributes)}
+
+
+def members_of(tables: Tables, branch: int) -> np.ndarray:
+    """The positive steps of a branch."""
+    of = tables.branches[branch]
+    return np.asarray(tables.members["step"][of["members_from"] : of["members_to"]])
+
+
+def relations_in(tables: Tables, scope: int) -> np.ndarray:
+    """What bounds a scope."""
+    of = tables.scopes[scope]
+    return tables.relations[of["relations_from"] : of["relations_to"]]
 
 
 def layout_of(plan: Plan) -> Layout:
@@ -196,7 +112,7 @@ def _layout_of(key: _Same) -> Layout:
     for branch in made:
         branch.build()
     return Layout(
-        Tables(builder.rows), tuple(steps.values()), tuple(branches), [b.shape for b in made],
+        builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
         [b.places for b in made], list(builder.attributes), builder.predicates,
         [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
     )  # fmt: skip
@@ -211,9 +127,7 @@ class _Branch:
         self.places = tuple(builder.place(step.alias) for step in plan.steps)
         self.positive = tuple(self.places[step] for step in self.shape.positive)
         self.before = {(self.places[x], self.places[y]) for x, y in self.shape.before}
-        self.within = set[tuple[int, int]]()
-        if plan.within_ns is not None:
-            self.within = {(self.places[x], self.places[y]) for x, y in self.shape.within}
+        self.relations = relations_of(plan, self.shape, self.places)
         self.groups = [
             {builder.place(a.alias): a for a in group if a.alias is not None}
             for group in plan.equalities
@@ -231,10 +145,12 @@ class _Branch:
         first_scope = len(self.builder.rows["scopes"])
         for between in self.shape.between:
             self._scope(between)
-        pairs = add("pairs", [
-            (x, y, self._bits(x, y)) for x in self.positive for y in self.positive
-            if self._bits(x, y) & (BEFORE | OTHER_ENDS_SOON)
-        ])  # fmt: skip
+        first_pair, first_relation = (len(self.builder.rows[t]) for t in ("pairs", "relations"))
+        for number, mine in enumerate(self.positive):
+            related = self._related(mine, self.positive[number + 1 :])
+            self.builder.pairs(mine, {other: found for other, found in related.items() if found})
+        pairs = (first_pair, len(self.builder.rows["pairs"]))
+        relations = (first_relation, len(self.builder.rows["relations"]))
         members = add("members", [(step,) for step in self.positive])
         scopes = (first_scope, len(self.builder.rows["scopes"]))
         asked = [p for place in self.positive for p in self.alone[place]]
@@ -242,16 +158,16 @@ class _Branch:
             p for p in self.plan.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}
         ]
         conditions = add("conditions", [self.builder.condition(p) for p in asked])
-        add("branches", [(*scopes, *pairs, *members, *conditions)])
+        add("branches", [(*scopes, *pairs, *members, *conditions, *relations)])
         for place, step in zip(self.places, self.plan.steps, strict=True):
-            self._tour(place, negated=step.negated)
+            self._join_order(place, negated=step.negated)
 
-    def _bits(self, mine: int, other: int) -> int:
-        """How a positive step is related to another one."""
-        bits = BEFORE if (mine, other) in self.before else 0
-        bits |= AFTER if (other, mine) in self.before else 0
-        bits |= OTHER_ENDS_SOON if (mine, other) in self.within else 0
-        return bits | (ENDS_SOON if (other, mine) in self.within else 0)
+    def _related(self, mine: int, others: Sequence[int]) -> dict[int, list[Related]]:
+        """How a positive step is related to other ones."""
+        return {
+            other: [each for each in self.relations if {each.left, each.right} == {mine, other}]
+            for other in others
+        }
 
     def _scope(self, between: Between) -> None:
         step = self.places[between.step]
@@ -265,31 +181,38 @@ class _Branch:
         more = bool(others) or any(self._may_lie(p, step, ends) for p in self.positive)
         scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
+        related: dict[int, list[Related]] = {}
+        for end in ends:
+            related.setdefault(end.right if end.left == step else end.left, []).append(end)
+        pairs, relations = self.builder.pairs(step, related)
         self.builder.add("scopes", [(
             self.number, step, self._index(step, joined), *self._keys(step, joined, self.positive),
-            *self.builder.add("relations", ends),
-            *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
+            *pairs, *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
+            *relations,
         )])  # fmt: skip
 
-    def _may_lie(self, positive: int, negated: int, ends: list[tuple[int, int]]) -> bool:
+    def _may_lie(self, positive: int, negated: int, ends: list[Related]) -> bool:
         """Whether an event of the positive step may lie in the scope as one of the negated step: it
         does not count, so it must not end a search either.
         """
         steps = list(self.builder.steps.values())
-        outside = [(end, positive) for end, bits in ends if bits == BEFORE]
-        outside += [(positive, end) for end, bits in ends if bits == AFTER]
+        outside = [
+            (end.right, positive) if end.left == negated else (positive, end.left)
+            for end in ends
+            if end.strict
+        ]
         apart = any(x == y or (x, y) in self.before for x, y in outside)
         return steps[positive].type == steps[negated].type and not apart
 
-    def _ends(self, between: Between) -> list[tuple[int, int]]:
+    def _ends(self, between: Between) -> list[Related]:
         """Relations of an event that lies in the scope."""
-        at = self.places
-        found = [(at[step], AFTER) for step in between.left]
+        at, within_ns, mine = self.places, self.plan.within_ns or 0, self.places[between.step]
+        found = [starts_before(at[step], mine) for step in between.left]
         if not between.left:
-            found += [(at[step], NOT_LONG_BEFORE) for step in self.shape.lasts]
-        found += [(at[step], BEFORE) for step in between.right]
+            found += [soon_after(mine, at[step], within_ns) for step in self.shape.lasts]
+        found += [starts_before(mine, at[step]) for step in between.right]
         if not between.right:
-            found += [(at[step], NOT_LONG_AFTER) for step in self.shape.firsts]
+            found += [soon_after(at[step], mine, within_ns) for step in self.shape.firsts]
         return found
 
     def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
@@ -309,68 +232,67 @@ class _Branch:
     def _steps_of(self, predicate: Predicate) -> set[int]:
         return {self.builder.place(a.alias) for a in attributes_in(predicate)}
 
-    def _tour(self, start: int, *, negated: bool) -> None:
+    def _join_order(self, start: int, *, negated: bool) -> None:
         earlier = [step for step in reversed(self.positive) if step < start]
         later = [step for step in self.positive if step > start]
-        bound, pending = [start], list(self.plan.others)
+        known, pending = [start], list(self.plan.others)
         pending += [p for place in {start, *self.positive} for p in self.alone[place]]
-        hops: list[tuple[int, ...]] = []
+        probes: list[tuple[int, ...]] = []
         for step in later + earlier if negated else earlier + later:
-            ready = [p for p in pending if self._steps_of(p) <= {*bound, step}]
+            ready = [p for p in pending if self._steps_of(p) <= {*known, step}]
             pending = [p for p in pending if p not in ready]
             pivot = self.scopes[start] if negated else None
-            hop = self._hop(step, bound, ready, pivot)
-            hops.append((*hop, self._beside(hop, hops[-1] if hops else None)))
-            bound.append(step)
+            probe = self._probe(step, known, ready, pivot)
+            probes.append((*probe, self._beside(probe, probes[-1] if probes else None)))
+            known.append(step)
         scope = self.scopes[start].number if negated else NONE
-        self.builder.add("tours", [(self.number, start, scope, *self.builder.add("hops", hops))])
+        range_ = self.builder.add("probes", probes)
+        self.builder.add("join_orders", [(self.number, start, scope, *range_)])
 
-    def _hop(
-        self, step: int, bound: list[int], ready: list[Predicate], pivot: _Scope | None
+    def _probe(
+        self, step: int, known: list[int], ready: list[Predicate], pivot: _Scope | None
     ) -> tuple[int, ...]:
         groups = [
             number for number, group in enumerate(self.groups)
-            if step in group and any(b in group for b in bound)
+            if step in group and any(k in group for k in known)
         ]  # fmt: skip
-        relations = [
-            (other, self._bits(step, other)) for other in bound if not pivot or other != pivot.step
-        ]
-        if pivot is not None:
-            relations += [
-                (pivot.step, _MIRRORED[bits]) for other, bits in pivot.ends if other == step
-            ]
+        related = self._related(step, [k for k in known if not pivot or k != pivot.step])
+        if pivot is not None and (ends := pivot.related(step)):
+            related[pivot.step] = ends
         return (
-            step, self._index(step, groups), *self._keys(step, groups, bound),
-            *self.builder.add("relations", relations),
+            step, self._index(step, groups), *self._keys(step, groups, known),
+            *self.builder.pairs(step, related).pairs,
             *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
-            *self.builder.add("prunes", self._prunes(step, bound, pivot)),
+            *self.builder.add("bounds", self._bounds(step, known, pivot)),
+            int(any(reads_end(step, relations) for relations in related.values())),
         )  # fmt: skip
 
-    def _beside(self, hop: tuple[int, ...], last: tuple[int, ...] | None) -> int:
-        """Whether the stacks of two hops lie side by side; then their indexes are told so."""
+    def _beside(self, probe: tuple[int, ...], last: tuple[int, ...] | None) -> int:
+        """Whether the stacks of two probes lie side by side; then their indexes are told so."""
         if last is None or self.plan.pattern is not None:
             return 0
         groups = {number: of for (_, of), number in self.indexes.items()}
-        mine, its = self.positive.index(hop[0]), self.positive.index(last[0])
-        if groups[hop[1]] != groups[last[1]] or abs(mine - its) != 1:
+        (step, index), (last_step, last_index) = probe[:2], last[:2]
+        mine, its = self.positive.index(step), self.positive.index(last_step)
+        if groups[index] != groups[last_index] or abs(mine - its) != 1:
             return 0
-        first, second = (hop[1], last[1]) if mine < its else (last[1], hop[1])
+        first, second = (index, last_index) if mine < its else (last_index, index)
         indexes = self.builder.rows["indexes"]
         indexes[second] = (*indexes[second][:3], first, indexes[second][4])
         indexes[first] = (*indexes[first][:4], second)
         return FROM_RIP if mine < its else FROM_RIN
 
-    def _prunes(self, step: int, bound: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
+    def _bounds(self, step: int, known: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
         """Scopes of which ``step`` is one end while the other end, or their event, is known."""
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
-            known = all(any(b in self.groups[g] for b in bound) for g in scope.groups)
-            if scope.low is None or scope.low == scope.high or not known:
+            keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)
+            if scope.low is None or scope.low == scope.high or not keyed:
                 continue
             own = pivot is scope
             for side, end, other in ((LOW, scope.low, scope.high), (HIGH, scope.high, scope.low)):
-                if end == step and (own or other in bound):
-                    keys = self._keys(scope.step, scope.groups, bound)
+                if end == step and (own or other in known):
+                    keys = self._keys(scope.step, scope.groups, known)
                     found.append((scope.number, side, int(own), *keys))
         return found
 
@@ -382,19 +304,25 @@ class _Scope:
     number: int
     step: int
     groups: list[int]
-    ends: list[tuple[int, int]]
+    ends: list[Related]
     joined: bool
+
+    def related(self, step: int) -> list[Related]:
+        """How its event is related to a positive step that bounds it."""
+        return [end for end in self.ends if step in (end.left, end.right)]
 
     @property
     def low(self) -> int | None:
         """The one step that bounds it below, if nothing but keys joins it with others."""
-        return self._one(AFTER, NOT_LONG_BEFORE)
+        return self._one(below=True)
 
     @property
     def high(self) -> int | None:
-        return self._one(BEFORE, NOT_LONG_AFTER)
+        return self._one(below=False)
 
-    def _one(self, *bits: int) -> int | None:
-        steps = [step for step, relation in self.ends if relation in bits]
-        both = [len([1 for _, b in self.ends if b in side]) for side in _SIDES]
-        return steps[0] if both == [1, 1] and not self.joined else None
+    def _one(self, *, below: bool) -> int | None:
+        lower = [end.left for end in self.ends if end.right == self.step]
+        upper = [end.right for end in self.ends if end.left == self.step]
+        if len(lower) != 1 or len(upper) != 1 or self.joined:
+            return None
+        return lower[0] if below else upper[0]

@@ -101,6 +101,18 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
+class PointRelation:
+    """``left - right op bound_ns`` of two end points: ``ts`` or ``te`` of positive steps, on the
+    engine's clock. ``op`` is one of ``< <= = >= >``.
+    """
+
+    left: Attribute
+    op: str
+    right: Attribute
+    bound_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SeqPlan:
     """``EVENT SEQ(...) WHERE ... WITHIN w``: strictly increasing event time, last - first <= w.
 
@@ -109,7 +121,8 @@ class SeqPlan:
     that join several steps. ``within_ns`` None: no bound. ``returns`` and ``computed``: attributes
     and expressions selected by RETURN; both empty = everything. ``pattern``: how the steps, which
     stand in written order, are ordered in time; None = one SEQ of them all
-    (``engine.query.shape`` says what follows of it).
+    (``engine.query.shape`` says what follows of it). ``relations``: must hold besides; the
+    grammar makes none yet.
     """
 
     name: str
@@ -122,6 +135,7 @@ class SeqPlan:
     realtime: int | None = None
     pattern: Group | None = None
     computed: tuple[Computed, ...] = ()
+    relations: tuple[PointRelation, ...] = ()
 
     result_kind: ClassVar[str] = "matches"
     streams: ClassVar[tuple[str, ...]] = ()

@@ -349,5 +349,6 @@ def tools() -> Any:
 
     found: Any = Tools()
     found.Event, found.batch, found.run, found.replace = Event, batch, run, replace
+    found.pair = pair
     found.by_definition, found.verdict, found.Truth = by_definition, verdict, Truth
     return found

@@ -16,6 +16,7 @@ from engine.pattern.clocked_machine import Errors
 from engine.pattern.program import compile_programs, uses_text_order
 from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT, Programs, holds
 from engine.pattern.program_texts import awaits_text, text_constants, text_ranks
+from engine.pattern.records import EVENT
 from engine.query import query
 from engine.query.expression import View, join_mask
 from engine.query.plan import (
@@ -101,7 +102,7 @@ def _each(
 
 
 def no_errors(events: int) -> Errors:
-    return Errors(np.zeros((events, 4), np.int64), -1, np.empty(0, np.float64))
+    return Errors(np.zeros(events, EVENT), -1, np.empty(0, np.float64))
 
 
 def by_program(

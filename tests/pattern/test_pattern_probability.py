@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.pattern.probability import POINTS, pair_probability, sampled_probability
+from engine.pattern.records import RELATION
+from engine.pattern.relations import soon_after, starts_before
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.tables import BEFORE, OTHER_ENDS_SOON
 from engine.query.plan import SeqPlan, Step
 
 
@@ -67,10 +68,12 @@ def test_far_apart_uncertainties_keep_their_precision() -> None:
     assert pair(hour // 2, 1, hour) == pytest.approx(0.75, abs=1e-12)
 
 
-def in_a_row(steps: int) -> np.ndarray:
+def in_a_row(steps: int, within: int | None) -> np.ndarray:
     """SEQ: each before each later one, and the last not long after the first."""
-    pairs = [(x, y, BEFORE) for y in range(steps) for x in range(y)]
-    return np.array([*pairs, (0, steps - 1, OTHER_ENDS_SOON)], np.int64)
+    found = [starts_before(x, y) for y in range(steps) for x in range(y)]
+    if within is not None:
+        found.append(soon_after(0, steps - 1, within, ends=True))
+    return np.array(found, RELATION)
 
 
 def sampled(refs: list[int], unc: list[int], clock: list[int], within: int | None = None) -> float:
@@ -78,8 +81,7 @@ def sampled(refs: list[int], unc: list[int], clock: list[int], within: int | Non
         np.array([refs]),
         np.array([unc], np.float64),
         np.array([clock]),
-        in_a_row(len(refs)),
-        within,
+        in_a_row(len(refs), within),
         np.zeros((1, len(refs)), np.int64),
     )
     return float(found[0])

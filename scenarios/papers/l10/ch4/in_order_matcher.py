@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ContractViolation
-from engine.pattern import construction as c
-from engine.pattern import scopes
+from engine.pattern.construction import FOUND
 from engine.pattern.kernel import Kernel
+from engine.pattern.scopes import DOUBT
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.store import MEMBER, Store
 from engine.query.plan import SeqPlan
@@ -53,7 +53,7 @@ class _InOrderKernel(Kernel):
 
     def construct(
         self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """As ``Kernel.construct``."""
         del strings, promised
         if first:
@@ -61,9 +61,8 @@ class _InOrderKernel(Kernel):
         ref, member = (store.columns[name][: store.n] for name in ("ref", MEMBER))
         step = np.frexp(member.astype(np.float64))[1].astype(np.int64) - 1
         rows = in_order_matches(ref, step, self._steps, self._within_ns)
-        found = np.zeros((len(rows), c.FACTS + self._steps), np.int64)
-        found[:, c.FACTS :] = rows
-        found[:, c.CAUSE] = found[:, c.COMPLETING] = rows[:, -1]
-        for fact in (c.NEW, c.STANDS, c.SURE):
-            found[:, fact] = 1
-        return found, np.empty((0, scopes.DOUBT), np.int64)
+        found = np.zeros(len(rows), FOUND)
+        found["cause"] = found["completing"] = rows[:, -1]
+        for fact in ("new", "stands", "sure"):
+            found[fact] = 1
+        return found, rows, np.empty(0, DOUBT)
