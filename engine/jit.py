@@ -157,7 +157,7 @@ class _Compiled:
         found += [getattr(module, name) for module in modules for name in names
                   if hasattr(module, name)]  # fmt: skip
         called = (one for one in found if isinstance(one, _Compiled) and one is not self)
-        return any(one._allocates for one in called)
+        return any(one._allocates for one in called)  # noqa: SLF001 - of its own class
 
     @property
     def _numba_type_(self) -> Any:
