@@ -18,8 +18,8 @@ from pathlib import Path
 
 from bench.workload import columns, write_log
 from engine.chain import ChainSettings
-from engine.inprocess import run_in_process
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.results.export import export_jsonl
 from engine.results.part_store import HELD_BYTES, PartStore

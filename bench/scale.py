@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from engine.chain import Chain, ChainSettings
-from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogWriter
 from engine.log.gathered import gathered
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.results.export import export_jsonl
 from engine.spark.host import run_on_spark

@@ -25,8 +25,8 @@ import numpy as np
 
 from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.spill import SpillingMatcher
-from engine.pattern.spill_settings import SpillSettings
+from engine.pattern.spill.matcher import SpillingMatcher
+from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.query.plan import Plan, SeqPlan
 from engine.stream.released import Released, Strings

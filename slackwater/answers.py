@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.asked import asked_of_order, asked_of_queries, guarded
 from engine.barrier.settings import parse_barrier
 from engine.chain import ChainSettings
-from engine.doubts import of_line_numbers, of_numbers, of_promises, of_streams
 from engine.errors import SparkFailure, UserError
-from engine.pass_output import Answers, Events
-from engine.pipeline import Host, check_plans, with_log_kept
+from engine.passes.asked import asked_of_order, asked_of_queries, guarded
+from engine.passes.doubts import of_line_numbers, of_numbers, of_promises, of_streams
+from engine.passes.output import Answers, Events
+from engine.passes.pipeline import Host, check_plans, with_log_kept
+from engine.passes.unseen import unseen_types
 from engine.query import explain as explanation
 from engine.query import query as parse_query
 from engine.query.analysis.analyse import read_query
@@ -19,7 +20,6 @@ from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.results.part_store import PartStore
 from engine.results.side_output import SIDE_OUTPUT
-from engine.unseen import unseen_types
 from slackwater.doubt import doubt
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened

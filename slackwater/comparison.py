@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.asked import read_guards
 from engine.compare.columns import as_plain
 from engine.compare.comparison import COMPLETE
 from engine.compare.comparison import Comparison as Measured
@@ -17,6 +16,7 @@ from engine.compare.comparison import compare as measure
 from engine.compare.measure import Reading
 from engine.compare.page import HTML, NO_ARRIVALS, write_comparison
 from engine.extras import need
+from engine.passes.asked import read_guards
 from engine.report.plain import plain
 from engine.report.versions import versions
 from slackwater.doubt import doubt

@@ -11,7 +11,7 @@ from typing import Protocol
 from engine.log.input.input_log import InputForm
 from engine.log.input.table_import import TABLE, as_arrow
 from engine.log.record.times import DEFAULT_UNIT
-from engine.pipeline import prepare
+from engine.passes.pipeline import prepare
 from engine.units import unit_ns
 from slackwater.folder import Closing, Folder
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.pass_output import TABLES, Answers, Events, check_name, mixed_kinds, write
+from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.results.flat_columns import flat as flat_table
 from slackwater.folder import Closing, Folder
 from slackwater.frames import as_pandas, as_polars

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.extras import need
-from engine.pass_output import Answers
-from engine.pipeline import Advanced, Host
+from engine.passes.output import Answers
+from engine.passes.pipeline import Advanced, Host
+from engine.passes.scenario_run import REPORT, ScenarioRun, load, read_options, run_scenario
 from engine.results.part_store import PartStore
 from engine.results.run_writer import COUNTERS_FILE
 from engine.scenario import RunnableScenario, Score
-from engine.scenario_run import REPORT, ScenarioRun, load, read_options, run_scenario
 from slackwater.doubt import doubt
 from slackwater.folder import Closing, Folder
 from slackwater.results import Results

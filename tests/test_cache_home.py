@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine import cache_home, jit
+from engine import cache_home
 from engine.cache_home import is_trusted, own_bytes, own_cache
+from engine.kernels import jit
 from engine.log.whole_file import temporary, whole_file, write_parquet
 from engine.query.analysis.analyse import query
 from engine.query.language import grammar_tables
@@ -140,7 +141,7 @@ def test_tables_with_any_damage_are_made_anew(cache: Path) -> None:
 
 KERNEL = """
 import sys
-from engine import jit
+from engine.kernels import jit
 
 @jit.njit
 def twice(x):

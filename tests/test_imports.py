@@ -35,12 +35,12 @@ ALLOWED = {
 # chain's.
 INNER = {
     "scenarios/papers/": {
-        "engine.barrier", "engine.chain", "engine.errors", "engine.jit", "engine.operator",
+        "engine.barrier", "engine.chain", "engine.errors", "engine.kernels.jit", "engine.operator",
         "engine.order.registry", "engine.pattern", "engine.query", "engine.stream",
     },
     "scenarios/recordings.py": {"engine.units", "engine.log.whole_file", "engine.report"},
     "scenarios/mimic/answers.py": {
-        "engine.chain", "engine.inprocess", "engine.order.registry", "engine.query",
+        "engine.chain", "engine.passes.inprocess", "engine.order.registry", "engine.query",
     },
 }  # fmt: skip
 # Only these parts of the engine may start simulations: everything else sees an arrival log.

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine import jit
+from engine.kernels import jit
 
 
 @pytest.fixture(name="tree")

@@ -17,18 +17,31 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 
 ROOMS = {
     "barrier": {"kernels", "stream"},
-    "cli": {"barrier", "compare", "log", "order", "query", "report", "results", "stream"},
+    "chain": {
+        "barrier", "clocks", "kernels", "order", "pattern", "query", "results", "stream",
+        "window",
+    },
+    "cli": {
+        "barrier", "chain", "compare", "kernels", "log", "order", "passes", "query", "report",
+        "results", "stream",
+    },
     "clocks": {"kernels", "stream"},
-    "compare": {"kernels", "log", "order", "report", "stream"},
+    "compare": {"chain", "kernels", "log", "order", "report", "stream"},
     "gateway": {"stream"},
-    "kernels": set(),
+    "kernels": set[str](),
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},
+    "passes": {
+        "barrier", "chain", "kernels", "log", "order", "pattern", "query", "report", "results",
+        "spark", "stream", "window",
+    },
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},
-    "report": {"log", "stream"},
-    "results": {"log", "stream"},
-    "spark": {"barrier", "log", "order", "pattern", "query", "results", "stream", "window"},
+    "report": {"kernels", "log", "stream"},
+    "results": {"kernels", "log", "order", "stream"},
+    "spark": {
+        "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
+    },
     "stream": {"kernels"},
     "window": {"kernels", "query", "results", "stream"},
 }  # fmt: skip

@@ -26,7 +26,7 @@ BANNED_MODULES = {"utils", "util", "helpers", "helper", "common", "manager", "mi
 # Cores take time, chance and settings as arguments, so that what is simulated is what is deployed.
 CORES = (
     "edge_agent", "engine/order", "engine/window", "engine/pattern", "engine/barrier",
-    "engine/gateway", "engine/chain.py",
+    "engine/gateway", "engine/chain/site_chain.py",
 )  # fmt: skip
 CORE_EXCEPTIONS = {"edge_agent/clock.py"}
 CORE_BANNED_IMPORTS = {"time", "random", "secrets", "uuid", "numpy.random"}

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import inline, kernel
 from engine.kernels.hashing import mixed
+from engine.kernels.jit import inline, kernel
 
 # What happens.
 NEW: Final = 0

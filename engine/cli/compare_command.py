@@ -11,7 +11,6 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.asked import read_guards
 from engine.cli.input_options import reads_input
 from engine.cli.plain_console import PlainConsole
 from engine.cli.query_commands import Guard, Input, TimeUnit
@@ -24,7 +23,8 @@ from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.extras import need
 from engine.log.input.input_log import PLAIN_FORM, InputForm
-from engine.pipeline import prepare
+from engine.passes.asked import read_guards
+from engine.passes.pipeline import prepare
 from engine.report.page.page_folder import check_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions

@@ -216,7 +216,7 @@ def _installed(name: str) -> str | None:
 
 def _cache_folder() -> Path | None:
     try:
-        from engine.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
+        from engine.kernels.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
     except ImportError:
         return None  # told by the check of the package
     chosen = os.environ.get("NUMBA_CACHE_DIR")

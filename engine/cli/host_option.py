@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from engine.errors import UserError
-from engine.pipeline import Host
+from engine.passes.pipeline import Host
 
 HERE: Final = "in process"
 _LOCAL: Final = "local[*]"

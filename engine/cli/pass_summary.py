@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from engine.cli.host_option import spoken_host
 from engine.cli.visible import tell
-from engine.doubts import of_streams
-from engine.pipeline import Host
+from engine.passes.doubts import of_streams
+from engine.passes.pipeline import Host
+from engine.passes.unseen import unseen_types
 from engine.query.plan import Plan
-from engine.unseen import unseen_types
 
 
 def tell_summary(counters: dict[str, Any], host: Host) -> None:

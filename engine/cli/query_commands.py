@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from engine.asked import asked_of_order, asked_of_queries, guarded
 from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.host_option import InProcess, Master, OnSpark, choose_host
@@ -21,13 +20,14 @@ from engine.cli.visible import tell
 from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.cli.window_option import WindowText
 from engine.cli.work_folder import work_folder
-from engine.doubts import of_line_numbers, of_numbers, of_promises
 from engine.errors import UserError
 from engine.log.input.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
 from engine.log.input.lines import STDIN
 from engine.order.registry import order_names
-from engine.pass_output import TABLES, Answers, Events, check_name, mixed_kinds, write
-from engine.pipeline import Host, Prepared, check_plans, prepare
+from engine.passes.asked import asked_of_order, asked_of_queries, guarded
+from engine.passes.doubts import of_line_numbers, of_numbers, of_promises
+from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
+from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analysis.analyse import read_query
 from engine.query.plan import Plan

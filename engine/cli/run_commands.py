@@ -15,9 +15,8 @@ from engine.cli.visible import tell
 from engine.cli.watch import if_interrupted, tell_compiling, watched
 from engine.errors import UserError
 from engine.extras import need
-from engine.pipeline import Advanced, Host
-from engine.scenario import Score
-from engine.scenario_run import (
+from engine.passes.pipeline import Advanced, Host
+from engine.passes.scenario_run import (
     REPORT,
     check_parents,
     load,
@@ -26,6 +25,7 @@ from engine.scenario_run import (
     scenario_names,
     simulated,
 )
+from engine.scenario import Score
 
 Name = Annotated[
     str,

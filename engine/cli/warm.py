@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.cli.app import run
-from engine.jit import cache_directory
+from engine.kernels.jit import cache_directory
 
 _KEPT_SECONDS: Final = 30 * 24 * 3600
 _PATTERN: Final = "EVENT SEQ(A a, !C c, B b) WHERE a.k = b.k AND c.k = a.k WITHIN 500"

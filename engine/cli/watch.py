@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from engine.errors import Interrupted
-from engine.jit import when_compiling
+from engine.kernels.jit import when_compiling
 
 COMPILING: Final = "compiling for this machine, once: about half a minute\n"
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.errors import SparkFailure, UserError
-from engine.pipeline import with_log_kept
+from engine.passes.pipeline import with_log_kept
 
 
 @contextmanager

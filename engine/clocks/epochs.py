@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
-from engine.jit import inline
 from engine.kernels.integers import NONE, NS_PER_S
+from engine.kernels.jit import inline
 
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per source, to correct events stamped before the newest sync."""

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import inline, kernel
 from engine.kernels.integers import INT_MAX
+from engine.kernels.jit import inline, kernel
 from engine.stream.released import Promises, Released, Strings
 from engine.stream.timeline import LONG_AGO, Steps
 

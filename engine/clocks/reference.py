@@ -35,8 +35,8 @@ from engine.clocks.prediction import (
     held,
     stepped,
 )
-from engine.jit import kernel
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE, NS_PER_S
+from engine.kernels.jit import kernel
 from engine.stream.clock_bound import ClockBound
 from engine.stream.columns import Columns
 from engine.stream.released import LATE_DROPPED, Strings

@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.compare.measure import Arrivals, Measures
 from engine.compare.slacks import slacks
-from engine.order.sequence import SequenceSettings
+from engine.order.sequence.order import SequenceSettings
 from engine.units import neat, parse_duration
 
 _SHARES: Final = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)

@@ -19,8 +19,8 @@ from engine.compare.tally import Reading, Spread, Tally
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
-from engine.order.none import NoneSettings
 from engine.order.registry import OrderSettings, parse_order
+from engine.order.unordered.none import NoneSettings
 from engine.stream.frame import Frame, by_site
 
 __all__ = ["Arrivals", "Measures", "Reading", "Spread", "arrivals", "measure", "measure_many"]

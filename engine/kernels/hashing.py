@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.jit import inline
+from engine.kernels.jit import inline
 
 MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 """Odd bits of the golden ratio: neighbours come to lie far apart (Knuth, TAOCP 3, 6.4)."""

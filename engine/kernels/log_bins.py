@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.jit import inline, kernel
+from engine.kernels.jit import inline, kernel
 
 _MILLION: Final = 1_000_000
 

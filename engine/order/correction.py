@@ -12,7 +12,7 @@ from engine.clocks.reference import SourceClocks
 from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.order.base import Guards
 from engine.order.duplicates import Duplicates
-from engine.order.state import DUPLICATE, QUARANTINED_FUTURE
+from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE
 from engine.stream.columns import Columns
 
 _DENSE: Final = 4

@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from edge_agent import records as r
-from engine.jit import inline, kernel
 from engine.kernels.hashing import mixed
 from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel
 from engine.stream.columns import Columns
 
 HORIZON: Final = 32_000

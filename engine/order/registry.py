@@ -11,7 +11,13 @@ from typing import Final
 from engine.clocks.reference import SourceClocks
 from engine.errors import UserError, near_miss
 from engine.kernels.integers import INT_MAX
-from engine.order.aq_kslack import (
+from engine.order.base import Guards, Order
+from engine.order.correction import Correction
+from engine.order.sequence.order import Sequence as SequenceOrder
+from engine.order.sequence.order import SequenceSettings
+from engine.order.served import Window, longest_window, reads_of, window_of
+from engine.order.short_form import SLACK_MAX_NS, choice, factor, only_known, share, span
+from engine.order.slack.aq_kslack import (
     CONTROLS,
     HORIZON_PART,
     KD_MILLI,
@@ -19,18 +25,12 @@ from engine.order.aq_kslack import (
     AqKSlack,
     AqKSlackSettings,
 )
-from engine.order.aq_threshold import AGGREGATES
-from engine.order.base import Guards, Order
-from engine.order.correction import Correction
-from engine.order.kslack import KSlackSettings, kslack
-from engine.order.kslack_chain import KSlackChain, KSlackChainSettings
-from engine.order.ldop import FACTOR_MAX, Ldop, LdopSettings
-from engine.order.mp_kslack import MpKSlackSettings, mp_kslack
-from engine.order.none import NoneSettings, NoOrder
-from engine.order.sequence import Sequence as SequenceOrder
-from engine.order.sequence import SequenceSettings
-from engine.order.served import Window, longest_window, reads_of, window_of
-from engine.order.short_form import SLACK_MAX_NS, choice, factor, only_known, share, span
+from engine.order.slack.aq_threshold import AGGREGATES
+from engine.order.slack.kslack import KSlackSettings, kslack
+from engine.order.slack.kslack_chain import KSlackChain, KSlackChainSettings
+from engine.order.slack.ldop import FACTOR_MAX, Ldop, LdopSettings
+from engine.order.slack.mp_kslack import MpKSlackSettings, mp_kslack
+from engine.order.unordered.none import NoneSettings, NoOrder
 from engine.query.plan import Plan
 from engine.stream.frame import ATTR_PREFIX
 from engine.units import parse_duration

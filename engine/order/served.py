@@ -21,7 +21,7 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.errors import UserError
-from engine.order.aq_threshold import AGGREGATES
+from engine.order.slack.aq_threshold import AGGREGATES
 from engine.query.fields import own_attribute
 from engine.query.plan import Plan, TumblingPlan
 from engine.stream.columns import Columns

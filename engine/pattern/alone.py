@@ -7,10 +7,10 @@ from typing import Any
 
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
+from engine.clocks.readers import Readers
 from engine.operator import Result, Results
-from engine.pattern.certainty import Rule
 from engine.pattern.seq import SeqMatcher
-from engine.readers import Readers
+from engine.pattern.verdict.certainty import Rule
 from engine.stream.released import Released
 
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from engine.barrier.changes import Given
 from engine.operator import Result, ResultColumns
+from engine.pattern.compiled.tables import Layout
 from engine.pattern.match_table import columns_table
 from engine.pattern.store import Store
-from engine.pattern.tables import Layout
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns

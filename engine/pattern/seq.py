@@ -25,13 +25,13 @@ from engine.barrier.changes import ORDER, Changes, Given
 from engine.clocks.stream_clocks import NOTHING
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result
-from engine.pattern.certainty import Rule
-from engine.pattern.kernel import Kernel, StackOptions
+from engine.pattern.compiled.membership import joined_attributes, kept_attributes, members
+from engine.pattern.compiled.tables import layout_of
 from engine.pattern.match_results import Matches
-from engine.pattern.matches import Judge
-from engine.pattern.membership import joined_attributes, kept_attributes, members
+from engine.pattern.search.kernel import Kernel, StackOptions
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
-from engine.pattern.tables import layout_of
+from engine.pattern.verdict.certainty import Rule
+from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
@@ -205,7 +205,7 @@ class SeqMatcher:
         rows: np.ndarray,  # noqa: ARG002
         more: dict[str, np.ndarray],  # noqa: ARG002
     ) -> np.ndarray | slice:
-        """Which of ``rows`` are matched now, and not later (``engine.pattern.spill``)."""
+        """Which of ``rows`` are matched now, and not later (``engine.pattern.spill.matcher``)."""
         return slice(None)
 
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:

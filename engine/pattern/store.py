@@ -8,9 +8,9 @@ import numpy as np
 
 from engine.barrier.changes import ORDER
 from engine.errors import ContractViolation
-from engine.pattern.certainty import Clock
-from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT
-from engine.pattern.records import EVENT, copy_of, numbers_of
+from engine.pattern.compiled.records import EVENT, copy_of, numbers_of
+from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
+from engine.pattern.verdict.certainty import Clock
 from engine.query.expression import View, column
 from engine.query.fields import released_columns
 from engine.query.plan import Attribute
@@ -48,7 +48,7 @@ _KINDS: Final = {"int": INT, "float": FLOAT, "str": TEXT, "null": ABSENT}
 
 
 class Registers(NamedTuple):
-    """(registers, events); see ``engine.pattern.search.Search``."""
+    """(registers, events); see ``engine.pattern.search.state.Search``."""
 
     raw: np.ndarray
     ok: np.ndarray

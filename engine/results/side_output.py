@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.aside import DROPPED, LATENESS, REASON, REASONS
+from engine.results.aside import DROPPED, LATENESS, REASON, REASONS
 from engine.results.ordered import (
     EVENT_FIELDS,
     EVENT_TIMES,

@@ -20,9 +20,9 @@ from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import OrderSettings, order_attributes, parse_order
-from engine.order.sequence import SequenceSettings
+from engine.order.sequence.order import SequenceSettings
 from engine.order.served import check_order_attributes
-from engine.pattern.spill_settings import read_spill
+from engine.pattern.spill.settings import read_spill
 from engine.query import check_attributes, needed_attributes
 from engine.query import query as parse_query
 from engine.query.plan import Plan

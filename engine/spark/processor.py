@@ -16,8 +16,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from engine.chain import ChainSettings
+from engine.chain.output_parts import last_parts, parts_of
 from engine.log.arrival_log import frames_at
-from engine.output_parts import last_parts, parts_of
 from engine.results.run_writer import Part, packed
 from engine.spark.chain_state import ChainState
 from engine.spark.staged import LARGE, Staged

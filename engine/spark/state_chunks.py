@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from engine.chain import ChunksOf
-from engine.pattern.chunk_store import ChunkStore
+from engine.pattern.spill.chunk_store import ChunkStore
 
 _KEY: Final = StructType([StructField("query", StringType()), StructField("number", LongType())])
 _CONTENT: Final = StructType([StructField("content", BinaryType())])

@@ -12,8 +12,8 @@ differ in what they say and never in what they let in:
   and fractions mix and the attribute is a fraction then; any other mixture is *refused*.
 
 Inside the chain only uncertainties grow: they *saturate* at ``UNC_MAX_NS``
-(``engine.order.merge.reference``). With the ranges above, every sum of a time, an offset, two
-uncertainties and a duration fits into 64 bits (``edge_agent.limits``).
+(``engine.order.sequence.merge.reference``). With the ranges above, every sum of a time, an offset,
+two uncertainties and a duration fits into 64 bits (``edge_agent.limits``).
 """
 
 from __future__ import annotations

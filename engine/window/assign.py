@@ -10,13 +10,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import inline, kernel
 from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel
 from engine.stream.released import IN_ORDER, LATE
-from engine.window.accumulate import KEEPS_ALL, Values, add_rows
-from engine.window.assignments import NO_EPOCH
-from engine.window.cells import LIVE, SPARE, add_to_window, hash_place
-from engine.window.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Content, Held
+from engine.window.doubt.assignments import NO_EPOCH
+from engine.window.doubt.missing import WINDOWS_MAX, GapTable, header_of, know
 from engine.window.drift import (
     AMBIGUOUS,
     CERTAIN,
@@ -29,8 +27,10 @@ from engine.window.drift import (
     WHOLE,
     Geometry,
 )
-from engine.window.kept import keep
-from engine.window.missing import WINDOWS_MAX, GapTable, header_of, know
+from engine.window.held.accumulate import KEEPS_ALL, Values, add_rows
+from engine.window.held.cells import LIVE, SPARE, add_to_window, hash_place
+from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Content, Held
+from engine.window.held.kept import keep
 from engine.window.told import STAGES, Outbox, Standing, tell_keys
 
 INT_MIN: Final = -(2**63)
@@ -53,8 +53,8 @@ class Rows(NamedTuple):
 
     int64 of length n: ``ref unc epoch release seq``; int32 codes ``source stream``; int8
     ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
-    ``how``, ``low``, ``high``: of ``engine.window.where``, empty where WHERE is exact; ``reach``:
-    ``unc``, but more than any window's size for rows that are not ``SURE``.
+    ``how``, ``low``, ``high``: of ``engine.window.doubt.where``, empty where WHERE is exact;
+    ``reach``: ``unc``, but more than any window's size for rows that are not ``SURE``.
     """
 
     ref: np.ndarray

@@ -10,8 +10,8 @@ import numpy as np
 
 from engine.query.plan import Drift
 from engine.window.assign import INT_MIN
-from engine.window.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE
 from engine.window.drift import Geometry
+from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE
 
 
 class Closing:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.jit import inline, njit
+from engine.kernels.jit import inline, njit
 from engine.stream.released import IN_ORDER, LATE
 from engine.window import assign as a
-from engine.window.cells import LIVE, SPARE
+from engine.window.doubt.missing import fill
 from engine.window.drift import WHOLE
-from engine.window.kept import LIVE as KEPT_LIVE
-from engine.window.kept import SPARE as KEPT_SPARE
-from engine.window.kept import keep
-from engine.window.missing import fill
+from engine.window.held.cells import LIVE, SPARE
+from engine.window.held.kept import LIVE as KEPT_LIVE
+from engine.window.held.kept import SPARE as KEPT_SPARE
+from engine.window.held.kept import keep
 from engine.window.told import LIVE as TOLD_LIVE
 from engine.window.told import SPARE as TOLD_SPARE
 

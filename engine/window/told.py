@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.jit import inline, kernel, njit
 from engine.kernels.integers import NONE
-from engine.window.cells import HEADER, Cells, leaders
-from engine.window.content import (
+from engine.kernels.jit import inline, kernel, njit
+from engine.window.drift import PART_BITS
+from engine.window.held.cells import HEADER, Cells, leaders
+from engine.window.held.content import (
     EACH,
     NUMBERS,
     STAGE_LAST,
@@ -22,8 +23,7 @@ from engine.window.content import (
     has_result,
     read_content,
 )
-from engine.window.drift import PART_BITS
-from engine.window.number import same_numbers
+from engine.window.held.number import same_numbers
 
 FREE, LIVE = 0, 1
 """Places in ``Standing.tally``."""

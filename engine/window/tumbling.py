@@ -31,20 +31,20 @@ from engine.query.plan import Drift, TumblingPlan
 from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
-from engine.window.accumulate import IS_FLOAT, Values, more_sums, new_sums, values_of
-from engine.window.aggregate import asked_of, attributes_asked
-from engine.window.cells import HEADERS, Cells, grown, new_cells
 from engine.window.closing import Closing
-from engine.window.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
+from engine.window.doubt.missing import Missing
+from engine.window.doubt.where import chosen
 from engine.window.drift import SURE, Geometry, considered_delay, shifts_ns
-from engine.window.kept import Kept, more_kept, new_kept, widen_kept
+from engine.window.held.accumulate import IS_FLOAT, Values, more_sums, new_sums, values_of
+from engine.window.held.aggregate import asked_of, attributes_asked
+from engine.window.held.cells import HEADERS, Cells, grown, new_cells
+from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
+from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
+from engine.window.held.windows_freed import free_over
 from engine.window.keys import GroupKeys
-from engine.window.missing import Missing
-from engine.window.results import WindowResults
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
-from engine.window.where import chosen
-from engine.window.windows_freed import free_over
+from engine.window.shown.results import WindowResults
 
 _CHUNK: Final = 1 << 16
 _FIRST: Final = 256

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.chain import ChainSettings
-from engine.inprocess import run_in_process
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from scenarios.runs import RUNS, ints, read_counters, standing
 from slackwater.scenario import NS_PER, Guards

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from edge_agent.records import KIND_NAMES, Kind
-from engine import inprocess
 from engine.chain import ChainSettings
-from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.passes import inprocess
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.results.export import export_jsonl, export_table
 from engine.results.ordered import export_ordered_jsonl, export_ordered_table

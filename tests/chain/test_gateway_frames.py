@@ -19,7 +19,7 @@ from edge_agent import limits, wire
 from edge_agent import messages as m
 from engine.chain import Chain, ChainSettings
 from engine.gateway.core import GatewayCore, GatewaySettings
-from engine.jit import plain
+from engine.kernels.jit import plain
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.aside import REASONS
 from engine.chain import Chain, ChainSettings
 from engine.cli.app import run
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.results.aside import REASONS
 from tests.order.conftest import frame
 
 TRACE: list[dict[str, Any]] = [

@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import UserError
 from engine.log.arrival_log import LogWriter
-from engine.pipeline import check_plans
+from engine.passes.pipeline import check_plans
 from engine.query import query
 from engine.stream.frame import Frame
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.pipeline import Host
+from engine.passes.pipeline import Host
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = "import sys; from engine.cli import main; main()"

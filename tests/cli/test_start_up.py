@@ -63,7 +63,7 @@ def test_a_query_loads_only_what_it_uses(here: Path, trace: Any) -> None:
     loaded(*arguments)  # compiles, if nobody has
     found = loaded(*arguments)
     assert "numba" in found
-    others = {READY_TO_COMPILE, "engine.window.tumbling", "engine.pattern.spill"}
+    others = {READY_TO_COMPILE, "engine.window.tumbling", "engine.pattern.spill.matcher"}
     assert not (NEVER | others) & found
 
 

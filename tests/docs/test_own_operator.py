@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from engine.chain import Chain, ChainSettings
-from engine.inprocess import run_in_process
+from engine.chain.operators import OPERATORS
 from engine.log.arrival_log import LogWriter
 from engine.log.input.trace import read_trace
-from engine.operators import OPERATORS
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.results.export import export_jsonl, export_table
 from engine.results.kinds import KINDS

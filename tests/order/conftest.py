@@ -14,7 +14,7 @@ import pytest
 from edge_agent.records import KIND_NAMES
 from engine.chain import Chain, ChainOutput, ChainSettings
 from engine.order.base import Guards, Ordered
-from engine.order.sequence import SequenceSettings
+from engine.order.sequence.order import SequenceSettings
 from engine.stream.frame import FIXED_TYPES, STRING, Frame
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -1,4 +1,4 @@
-"""The slow twin of ``engine/order/timeout.py``: SPEC 3.1's three choices of how long to wait."""
+"""The slow twin of ``engine.order.sequence.timeout``: SPEC 3.1's three choices of a timeout."""
 
 from __future__ import annotations
 

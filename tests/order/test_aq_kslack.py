@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from bench.tune_aq import Stream, exponential, made, ordered
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.order.aq_kslack import ALPHA, HORIZON, SLACK
-from engine.order.aq_threshold import AGGREGATES, normal_quantile_ppm
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pipeline import Host, prepare
+from engine.order.slack.aq_kslack import ALPHA, HORIZON, SLACK
+from engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm
+from engine.passes.pipeline import Host, prepare
 from tests.order.conftest import frame
 from tests.order.slow_aq import PPB, Settings, SlowAq
 from tests.order.test_slack import FIG_2_6, as_twin, records, released

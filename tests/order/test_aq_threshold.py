@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from engine.order.aq_threshold import (
+from engine.order.slack.aq_threshold import (
     AVG,
     COUNT,
     MOMENTS,

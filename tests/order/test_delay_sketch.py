@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.order.delay_sketch import (
+from engine.order.slack.delay_sketch import (
     DELAY_BINS,
     REMEMBERED,
     bin_end,

@@ -19,7 +19,7 @@ from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.duplicates import BLOCKS_MAX, HORIZON, LANE, LANES_MAX, Duplicates
 from engine.order.registry import parse_order
-from engine.pipeline import prepare
+from engine.passes.pipeline import prepare
 from engine.stream.frame import Frame
 from tests.order.conftest import frame
 from tests.order.slow_duplicates import SlowDuplicates

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.order.lane_memories import LaneMemories
-from engine.order.state import MEMORY
+from engine.order.sequence.lane_memories import LaneMemories
+from engine.order.sequence.state import MEMORY
 
 WORDS = MEMORY.itemsize // 8
 contents = st.dictionaries(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.order.ldop import _mean, splitmix64
 from engine.order.registry import parse_order
+from engine.order.slack.ldop import _mean, splitmix64
 from tests.order.slow_ldop import slow_ldop, slow_splitmix64
 from tests.order.test_slack import as_twin, records, released
 

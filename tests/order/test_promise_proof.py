@@ -16,10 +16,10 @@ from edge_agent.records import Kind
 from engine.clocks.reference import Sync
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX
-from engine.order.none import NoneSettings
-from engine.order.proof import Proof
-from engine.order.proof_kernel import WINDOW
 from engine.order.registry import parse_order
+from engine.order.unordered.none import NoneSettings
+from engine.order.unordered.proof import Proof
+from engine.order.unordered.proof_kernel import WINDOW
 from engine.stream.released import Strings
 
 WAIT = 10

@@ -1,8 +1,8 @@
 """``timeout=quantile:q`` keeps its share of late events, forgets in time, and agrees with its twin.
 
-What is promised (``engine/order/timeout.py``): on stationary waiting times the share of late events
-is 1-q to within 10 %, but for chance; it is less only where fewer events need to wait at all. After
-a change the timeout is again right within 1,000 events, to within 20 % but for chance.
+What is promised (``engine.order.sequence.timeout``): on stationary waiting times the share of late
+events is 1-q to within 10 %, but for chance; it is less only where fewer events need to wait at
+all. After a change the timeout is again right within 1,000 events, to within 20 % but for chance.
 Every stream is made from a seed that the test's name shows.
 """
 
@@ -22,11 +22,11 @@ from slow_waits import EDGES, ENDS, Highs, WaitTimes
 
 from engine.chain import Chain, ChainSettings
 from engine.order.base import Guards
-from engine.order.highs import first_larger, saw_high
 from engine.order.registry import parse_order
-from engine.order.state import LANE, MEMORY, WAIT_BINS
-from engine.order.wait_sketch import ONE, exceeded_by, in_ns, resolution_bits, wait_bin
-from engine.order.waits import learn_wait, memory_window, needed_value
+from engine.order.sequence.highs import first_larger, saw_high
+from engine.order.sequence.state import LANE, MEMORY, WAIT_BINS
+from engine.order.sequence.wait_sketch import ONE, exceeded_by, in_ns, resolution_bits, wait_bin
+from engine.order.sequence.waits import learn_wait, memory_window, needed_value
 from engine.stream.frame import STRING, Frame
 
 MS = 1_000_000

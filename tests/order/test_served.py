@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.order.aq_kslack import ALPHA, HORIZON, SLACK
-from engine.order.aq_threshold import AGGREGATES, normal_quantile_ppm
 from engine.order.base import Guards
 from engine.order.registry import order_attributes, parse_order
 from engine.order.served import Reads, Window, longest_window, reads_of, window_of
-from engine.pipeline import Host, prepare
+from engine.order.slack.aq_kslack import ALPHA, HORIZON, SLACK
+from engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm
+from engine.passes.pipeline import Host, prepare
 from engine.query import query
 from tests.order.conftest import frame
 from tests.order.slow_aq import Settings, SlowAq

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
-from engine.order import lanes, sequence
 from engine.order.registry import parse_order
+from engine.order.sequence import lanes
+from engine.order.sequence import order as sequence
 from engine.stream.frame import Frame
 from tests.order.test_order_cuts import PAIRS, Record, chain_over, cut, traces
 

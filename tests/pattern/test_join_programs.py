@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import ContractViolation
-from engine.jit import kernel
-from engine.pattern.clocked_machine import Errors
-from engine.pattern.program import compile_programs, uses_text_order
-from engine.pattern.program_machine import ABSENT, FLOAT, INT, TEXT, Programs, holds
-from engine.pattern.program_texts import awaits_text, text_constants, text_ranks
-from engine.pattern.records import EVENT
+from engine.kernels.jit import kernel
+from engine.pattern.compiled.program import compile_programs, uses_text_order
+from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
+from engine.pattern.compiled.records import EVENT
+from engine.pattern.search.clocked_machine import Errors
+from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT, Programs, holds
 from engine.query import query
 from engine.query.expression import View, join_mask
 from engine.query.plan import (

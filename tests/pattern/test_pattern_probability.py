@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.pattern.probability import POINTS, pair_probability, sampled_probability
-from engine.pattern.records import RELATION
-from engine.pattern.relations import soon_after, starts_before
+from engine.pattern.compiled.records import RELATION
+from engine.pattern.compiled.relations import soon_after, starts_before
 from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.verdict.probability import POINTS, pair_probability, sampled_probability
 from engine.query.plan import SeqPlan, Step
 
 

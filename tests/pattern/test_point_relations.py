@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import UserError
+from engine.pattern.compiled.tables import layout_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.tables import layout_of
 from engine.query.plan import Attribute, Group, PointRelation, SeqPlan, Step
 
 Asked = tuple[str, str, str, int]

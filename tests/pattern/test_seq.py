@@ -359,5 +359,5 @@ def test_more_matches_than_there_is_room_for(tools: Any, monkeypatch: pytest.Mon
     whole = tools.run(lambda: matcher(made), events)
     assert len(whole) > 500
     assert rows(whole) == tools.by_definition(made, events, lambda _: True)
-    monkeypatch.setattr("engine.pattern.kernel._LEAST", 3)
+    monkeypatch.setattr("engine.pattern.search.kernel._LEAST", 3)
     assert tools.run(lambda: matcher(made), events) == whole

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.pattern.alone import Alone
-from engine.pattern.chunk_store import FileChunks, MemoryChunks
-from engine.pattern.chunk_store import joined as one_below_other
-from engine.pattern.partition import keys_of
+from engine.pattern.compiled.tables import layout_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.spill import SpillingMatcher
-from engine.pattern.spill_settings import SpillSettings, parse_spill
-from engine.pattern.tables import layout_of
+from engine.pattern.spill.chunk_store import FileChunks, MemoryChunks
+from engine.pattern.spill.chunk_store import joined as one_below_other
+from engine.pattern.spill.matcher import SpillingMatcher
+from engine.pattern.spill.partition import keys_of
+from engine.pattern.spill.settings import SpillSettings, parse_spill
 from engine.query import query
 from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, Step, TumblingPlan
 from engine.stream.released import IN_ORDER, LATE, Strings

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.pattern.partition import Keys, keys_of
+from engine.pattern.compiled.tables import layout_of
 from engine.pattern.seq import PatternSettings, SeqMatcher
-from engine.pattern.spill import SpillingMatcher
-from engine.pattern.spill_bounds import spill_bounds
-from engine.pattern.spill_settings import SpillSettings
-from engine.pattern.tables import layout_of
+from engine.pattern.spill.bounds import spill_bounds
+from engine.pattern.spill.matcher import SpillingMatcher
+from engine.pattern.spill.partition import Keys, keys_of
+from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.stream.released import Strings
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.pattern.alone import Alone
-from engine.pattern.kernel import StackOptions
+from engine.pattern.search.kernel import StackOptions
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan

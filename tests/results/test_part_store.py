@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.chain import ChainSettings
-from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogWriter
 from engine.log.input.trace import read_trace
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.results.batch_files import BatchFiles
 from engine.results.export import export_jsonl, export_table, read_results
@@ -73,7 +73,7 @@ def test_what_is_held_reads_as_what_is_written(
     for name, hold in (("files", 0), ("held", HELD_BYTES), ("outgrown", 900)):
         store = PartStore(folder / name, hold)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("engine.inprocess._ROWS_PER_BATCH", rows)
+            patch.setattr("engine.passes.inprocess._ROWS_PER_BATCH", rows)
             made = run_in_process(folder / "log", chain, store)
         found.append(told(store))
         counters.append(made["sites"])

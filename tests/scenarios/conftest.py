@@ -13,8 +13,8 @@ import pytest
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
-from engine.inprocess import run_in_process
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.scenario import RunnableScenario, Score
 

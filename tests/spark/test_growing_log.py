@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pattern.spill_settings import SpillSettings
+from engine.passes.inprocess import run_in_process
+from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.results.ordered import export_ordered_jsonl
 from engine.spark import host
@@ -175,7 +175,7 @@ def test_in_process_a_log_that_grows_is_read_as_it_was(
     growing: Growing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = in_process(growing.log, SETTINGS, tmp_path)
-    monkeypatch.setattr("engine.inprocess._ROWS_PER_BATCH", 6)
+    monkeypatch.setattr("engine.passes.inprocess._ROWS_PER_BATCH", 6)
     run_in_process(growing.log, SETTINGS, tmp_path / "grown", lambda _rows: growing.grow(1))
     assert not growing.left
     assert given_by(tmp_path / "grown", SETTINGS) == before

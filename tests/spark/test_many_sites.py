@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from engine import inprocess
 from engine.chain import Chain, ChainSettings
-from engine.inprocess import run_in_process
 from engine.order.registry import parse_order
+from engine.passes import inprocess
+from engine.passes.inprocess import run_in_process
 from engine.pattern.seq import PatternSettings
 from engine.query import query
 from engine.results.export import export_jsonl
@@ -184,7 +184,7 @@ def passing(count: int, *, sources: bool) -> Chain:
         settings("sequence:timeout=fixed:15,sources=40"),
         pattern=PatternSettings(keep_late_ns=200), window=WindowSettings(200),
     )  # fmt: skip
-    with patch("engine.order.sequence.FORGET_EVERY", 32), patch("engine.chain._TEXTS", 64):
+    with patch("engine.order.sequence.order.FORGET_EVERY", 32), patch("engine.chain._TEXTS", 64):
         chain = Chain(chosen, "site-000")
         for each in world.frames(64):
             chain.process([each])

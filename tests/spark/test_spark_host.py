@@ -18,9 +18,9 @@ import pytest
 
 from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.query.plan import Plan
 from engine.results.export import export_jsonl

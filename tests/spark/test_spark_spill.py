@@ -10,11 +10,11 @@ import pytest
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
-from engine.inprocess import run_in_process
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.pattern.seq import PatternSettings
-from engine.pattern.spill_settings import SpillSettings
+from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.spark.host import run_on_spark
 from tests.spark.both_hosts import answers, log_of

@@ -1,4 +1,4 @@
-"""Which lines of kernels were run: the functions that ``engine.jit`` decorates, by their trees."""
+"""Which lines of kernels were run: of functions that ``engine.kernels.jit`` decorates."""
 
 from __future__ import annotations
 

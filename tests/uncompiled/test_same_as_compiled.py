@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.jit import kernel
 from engine.kernels.hashing import mixed
-from engine.uncompiled import uncompiled
+from engine.kernels.jit import kernel
+from engine.kernels.uncompiled import uncompiled
 
 ITEM = np.dtype([("whole", "i8"), ("small", "i1"), ("flag", "?"), ("bins", "i2", (2,))])
 INT64 = st.integers(-(2**63), 2**63 - 1)

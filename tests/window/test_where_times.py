@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from engine.query import query
 from engine.query.plan import TumblingPlan
 from engine.stream.released import Strings
+from engine.window.doubt.where import chosen
 from engine.window.tumbling import TumblingWindow
-from engine.window.where import chosen
 
 SIZE = 10
 Holds = Callable[[int, int], bool]

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.window.cells import (
+from engine.window.drift import PART_BITS
+from engine.window.held.cells import (
     FREE,
     HEADER,
     HEADERS,
@@ -20,7 +21,6 @@ from engine.window.cells import (
     leaders,
     new_cells,
 )
-from engine.window.drift import PART_BITS
 
 NO_KEY = np.zeros((1, 2), np.int64)
 

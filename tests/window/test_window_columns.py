@@ -16,8 +16,8 @@ from engine.results.schema import WINDOW_SCHEMA, window_rows
 from engine.results.typed_columns import TypedColumns
 from engine.results.window_lines import window_pieces
 from engine.stream.released import LATE, Strings
-from engine.window.results import WindowResults
-from engine.window.table import columns_of_windows
+from engine.window.shown.results import WindowResults
+from engine.window.shown.table import columns_of_windows
 from engine.window.tumbling import TumblingWindow
 
 V, G = Attribute("v"), Attribute("g")

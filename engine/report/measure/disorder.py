@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.jit import njit
+from engine.kernels.jit import njit
 from engine.report.measure.quantiles import axis_floor, distribution, quantiles
 from engine.report.measure.rows import Rows, ordered_rows
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.pattern.spill_settings import SpillSettings
+from engine.pattern.spill.settings import SpillSettings
 from scenarios.papers.l09.curves import GROWS, drawn, tabled
 from scenarios.papers.l09.passes import AGGRESSIVE, Ran, Setup, late, timed
 from scenarios.papers.l09.service import busy, latency_seconds

@@ -15,7 +15,7 @@ from engine.operator import Results
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.pattern.seq import PatternSettings
-from engine.pattern.spill_settings import SpillSettings
+from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from engine.errors import ContractViolation
-from engine.pattern.construction import FOUND
-from engine.pattern.kernel import Kernel
-from engine.pattern.scopes import DOUBT
+from engine.pattern.search.construction import FOUND
+from engine.pattern.search.kernel import Kernel
+from engine.pattern.search.scopes import DOUBT
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.store import MEMBER, Store
 from engine.query.plan import SeqPlan

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.jit import njit
+from engine.kernels.jit import njit
 
 _FIRST_ROOM = 1024
 

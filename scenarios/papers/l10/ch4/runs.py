@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from engine.pattern.alone import Alone
-from engine.pattern.kernel import StackOptions
+from engine.pattern.search.kernel import StackOptions
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import SeqPlan, Step
 from engine.stream.released import Released

@@ -1,0 +1,65 @@
+"""Which operator answers which plan: adding one is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from engine.barrier.registry import barrier_in_force, build_barrier
+from engine.barrier.stage import BarrierStage
+from engine.chain.settings import ChainSettings
+from engine.errors import UserError
+from engine.operator import Operator
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.spill.chunk_store import ChunkStore
+from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
+
+Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
+"""(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
+
+_CERTAINTIES: Final = ("pairwise", "max-delay")
+
+
+def _pattern(
+    plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
+) -> Operator:
+    pattern = replace(settings.pattern, certainty=settings.certainty)
+    if settings.spill is None:
+        matcher = SeqMatcher(plan, pattern, site)
+    else:
+        from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
+
+        matcher = SpillingMatcher(plan, settings.spill, pattern, site, chunks)
+    barrier = barrier_in_force(settings.barrier, plan.realtime)
+    return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
+
+
+def _windows(
+    plan: TumblingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.window.tumbling import TumblingWindow  # noqa: PLC0415 - not for patterns
+
+    return TumblingWindow(plan, settings.window, site)
+
+
+OPERATORS: Final[dict[type, Build]] = {
+    SeqPlan: _pattern,
+    OrPlan: _pattern,
+    TumblingPlan: _windows,
+}
+
+
+def build_operator(
+    plan: Plan, settings: ChainSettings, site: str, chunks: ChunkStore | None = None
+) -> Operator:
+    """The operator of ``plan`` for ``site``.
+
+    ``chunks``: where spilled ones are; None: as the settings say.
+
+    Raises:
+        UserError: an unknown certainty rule, naming the known ones.
+    """
+    if settings.certainty not in _CERTAINTIES:
+        raise UserError(f"certainty {settings.certainty!r}: use {' or '.join(_CERTAINTIES)}")
+    return OPERATORS[type(plan)](plan, settings, site, chunks)

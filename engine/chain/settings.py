@@ -1,0 +1,54 @@
+"""What a chain is asked to do, and what one call of it gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.barrier.registry import BarrierSettings
+from engine.operator import Results
+from engine.order.base import Guards
+from engine.order.registry import OrderSettings
+from engine.pattern.seq import PatternSettings
+from engine.pattern.spill.settings import SpillSettings
+from engine.query.plan import Plan
+from engine.stream.released import Released
+from engine.window.settings import WindowSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ChainSettings:
+    """What a chain does; hosts hand it to every site.
+
+    ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: of matches; None: as
+    each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
+    ``bare`` (without attributes) | ``full``.
+    ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
+    and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
+    of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
+    memory; None: nothing. ``window``: of windows.
+    """
+
+    order: OrderSettings
+    plans: tuple[Plan, ...] = ()
+    barrier: BarrierSettings | None = None
+    certainty: str = "pairwise"
+    guards: Guards = field(default_factory=Guards)
+    ordered: str = "no"
+    carried: frozenset[str] = frozenset()
+    aside: str = "no"
+    pattern: PatternSettings = field(default_factory=PatternSettings)
+    spill: SpillSettings | None = None
+    window: WindowSettings = field(default_factory=WindowSettings)
+
+
+@dataclass(slots=True)
+class ChainOutput:
+    """What one call gave: results per query (by position), and batches of the ordered stream.
+
+    ``late``, ``quarantined``: what did not go its way (``engine.results.aside``), if asked for.
+    """
+
+    results: list[Results]
+    ordered: list[Released] = field(default_factory=list)
+    late: list[Released] = field(default_factory=list)
+    quarantined: list[Released] = field(default_factory=list)

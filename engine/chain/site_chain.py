@@ -1,0 +1,364 @@
+"""The chain of one site: order -> operators -> barrier (DESIGN, "The one picture").
+
+Everything a site sends goes through one chain, in arrival order. The chain is a pure function of
+the arrival log: how the log is cut into frames and batches changes nothing in what comes out.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.chain.operators import build_operator
+from engine.chain.settings import ChainOutput, ChainSettings
+from engine.clocks.readers import Readers
+from engine.clocks.reference import SourceClocks, Sync
+from engine.errors import ContractViolation, UserError
+from engine.kernels.integers import INT_MIN
+from engine.operator import Operator, Results
+from engine.order.base import Ordered
+from engine.order.registry import build_order, order_attributes
+from engine.pattern.spill.chunk_store import ChunkStore
+from engine.query import needed_attributes
+from engine.query.fields import names
+from engine.query.plan import Drift
+from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
+from engine.stream.columns import (
+    DEFAULT_STREAM_CODE,
+    Columns,
+    at_once,
+    decode,
+    join,
+    promote,
+    records_by_kind,
+    sync_records,
+)
+from engine.stream.frame import ATTR_PREFIX, Frame
+from engine.stream.released import Released, Strings
+
+__all__ = ["Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
+_BATCH_ROWS: Final = 1 << 16
+_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
+_ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
+_QUARANTINE_SHOWN: Final = 100
+_TEXTS: Final = 4096
+"""So many texts are not looked through for those that nothing refers to."""
+_GROWTH: Final = 2
+_VERSION: Final = 7
+"""Of snapshots."""
+ChunksOf = Callable[[str], ChunkStore]
+"""Of a query, by its name."""
+
+
+class Chain:
+    """One site's chain. Feed it frames in arrival order, then ``finish`` it once.
+
+    Args:
+        settings: what it does.
+        site: its name.
+        chunks: where a query's spilled chunks are; None: as ``settings.spill`` says.
+    """
+
+    def __init__(self, settings: ChainSettings, site: str, chunks: ChunksOf | None = None) -> None:
+        self.settings = settings
+        self.site = site
+        self.strings = Strings([r.DEFAULT_STREAM])
+        least_ns, predicts = settings.guards.default_uncertainty_ns, settings.order.time == "ref"
+        self.clocks = SourceClocks(self.strings, predict=predicts, default_uncertainty_ns=least_ns)
+        self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
+        self._types: dict[str, str] = {}
+        self._operators: list[Operator] = [
+            build_operator(plan, settings, site, chunks and chunks(plan.name))
+            for plan in settings.plans
+        ]
+        windows = [window for plan in settings.plans for window in plan.windows]
+        self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
+        self._attributes, wanted = self._projection()
+        self._order = build_order(
+            settings.order, self.clocks, settings.guards, wanted, settings.plans
+        )
+        self._records: Counter[str] = Counter()
+        self._last_arrival = INT_MIN
+        self._texts_most = _TEXTS
+        self._quarantined: list[dict[str, Any]] = []
+        self._side = SideOutput()
+        self._readers: dict[tuple[int, int], Readers] = {}
+        """By the first of the queries that read one stream, and the end of them."""
+        self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
+
+    def _projection(self) -> tuple[set[str] | None, set[str] | None]:
+        """(attribute columns to decode, columns to gather); None = all."""
+        asked = {self.settings.ordered, self.settings.aside}
+        if "full" in asked:
+            return None, None
+        looked_at = order_attributes(self.settings.order, self.settings.plans)
+        attributes = {ATTR_PREFIX + name for name in looked_at}
+        columns = set(_ALWAYS)
+        if "bare" in asked:
+            carried = {ATTR_PREFIX + name for name in self.settings.carried}
+            attributes |= carried
+            columns |= _ORDERED_COLUMNS | carried
+        for plan, operator in zip(self.settings.plans, self._operators, strict=True):
+            needed = needed_attributes(plan)
+            if needed is None:
+                return None, None
+            attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
+            columns |= operator.required_columns() - {r.SITE}
+        return attributes, columns
+
+    def process(self, frames: list[Frame]) -> ChainOutput:
+        """Records in arrival order, cut anywhere.
+
+        Raises:
+            UserError: arrival goes back, or an event lacks what it needs.
+            ContractViolation: a frame of another site.
+        """
+        self._reclaim()
+        output = ChainOutput([Results() for _ in self._operators])
+        parts: list[Columns] = []
+        lengths: list[int] = []
+        for frame in frames:
+            if not frame.rows:
+                continue
+            self._check(frame)
+            columns, types = decode(frame, self.strings, self._attributes)
+            if any(self._types.get(name) == "int" != of for name, of in types.items()):
+                self._run(parts, lengths, output)  # released with the type they came with
+            promote(columns, types, self._types, self.site)
+            start = 0
+            for together in at_once(sync_records(frame)):
+                # The order sees the records themselves too: they move the arrival clock, so that
+                # what was due before them is let go by what was known then.
+                end = int(together[-1]["row"]) + 1
+                parts.append({name: column[start:end] for name, column in columns.items()})
+                lengths.append(end - start)
+                self._run(parts, lengths, output)
+                for record in together:
+                    self._learn(record)
+                start = end
+            if start:
+                columns = {name: column[start:] for name, column in columns.items()}
+            if frame.rows > start:
+                parts.append(columns)
+                lengths.append(frame.rows - start)
+            if sum(lengths) >= _BATCH_ROWS:
+                self._run(parts, lengths, output)
+        self._run(parts, lengths, output)
+        return output
+
+    def _reclaim(self) -> None:
+        """Texts that nothing refers to any more lose their codes, once they may be half of all.
+
+        Which text has which code shows nowhere, so this may depend on how the log is cut.
+        """
+        if self.strings.in_use < self._texts_most:
+            return
+        held = [self._order.codes(), self.clocks.codes()]
+        held += [operator.codes() for operator in self._operators]
+        if self._site_code >= 0:
+            held.append(np.array([self._site_code]))
+        table = self.strings.without_unused(held)
+        if table is not None:
+            self.strings = self.clocks.strings = table
+            self._order.adopt(table)
+        self._texts_most = max(_GROWTH * self.strings.in_use, _TEXTS)
+
+    def _check(self, frame: Frame) -> None:
+        if frame.site != self.site:
+            raise ContractViolation(f"chain of site {self.site!r} got a frame of {frame.site!r}")
+        if frame.first_arrival < self._last_arrival:
+            raise UserError(
+                f"site {self.site!r}: arrival goes back from {self._last_arrival} to "
+                f"{frame.first_arrival} ns: put the log's files, or the rows of a stream, in the "
+                "order of arrival"
+            )
+        self._last_arrival = frame.last_arrival
+        self._records.update(records_by_kind(frame))
+
+    def _learn(self, record: dict[str, Any]) -> None:
+        """A sync record: where numbers start, and the source's offset unless it has none."""
+        if record.get(r.SOURCE) is None:
+            raise ContractViolation(f"site {self.site!r}: sync record without a source")
+        sync = Sync.of(record)
+        if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
+            self.clocks.learn(sync, self._order.newest_ts(self.strings.code(sync.source)))
+        self._order.announce(sync)
+
+    def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
+        """Order what has gathered, then hand it to every operator."""
+        if parts:
+            columns, rows = join(parts, lengths), sum(lengths)
+            now = int(columns[r.ARRIVAL][-1])
+            parts.clear()
+            lengths.clear()
+            start, order = 0, self._order
+            for end in order.cuts(columns, rows):
+                whole = end - start == rows
+                part = columns if whole else {n: c[start:end] for n, c in columns.items()}
+                self.clocks.seen(part)
+                self._hand_on(order.process(part, end - start), output)
+                self.clocks.forget(list(order.forget()))
+                start = end
+            for results, operator in zip(output.results, self._operators, strict=True):
+                results.extend(operator.advance(now))
+
+    def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
+        """Operators, barrier, ordered output; quarantined events are kept to be shown."""
+        room = _QUARANTINE_SHOWN - len(self._quarantined)
+        self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
+        if self.settings.aside != "no":
+            refused = quarantined_columns(ordered)
+            if refused:
+                output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
+        taps = ordered.taps[: len(self._operators)]
+        for number, tap in enumerate((*taps, ordered)):
+            released = self._released(tap, goes_out=tap is ordered)
+            if released is None:
+                continue
+            end = number + 1 if number < len(taps) else len(self._operators)
+            self._readers_of(number, end).process(released, output.results[number:end])
+            if tap is ordered and self.settings.ordered != "no" and ordered.n:
+                output.ordered.append(released)
+            if tap is ordered and self.settings.aside != "no":
+                output.late += self._side.late_of(released)
+
+    def _readers_of(self, first: int, end: int) -> Readers:
+        """Of the stream that the queries from ``first`` to ``end`` read."""
+        readers = self._readers.get((first, end))
+        if readers is None:
+            readers = self._readers[first, end] = Readers(
+                self._operators[first:end],
+                by_clock=self.settings.pattern.purge == "slack",
+                by_delay=self.settings.certainty == "max-delay",
+            )
+        return readers
+
+    def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
+        """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
+        told = (ordered.progress.row, ordered.slack.row, ordered.gaps.row)
+        promises = ordered.promises
+        if not ordered.n and not any(map(len, told)) and not (promises and len(promises.row)):
+            return None
+        if ordered.n:
+            self.clocks.release(ordered.columns, counts=goes_out)
+        return self._seen(ordered.n, ordered.columns, ordered)
+
+    def _seen(self, rows: int, columns: Columns, ordered: Ordered) -> Released:
+        """``columns`` as others see them."""
+        if r.STREAM not in columns:
+            columns[r.STREAM] = np.full(rows, DEFAULT_STREAM_CODE, np.int32)
+        if r.TYPE not in columns:
+            columns[r.TYPE] = np.full(rows, -1, np.int32)
+        if self._site_code >= 0:
+            columns[r.SITE] = np.full(rows, self._site_code, np.int32)
+        present = {n: t for n, t in self._types.items() if ATTR_PREFIX + n in columns}
+        if r.ID in columns:
+            present.update({n: t for n, t in self._types.items() if n.startswith("$")})
+        return Released(
+            rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
+            ordered.gaps, ordered.promises, self.clocks.bound, ordered.slack,
+            self.clocks.delays() if self._asks_delays else np.empty(0, np.int64),
+        )  # fmt: skip
+
+    def finish(self) -> ChainOutput:
+        """End of the input, at the last arrival: every buffer and scope is closed."""
+        output = ChainOutput([Results() for _ in self._operators])
+        self._hand_on(self._order.flush(), output)
+        if self._last_arrival != INT_MIN:
+            for number, operator in enumerate(self._operators):
+                held = operator.counters().get("matches_held")
+                if held is not None:
+                    # Nothing but the end of the input lets these go.
+                    self._until_end[number] = {"matches_until_end": held}
+                output.results[number].extend(operator.finish(self._last_arrival))
+        return output
+
+    def counters(self) -> dict[str, Any]:
+        """What became of the site's events (see ``engine.scenario`` for the file's layout)."""
+        return {
+            "t_a": self.clocks.t_a,
+            "buffered_max": self._order.buffered_max,
+            "buffered_max_bytes": self._order.buffered_max_bytes,
+            "last_arrival": self._last_arrival,
+            "records": dict(self._records),
+            "lanes": sorted(
+                self._placed(self._order.counters()),
+                key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
+            ),
+            "clocks": self.clocks.counters(),
+            "quarantined": self._quarantined,
+            **self._order.sources(),
+            "queries": {
+                plan.name: {**operator.counters(), **until_end}
+                for plan, operator, until_end in zip(
+                    self.settings.plans, self._operators, self._until_end, strict=True
+                )
+            },
+        }
+
+    def _placed(self, lanes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Adds where each lane's newest event lies on the engine's clock, and by which offset."""
+        for lane in lanes:
+            newest = lane.pop("newest_ts")
+            lane |= {"last_event": None, "offset": None, "uncertainty": None}
+            if newest is None:
+                continue
+            code = self.strings.find(lane["source"] or "")
+            self.clocks.grow(code + 1)
+            ref, unc, _ = self.clocks.correct(
+                np.array([code]), np.array([newest]), self.settings.guards.default_uncertainty_ns
+            )
+            last = int(ref[0])
+            lane |= {"last_event": last, "offset": last - newest, "uncertainty": int(unc[0])}
+        return lanes
+
+    def snapshot(self) -> bytes:
+        """The whole state, as bytes that only this version reads."""
+        return pickle.dumps(
+            {
+                "version": _VERSION,
+                "strings": self.strings.snapshot(),
+                "types": dict(self._types),
+                "clocks": self.clocks.snapshot(),
+                "order": self._order.snapshot(),
+                "operators": [operator.snapshot() for operator in self._operators],
+                "readers": {mine: each.snapshot() for mine, each in self._readers.items()},
+                "records": dict(self._records),
+                "last_arrival": self._last_arrival,
+                "quarantined": list(self._quarantined),
+                "side": self._side.snapshot(),
+            },
+            protocol=5,
+        )
+
+    @classmethod
+    def restored(
+        cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
+    ) -> Chain:
+        """The chain as it was at ``snapshot``, taken with equal settings."""
+        state = pickle.loads(snapshot)  # noqa: S301 - of our own checkpoint, never a peer's
+        if state["version"] != _VERSION:
+            raise ContractViolation(
+                f"checkpoint of version {state['version']}; this program writes {_VERSION}: "
+                "start again with a new checkpoint directory"
+            )
+        chain = cls(settings, site, chunks)
+        chain.strings.restore(*state["strings"])
+        chain._order.adopt(chain.strings)
+        chain._types.update(state["types"])
+        chain.clocks.restore(state["clocks"])
+        chain._order.restore(state["order"])
+        for operator, saved in zip(chain._operators, state["operators"], strict=True):
+            operator.restore(saved)
+        for mine, clocks in state["readers"].items():
+            chain._readers_of(*mine).restore(clocks)
+        chain._records = Counter(state["records"])
+        chain._last_arrival = state["last_arrival"]
+        chain._quarantined = list(state["quarantined"])
+        chain._side.restore(state["side"])
+        return chain

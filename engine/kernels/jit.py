@@ -1,0 +1,197 @@
+"""``njit`` with a compiled cache that is never stale and also works in Spark's workers.
+
+Numba's own cache looks only at the file of the outermost kernel, so a change in a kernel that
+it calls, or in a constant that it uses, would go unnoticed; and installs may be read-only. Hence
+one cache directory per state of a kernel's module and of all of ours that it imports.
+``SLACKWATER_CACHE`` moves it (default: the user's cache directory); the Spark host hands it to
+executors. ``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python (``engine.kernels.uncompiled``)
+for a debugger.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache, cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar, cast
+
+from engine.cache_home import own_cache
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_ROOT = Path(__file__).resolve().parents[2]
+_IMPORT = re.compile(rb"^[ ]*from (engine(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+when_compiling: list[Callable[[], None]] = []
+"""Called, once each, when a kernel is about to be compiled because no cache has it."""
+
+
+def cache_directory() -> Path | None:
+    """Where compiled kernels are kept: a folder per state of our sources, for each module.
+
+    None: nowhere, as the cache is not this user's.
+    """
+    own = own_cache()
+    return None if own is None else own / "numba"
+
+
+@cache
+def _digest(module: Path) -> str:
+    """Of Numba, ``module`` and all that it imports of ours; read at a kernel's first call."""
+    import numba  # noqa: PLC0415 - only for those who call a kernel
+
+    digest = hashlib.sha256(f"{numba.__version__}".encode())
+    found, left = {module}, [module]
+    while left:
+        new = set(_imported(left.pop())) - found
+        found |= new
+        left += new
+    for path in sorted({*found, Path(__file__).resolve()}):
+        digest.update(_content(path))
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+@cache
+def _imported(path: Path) -> list[Path]:
+    """The modules of ours that one imports; a name may be a module or something in one."""
+
+    def candidates() -> Iterator[Path]:
+        for module, names in _IMPORT.findall(_content(path)):
+            package = _ROOT.joinpath(*module.decode().split("."))
+            yield package.with_suffix(".py")
+            yield package / "__init__.py"
+            for name in re.findall(rb"\w+", names):
+                yield package / f"{name.decode()}.py"
+
+    return [module for module in candidates() if module.exists()]
+
+
+def njit(function: _F) -> _F:
+    """Compile ``function`` in nopython mode, kept on disk between runs.
+
+    A ``kernel`` may call it, too, if it gives no array back: said outright, since a callee would
+    else allocate nothing where its caller does not.
+    """
+    return _made(function, cache=True, _nrt=True)
+
+
+def kernel(function: _F) -> _F:
+    """``njit`` for a function that allocates nothing: no reference counts, about 10x as fast
+    where many small functions hand arrays to one another.
+    """
+    return _made(function, cache=True, _nrt=False)
+
+
+def inline(function: _F) -> _F:
+    """``kernel`` for a small function of a hot path: it becomes part of its callers."""
+    return _made(function, forceinline=True, _nrt=False)
+
+
+def _made(function: _F, **options: bool) -> _F:
+    if os.environ.get("SLACKWATER_UNCOMPILED") == "1":
+        from engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - needs NumPy
+
+        return uncompiled(function)
+    return cast("_F", _Compiled(function, **options))
+
+
+_plain: ContextVar[bool] = ContextVar("_plain", default=False)
+
+
+@contextmanager
+def plain() -> Iterator[None]:
+    """Within, kernels that this thread calls run as plain Python, with the same results.
+
+    Loading Numba and a run's kernels takes half a second, and compiling them where no cache has
+    them half a minute; a few events take less as they are.
+    """
+    before = _plain.set(True)
+    try:
+        yield
+    finally:
+        _plain.reset(before)
+
+
+class _Compiled:
+    """A function that is Numba's once it is called, or a kernel that calls it is compiled.
+
+    Most of the some 200 kernels are in no run's way, and those that a cached one calls are part of
+    it: neither they nor, until the first call, Numba itself cost anything at start-up.
+    """
+
+    def __init__(self, function: Callable[..., Any], **options: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = options
+
+    def __call__(self, *arguments: Any) -> Any:
+        if _plain.get():
+            return self._uncompiled(*arguments)
+        return self._dispatcher(*arguments)
+
+    @cached_property
+    def _uncompiled(self) -> Callable[..., Any]:
+        from engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - needs NumPy
+
+        return uncompiled(self._function)
+
+    @cached_property
+    def _allocates(self) -> bool:
+        """Whether it, or one that it calls, counts references: needs Numba's memory runtime."""
+        if self._options["_nrt"]:
+            return True
+        known, names = self._function.__globals__, self._function.__code__.co_names
+        found = [known[name] for name in names if name in known]
+        modules = [one for one in found if isinstance(one, ModuleType)]
+        found += [getattr(module, name) for module in modules for name in names
+                  if hasattr(module, name)]  # fmt: skip
+        called = (one for one in found if isinstance(one, _Compiled) and one is not self)
+        return any(one._allocates for one in called)  # noqa: SLF001 - of its own class
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba takes this for in a kernel that calls it."""
+        return self._dispatcher._numba_type_
+
+    @cached_property
+    def _dispatcher(self) -> Any:
+        import numba  # noqa: PLC0415 - takes 0.2 s, which a command without kernels can do without
+
+        options = dict(self._options)
+        if not os.environ.get("NUMBA_CACHE_DIR"):
+            module = Path(self._function.__code__.co_filename).resolve()
+            directory = cache_directory()
+            if directory is None:
+                options["cache"] = False
+            else:
+                numba.config.CACHE_DIR = str(directory / _digest(module))
+        made = numba.njit(error_model="numpy", **options)(self._function)
+        if options.get("cache"):
+            from engine.kernels.kernel_files import SealedFiles  # noqa: PLC0415 - needs Numba
+
+            # Before it looks into its cache, Numba gets ready to compile, which takes 0.2 s; what
+            # is found there runs without, unless it allocates.
+            kept = made._cache  # noqa: SLF001 - there is no public way
+            kept._cache_file = SealedFiles(kept)  # noqa: SLF001
+            load = kept.load_overload if self._allocates else kept._load_overload  # noqa: SLF001
+            kept.load_overload = functools.partial(_found_or_told, load)
+        return made
+
+
+def _found_or_told(load: Callable[..., Any], *signature: Any) -> Any:
+    found = load(*signature)
+    while found is None and when_compiling:
+        when_compiling.pop()()
+    return found

@@ -1,0 +1,55 @@
+"""What is still known of sources that were forgotten: how many they were, and their counters."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from engine.order.sequence.state import COUNTERS, PROGRESS
+
+_SUMMED: Final = (*COUNTERS, *PROGRESS)
+
+
+class Forgotten:
+    """How many sources were forgotten, and what became of their events."""
+
+    def __init__(self) -> None:
+        self.sources = 0
+        self.may_have_returned = 0
+        """Sources that began without an announcement, and not at number 0, since the first went."""
+        self._sums = dict.fromkeys(_SUMMED, 0)
+
+    def add(self, sources: int, lanes: np.ndarray) -> None:
+        """So many sources, whose lanes were these, are forgotten."""
+        self.sources += sources
+        for name in self._sums:
+            self._sums[name] += int(lanes[name].sum())
+
+    def lanes(self, names: tuple[str, ...], others: tuple[str, ...]) -> list[dict[str, Any]]:
+        """As one lane of no source, so that events add up; nothing where none was forgotten."""
+        if not self.sources:
+            return []
+        sums = {name: self._sums[name] for name in names} | dict.fromkeys(others, 0)
+        return [
+            {
+                "source": None, "stream": None, **sums, "newest_ts": None, "last_arrival": None,
+                "ended": True, "idle": False,
+            }
+        ]  # fmt: skip
+
+    def counters(self) -> dict[str, int]:
+        """For ``engine.scenario``'s file."""
+        return {
+            "sources_forgotten": self.sources,
+            "sources_may_have_returned": self.may_have_returned,
+        }
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"counts": (self.sources, self.may_have_returned), "sums": dict(self._sums)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self.sources, self.may_have_returned = state["counts"]
+        self._sums = dict(state["sums"])

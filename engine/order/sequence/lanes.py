@@ -1,0 +1,400 @@
+"""The table of lanes, one per (source, stream), in order of their first record.
+
+Sources come and go: a lane of which nothing is held and that nobody waits for is packed after a
+while (``quiet_lanes``), and sources beyond those heard last are forgotten (``forget``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.clocks.reference import SourceClocks, Sync
+from engine.kernels.integers import INT_MIN, NONE
+from engine.kernels.jit import kernel
+from engine.order.sequence.forgotten import Forgotten
+from engine.order.sequence.lane_memories import LaneMemories
+from engine.order.sequence.lane_names import LaneNames
+from engine.order.sequence.lane_slots import SLOT, enter, look_up
+from engine.order.sequence.quiet_lanes import Lanes, QuietLanes, are_silent, in_words
+from engine.order.sequence.state import LANE, LANE_FIRST, V_BLOCKER, V_CLOCK
+from engine.order.sequence.timeout import start_lanes
+from engine.stream.columns import Columns
+from engine.stream.released import Strings
+
+_NO_STREAMS: Final = np.empty(0, np.int32)
+_NO_KINDS: Final = np.empty(0, np.int8)
+_WORTH_PACKING: Final = 64
+_SHARE: Final = 4
+"""Lanes are packed when so many and such a share of all can be: the table is then made anew."""
+_ROOMY: Final = 8
+"""The store has room for so many times its lanes at most: to give memory back takes time."""
+
+
+def _new_lane() -> np.ndarray:
+    lane = np.zeros(1, LANE)
+    for name, value in LANE_FIRST.items():
+        lane[name] = value
+    return lane
+
+
+_FIRST: Final = _new_lane()
+"""A lane that has seen nothing."""
+
+
+class LaneTable:
+    """Numbers the lanes and keeps the arrays that the kernels work on."""
+
+    def __init__(self, strings: Strings) -> None:
+        self._strings = strings
+        self.memories = LaneMemories()
+        self._store = np.empty(0, LANE)  # grown in steps; ``tables`` is the part in use
+        self.tables = self._store
+        self._slots = np.full(16, NONE, SLOT)
+        self._streams = np.empty(0, np.int32)
+        self._names = LaneNames()
+        self._linked = -1
+        self._linked_clocks: np.ndarray | None = None
+        self._numbers = np.empty(0, np.int64)
+        self._born = 0
+        self._calls = 0
+        self._heard = np.empty(0, np.int64)  # in which call; only where it may be packed
+        self._quiet = QuietLanes()
+        self.forgotten = Forgotten()
+
+    @property
+    def count(self) -> int:
+        """Number of lanes."""
+        return len(self.tables)
+
+    def announce(self, sync: Sync, scalars: np.ndarray) -> None:
+        """A lane's incarnation ``sync.incarnation`` will start at number ``sync.first_seq``."""
+        source = self._strings.code(sync.source)
+        lane = self._lane(source, self._strings.code(sync.stream), scalars)
+        ln = self.tables
+        ln["ann_inc"][lane] = sync.incarnation
+        ln["ann_first"][lane] = sync.first_seq
+        if not ln["started"][lane]:
+            ln["started"][lane] = 1
+            ln["inc"][lane] = sync.incarnation
+            ln["expected"][lane] = sync.first_seq
+            ln["last_arrival"][lane] = sync.arrival
+            ln["idle"][lane] = 0
+            missing = self.memories.pool["missing"][ln["memory"][lane]]
+            missing[0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)
+            ln["missing_n"][lane] = 1
+
+    def newest_ts(self, source: int) -> int:
+        """Largest event time seen of ``source`` over its streams."""
+        of_source = self.tables["max_ts"][self.tables["source"] == source]
+        return int(of_source.max(initial=INT_MIN))
+
+    def of(self, columns: Columns, rows: int, scalars: np.ndarray) -> np.ndarray:
+        """Lane of every record; new lanes only for events. -1: a record of no lane yet."""
+        source = columns[r.SOURCE]
+        stream = columns.get(r.STREAM, _NO_STREAMS)
+        kind = columns.get(r.KIND, _NO_KINDS)
+        default = self._strings.code(r.DEFAULT_STREAM)
+        lanes = np.empty(rows, np.int32)
+        fresh = np.empty(rows, np.int64)
+        missed = look_up(source, stream, default, kind, self._slots, lanes, fresh)
+        if missed:
+            self._begin(columns, fresh[:missed], default, scalars)
+            look_up(source, stream, default, kind, self._slots, lanes, fresh)
+        self._calls += 1
+        heard = np.zeros(self.count + 1, bool)
+        heard[lanes] = True  # the last place is of records without a lane
+        self._heard[heard[:-1]] = self._calls
+        return lanes
+
+    def _begin(self, columns: Columns, rows: np.ndarray, default: int, scalars: np.ndarray) -> None:
+        """New lanes, for events at ``rows`` that have none; several may be of one lane."""
+        source = columns[r.SOURCE][rows].astype(np.int64)
+        stream = columns[r.STREAM][rows] if r.STREAM in columns else np.full(len(rows), default)
+        _, first = np.unique(source << 32 | stream, return_index=True)
+        first.sort()
+        self._make(source[first].astype(np.int32), stream[first].astype(np.int32), scalars)
+        if self.forgotten.sources:
+            begun = columns[r.SEQ][rows[first]] > 0
+            self.forgotten.may_have_returned += int(begun.sum())
+
+    def _lane(self, source: int, stream: int, scalars: np.ndarray) -> int:
+        """The lane of (source, stream), made when it is new."""
+        pair = np.array([[source], [stream]], np.int32)
+        found, fresh = np.empty(1, np.int32), np.empty(1, np.int64)
+        if look_up(pair[0], pair[1], stream, _NO_KINDS, self._slots, found, fresh):
+            self._make(pair[0], pair[1], scalars)
+            return self.count - 1
+        return int(found[0])
+
+    def _make(self, source: np.ndarray, stream: np.ndarray, scalars: np.ndarray) -> None:
+        """Lanes of sources and streams that have none; all of a source, or none, are packed."""
+        first, end = self.count, self.count + len(source)
+        if end > len(self._store):
+            store = np.empty(max(end, 2 * first), LANE)
+            in_words(store)[:first] = in_words(self.tables)
+            self._store = store
+        self.tables = self._store[:end]
+        in_words(self.tables)[first:] = in_words(_FIRST)
+        self.tables["source"][first:] = source
+        self.tables["memory"][first:] = self.memories.take(len(source))
+        self._streams = np.append(self._streams, stream)
+        self._numbers = np.append(self._numbers, self._born + np.arange(len(source)))
+        self._heard = np.append(self._heard, np.full(len(source), self._calls))
+        self._born += len(source)
+        start_lanes(self.tables, self.memories.pool, scalars, first)
+        self._fill_slots(first)
+
+    def _fill_slots(self, first: int) -> None:
+        """Enter the lanes from ``first`` on into the hash table, or all when it must grow."""
+        size = 1 << max(4, (4 * self.count - 1).bit_length())
+        if size != len(self._slots):
+            self._slots = np.full(size, NONE, SLOT)
+            first = 0
+        enter(self.tables["source"][first:], self._streams[first:], first, self._slots)
+
+    def link(self, clocks: SourceClocks, sources: int) -> np.ndarray:
+        """Ranks by name and the list of each source's lanes, after new ones were made.
+
+        The clocks it gives have room for source codes below ``sources``, and for every lane's.
+        """
+        clocks.grow(max(sources, int(self.tables["source"].max(initial=NONE)) + 1))
+        ck = clocks.clocks
+        if self._linked == self.count and ck is self._linked_clocks:
+            return ck
+        ln = self.tables
+        ln["rank"][self._names.by_name(self.count, self._name)] = np.arange(self.count)
+        # Each source's lanes, one after the other by number.
+        by_source = np.argsort(ln["source"], kind="stable")
+        sorted_source = ln["source"][by_source]
+        is_first = np.diff(sorted_source, prepend=NONE) != 0
+        ck["first_lane"][:, 0] = NONE  # where it is kept
+        ck["first_lane"][sorted_source[is_first], 0] = by_source[is_first]
+        following = np.where(np.roll(is_first, -1), NONE, np.roll(by_source, -1))
+        ln["next_lane"][by_source] = following
+        self._linked, self._linked_clocks = self.count, ck
+        return ck
+
+    def _name(self, lane: int) -> tuple[str, str]:
+        text = self._strings.text
+        source, stream = int(self.tables["source"][lane]), int(self._streams[lane])
+        return text(source) or "", text(stream) or ""
+
+    def stream_of(self, lanes: np.ndarray) -> np.ndarray:
+        """Stream codes of ``lanes``."""
+        return np.asarray(self._streams[lanes])
+
+    def known(self, least: int) -> np.ndarray:
+        """Whether a source is remembered, by its code; False to the end, behind ``least`` codes."""
+        quiet, _ = self._quiet.heard()
+        of = self.tables["source"]
+        size = max(least, of.max(initial=NONE) + 1, quiet.max(initial=NONE) + 1)
+        known = np.zeros(size + 1, bool)
+        known[of] = known[quiet] = True
+        return known
+
+    def wake(self, sources: np.ndarray, rows: np.ndarray, scalars: np.ndarray) -> None:
+        """The packed lanes of the sources with these codes are in the table again.
+
+        ``rows``: pending ones, which name their lanes by place.
+        """
+        is_heard = np.zeros(int(sources.max(initial=NONE)) + 2, bool)
+        is_heard[sources] = True
+        is_heard[-1] = False  # records without a source
+        found = self._quiet.take(is_heard)
+        if not len(found.heads):
+            return
+        found.heads["memory"] = self.memories.again(found.memories)
+        order = np.argsort(np.concatenate([self._numbers, found.numbers]))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        heads = np.concatenate([in_words(self.tables), in_words(found.heads)])[order]
+        self._names.clear()
+        self._move(heads.view(LANE).reshape(-1), order, (
+            np.append(self._streams, found.streams), np.append(self._numbers, found.numbers),
+            np.append(self._heard, np.full(len(found.numbers), self._calls)),
+        ))  # fmt: skip
+        _renumber(rows, scalars, place)
+
+    def pack(self, rows: np.ndarray, scalars: np.ndarray) -> None:
+        """Pack lanes that hold nothing back, were not heard lately, and are many enough.
+
+        Args:
+            rows: pending ones.
+            scalars: of the kernels.
+        """
+        inert = self._inert(rows, scalars) & (self._heard < self._calls - 1)
+        if inert.sum() >= _WORTH_PACKING + self.count // _SHARE:
+            self._pack(inert, rows, scalars)
+
+    def _pack(self, inert: np.ndarray, rows: np.ndarray, scalars: np.ndarray) -> None:
+        """Pack these lanes."""
+        if not inert.any():
+            return
+        self._quiet.add(self._lanes(inert))
+        self.memories.free(self.tables["memory"][inert])
+        kept = np.flatnonzero(~inert)
+        place = np.full(self.count, NONE)
+        place[kept] = np.arange(len(kept))
+        _move_down(in_words(self.tables), kept)
+        self._names.keep(kept, place)
+        self._move(self.tables[: len(kept)], kept, (self._streams, self._numbers, self._heard))
+        _renumber(rows, scalars, place)
+
+    def _lanes(self, asked: np.ndarray) -> Lanes:
+        """Those lanes of the table, as they are."""
+        heads = in_words(self.tables)[asked].view(LANE).reshape(-1)
+        memories = self.memories.kept(heads["memory"])
+        return Lanes(heads, self._streams[asked], self._numbers[asked], memories)
+
+    def _inert(self, rows: np.ndarray, scalars: np.ndarray) -> np.ndarray:
+        """Lanes without pending rows and markers, for which the merge does not wait."""
+        ln = self.tables
+        # Whether a silent one is marked as idle yet depends on how the records were cut.
+        silent = are_silent(ln, int(scalars[V_CLOCK]))
+        inert = np.asarray((ln["idle"] != 0) | (ln["closed"] != 0) | silent)
+        for name in ("pog_seq", "next_pog_seq", "eos_seq"):
+            inert &= ln[name] < 0
+        inert[rows["lane"]] = False
+        if scalars[V_BLOCKER] != NONE:
+            inert[scalars[V_BLOCKER]] = False
+        return inert
+
+    def forget(self, kept: int, rows: np.ndarray, scalars: np.ndarray) -> list[int]:
+        """Of more than ``kept`` sources those heard least recently go, if nothing of them is held.
+
+        Which they are depends on the records up to here alone. Gives their codes.
+        """
+        known = self.known(0)
+        excess = int(known.sum()) - kept
+        if excess <= 0:
+            return []
+        inert = self._inert(rows, scalars)
+        sources, heard = self._free(inert, known)
+        excess = min(excess, len(heard))
+        if not excess:
+            return []
+        # Those before the last one to go are found without a look at names.
+        last = np.partition(heard, excess - 1)[excess - 1]
+        gone: list[int] = sources[heard < last].tolist()
+        tied = sources[heard == last].tolist()
+        tied.sort(key=lambda source: self._strings.text(source) or "")
+        gone += tied[: excess - len(gone)]
+        is_gone = np.zeros(len(known), bool)
+        is_gone[gone] = True
+        self._pack(inert & is_gone[self.tables["source"]], rows, scalars)
+        self.forgotten.add(len(gone), self._quiet.take(is_gone).heads)
+        return gone
+
+    def _free(self, inert: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Sources of which nothing is held, and the arrival of the newest record of each."""
+        of, (quiet, quiet_heard) = self.tables["source"], self._quiet.heard()
+        newest = np.full(len(known), INT_MIN)
+        np.maximum.at(newest, of, self.tables["last_arrival"])
+        np.maximum.at(newest, quiet, quiet_heard)
+        free = known.copy()
+        free[of[~inert]] = False
+        sources = np.flatnonzero(free)
+        return sources, newest[sources]
+
+    def _move(
+        self, tables: np.ndarray, order: np.ndarray,
+        columns: tuple[np.ndarray, np.ndarray, np.ndarray],
+    ) -> None:  # fmt: skip
+        """These are the lanes now; they may be the first ones of the store.
+
+        ``order``: the place that each had in ``columns``.
+        """
+        if tables.base is not self._store or len(self._store) > _ROOMY * len(tables) + _ROOMY:
+            self._store = tables.copy()
+        self.tables = self._store[: len(tables)]
+        if self.memories.roomy(len(tables)):
+            self.memories.close_up(self.tables["memory"])
+            self.tables["memory"] = np.arange(len(tables))
+        self._streams, self._numbers, self._heard = (column[order] for column in columns)
+        self._slots = np.full(16, NONE, SLOT)
+        self._fill_slots(0)
+        self._linked = -1
+
+    def counters(self, names: tuple[str, ...], now: int) -> list[dict[str, Any]]:
+        """Per lane: its source and stream, its counters and its present timeouts [ns].
+
+        ``newest_ts``, ``last_arrival``: how far it has got, None before its first event (record).
+        ``ended``: its end of stream came. ``idle``: it did not, and ``now`` the lane has been
+        silent for longer than its idle timeout. What is forgotten is one lane of no source.
+        """
+        quiet = self._quiet.all()
+        tables = np.concatenate([in_words(self.tables), in_words(quiet.heads)]).view(LANE)[:, 0]
+        timeouts = ("gap_timeout", "idle_timeout")
+        told, others = (*names, *timeouts), ("source", "max_ts", "last_arrival", "closed")
+        columns = {name: tables[name].tolist() for name in (*told, *others)}
+        columns["stream"] = np.concatenate([self._streams, quiet.streams]).tolist()
+        columns["silent"] = are_silent(tables, now).tolist()
+        found = [
+            {
+                "source": self._strings.text(lane["source"]),
+                "stream": self._strings.text(lane["stream"]),
+                **{name: int(lane[name]) for name in told},
+                "newest_ts": _unless_none(lane["max_ts"]),
+                "last_arrival": _unless_none(lane["last_arrival"]),
+                "ended": bool(lane["closed"]),
+                "idle": not lane["closed"] and lane["silent"],
+            }
+            for row in zip(*columns.values(), strict=True)
+            for lane in [dict(zip(columns, row, strict=True))]
+        ]
+        return found + self.forgotten.lanes(names, timeouts)
+
+    def codes(self) -> np.ndarray:
+        """Codes of texts that are in use."""
+        quiet = self._quiet.all()
+        return np.concatenate([
+            self.tables["source"], self._streams, quiet.heads["source"], quiet.streams
+        ])  # fmt: skip
+
+    def adopt(self, strings: Strings) -> None:
+        """``strings`` has what is in use, at the same codes."""
+        self._strings = strings
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "lanes": tuple(self._lanes(np.ones(self.count, bool))),
+            "heard": self._heard - self._calls,
+            "born": self._born,
+            "quiet": self._quiet.snapshot(),
+            "forgotten": self.forgotten.snapshot(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        heads, streams, numbers, memories = state["lanes"]
+        heads = heads.copy()
+        heads["memory"] = self.memories.again(memories)
+        self._names.clear()
+        self._move(heads, np.arange(len(heads)), (streams, numbers, state["heard"]))
+        self._calls, self._born = 0, state["born"]
+        self._quiet.restore(state["quiet"])
+        self.forgotten.restore(state["forgotten"])
+
+
+@kernel
+def _move_down(lanes: np.ndarray, kept: np.ndarray) -> None:
+    """Lane ``kept[i]``, as words, becomes lane i; ``kept`` ascends."""
+    for i in range(len(kept)):
+        if kept[i] != i:
+            for place in range(lanes.shape[1]):
+                lanes[i, place] = lanes[kept[i], place]
+
+
+def _renumber(rows: np.ndarray, scalars: np.ndarray, place: np.ndarray) -> None:
+    """Lane i is now called ``place[i]``."""
+    rows["lane"] = place[rows["lane"]]
+    if scalars[V_BLOCKER] != NONE:
+        scalars[V_BLOCKER] = place[scalars[V_BLOCKER]]
+
+
+def _unless_none(instant: int) -> int | None:
+    return None if instant == INT_MIN else instant

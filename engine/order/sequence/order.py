@@ -1,0 +1,358 @@
+"""``sequence`` + ``merge``: order by sequence numbers, then by reference time (R19 3.2.1, 3.2.2).
+
+Latency is added only where something is missing. Citation: Rajendran 2019, chapters 3 and 4.
+
+When not to use: sources that cannot number their events (use a slack order), or whose numbers
+are not in event-time order.
+
+State is the pending rows and one set of numbers per lane; the kernels' rings, queues and trees
+are rebuilt from them at every call, so a snapshot is small and plain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.clocks.reference import SourceClocks, Sync
+from engine.errors import UserError
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
+from engine.order.base import Guards, Ordered
+from engine.order.sequence.lanes import LaneTable
+from engine.order.sequence.run import flush, new_rows, place_rings, run, survivors
+from engine.order.sequence.state import (
+    COUNTERS,
+    EVENT,
+    MERGE_NODE,
+    MODE_FIXED,
+    MODE_QUANTILE,
+    MODE_R19,
+    NOTE_GAP,
+    NOTE_PROGRESS,
+    NOTE_QUARANTINE,
+    NOTE_WIDTH,
+    PROGRESS,
+    ROW,
+    S_RESIDUAL_DROP,
+    SCALARS,
+    SETTINGS,
+    TIMER_NODE,
+    V_BLOCKER,
+    V_CLOCK,
+    V_EVENTS,
+    V_FRONTIER,
+    V_GONE,
+    V_MOST,
+    V_NOTES,
+    V_SINCE,
+    Out,
+    Trees,
+)
+from engine.order.sequence.timeout import silence_window
+from engine.order.sequence.wait_sketch import resolution_bits
+from engine.order.sequence.waits import memory_window
+from engine.stream.columns import VALID_PREFIX, Columns, join, lacking_event
+from engine.stream.released import Gaps, Progress, Strings
+
+FORGET_EVERY: Final = 16_384
+"""Records of a site from one look at its sources to the next."""
+_MANY_NEW: Final = 4096
+"""A lane takes 30 KB until it is packed, which is after a call: with so many, calls are cut."""
+_MODES: Final = {"r19": MODE_R19, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE}
+_ROW_COLUMNS: Final = {
+    r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", "epoch": "epoch",
+}  # fmt: skip
+"""Columns that the kernels' rows hold; every other column only travels along."""
+_EVENT_COLUMNS: Final = ("release", "ref", "unc", "status")
+"""Columns that the kernel writes in release order."""
+_NOT_PAYLOAD: Final = (r.KIND, r.TE, r.SOURCE, r.STREAM)
+_NO_INTS: Final = np.empty(0, np.int64)
+_NO_KINDS: Final = np.empty(0, np.int8)
+_NO_CODES: Final = np.empty(0, np.int32)
+_LENGTH: Final = "te_length"
+"""``te - ts``, so that a frame without ``te`` is filled with zeros."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSettings:
+    """Settings of ``sequence`` (R19's seven parameters, and the choice of timeout).
+
+    ``timeout``: ``quantile`` | ``r19`` | ``fixed``; ``quantile``: target share of events in time;
+    ``fixed_ns``: the fixed timeout; ``latency_ns``: the latency threshold, which caps every
+    timeout but the fixed one; ``alpha_milli``, ``beta_milli``: smoothing factors in 1/1000;
+    ``late``: ``drop`` | ``pass``; ``residual``: ``emit`` | ``drop``; ``time``: ``ref`` | ``ts`` (as
+    if clocks had never been compared) | ``hold`` (each offset until the next, as R19).
+    ``sources``: how many are remembered, those heard last; see ``Sequence.forget``.
+    """
+
+    timeout: str = "quantile"
+    quantile_ppm: int = 999_000
+    fixed_ns: int = 0
+    latency_ns: int = 500_000_000
+    alpha_milli: int = 600
+    beta_milli: int = 600
+    late: str = "drop"
+    residual: str = "emit"
+    time: str = "ref"
+    sources: int = 10_000
+
+
+class Sequence:
+    """The ordering operator ``sequence`` with its merge over all lanes of a site."""
+
+    def __init__(
+        self,
+        settings: SequenceSettings,
+        clocks: SourceClocks,
+        guards: Guards,
+        wanted: set[str] | None = None,
+    ) -> None:
+        self._clocks = clocks
+        self._wanted = wanted
+        self._lanes = LaneTable(clocks.strings)
+        self._rows = np.empty(0, ROW)
+        self._payload: Columns = {}
+        guard = -1 if guards.guard_ns is None else guards.guard_ns
+        self._scalars = np.zeros(SCALARS, np.int64)
+        self._scalars[: len(SETTINGS)] = (
+            _MODES[settings.timeout], settings.fixed_ns, settings.latency_ns,
+            settings.alpha_milli, settings.beta_milli, 1_000_000 - settings.quantile_ppm,
+            settings.late == "pass", settings.residual == "drop", guard,
+            guards.default_uncertainty_ns, memory_window(1_000_000 - settings.quantile_ppm),
+            resolution_bits(settings.latency_ns),
+            silence_window(1_000_000 - settings.quantile_ppm),
+        )  # fmt: skip
+        self._scalars[[V_CLOCK, V_FRONTIER]] = INT_MIN
+        self._scalars[V_BLOCKER], self._scalars[V_SINCE] = NONE, INT_MAX
+        self._rings = np.empty(0, np.int32)
+        self._kept = settings.sources
+        self._counted = 0
+        self._row_bytes = 0
+
+    @property
+    def buffered_max(self) -> int:
+        """Most events held at once so far."""
+        return int(self._scalars[V_MOST])
+
+    @property
+    def buffered_max_bytes(self) -> int:
+        """What the most events took: their rows, and the columns that travel along."""
+        return self.buffered_max * (ROW.itemsize + self._row_bytes)
+
+    def announce(self, sync: Sync) -> None:
+        """A sync record with a first number makes its lane known before any event."""
+        self._wake(np.array([self._clocks.strings.code(sync.source)]))
+        if sync.first_seq is not None:
+            self._lanes.announce(sync, self._scalars)
+
+    def newest_ts(self, source: int) -> int:
+        """Largest event time seen of the source with this code."""
+        self._wake(np.array([source]))
+        return self._lanes.newest_ts(source)
+
+    def buffered(self) -> int:
+        """Events held now."""
+        return len(self._rows)
+
+    def process(self, columns: Columns, rows: int) -> Ordered:
+        """Records in arrival order; see ``engine.order.base.Order``.
+
+        Raises:
+            UserError: an event without a number.
+        """
+        if lacking_event(columns, r.SEQ):
+            raise UserError(
+                "order sequence: an event without a number; number them (seq), or take an order "
+                "that asks for none, as kslack:2s"
+            )
+        self._wake(columns[r.SOURCE])
+        pending = len(self._rows)
+        all_rows = np.empty(pending + rows, ROW)
+        _words(all_rows)[:pending] = _words(self._rows)
+        new_rows(
+            all_rows[pending:], self._lanes.of(columns, rows, self._scalars), columns[r.SOURCE],
+            columns[r.SEQ], columns[r.TS], columns[r.ARRIVAL],
+            columns.get(r.INCARNATION, _NO_INTS), columns.get(r.KIND, _NO_KINDS),
+            columns.get(r.TYPE, _NO_CODES),
+        )  # fmt: skip
+        payload = {
+            name: column
+            for name, column in columns.items()
+            if name not in _ROW_COLUMNS and name not in _NOT_PAYLOAD and self._wants(name)
+        }
+        if r.TE in columns and self._wants(r.TE):
+            payload[_LENGTH] = columns[r.TE] - columns[r.TS]
+        if pending:
+            payload = join([self._payload, payload], [pending, rows])
+        sources = int(columns[r.SOURCE].max(initial=-1)) + 1
+        ordered = self._call(all_rows, payload, pending, sources, last=False)
+        self._counted += rows
+        self._lanes.pack(self._rows, self._scalars)
+        return ordered
+
+    def _wake(self, sources: np.ndarray) -> None:
+        self._lanes.wake(sources, self._rows, self._scalars)
+
+    def cuts(self, columns: Columns, rows: int) -> list[int]:
+        """Where ``columns`` must be cut, with their end: ``forget`` must be called there.
+
+        That is after every ``FORGET_EVERY`` records of the site, or nowhere while its sources, with
+        the new ones of these rows, are not too many.
+        """
+        known = self._lanes.known(int(columns[r.SOURCE].max(initial=-1)) + 1 if rows else 0)
+        heard = np.zeros(len(known), bool)
+        if rows:
+            heard[columns[r.SOURCE]] = True
+            heard[-1] = False  # records without a source
+        if (known | heard).sum() <= self._kept and (heard & ~known).sum() < _MANY_NEW:
+            return [rows]
+        first = FORGET_EVERY - self._counted % FORGET_EVERY
+        return [*range(first, rows, FORGET_EVERY), rows]
+
+    def forget(self) -> list[int]:
+        """After ``FORGET_EVERY`` records: the codes of sources that are forgotten now.
+
+        Of more than the settings' ``sources`` those heard least recently (by arrival, then by
+        name) go, if nothing of them is held. A pure function of the records so far, for all that
+        lanes are packed sooner or later. A source that comes back is as a new one.
+        """
+        if self._counted % FORGET_EVERY:
+            return []
+        return self._lanes.forget(self._kept, self._rows, self._scalars)
+
+    def sources(self) -> dict[str, int]:
+        """How many were forgotten, and may have come back."""
+        return self._lanes.forgotten.counters()
+
+    def flush(self) -> Ordered:
+        """End of the input: everything held is let go at the last arrival."""
+        return self._call(self._rows, self._payload, len(self._rows), 0, last=True)
+
+    def _wants(self, column: str) -> bool:
+        return self._wanted is None or column in self._wanted or column.startswith(VALID_PREFIX)
+
+    def _call(
+        self, rows: np.ndarray, payload: Columns, pending: int, sources: int, last: bool
+    ) -> Ordered:
+        total = len(rows)
+        ck = self._lanes.link(self._clocks, sources)
+        ln, scalars = self._lanes.tables, self._scalars
+        trees = self._trees(rows)
+        notes = 4 * total + 6 * self._lanes.count + 16
+        out = Out(np.empty(total, EVENT), np.empty((notes, NOTE_WIDTH), np.int64))
+        scalars[[V_EVENTS, V_NOTES, V_GONE]] = 0
+        if last:
+            flush(rows, total, ln, ck, trees, scalars, out)
+        else:
+            run(rows, pending, total, ln, ck, trees, scalars, out)
+        keep = np.empty(total, np.int64)
+        keep = keep[: survivors(rows, ln, trees, keep)]
+        ordered = self._ordered(rows, payload, out)
+        self._rows = _words(rows)[keep].view(ROW).reshape(len(keep))
+        self._payload = {name: column[keep] for name, column in payload.items()}
+        self._row_bytes = max(self._row_bytes, sum(c.itemsize for c in payload.values()))
+        return ordered
+
+    def _trees(self, rows: np.ndarray) -> Trees:
+        """Trees over the lanes, and a ring per lane as large as this call can need."""
+        lanes = self._lanes.count
+        low, high = np.empty((2, lanes), np.int64)
+        offset = place_rings(rows, self._lanes.tables, low, high)
+        if len(self._rings) < offset:
+            self._rings = np.empty(offset, np.int32)
+        size = 1 << max(1, (max(lanes, 2) - 1).bit_length())
+        return Trees(
+            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), self._rings[:offset],
+            self._lanes.memories.pool,
+        )  # fmt: skip
+
+    def _ordered(self, rows: np.ndarray, payload: Columns, out: Out) -> Ordered:
+        """Gather what the kernel released."""
+        events = out.event[: self._scalars[V_EVENTS]]
+        notes = out.note[: self._scalars[V_NOTES]]
+        index, lanes = events["row"].astype(np.intp), events["lane"].astype(np.intp)
+        taken = self._gather(rows, payload, index, lanes)
+        taken.update({name: events[name].copy() for name in _EVENT_COLUMNS})
+        if self._scalars[S_RESIDUAL_DROP]:
+            # Dropped by the merge, not for coming after its place was given up.
+            taken["by_merge"] = rows["late"][index] == 0
+        is_gap, is_step = notes[:, 0] == NOTE_GAP, notes[:, 0] == NOTE_PROGRESS
+        gap, step = notes[is_gap], notes[is_step]
+        bad = notes[notes[:, 0] == NOTE_QUARANTINE]
+        quarantined = {}
+        if len(bad):
+            where = bad[:, 2]
+            lanes = rows["lane"][where]
+            quarantined = {**self._gather(rows, payload, where, lanes), "reason": bad[:, 3]}
+            quarantined.update({name: rows[name][where] for name in ("ref", "unc")})
+        source = self._lanes.tables["source"][gap[:, 2]].astype(np.int32)
+        return Ordered(
+            len(events),
+            taken,
+            Progress(step[:, 1], step[:, 2], step[:, 3]),
+            Gaps(
+                gap[:, 1], source, self._lanes.stream_of(gap[:, 2]), gap[:, 3], gap[:, 4],
+                gap[:, 5], gap[:, 6], np.cumsum(is_step)[is_gap],
+            ),
+            quarantined,
+        )  # fmt: skip
+
+    def _gather(
+        self, rows: np.ndarray, payload: Columns, index: np.ndarray, lanes: np.ndarray
+    ) -> Columns:
+        """The wanted columns of the rows at ``index``, which are of ``lanes``."""
+        taken = {
+            name: rows[field].take(index, mode="clip").astype(np.int64, copy=False)
+            for name, field in _ROW_COLUMNS.items()
+            if self._wants(name)
+        }
+        taken[r.SOURCE] = self._lanes.tables["source"].astype(np.int32)[lanes]
+        if self._wants(r.STREAM):
+            taken[r.STREAM] = self._lanes.stream_of(lanes)
+        # "clip" only spares a check: every index is one of a row.
+        taken.update({n: column.take(index, mode="clip") for n, column in payload.items()})
+        if self._wants(r.TE):
+            length = taken.pop(_LENGTH, None)
+            ts = rows["ts"][index]
+            taken[r.TE] = ts if length is None else ts + length
+        return taken
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Per (source, stream): what became of its events, its timeouts, how far it has got."""
+        return self._lanes.counters((*COUNTERS, *PROGRESS), int(self._scalars[V_CLOCK]))
+
+    def codes(self) -> np.ndarray:
+        """Codes of texts that are in use: among what travels along nothing else is int32."""
+        columns = [column for column in self._payload.values() if column.dtype == np.int32]
+        return np.concatenate([self._lanes.codes(), *columns])
+
+    def adopt(self, strings: Strings) -> None:
+        """``strings`` has what is in use, at the same codes."""
+        self._lanes.adopt(strings)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "rows": self._rows.copy(),
+            "payload": {name: column.copy() for name, column in self._payload.items()},
+            "scalars": self._scalars.copy(),
+            "row_bytes": self._row_bytes,
+            "counted": self._counted,
+            "lanes": self._lanes.snapshot(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._rows = state["rows"].copy()
+        self._payload = {name: column.copy() for name, column in state["payload"].items()}
+        self._scalars[:] = state["scalars"]
+        self._row_bytes, self._counted = state["row_bytes"], state["counted"]
+        self._lanes.restore(state["lanes"])
+
+
+def _words(rows: np.ndarray) -> np.ndarray:
+    """The rows as words of eight bytes, which NumPy copies many times as fast as records."""
+    return rows.view(np.int64).reshape(len(rows), ROW.itemsize // 8)

@@ -1,0 +1,212 @@
+"""Columns that the ordering kernels work on: rows, lanes and clocks, as groups of NumPy arrays.
+
+A *lane* is one (source, stream): it has its own sequence numbers, its own reorder buffer and its
+own queue in front of the merge. Kernels never allocate; the host (``order/sequence.py``) sizes
+everything before each call, and ``engine/kernels/jit.py`` caches what is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.integers import INT_MAX, INT_MIN, NONE
+
+# Stages of a pending row, kept between calls.
+STAGE_RING: Final = 1
+"""In the reorder buffer of its lane: a smaller number has not come yet."""
+STAGE_QUEUE: Final = 2
+"""In its lane's queue before the merge."""
+STAGE_HELD: Final = 3
+"""Of a later incarnation than the lane's present one, which is not drained yet."""
+
+MAX_RING: Final = 1 << 18
+"""Largest distance between the expected number and a buffered one; more is a jump."""
+MISSING_KEPT: Final = 128
+"""Runs of missing numbers remembered per lane, to tell a late event from a duplicate."""
+BINS: Final = 512
+"""Bins of a coarse sketch of times (16 per octave from 1 us to 18 minutes)."""
+WAIT_BINS: Final = 961
+"""Bins of the sketch of waiting times (see ``order/wait_sketch.py``)."""
+HIGHS_KEPT: Final = 128
+"""Arrivals of new highest numbers remembered per lane and level (see ``order/highs.py``)."""
+HIGH_LEVELS: Final = 6
+
+# Why a record was set aside.
+QUARANTINED_FUTURE: Final = 0
+QUARANTINED_JUMP: Final = 1
+DUPLICATE: Final = 2
+MARKER_JUMP: Final = 3
+"""Of a punctuation or end of stream, which is no event."""
+
+COUNTERS: Final = (
+    "arrived", "in_order", "residual", "late_passed", "late_dropped", "duplicate",
+    "quarantined_future", "quarantined_jump", "missing_total", "missing_filled",
+    "residual_dropped", "earlier_start",
+)  # fmt: skip
+"""Counters kept per lane; every event that arrived is in exactly one of the next seven.
+
+``earlier_start``: late ones of a smaller incarnation than the lane is in, which is late for good:
+incarnations of a source increase (SPEC 3.1). The gateway sees to it; logs of others may break it.
+"""
+PROGRESS: Final = ("silences", "blocked_ns", "backwards", "backwards_ns")
+"""How a lane held the others back: times nothing came of it for longer than its idle timeout, and
+how long in all events of others stood ready that then went on because of it. And how many of its
+events lay before one with a smaller number, by how much at most [ns]: then its numbers are not in
+the order of event times."""
+
+_ROW_FIELDS: Final = (
+    ("seq", "i8", 0), ("inc", "i8", 8), ("ts", "i8", 16), ("arrival", "i8", 24), ("ref", "i8", 32),
+    ("unc", "i8", 40), ("deadline", "i8", 40),
+    ("lane", "i4", 48),
+    # next row of the lane's queue or held list; source of a record that is no event
+    ("nxt", "i4", 52), ("dq_next", "i4", 52), ("source", "i4", 52),
+    ("epoch", "i4", 56), ("dq_prev", "i4", 56),
+    ("kind", "i1", 60), ("stage", "i1", 61), ("late", "i1", 62),
+    ("plain", "i1", 63),  # 1: a punctuation without a type covers all of its source's types
+)  # fmt: skip
+ROW: Final = np.dtype(
+    {
+        "names": [name for name, _, _ in _ROW_FIELDS],
+        "formats": [kind for _, kind, _ in _ROW_FIELDS],
+        "offsets": [offset for _, _, offset in _ROW_FIELDS],
+        "itemsize": 64,
+    }
+)
+"""A pending or new record, as the kernels see it, in one line of the processor's cache.
+
+Fields of one place are never needed together: ``deadline dq_next dq_prev`` (neighbours in the
+lane's staircase) belong to a row in the ring, ``unc epoch nxt`` to one that has left it.
+"""
+
+LANE_FIELDS: Final = (
+    # the sequence stage: which numbers are expected, and the reorder buffer
+    "source", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
+    "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "held_head",
+    "held_tail", "dq_head", "dq_tail",
+    # markers of how far the source has got: punctuation and end of stream
+    "pog_seq", "pog_ts", "pog_deadline", "next_pog_seq", "next_pog_ts", "next_pog_deadline",
+    "eos_seq", "eos_deadline",
+    # the merge
+    "head", "tail", "idle", "closed", "bound", "last_ref", "top_ref", "last_arrival", "max_ts",
+    "rank",
+    # averages of R19 Eq 3.1-3.11, in 1/1000 ns, and the timeouts in force [ns]
+    "last_in_order", "inter_n", "inter_avg", "inter_dev", "hold_n", "hold_avg", "hold_dev",
+    "gap_timeout", "idle_timeout",
+    # what `quantile` has learnt (see ``order/waits.py``), and the memory of missing numbers
+    "waits_n", "shape_n", "fresh_n", "fresh_instants", "doubt_n", "settling", "bins",
+    "born", "inters_n", "highs_n", "max_seq", "missing_n", "forgotten",
+    "memory",  # its place among the memories
+)  # fmt: skip
+"""int64 each."""
+LANE_FIRST: Final[dict[str, int]] = {
+    "source": NONE, "next_lane": NONE, "prev_inc": -1, "far_seq": -2, "ann_inc": -1,
+    "held_head": NONE, "held_tail": NONE, "dq_head": NONE, "dq_tail": NONE, "head": NONE,
+    "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "next_pog_seq": -1,
+    "next_pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
+    "bound": INT_MIN, "last_ref": INT_MIN, "top_ref": INT_MIN, "last_arrival": INT_MIN,
+    "max_ts": INT_MIN,
+    "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "born": INT_MIN, "idle": 1,
+}  # fmt: skip
+"""What a lane that has seen nothing starts with; 0 where not named.
+
+Idle: a lane is unknown, and so holds nobody back, until its first record or announcement.
+"""
+LANE: Final = np.dtype([(name, "i8") for name in (*LANE_FIELDS, *COUNTERS, *PROGRESS)])
+"""A lane: its numbers and its counters. What it remembers is a MEMORY."""
+MEMORY: Final = np.dtype(
+    [
+        ("missing", "i8", (MISSING_KEPT, 4)),
+        ("highs", "i8", (HIGHS_KEPT * HIGH_LEVELS, 2)),
+        ("waits", "i4", (WAIT_BINS,)),
+        ("shape", "i4", (WAIT_BINS,)),
+        ("fresh", "i2", (WAIT_BINS,)),
+        ("doubt", "i2", (WAIT_BINS,)),
+        ("inters", "i4", (BINS,)),
+        ("unused", "i4"),  # a whole number of words
+    ]
+)
+"""What a lane remembers, 30 KB: apart, as lanes of sources that come and go are moved."""
+
+MERGE_NODE: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("lane", "i8")])
+"""A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""
+TIMER_NODE: Final = np.dtype([("when", "i8"), ("lane", "i8")])
+"""A node of the tree of the lanes' next deadlines."""
+EVENT: Final = np.dtype(
+    [
+        ("row", "i4"),
+        ("lane", "i4"),
+        ("release", "i8"),
+        ("ref", "i8"),
+        ("unc", "i8"),
+        ("status", "i1"),
+    ],
+    align=True,
+)
+"""One released event; what every operator reads stands here in release order."""
+
+
+class Trees(NamedTuple):
+    """Winner trees over lanes, the lanes' rings one after another, and their memories."""
+
+    merge: np.ndarray
+    timer: np.ndarray
+    ring: np.ndarray
+    memory: np.ndarray
+
+
+class Out(NamedTuple):
+    """What a call gives: released events, and notes (gap, progress, quarantine) between them."""
+
+    event: np.ndarray
+    note: np.ndarray
+
+
+NOTE_GAP: Final = 0
+"""(kind, released before, lane, first number, count, low ref, high ref)."""
+NOTE_PROGRESS: Final = 1
+"""(kind, released before, frontier, at)."""
+NOTE_QUARANTINE: Final = 2
+"""(kind, released before, row, reason): a record that is set aside."""
+NOTE_WIDTH: Final = 7
+
+# Places in the scalars: settings, then what changes.
+SETTINGS: Final = (
+    "mode", "fixed", "latency", "alpha", "beta", "tail_ppm", "late_pass", "residual_drop",
+    "guard", "default_uncertainty", "window", "bits", "silence_window",
+)  # fmt: skip
+S_MODE: Final = 0
+S_FIXED: Final = 1
+S_LATENCY: Final = 2
+S_ALPHA: Final = 3
+S_BETA: Final = 4
+S_TAIL: Final = 5
+S_LATE_PASS: Final = 6
+S_RESIDUAL_DROP: Final = 7
+S_GUARD: Final = 8
+S_DEFAULT_UNC: Final = 9
+S_WINDOW: Final = 10
+S_BITS: Final = 11
+"""The resolution of waiting times is 2 ** this ns."""
+S_SILENCE_WINDOW: Final = 12
+V_CLOCK: Final = 13
+V_FRONTIER: Final = 14
+"""Largest ref released, or promised to whoever reads the ordered stream."""
+V_EVENTS: Final = 15
+V_NOTES: Final = 16
+V_GONE: Final = 17
+"""Events of this call that were refused: duplicates and quarantined ones."""
+V_MOST: Final = 18
+"""The most events held at once so far."""
+V_QUEUED: Final = 19
+"""Events in the lanes' queues."""
+V_BLOCKER: Final = 20
+"""The lane that the merge waits for, or NONE..."""
+V_SINCE: Final = 21
+"""... and since when some event has stood ready, or INT_MAX."""
+SCALARS: Final = 22
+
+MODE_R19: Final = 0
+MODE_FIXED: Final = 1
+MODE_QUANTILE: Final = 2

@@ -1,0 +1,1 @@
+"""Orders that hold events for a slack K: one buffer, and what sets K."""

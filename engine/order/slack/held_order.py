@@ -1,0 +1,193 @@
+"""The host of the K-slack operators: events in an arena, and kernels that say when they go.
+
+An operator is a kernel that decides the slack, and its settings (``order/kslack.py`` is the
+smallest). State is the events held and one row of numbers; a snapshot holds just that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.clocks.reference import Sync
+from engine.order.base import KeepsSources, Ordered
+from engine.order.correction import Correction
+from engine.order.slack.arena import Arena
+from engine.order.slack.buffer import NOW, OUT, STEPS, Buffer, Index, flush_all
+from engine.stream.columns import VALID_PREFIX, Columns
+from engine.stream.released import IN_ORDER, Gaps, Progress
+
+Run = Callable[[Buffer, int, int, np.ndarray], None]
+"""A kernel: ``run(buffer, start, end, scalars)`` over rows [start, end) in arrival order."""
+
+_ALWAYS: Final = (r.SOURCE, r.TS, r.ARRIVAL, "ref", "unc", "epoch")
+_INDEX_BYTES: Final = 4
+"""A held row's number in the queue or in the heap."""
+
+
+class HeldOrder(KeepsSources):
+    """What the operators over an arena share: correction, room for new rows, counters, state."""
+
+    def __init__(
+        self, indexes: list[Index], correction: Correction, wanted: set[str] | None
+    ) -> None:
+        self._indexes = indexes
+        self._wanted = wanted
+        self._correction = correction
+        self._arena = Arena()
+        self._row_bytes = 0
+
+    @property
+    def buffered_max(self) -> int:
+        """Most events held at once so far."""
+        (index,) = self._indexes
+        return index.most
+
+    @property
+    def buffered_max_bytes(self) -> int:
+        """What the most events took: their columns, and their place in a queue or heap."""
+        return self.buffered_max * (self._row_bytes + _INDEX_BYTES)
+
+    def announce(self, sync: Sync) -> None:
+        """First numbers are of no interest here."""
+
+    def newest_ts(self, source: int) -> int:
+        """Largest event time seen of the source with this code."""
+        return self._correction.newest_ts(source)
+
+    def buffered(self) -> int:
+        """Events held now."""
+        return sum(index.held for index in self._indexes)
+
+    def _take(self, columns: Columns, rows: int) -> tuple[int, int, Columns]:
+        """(first and end of the new rows in the arena, quarantined events)."""
+        if rows:
+            for index in self._indexes:
+                index.scalars[NOW] = columns[r.ARRIVAL][-1]
+        columns, quarantined = self._correction.take(columns)
+        columns = {name: column for name, column in columns.items() if self._wants(name)}
+        new = len(columns[r.TS])
+        arena = self._arena
+        if not arena.fits(columns, new):
+            self._move(columns, new)
+        else:
+            arena.append(columns, new)
+        self._row_bytes = max(self._row_bytes, arena.row_bytes)
+        return arena.used - new, arena.used, quarantined
+
+    def _move(self, columns: Columns, new: int) -> None:
+        kept, numbers = self._kept()
+        self._arena.move(kept, columns, new)
+        for index in self._indexes:
+            index.move(numbers, self._arena.capacity)
+
+    def _kept(self) -> tuple[np.ndarray, np.ndarray]:
+        """(rows that are held, ascending; what number each row gets when only those stay)."""
+        flags = np.zeros(self._arena.used, np.bool_)
+        for index in self._indexes:
+            index.mark(flags)
+        return np.flatnonzero(flags), np.cumsum(flags, dtype=np.int32) - np.int32(1)
+
+    def _wants(self, column: str) -> bool:
+        return (
+            column in _ALWAYS
+            or self._wanted is None
+            or column in self._wanted
+            or column.startswith(VALID_PREFIX)
+        )
+
+    def _buffer(self, index: Index, new: int, steps: int) -> Buffer:
+        columns = self._arena.columns
+        return index.buffer(columns["ref"], columns[r.ARRIVAL], new, steps)
+
+    def _released(self, index: Index, buffer: Buffer) -> Ordered:
+        """What a kernel has let go of."""
+        out = int(index.scalars[OUT])
+        columns = self._arena.rows(buffer.out_row[:out].astype(np.intp))
+        columns = self._correction.complete(columns)
+        columns["release"] = buffer.out_release[:out].copy()
+        columns["status"] = buffer.out_status[:out].copy()
+        steps = slice(int(index.scalars[STEPS]))
+        slack = Progress(
+            buffer.step_out[steps].copy(), buffer.step_limit[steps].copy(),
+            buffer.step_at[steps].copy(),
+        )  # fmt: skip
+        return Ordered(out, columns, Progress(), Gaps(), slack=slack)
+
+    def _count(self, released: Columns, index: Index) -> None:
+        self._correction.count(released, "released")
+        late = released["status"] != IN_ORDER
+        if late.any():
+            of_late: Columns = {
+                name: released[name][late] for name in (r.SOURCE, r.STREAM) if name in released
+            }
+            self._correction.count(of_late, "late_passed" if index.passes_late else "late_dropped")
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Per (source, stream): what became of its events."""
+        lanes = self._correction.counters(
+            "arrived", "released", "late_passed", "late_dropped", "duplicate", "quarantined_future"
+        )
+        for lane in lanes:
+            lane["in_order"] = lane.pop("released") - lane["late_passed"] - lane["late_dropped"]
+        return lanes
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data: the rows held, and which of them each index has."""
+        kept, numbers = self._kept()
+        return {
+            "correction": self._correction.snapshot(),
+            "held": self._arena.rows(kept),
+            "indexes": [index.saved(numbers) for index in self._indexes],
+            "row_bytes": self._row_bytes,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._correction.restore(state["correction"])
+        held = state["held"]
+        self._arena.move(np.empty(0, np.intp), held, len(held.get(r.TS, ())))
+        for index, saved in zip(self._indexes, state["indexes"], strict=True):
+            index.restore(saved, self._arena.capacity)
+        self._row_bytes = state["row_bytes"]
+
+
+class SlackOrder(HeldOrder):
+    """An ordering operator around a kernel that decides the slack; see the module.
+
+    ``own``: what the operator's scalars start with. ``late``: ``pass`` | ``drop``.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        own: tuple[int, ...],
+        late: str,
+        correction: Correction,
+        wanted: set[str] | None,
+    ) -> None:
+        self._run = run
+        self._index = Index(own, late)
+        super().__init__([self._index], correction, wanted)
+
+    def process(self, columns: Columns, rows: int) -> Ordered:
+        """Records in arrival order; see ``engine.order.base.Order``."""
+        start, end, quarantined = self._take(columns, rows)
+        ordered = self._call(self._run, start, end)
+        ordered.quarantined = quarantined
+        return ordered
+
+    def flush(self) -> Ordered:
+        """End of the input: everything held goes at the last arrival, in order."""
+        used = self._arena.used
+        return self._call(flush_all, used, used) if self._index.held else Ordered(0, {})
+
+    def _call(self, run: Run, start: int, end: int) -> Ordered:
+        buffer = self._buffer(self._index, end - start, end - start)
+        run(buffer, start, end, self._index.scalars)
+        ordered = self._released(self._index, buffer)
+        self._count(ordered.columns, self._index)
+        return ordered

@@ -1,0 +1,1 @@
+"""The order ``none``, and what its punctuations prove."""

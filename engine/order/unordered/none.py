@@ -1,0 +1,131 @@
+"""``none``: events pass in arrival order, corrected to reference time but not put in order.
+
+The baseline of every comparison: what a query sees without any disorder handling before it.
+Promises and ends of streams go on once the numbers that they speak of have come
+(``engine.order.unordered.proof_kernel``).
+
+When not to use: whenever the query's operator cannot itself repair disorder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.clocks.reference import SourceClocks, Sync
+from engine.order.base import KeepsSources, Ordered
+from engine.order.correction import Correction
+from engine.order.unordered.proof import Proof
+from engine.order.unordered.proof_kernel import Counted
+from engine.stream.columns import Columns
+from engine.stream.released import Gaps, Progress, Promises
+
+_POG: Final = int(r.Kind.POG)
+_PLACE: Final = "place"
+
+
+@dataclass(frozen=True, slots=True)
+class NoneSettings:
+    """``time``: ``ref`` (offsets predicted) | ``ts`` (none used) | ``hold`` (each held, R19).
+    ``wait_ns``: how long after a promise it counts though numbers below its own have not come.
+    ``duplicates``: ``drop`` | ``pass``.
+    """
+
+    time: str = "ref"
+    wait_ns: int = 1_000_000_000
+    duplicates: str = "drop"
+
+
+class NoOrder(KeepsSources):
+    """The ordering operator ``none``.
+
+    Args:
+        settings: its own.
+        clocks: of the site's sources.
+        correction: what is done first.
+        readers: queries that read it; nobody else needs promises.
+    """
+
+    def __init__(
+        self, settings: NoneSettings, clocks: SourceClocks, correction: Correction, readers: int = 0
+    ) -> None:
+        self._proof = Proof(clocks.strings, settings.wait_ns) if readers else None
+        self._clocks = clocks
+        self._correction = correction
+        self.buffered_max = self.buffered_max_bytes = 0
+
+    def announce(self, sync: Sync) -> None:
+        """From where on numbers must have come before a promise counts."""
+        if self._proof is not None:
+            self._proof.announce(sync)
+
+    def newest_ts(self, source: int) -> int:
+        """Largest event time seen of the source with this code."""
+        return self._correction.newest_ts(source)
+
+    def buffered(self) -> int:
+        """Nothing is ever held."""
+        return 0
+
+    def process(self, columns: Columns, rows: int) -> Ordered:
+        """Records in arrival order; see ``engine.order.base.Order``."""
+        promised = self._promised(columns, rows)
+        columns, quarantined = self._correction.take(
+            {**columns, _PLACE: np.arange(len(columns[r.TS]))}
+        )
+        place = columns.pop(_PLACE)
+        quarantined.pop(_PLACE, None)
+        promises = Promises()
+        if promised is not None:
+            row = np.searchsorted(place, promised.place)
+            promises = Promises(row, promised.type, promised.source, promised.ref, promised.at)
+        columns = self._correction.complete(columns)
+        n = len(columns[r.TS])
+        self._correction.count(columns, "in_order")
+        columns.update(release=columns[r.ARRIVAL], status=np.zeros(n, np.int8))
+        return Ordered(n, columns, Progress(), Gaps(), quarantined, promises=promises)
+
+    def _promised(self, columns: Columns, rows: int) -> Counted | None:
+        """The promises that come to count. One that names no source is on the engine's clock."""
+        if self._proof is None:
+            return None
+        ref, kind = np.zeros(0, np.int64), columns.get(r.KIND)
+        if kind is not None:
+            ref, source = columns[r.TS].copy(), columns[r.SOURCE]
+            named = np.flatnonzero((kind == _POG) & (source >= 0))
+            self._clocks.grow(int(source.max(initial=-1)) + 1)
+            ref[named], _, _ = self._clocks.correct(source[named], ref[named], 0)
+        return self._proof.process(columns, rows, ref)
+
+    def flush(self) -> Ordered:
+        """Nothing is held."""
+        return Ordered(0, {}, promises=Promises())
+
+    def counters(self) -> list[dict[str, Any]]:
+        """Per (source, stream): events that arrived, went on, were copies, and were quarantined;
+        and, where there are any, promises that counted before all numbers below their own had come.
+        """
+        lanes = self._correction.counters("arrived", "in_order", "duplicate", "quarantined_future")
+        if self._proof is not None:
+            text = self._clocks.strings.text
+            found = {(text(source), text(stream)): count
+                     for (source, stream), count in self._proof.unproven().items()}  # fmt: skip
+            for lane in lanes:
+                unproven = found.get((lane["source"], lane["stream"]))
+                if unproven:
+                    lane["promises_unproven"] = unproven
+        return lanes
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        proof = None if self._proof is None else self._proof.snapshot()
+        return {"correction": self._correction.snapshot(), "proof": proof}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self._correction.restore(state["correction"])
+        if self._proof is not None:
+            self._proof.restore(state["proof"])

@@ -1,0 +1,1 @@
+"""One pass from an input to answers, which commands, scenarios and Python share."""

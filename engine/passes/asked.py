@@ -1,0 +1,103 @@
+"""What is asked of a pass: from the short forms of a command or a call to the chains' settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.barrier.settings import parse_barrier
+from engine.chain import ChainSettings
+from engine.errors import UserError
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.pattern.seq import PatternSettings
+from engine.pattern.spill.settings import read_spill
+from engine.query.plan import Plan
+from engine.query.purge_settings import parse_purge
+from engine.units import parse_duration, unit_ns
+from engine.window.settings import read_window
+
+
+def asked_of_queries(
+    plans: tuple[Plan, ...],
+    time_unit: str,
+    *,
+    order: str = "sequence",
+    barrier: str | None = None,
+    certainty: str = "pairwise",
+    purge: str = "late",
+    window: str | None = None,
+    guard: str = "1s",
+    late: bool = False,
+    spill: str | None = None,
+    on_spark: bool = False,
+) -> ChainSettings:
+    """The settings of chains that answer ``plans``; each option is the command line's, as a text.
+
+    Args:
+        plans: of the queries.
+        time_unit: of durations without one.
+        order: how events are put in order.
+        barrier: when matches are let go; None: as each query's REALTIME says.
+        certainty: ``pairwise`` or ``max-delay``.
+        purge: when a pattern's events are dropped.
+        window: how long windows are corrected, as ``horizon=10m``; None: by default.
+        guard: the future guard, a duration or ``off``.
+        late: whether late and quarantined events are kept.
+        spill: where old events of patterns go; None: nowhere.
+        on_spark: where the chains run.
+
+    Raises:
+        UserError: a short form is at fault; says how to write it.
+    """
+    purged = parse_purge(purge, time_unit)
+    return ChainSettings(
+        parse_order(order, time_unit),
+        plans,
+        None if barrier is None else parse_barrier(barrier, time_unit),
+        certainty,
+        read_guards(guard, time_unit),
+        aside=_aside(late),
+        pattern=PatternSettings(**purged.of_pattern()),
+        spill=read_spill(spill, time_unit, plans, purged, on_spark=on_spark),
+        window=read_window(window, time_unit, plans),
+    )
+
+
+def asked_of_order(
+    time_unit: str, *, order: str = "sequence", guard: str = "1s", late: bool = False
+) -> ChainSettings:
+    """The settings of chains that put events in order; arguments as of ``asked_of_queries``.
+
+    Raises:
+        UserError: a short form is at fault; says how to write it.
+    """
+    unit_ns(time_unit)
+    return ChainSettings(
+        parse_order(order, time_unit),
+        guards=read_guards(guard, time_unit),
+        ordered="full",
+        aside=_aside(late),
+    )
+
+
+def read_guards(text: str, time_unit: str) -> Guards:
+    """The future guard of ``--guard``: a duration, or ``off``.
+
+    Raises:
+        UserError: neither.
+    """
+    if text == "off":
+        return Guards(None)
+    try:
+        return Guards(parse_duration(text, time_unit))
+    except UserError as error:
+        raise UserError(f"--guard {text[:40]}: {error}; or write off") from error
+
+
+def guarded(settings: ChainSettings, *, arrival_given: bool) -> ChainSettings:
+    """Without the future guard where arrivals are only line numbers, which are no instants."""
+    return settings if arrival_given else replace(settings, guards=Guards(None))
+
+
+def _aside(late: bool) -> str:
+    return "full" if late else "no"

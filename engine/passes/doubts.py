@@ -1,0 +1,82 @@
+"""What is most likely not meant so, though it is no error: what the input lacks for what is asked.
+
+Each function gives lines for a person, none where nothing is in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.barrier.settings import BarrierSettings
+from engine.log.show import readable_duration
+from engine.order.backwards import numbers_mislead
+from engine.order.registry import OrderSettings
+from engine.passes.unpromised import never_promised
+from engine.query.plan import Plan
+from engine.report.units import number
+from engine.units import neat, unit_ns
+
+
+def of_promises(
+    log: Path, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
+) -> list[str]:
+    """Queries that could only wait for the end of the input, and what helps."""
+    return [
+        f"{name}: nothing in the input promises {' or '.join(types)} (kind pog), so matches wait "
+        "until its sources end or the input does; take an order such as sequence, or a barrier "
+        "such as bounded:1s or hold:1s"
+        for name, types in never_promised(log, plans, order, barrier).items()
+    ]
+
+
+def of_line_numbers(
+    barrier: BarrierSettings | None, time_unit: str, *, arrival_given: bool
+) -> list[str]:
+    """A match that is to be held for lines instead of time."""
+    if arrival_given or barrier is None or barrier.name != "hold":
+        return []
+    lines = barrier.span_ns // unit_ns(time_unit)
+    text = (
+        "the input has no arrival times, line numbers stand for them: barrier hold keeps each "
+        f"match for {number(lines)} lines; give each record its arrival, or take a barrier that "
+        "goes by event time, such as bounded:1s"
+    )
+    return [text]
+
+
+def of_numbers(counters: dict[str, Any], see: str) -> list[str]:
+    """Numbers that do not tell the order of events in time.
+
+    Args:
+        counters: of a run, see ``engine.scenario``.
+        see: what says more.
+    """
+    lanes = _lanes(counters)
+    arrived, back = (sum(lane.get(name, 0) for lane in lanes) for name in ("arrived", "backwards"))
+    if not numbers_mislead(back, arrived):
+        return []
+    most = max(lane.get("backwards_ns", 0) for lane in lanes)
+    text = (
+        f"{number(back)} of {number(arrived)} events lie before one of their source with a smaller "
+        f"number, by up to {readable_duration(most)}: the input has no numbers (its lines are "
+        "counted), or they do not follow event time, so order sequence cannot put these in their "
+        f"place. One that goes by event time can: --order kslack:{neat(most)}, or see {see}"
+    )
+    return [text]
+
+
+def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:
+    """A stream of a query that nothing came of: most likely a slip of the pen."""
+    seen = sorted({lane["stream"] for lane in _lanes(counters)})
+    named = {stream for plan in plans for stream in plan.streams}
+    return [
+        f"no event of stream {stream}; there are {', '.join(seen)}"
+        for stream in sorted(named)
+        if stream not in seen
+    ]
+
+
+def _lanes(counters: dict[str, Any]) -> list[dict[str, Any]]:
+    return [lane for site in counters["sites"].values() for lane in site["lanes"]]

@@ -1,0 +1,97 @@
+"""Host of the chains without Spark: the same chains, one after another in this process.
+
+For tests, tiny traces and machines without Java; the answers equal those of ``engine.spark``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from engine.chain import Chain, ChainSettings
+from engine.chain.output_parts import last_parts, parts_of
+from engine.kernels.jit import plain
+from engine.log.arrival_log import LogReader
+from engine.results.part_store import PartStore, store_of
+from engine.results.run_writer import Part, RunWriter
+from engine.results.sole_use import sole_use
+from engine.stream.frame import Frame, by_site
+
+_ROWS_PER_BATCH: Final = 1 << 18
+_SITES_AT_ONCE: Final = 2048
+"""Sites are independent of one another: with more of them the log is read several times, so that
+memory holds the chains of so many."""
+_FEW: Final = 128
+"""Records of one site that pass before kernels were loaded."""
+
+
+def run_in_process(
+    log: Path,
+    settings: ChainSettings,
+    out: Path | PartStore,
+    advanced: Callable[[int], None] = lambda _rows: None,
+) -> dict[str, Any]:
+    """Run the chains of every site over the log and write their output into ``out``.
+
+    Args:
+        log: an arrival log.
+        settings: of every site's chain.
+        out: folder of this pass (see ``engine.results.run_writer``), or a store.
+        advanced: told the number of records after each batch, for progress.
+
+    Returns:
+        the counters, as in ``counters.json``. Of a log that grows meanwhile they are, as the
+        results, of the files that it had at the start.
+
+    Raises:
+        UserError: a damaged log, or another run is at work in ``out``.
+    """
+    store = store_of(out)
+    with sole_use(store.directory) if store.is_lasting else nullcontext():
+        return _run(log, settings, RunWriter(store), advanced)
+
+
+def _run(
+    log: Path, settings: ChainSettings, writer: RunWriter, advanced: Callable[[int], None]
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    writer.clear()  # this host always begins anew
+    reader = LogReader(log)
+    sites = reader.site_names()
+    rows = batch = 0
+    for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
+        some = sites[first : first + _SITES_AT_ONCE]
+        chains: dict[str, Chain] = {}
+        given = reader.of_sites(some if len(some) < len(sites) else None)
+        batches = by_site(given, _ROWS_PER_BATCH)
+        begin = next(batches, {})
+        # One that is not full is the only one.
+        with plain() if len(sites) == 1 and _records(begin) <= _FEW else nullcontext():
+            for frames in chain([begin], batches):
+                writer.write(batch, _parts(settings, chains, frames))
+                now = _records(frames)
+                advanced(now)
+                rows, batch = rows + now, batch + 1
+            last = [part for site in sorted(chains) for part in last_parts(chains[site])]
+            writer.write(batch, last)
+        batch += 1
+    return writer.finish(host="in-process", events=rows, seconds=time.perf_counter() - started)
+
+
+def _records(frames: dict[str, list[Frame]]) -> int:
+    return sum(frame.rows for of_site in frames.values() for frame in of_site)
+
+
+def _parts(
+    settings: ChainSettings, chains: dict[str, Chain], frames: dict[str, list[Frame]]
+) -> list[Part]:
+    parts = []
+    for site in sorted(frames):
+        if site not in chains:
+            chains[site] = Chain(settings, site)
+        parts.extend(parts_of(site, chains[site].process(frames[site])))
+    return parts

@@ -1,0 +1,168 @@
+"""From an input to answers: input -> arrival log -> chains on a host -> files.
+
+What the commands ``query``, ``order`` and ``run`` share. Heavy hosts load only when they are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from engine.chain import ChainSettings
+from engine.errors import SparkFailure, UserError
+from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.gathered import gathered
+from engine.log.input.input_log import PLAIN_FORM, InputForm, InputKind, open_input
+from engine.log.whole_file import parquet_files, sync_folder
+from engine.order.registry import OrderSettings, order_attributes
+from engine.order.served import check_order_attributes
+from engine.passes.inprocess import run_in_process
+from engine.query import check_attributes
+from engine.query.fields import named_attributes
+from engine.query.plan import Plan
+from engine.results.part_store import HELD_BYTES, PartStore
+from engine.stream.frame import ATTR_PREFIX
+
+Advanced = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where chains run: ``master`` None = in this process, else a Spark master."""
+
+    master: str | None = None
+
+    def store(self, directory: Path, *, is_kept: bool) -> PartStore:
+        """Where this host leaves the parts of a pass that nobody reads but this process.
+
+        ``is_kept``: somebody else reads them, too.
+        """
+        return PartStore(directory, 0 if is_kept or self.master else HELD_BYTES)
+
+    def run(self, log: Path, settings: ChainSettings, out: PartStore, advanced: Advanced) -> Any:
+        """One pass; gives the counters (see ``engine.scenario``).
+
+        Raises:
+            UserError: the order cannot serve the queries, or looks at an attribute that is not
+                there, or is no number.
+        """
+        check_order(log, settings.order, settings.plans)
+        if self.master is None:
+            return run_in_process(log, settings, out, advanced)
+        # pyspark and a JVM only where they are asked for
+        from engine.spark.host import run_on_spark  # noqa: PLC0415
+
+        return run_on_spark(log, settings, out.directory, self.master, advanced=advanced)
+
+
+def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
+    """The same failure, all that Spark said being in the file ``log`` now."""
+    failure.log.rename(log)
+    return SparkFailure(failure.cause, log)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``."""
+
+    log: Path
+    arrival_given: bool
+    bad_count: int
+
+
+def prepare(
+    source: str | pa.Table,
+    work: Path,
+    form: InputForm = PLAIN_FORM,
+    on_bad: str = "stop",
+    dead_letter: Path | None = None,
+) -> Prepared:
+    """``source`` itself when it is a log, else a log made of it under ``work``.
+
+    Called again with the same ``work``, the log that is there is kept, as a checkpoint knows it.
+
+    Raises:
+        UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
+    """
+    given = open_input(source, form, on_bad, dead_letter)
+    if given.kind == InputKind.LOG:
+        return Prepared(Path(given.path), given.arrival_given, 0)
+    log, unfinished = work / "log", work / ".log.making"
+    if unfinished.exists():
+        shutil.rmtree(unfinished)  # of a call that was cut off
+    try:
+        with LogWriter(unfinished) as writer:
+            for frame in gathered(given.frames):
+                writer.append(frame)
+            writer.arrival_given = given.arrival_given
+        if not log.exists():
+            unfinished.rename(log)
+            sync_folder(work)
+        elif _content(log) != _content(unfinished):
+            raise UserError(f"{log}: is the log of another input; choose another --work")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Prepared(log, given.arrival_given, given.bad_count)
+
+
+def _content(log: Path) -> list[tuple[str, bytes]]:
+    """Name and digest of each of the log's files: the same input gives the same bytes."""
+    found = []
+    for path in parquet_files(log):
+        with path.open("rb") as file:
+            found.append((path.name, hashlib.file_digest(file, "sha256").digest()))
+    return found
+
+
+def check_plans(log: Path, plans: Iterable[Plan]) -> None:
+    """Every attribute that the plans name must be in the log, with a fitting type.
+
+    Raises:
+        UserError: an unknown attribute; names the ones there are, with a caret.
+    """
+    plans = list(plans)
+    wanted: set[str] = set()
+    for plan in plans:
+        wanted |= named_attributes(plan)
+    known = attribute_types(log, wanted)
+    for plan in plans:
+        check_attributes(plan, known)
+
+
+def check_order(log: Path, order: OrderSettings, plans: Sequence[Plan]) -> None:
+    """An ordering operator must fit the queries, and what it looks at be in the log, as numbers.
+
+    Raises:
+        UserError: says what does not fit; names the attribute and the ones there are.
+    """
+    wanted = order_attributes(order, plans)
+    if not wanted:
+        return
+    check_order_attributes(wanted, attribute_types(log, set(wanted)))
+
+
+_TYPES: Final = (
+    (pa.types.is_boolean, "bool"),
+    (pa.types.is_integer, "int"),
+    (pa.types.is_floating, "float"),
+)
+
+
+def attribute_types(log: Path, wanted: set[str]) -> dict[str, str]:
+    """Attributes of the log's frames and their types; stops once all ``wanted`` are known."""
+    known: dict[str, str] = {}
+    for frame in LogReader(log).one_by_one():
+        for field in frame.batch.schema:
+            if field.name.startswith(ATTR_PREFIX):
+                name = field.name.removeprefix(ATTR_PREFIX)
+                found = next((kind for of, kind in _TYPES if of(field.type)), "str")
+                known[name] = "float" if {known.get(name), found} == {"int", "float"} else found
+        if wanted <= known.keys():
+            break
+    return known

@@ -1,0 +1,261 @@
+"""A scenario from its log to its report: what ``slackwater run`` does, in Python as well."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import scenarios
+from engine.barrier.registry import parse_barrier
+from engine.chain import ChainSettings
+from engine.errors import UserError, near_miss
+from engine.order.registry import parse_order
+from engine.passes.doubts import of_promises
+from engine.passes.pipeline import Advanced, Host, check_plans
+from engine.query import query as parse_query
+from engine.query.plan import Plan
+from engine.report.write import write_report
+from engine.results.export import export_jsonl
+from engine.results.part_store import PartStore
+from engine.scenario import Pass, RunnableScenario, Score
+
+RESULTS: Final = "results.jsonl"
+REPORT: Final = "report.html"
+_PARTS: Final = ("log", "truth", "runs", RESULTS, REPORT, "report.json")
+_MANIFEST: Final = "manifest.json"
+_MAKING: Final = ".making"
+Watch = Callable[[str], AbstractContextManager[Advanced]]
+"""Given what is done, gives the function that is told of its progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRun:
+    """A run that is done: ``folder`` as ``engine.scenario`` lays it out.
+
+    ``main``: folder of the main pass, with the results of ``plans``.
+    """
+
+    folder: Path
+    main: Path
+    plans: tuple[Plan, ...]
+    manifest: Mapping[str, Any]
+    score: Score
+
+
+def scenario_names(begin: str = "") -> list[str]:
+    """The scenarios there are, by name (for completion: those that begin so)."""
+    return [
+        module.name
+        for module in pkgutil.iter_modules(scenarios.__path__)
+        if module.ispkg and module.name != "papers" and module.name.startswith(begin)
+    ]
+
+
+def load(name: str) -> RunnableScenario:
+    """The scenario of that name.
+
+    Raises:
+        UserError: there is none; names the ones there are.
+    """
+    if name not in scenario_names():
+        known = f"{', '.join(scenario_names())}{near_miss(name, scenario_names())}"
+        raise UserError(f"no scenario {name!r}; there are {known}")
+    found: RunnableScenario = importlib.import_module(f"scenarios.{name}").scenario()
+    return found
+
+
+def read_options(scenario: RunnableScenario, pairs: list[str]) -> dict[str, Any]:
+    """The scenario's defaults with the user's ``NAME=VALUE``s, each of its default's type."""
+    options = dict(scenario.options())
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or key not in options:
+            raise UserError(f"--set {pair}: write NAME=VALUE; names are {', '.join(options)}")
+        default = options[key]
+        try:
+            if isinstance(default, bool):
+                options[key] = {"true": True, "false": False}[value.lower()]
+            else:
+                options[key] = type(default)(value)
+        except (ValueError, KeyError) as error:
+            raise UserError(f"--set {pair}: {key} is like {default!r}") from error
+    return options
+
+
+def run_scenario(
+    scenario: RunnableScenario,
+    options: Mapping[str, Any],
+    folder: Path,
+    host: Host,
+    order: str | None = None,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    making: Watch,
+    passing: Watch,
+    warn: Callable[[str], None],
+) -> ScenarioRun:
+    """Makes the scenario's log, runs its passes over it, scores them, writes the report.
+
+    Args:
+        scenario: what is run.
+        options: all of its settings, see ``read_options``.
+        folder: of the run.
+        host: where the chains run.
+        order: of the main pass, instead of the scenario's.
+        resume: go on with the run that ``folder`` holds.
+        overwrite: replace the run that ``folder`` holds.
+        making: watches the making of the log.
+        passing: watches each pass.
+        warn: is given lines about what is most likely not meant so.
+
+    Raises:
+        UserError: an option or ``folder`` is at fault.
+    """
+    plans = tuple(
+        parse_query(text, name=query) for query, text in scenario.queries(options).items()
+    )
+    passes = list(scenario.passes(options))
+    if order is not None:
+        passes[0] = replace(passes[0], order=order)
+    chains = _chains(passes, plans)
+    if resume:
+        manifest = _kept(folder, options)
+    else:
+        _check_run_folder(folder, overwrite=overwrite)
+        manifest = _made(scenario, options, folder, making)
+    log, runs = folder / "log", folder / "runs"
+    check_plans(log, plans)
+    for each, chain in zip(passes, chains, strict=True):
+        for line in of_promises(log, chain.plans, chain.order, chain.barrier):
+            warn(f"{each.label}: {line}")
+        what = f"{each.order}, {each.barrier}" if each.barrier else each.order
+        with passing(f"{each.label}: {what}") as advanced:
+            host.run(log, chain, PartStore(runs / each.label), advanced)
+    main = runs / passes[0].label
+    export_jsonl(main, folder / RESULTS, queries=[plan.name for plan in plans])
+    score = scenario.score(folder, options)
+    write_report(
+        folder, scenario.title, scenario.what, scenario.queries(options), passes, score, options
+    )
+    return ScenarioRun(folder, main, plans, manifest, score)
+
+
+def _chains(passes: Sequence[Pass], plans: tuple[Plan, ...]) -> list[ChainSettings]:
+    """Of each pass; the queries run in the first, and in those that name a barrier."""
+    return [
+        ChainSettings(
+            parse_order(each.order),
+            plans if number == 0 or each.barrier else (),
+            None if each.barrier is None else parse_barrier(each.barrier),
+            guards=each.guards,
+            ordered="bare",
+            aside="bare",
+        )
+        for number, each in enumerate(passes)
+    ]
+
+
+def _check_run_folder(folder: Path, *, overwrite: bool) -> None:
+    """A new run goes into a new or empty folder, or on demand into that of an earlier run.
+
+    Raises:
+        UserError: the folder holds a run, or anything else; names the remedy.
+    """
+    check_parents(folder)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder}: is a file; choose another --out")
+    held = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    held.discard(_MAKING)  # of a run that was cut off
+    if not held:
+        return
+    is_log = any(name.endswith(".parquet") for name in held)  # of simulate
+    if _MANIFEST not in held or is_log:
+        raise UserError(f"{folder}: holds other files; choose another --out")
+    if not overwrite:
+        raise UserError(
+            f"{folder}: holds a run already; --overwrite replaces it, --resume goes on with it if "
+            "it was cut off, or choose another --out"
+        )
+
+
+def _made(
+    scenario: RunnableScenario, options: Mapping[str, Any], folder: Path, making: Watch
+) -> dict[str, Any]:
+    """The manifest of a new log in ``folder``; an earlier run goes only once it is made."""
+    # Inside the folder, so that on one file system the parts need but a new name.
+    unfinished = folder / _MAKING
+    if unfinished.exists():
+        shutil.rmtree(unfinished)  # of a run that was cut off
+    is_new = not folder.exists()
+    try:
+        manifest = simulated(scenario, options, unfinished, making)
+        for part in (*_PARTS, _MANIFEST):
+            path = folder / part
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        # The manifest first: with it, a folder is known as a run's and may be made anew.
+        for path in sorted(unfinished.iterdir(), key=lambda path: path.name != _MANIFEST):
+            path.rename(folder / path.name)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        if is_new and folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
+    return manifest
+
+
+def simulated(
+    scenario: RunnableScenario, options: Mapping[str, Any], folder: Path, making: Watch
+) -> dict[str, Any]:
+    """The manifest of what the scenario makes in a new ``folder``."""
+    folder.mkdir(parents=True)
+    data = Path(os.environ.get("SLACKWATER_DATA", "../shared/data"))
+    started = time.perf_counter()
+    with making(f"making the log of {scenario.name}"):
+        manifest = scenario.make(folder, options, data)
+    manifest["seconds"] = round(time.perf_counter() - started, 3)
+    return manifest
+
+
+def check_parents(folder: Path) -> None:
+    """A folder can be made there.
+
+    Raises:
+        UserError: a file is in its way.
+    """
+    above = next(path for path in folder.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise UserError(f"{folder}: {above} is a file, not a folder; choose another --out")
+
+
+def _kept(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of the run that is resumed, which was made with the same options."""
+    path = folder / _MANIFEST
+    if not path.is_file():
+        raise UserError(f"{folder}: nothing to resume: no {_MANIFEST}; run without --resume")
+    try:
+        kept: Any = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise UserError(f"{path}: damaged ({error}); run without --resume") from error
+    if not isinstance(kept, dict) or "log_sha256" not in kept:
+        raise UserError(f"{path}: not the manifest of a run; run without --resume")
+    made_with: dict[str, Any] = kept.get("set") or kept.get("options") or {}
+    other = [
+        f"--set {name}={made_with[name]}"
+        for name, value in options.items()
+        if name in made_with and str(made_with[name]).strip() != str(value).strip()
+    ]
+    if other:
+        raise UserError(f"{folder}: was made with {' '.join(other)}; resume it with the same")
+    return kept

@@ -1,0 +1,1 @@
+"""A query as records that kernels walk."""

@@ -1,0 +1,94 @@
+"""Which released rows can be which steps of a query, by what the query says of them alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.pattern.compiled.tables import Layout
+from engine.query.expression import View, column, mask
+from engine.query.fields import attributes_in, own_attribute, released_columns
+from engine.query.plan import Attribute, Predicate, SeqPlan, Step
+from engine.stream.released import Released
+
+
+def members(layout: Layout, joined: list[list[Attribute]], released: Released) -> np.ndarray:
+    """int64 per row, bit k: it satisfies what step k says of it alone, whatever clocks err by, and
+    is not longer than WITHIN if a match would hold it.
+
+    Args:
+        layout: of the query.
+        joined: of ``joined_attributes``.
+        released: the batch.
+    """
+    found, within_ns = np.zeros(released.n, np.int64), layout.branches[0].within_ns
+    rows_of: dict[str, np.ndarray] = {}
+    for place, step in enumerate(layout.steps):
+        if step.type not in rows_of:
+            code = released.strings.find(step.type)
+            rows_of[step.type] = np.flatnonzero(released.columns["type"] == code)
+        rows = rows_of[step.type]
+        if within_ns is not None and not step.negated and len(rows):
+            ends = released.columns["te"][rows], released.columns["ts"][rows]
+            rows = rows[ends[0] - ends[1] <= within_ns]
+        found[_chosen(layout.own[place], joined[place], released, rows)] |= 1 << place
+    return found
+
+
+def joined_attributes(layout: Layout) -> list[list[Attribute]]:
+    """Per step what it is joined by with positive steps, in every branch that has it: without a
+    value it can be joined to none.
+
+    A positive step that only negated ones are joined to matches all the same.
+    """
+    found = []
+    for step in layout.steps:
+        asked = [_joined(plan, step) for plan in layout.branches if step in plan.steps]
+        found.append([a for a in asked[0] if all(a in other for other in asked[1:])])
+    return found
+
+
+def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
+    positive = {other.alias for other in plan.steps if not other.negated and other != step}
+    groups = [group for group in plan.equalities if any(a.alias in positive for a in group)]
+    return [a for group in groups for a in group if a.alias == step.alias]
+
+
+def kept_attributes(layout: Layout) -> set[str] | None:
+    """Own attributes that matches need after the steps' own conditions; None = all."""
+    plans = layout.branches
+    if not any(plan.returns or plan.computed for plan in plans):
+        return None
+    used = [a for plan in plans for a in (*plan.returns, *(b for g in plan.equalities for b in g))]
+    used += [a for predicate in layout.predicates for a in attributes_in(predicate)]
+    used += [a for plan in plans for one in plan.computed for a in attributes_in(one.expression)]
+    names = (own_attribute(attribute.name) for attribute in used)
+    return {name for name in names if name is not None}
+
+
+def _chosen(
+    where: Predicate | None, joined: list[Attribute], released: Released, rows: np.ndarray
+) -> np.ndarray:
+    """Those of ``rows`` that satisfy ``where`` and have what the step is joined by."""
+    if not len(rows) or (where is None and not joined):
+        return rows
+    names = released_columns([*attributes_in(where), *joined, Attribute("ref")])
+    columns = {name: released.columns[name][rows] for name in names if name in released.columns}
+    view = View.of(columns, released.attr_types, released.strings)
+    fine = _has_values(joined, view, len(rows))
+    if where is not None:
+        fine &= mask(where, columns, view.valid_of, released.attr_types, released.strings)
+    return np.asarray(rows[fine])
+
+
+def _has_values(attributes: list[Attribute], view: View, n: int) -> np.ndarray:
+    """Where no attribute is null (a NaN is): the others can equal nothing."""
+    fine = np.ones(n, np.bool_)
+    for attribute in attributes:
+        value = column(attribute.name, view)
+        if value.kind == "null":
+            return np.zeros(n, np.bool_)
+        if value.valid is not None:
+            fine &= value.valid
+        if value.kind == "float":
+            fine &= ~np.isnan(value.data)
+    return fine

@@ -1,0 +1,116 @@
+"""Records that the kernels of patterns read by name: events, and the tables of a compiled query.
+
+A compiled query is a ``Tables``, which ``engine.pattern.compiled.tables`` makes; each field of a
+record is an int64. A range of rows of another table is two fields, ``.._from`` and ``.._to``; the
+latter is the first row that is no longer meant.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+
+
+def record(*fields: str) -> np.dtype[np.void]:
+    """A record of int64 ``fields``."""
+    return np.dtype([(field, np.int64) for field in fields])
+
+
+def numbers_of(records: np.ndarray) -> np.ndarray:
+    """The same memory as int64 (records, fields): NumPy copies records field by field, which takes
+    several times as long.
+    """
+    fields = math.prod(records.shape[1:]) * records.dtype.itemsize // 8
+    return records.view(np.int64).reshape(len(records), fields)
+
+
+def copy_of(records: np.ndarray) -> np.ndarray:
+    """A copy of contiguous ``records``."""
+    made = np.empty_like(records)
+    numbers_of(made)[:] = numbers_of(records)
+    return made
+
+
+EVENT: Final = record(
+    "ref", "ref_end", "unc", "epoch", "source", "order", "expires", "member", "horizon", "t_a"
+)
+"""An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
+engine's clock; ``ref`` of a point."""
+
+JOIN_ORDER: Final = record("branch", "step", "scope", "probes_from", "probes_to")
+"""In which order the other positive steps are found once an event of ``step`` is there. ``scope``:
+of a negated step, else -1.
+"""
+PROBE: Final = record(
+    "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
+    "conditions_to", "bounds_from", "bounds_to", "reads_end", "beside",
+)  # fmt: skip
+"""Finds an event of ``step`` in ``index``. ``reads_end``: 1: one of its relations reads the event's
+end, which no range of starts implies. ``beside``: FROM_RIP or FROM_RIN if its stack lies beside
+that of the probe before, else 0.
+"""
+KEY: Final = record("register", "other", "other_register")
+"""``register`` of mine equals ``other_register`` of step ``other``."""
+PAIR: Final = record("step", "other", "relations_from", "relations_to")
+"""How an event of ``step`` is related to one of ``other``."""
+RELATION: Final = record("left", "left_end", "strict", "right", "right_end", "bound")
+"""The time of step ``left`` less that of step ``right`` is below ``bound`` (``strict``) or at most
+it [ns]. ``left_end``, ``right_end``: 1: the event's end, 0: its start.
+"""
+CONDITION: Final = record("predicate", "clocked")
+"""Number of a predicate; ``clocked``: clock errors change whether it holds."""
+BOUND: Final = record("scope", "side", "by_event", "keys_from", "keys_to")
+"""A probe finds the step at one ``side`` (LOW, HIGH) of a scope. ``by_event``: what is known is the
+scope's own event, and not its other end.
+"""
+SCOPE: Final = record(
+    "branch", "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
+    "conditions_to", "relations_from", "relations_to",
+)  # fmt: skip
+"""Where no event of the negated ``step`` may lie. ``relations``: those of its pairs, of starts."""
+BRANCH: Final = record(
+    "scopes_from", "scopes_to", "pairs_from", "pairs_to", "members_from", "members_to",
+    "conditions_from", "conditions_to", "relations_from", "relations_to",
+)  # fmt: skip
+"""``pairs``: of positive steps; ``relations``: those of the pairs. ``conditions``: those on
+positive steps that clock errors change.
+"""
+MEMBER: Final = record("step")
+"""A positive step of a branch, in order."""
+INDEX: Final = record("step", "registers_from", "registers_to", "before", "after")
+"""``before``, ``after``: the index of the neighbouring step with the same key, or -1."""
+REGISTER: Final = record("number")
+
+
+class Tables(NamedTuple):
+    """All that the kernel knows of a query: arrays of the records above."""
+
+    join_orders: np.ndarray
+    probes: np.ndarray
+    keys: np.ndarray
+    pairs: np.ndarray
+    relations: np.ndarray
+    conditions: np.ndarray
+    bounds: np.ndarray
+    scopes: np.ndarray
+    branches: np.ndarray
+    members: np.ndarray
+    indexes: np.ndarray
+    registers: np.ndarray
+
+
+RECORDS: Final = {
+    "join_orders": JOIN_ORDER, "probes": PROBE, "keys": KEY, "pairs": PAIR,
+    "relations": RELATION, "conditions": CONDITION, "bounds": BOUND, "scopes": SCOPE,
+    "branches": BRANCH, "members": MEMBER, "indexes": INDEX, "registers": REGISTER,
+}  # fmt: skip
+"""By table, its record."""
+
+LOW: Final = 0
+"""A probe finds the step at the low end of a scope, of which the high end is known."""
+HIGH: Final = 1
+FROM_RIP: Final = 1
+"""A probe's stack is that of the step before the one found last, with the same key."""
+FROM_RIN: Final = 2

@@ -1,0 +1,89 @@
+"""The tables of ``engine.pattern.compiled.tables`` while they grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.kernels.integers import NONE
+from engine.pattern.compiled.records import RECORDS, Tables
+from engine.pattern.compiled.relations import Related
+from engine.query.clocked import is_clocked
+from engine.query.fields import attributes_in
+from engine.query.plan import Attribute, Logic, Predicate, Step
+
+
+class Ranges(NamedTuple):
+    """Of pairs of steps, and of their relations."""
+
+    pairs: tuple[int, int]
+    relations: tuple[int, int]
+
+
+@dataclass(slots=True)
+class Builder:
+    """``steps``: by alias; ``rows``: by table."""
+
+    steps: dict[str, Step]
+    rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in RECORDS})
+    attributes: dict[str, int] = field(default_factory=dict)
+    predicates: list[Predicate] = field(default_factory=list)
+    indexes: dict[tuple[int, tuple[str, ...]], int] = field(default_factory=dict)
+
+    def tables(self) -> Tables:
+        """What has been added so far."""
+        return Tables(**{name: np.array(self.rows[name], RECORDS[name]) for name in RECORDS})
+
+    def add(self, table: str, more: Iterable[tuple[int, ...]]) -> tuple[int, int]:
+        """Appends rows; gives their range."""
+        rows = self.rows[table]
+        start = len(rows)
+        rows += more
+        return start, len(rows)
+
+    def pairs(self, step: int, related: dict[int, list[Related]]) -> Ranges:
+        """How ``step`` is related to others: their range, and that of all their relations."""
+        first, rows = len(self.rows["relations"]), []
+        for other, relations in related.items():
+            rows.append((step, other, *self.add("relations", relations)))
+        return Ranges(self.add("pairs", rows), (first, len(self.rows["relations"])))
+
+    def place(self, alias: str | None) -> int:
+        return list(self.steps).index(str(alias))
+
+    def register(self, name: str) -> int:
+        return self.attributes.setdefault(name, len(self.attributes))
+
+    def condition(self, predicate: Predicate) -> tuple[int, int]:
+        for attribute in attributes_in(predicate):
+            self.register(attribute.name)
+        if predicate not in self.predicates:
+            self.predicates.append(predicate)
+        return self.predicates.index(predicate), int(is_clocked(predicate))
+
+    def index(self, step: int, own: Sequence[Attribute]) -> int:
+        """The number of the index of ``step`` by its attributes ``own``."""
+        name = (step, tuple(attribute.name for attribute in own))
+        if name not in self.indexes:
+            self.indexes[name] = len(self.indexes)
+            registers = self.add("registers", [(self.register(a.name),) for a in own])
+            self.add("indexes", [(step, *registers, NONE, NONE)])
+        return self.indexes[name]
+
+
+def exact_and_clocked(step: Step) -> tuple[list[Predicate], list[Predicate]]:
+    """What is asked of the step's event alone, by whether clock errors change it."""
+    where = step.where
+    terms = where.terms if isinstance(where, Logic) and where.op == "and" else (where,)
+    known = [term for term in terms if term is not None]
+    return [t for t in known if not is_clocked(t)], [t for t in known if is_clocked(t)]
+
+
+def conjunction(terms: list[Predicate]) -> Predicate | None:
+    """All of ``terms``; None if there are none."""
+    if len(terms) < 2:
+        return terms[0] if terms else None
+    return Logic("and", tuple(terms))

@@ -1,0 +1,334 @@
+"""A query as tables of records, which the kernel walks (``engine.pattern.search.construction``).
+
+A *join order* says in which order the other positive steps are found once an event of one step is
+there: backwards from it and then forwards; from an event of a negated step, the later ones first,
+as in a stream that is nearly in order there are none yet and the search ends at once. A *probe*
+finds one step: in which index, by which key, how it is related to the steps already found, which
+conditions can be tested from here on, and which scopes of negated steps bound it.
+
+The branches of an OR share steps (by alias), events and indexes; each has its own join orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from engine.kernels.integers import NONE
+from engine.pattern.compiled.records import (
+    FROM_RIN,
+    FROM_RIP,
+    HIGH,
+    LOW,
+    Tables,
+)
+from engine.pattern.compiled.relations import (
+    Related,
+    reads_end,
+    relations_of,
+    soon_after,
+    starts_before,
+)
+from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
+from engine.query.clocked import is_clocked
+from engine.query.fields import attributes_in
+from engine.query.plan import Plan, Predicate, SeqPlan, Step
+from engine.query.shape import Between, Shape, shape_of
+
+
+@dataclass(slots=True)
+class Layout:
+    """Tables, and what their numbers mean.
+
+    ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
+    say which of ``steps`` its own are. ``attributes``: names by register. ``predicates``: by
+    number. ``own``: per step, what is asked of its event alone and no clock error changes.
+    """
+
+    tables: Tables
+    steps: tuple[Step, ...]
+    branches: tuple[SeqPlan, ...]
+    shapes: list[Shape]
+    places: list[tuple[int, ...]]
+    attributes: list[str]
+    predicates: list[Predicate]
+    own: list[Predicate | None]
+
+    def negated(self) -> list[tuple[int, bool]]:
+        """Steps of the scopes, and whether they stand at the front."""
+        found = []
+        for number, scope in enumerate(self.tables.scopes):
+            step = int(scope["step"])
+            ends = relations_in(self.tables, number)
+            leading = (ends["right"] == step) & (ends["strict"] == 0)
+            found.append((step, bool(leading.any())))
+        return found
+
+    @property
+    def place(self) -> dict[str, int]:
+        """Step by alias."""
+        return {step.alias: number for number, step in enumerate(self.steps)}
+
+    @property
+    def register(self) -> dict[str, int]:
+        """Register by attribute name."""
+        return {name: number for number, name in enumerate(self.attributes)}
+
+
+def members_of(tables: Tables, branch: int) -> np.ndarray:
+    """The positive steps of a branch."""
+    of = tables.branches[branch]
+    return np.asarray(tables.members["step"][of["members_from"] : of["members_to"]])
+
+
+def relations_in(tables: Tables, scope: int) -> np.ndarray:
+    """What bounds a scope."""
+    of = tables.scopes[scope]
+    return tables.relations[of["relations_from"] : of["relations_to"]]
+
+
+def layout_of(plan: Plan) -> Layout:
+    """The tables of a plan; the same ones for each of a run's sites, and never changed."""
+    return _layout_of(_Same(plan))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Same:
+    """A plan that only itself is equal to: plans with 1 and with 1.0 are equal, and differ."""
+
+    plan: Plan
+
+    def __hash__(self) -> int:
+        return id(self.plan)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.plan is self.plan
+
+
+@lru_cache(maxsize=64)
+def _layout_of(key: _Same) -> Layout:
+    plan = key.plan
+    branches = plan.branches
+    steps = {step.alias: step for step in plan.steps}
+    builder = Builder(steps)
+    made = [_Branch(builder, number, plan) for number, plan in enumerate(branches)]
+    for branch in made:
+        branch.build()
+    return Layout(
+        builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
+        [b.places for b in made], list(builder.attributes), builder.predicates,
+        [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
+    )  # fmt: skip
+
+
+class _Branch:
+    """Adds one plan; from here on steps have the numbers of all branches' steps."""
+
+    def __init__(self, builder: Builder, number: int, plan: SeqPlan) -> None:
+        self.builder, self.number, self.plan = builder, number, plan
+        self.shape = shape_of(plan)
+        self.places = tuple(builder.place(step.alias) for step in plan.steps)
+        self.positive = tuple(self.places[step] for step in self.shape.positive)
+        self.before = {(self.places[x], self.places[y]) for x, y in self.shape.before}
+        self.relations = relations_of(plan, self.shape, self.places)
+        self.groups = [
+            {builder.place(a.alias): a for a in group if a.alias is not None}
+            for group in plan.equalities
+        ]
+        self.alone = {
+            place: exact_and_clocked(step)[1]
+            for place, step in zip(self.places, plan.steps, strict=True)
+        }
+        """By step, conditions on its event alone that clock errors change."""
+        self.scopes: dict[int, _Scope] = {}
+        self.indexes: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def build(self) -> None:
+        add = self.builder.add
+        first_scope = len(self.builder.rows["scopes"])
+        for between in self.shape.between:
+            self._scope(between)
+        first_pair, first_relation = (len(self.builder.rows[t]) for t in ("pairs", "relations"))
+        for number, mine in enumerate(self.positive):
+            related = self._related(mine, self.positive[number + 1 :])
+            self.builder.pairs(mine, {other: found for other, found in related.items() if found})
+        pairs = (first_pair, len(self.builder.rows["pairs"]))
+        relations = (first_relation, len(self.builder.rows["relations"]))
+        members = add("members", [(step,) for step in self.positive])
+        scopes = (first_scope, len(self.builder.rows["scopes"]))
+        asked = [p for place in self.positive for p in self.alone[place]]
+        asked += [
+            p for p in self.plan.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}
+        ]
+        conditions = add("conditions", [self.builder.condition(p) for p in asked])
+        add("branches", [(*scopes, *pairs, *members, *conditions, *relations)])
+        for place, step in zip(self.places, self.plan.steps, strict=True):
+            self._join_order(place, negated=step.negated)
+
+    def _related(self, mine: int, others: Sequence[int]) -> dict[int, list[Related]]:
+        """How a positive step is related to other ones."""
+        return {
+            other: [each for each in self.relations if {each.left, each.right} == {mine, other}]
+            for other in others
+        }
+
+    def _scope(self, between: Between) -> None:
+        step = self.places[between.step]
+        joined = [
+            number for number, group in enumerate(self.groups)
+            if step in group and any(p in group for p in self.positive)
+        ]  # fmt: skip
+        others = [p for p in self.plan.others if step in self._steps_of(p)]
+        others += self.alone[step]
+        ends = self._ends(between)
+        more = bool(others) or any(self._may_lie(p, step, ends) for p in self.positive)
+        scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
+        self.scopes[step] = scope
+        related: dict[int, list[Related]] = {}
+        for end in ends:
+            related.setdefault(end.right if end.left == step else end.left, []).append(end)
+        pairs, relations = self.builder.pairs(step, related)
+        self.builder.add("scopes", [(
+            self.number, step, self._index(step, joined), *self._keys(step, joined, self.positive),
+            *pairs, *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
+            *relations,
+        )])  # fmt: skip
+
+    def _may_lie(self, positive: int, negated: int, ends: list[Related]) -> bool:
+        """Whether an event of the positive step may lie in the scope as one of the negated step: it
+        does not count, so it must not end a search either.
+        """
+        steps = list(self.builder.steps.values())
+        outside = [
+            (end.right, positive) if end.left == negated else (positive, end.left)
+            for end in ends
+            if end.strict
+        ]
+        apart = any(x == y or (x, y) in self.before for x, y in outside)
+        return steps[positive].type == steps[negated].type and not apart
+
+    def _ends(self, between: Between) -> list[Related]:
+        """Relations of an event that lies in the scope."""
+        at, within_ns, mine = self.places, self.plan.within_ns or 0, self.places[between.step]
+        found = [starts_before(at[step], mine) for step in between.left]
+        if not between.left:
+            found += [soon_after(mine, at[step], within_ns) for step in self.shape.lasts]
+        found += [starts_before(mine, at[step]) for step in between.right]
+        if not between.right:
+            found += [soon_after(at[step], mine, within_ns) for step in self.shape.firsts]
+        return found
+
+    def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
+        """Per group the register of ``step``, and a known step with its register."""
+        register, rows = self.builder.register, []
+        for number in groups:
+            group = self.groups[number]
+            other = next(k for k in known if k in group)
+            rows.append((register(group[step].name), other, register(group[other].name)))
+        return self.builder.add("keys", rows)
+
+    def _index(self, step: int, groups: list[int]) -> int:
+        number = self.builder.index(step, [self.groups[group][step] for group in groups])
+        self.indexes[step, tuple(groups)] = number
+        return number
+
+    def _steps_of(self, predicate: Predicate) -> set[int]:
+        return {self.builder.place(a.alias) for a in attributes_in(predicate)}
+
+    def _join_order(self, start: int, *, negated: bool) -> None:
+        earlier = [step for step in reversed(self.positive) if step < start]
+        later = [step for step in self.positive if step > start]
+        known, pending = [start], list(self.plan.others)
+        pending += [p for place in {start, *self.positive} for p in self.alone[place]]
+        probes: list[tuple[int, ...]] = []
+        for step in later + earlier if negated else earlier + later:
+            ready = [p for p in pending if self._steps_of(p) <= {*known, step}]
+            pending = [p for p in pending if p not in ready]
+            pivot = self.scopes[start] if negated else None
+            probe = self._probe(step, known, ready, pivot)
+            probes.append((*probe, self._beside(probe, probes[-1] if probes else None)))
+            known.append(step)
+        scope = self.scopes[start].number if negated else NONE
+        range_ = self.builder.add("probes", probes)
+        self.builder.add("join_orders", [(self.number, start, scope, *range_)])
+
+    def _probe(
+        self, step: int, known: list[int], ready: list[Predicate], pivot: _Scope | None
+    ) -> tuple[int, ...]:
+        groups = [
+            number for number, group in enumerate(self.groups)
+            if step in group and any(k in group for k in known)
+        ]  # fmt: skip
+        related = self._related(step, [k for k in known if not pivot or k != pivot.step])
+        if pivot is not None and (ends := pivot.related(step)):
+            related[pivot.step] = ends
+        return (
+            step, self._index(step, groups), *self._keys(step, groups, known),
+            *self.builder.pairs(step, related).pairs,
+            *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
+            *self.builder.add("bounds", self._bounds(step, known, pivot)),
+            int(any(reads_end(step, relations) for relations in related.values())),
+        )  # fmt: skip
+
+    def _beside(self, probe: tuple[int, ...], last: tuple[int, ...] | None) -> int:
+        """Whether the stacks of two probes lie side by side; then their indexes are told so."""
+        if last is None or self.plan.pattern is not None:
+            return 0
+        groups = {number: of for (_, of), number in self.indexes.items()}
+        (step, index), (last_step, last_index) = probe[:2], last[:2]
+        mine, its = self.positive.index(step), self.positive.index(last_step)
+        if groups[index] != groups[last_index] or abs(mine - its) != 1:
+            return 0
+        first, second = (index, last_index) if mine < its else (last_index, index)
+        indexes = self.builder.rows["indexes"]
+        indexes[second] = (*indexes[second][:3], first, indexes[second][4])
+        indexes[first] = (*indexes[first][:4], second)
+        return FROM_RIP if mine < its else FROM_RIN
+
+    def _bounds(self, step: int, known: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
+        """Scopes of which ``step`` is one end while the other end, or their event, is known."""
+        found: list[tuple[int, ...]] = []
+        for scope in self.scopes.values():
+            keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)
+            if scope.low is None or scope.low == scope.high or not keyed:
+                continue
+            own = pivot is scope
+            for side, end, other in ((LOW, scope.low, scope.high), (HIGH, scope.high, scope.low)):
+                if end == step and (own or other in known):
+                    keys = self._keys(scope.step, scope.groups, known)
+                    found.append((scope.number, side, int(own), *keys))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
+
+    number: int
+    step: int
+    groups: list[int]
+    ends: list[Related]
+    joined: bool
+
+    def related(self, step: int) -> list[Related]:
+        """How its event is related to a positive step that bounds it."""
+        return [end for end in self.ends if step in (end.left, end.right)]
+
+    @property
+    def low(self) -> int | None:
+        """The one step that bounds it below, if nothing but keys joins it with others."""
+        return self._one(below=True)
+
+    @property
+    def high(self) -> int | None:
+        return self._one(below=False)
+
+    def _one(self, *, below: bool) -> int | None:
+        lower = [end.left for end in self.ends if end.right == self.step]
+        upper = [end.right for end in self.ends if end.left == self.step]
+        if len(lower) != 1 or len(upper) != 1 or self.joined:
+            return None
+        return lower[0] if below else upper[0]

@@ -1,0 +1,1 @@
+"""How matches are found: stacks, join orders, probes."""

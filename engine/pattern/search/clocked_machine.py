@@ -1,0 +1,227 @@
+"""The instructions of ``engine.pattern.search.program_machine`` for values that clock errors move.
+
+A value lies within its *spread* of what the clocks said: the sum, over the clocks that it reads, of
+the clock's uncertainty times how far the value moves with its error. Events of one source and epoch
+share one error, so what moves with it both ways cancels out. R19's rule knows no shared clock: each
+event may err by T_a/2 (SPEC 4.3).
+
+A comparison is asked in one of two ways: whether it holds under some errors (*possible*) or under
+all (*certain*). Where the errors are given, as a sample, values are shifted by them and the two are
+one. A value that is no sum of times is an interval of floats, rounded outwards.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.pattern.verdict.outcomes import (
+    EQUAL,
+    LESS,
+    MORE,
+    bits_of,
+    outcome_float,
+    outcome_int,
+    outcome_mixed,
+    real_of,
+)
+from engine.stream.released import NO_EPOCH
+
+SPREAD: Final = 13
+"""The spread of a table's events into ``work``; with errors given, the shift."""
+NO_ERROR: Final = 14
+"""Whether no event of a table has a clock error."""
+NEAR_INT: Final = 15
+"""Comparisons whose left side has a spread: its place in ``work`` is in DETAIL."""
+NEAR_FLOAT: Final = 16
+NEAR_MIXED: Final = 17
+WIDEN: Final = 18
+"""A float and the place of its spread make an interval: two places of ``work``."""
+ADD_INTERVALS: Final = 19
+SUBTRACT_INTERVALS: Final = 20
+MULTIPLY_INTERVALS: Final = 21
+DIVIDE_INTERVALS: Final = 22
+COMPARE_INTERVALS: Final = 23
+"""The left one with 0."""
+
+# What DETAIL of a comparison holds, besides the outcomes that pass.
+CERTAIN_BIT: Final = 8
+PLACE_SHIFT: Final = 4
+
+_MIN: Final = -(2**63)
+_MAX: Final = 2**63 - 1
+_MOST: Final = 2.0**62
+_ULPS: Final = 2.0**-50
+
+
+class Errors(NamedTuple):
+    """How wrong the clocks of the events may be, or are.
+
+    ``events``: EVENT records, of the pairwise rule. ``t_a``: of R19's, else -1.
+    ``given``: float64 by step: the errors themselves; empty: all that are possible.
+    """
+
+    events: np.ndarray
+    t_a: int
+    given: np.ndarray
+
+
+@inline
+def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
+    one, other = events[first], events[second]
+    return bool(one.epoch == other.epoch != NO_EPOCH and one.source == other.source)
+
+
+@kernel
+def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> float:
+    """How far the clock errors can move a value, or (``given``) by how much they do.
+
+    Args:
+        table: at ``at`` the number of events, then for each its step and its factor's bits.
+        at: where they begin.
+        rows: the row of each step's event.
+        errors: of the clocks.
+    """
+    total, stop = 0.0, at + 1 + 2 * table[at]
+    for i in range(at + 1, stop, 2):
+        step, factor = table[i], real_of(table[i + 1])
+        if len(errors.given):
+            total += factor * errors.given[step]
+        elif errors.t_a >= 0:
+            total += abs(factor) * errors.t_a / 2.0
+        else:
+            row, first = rows[step], True
+            for j in range(at + 1, i, 2):
+                first = first and not _one_clock(errors.events, row, rows[table[j]])
+            if first:
+                widest = errors.events[row].unc
+                for j in range(i + 2, stop, 2):
+                    other = rows[table[j]]
+                    if _one_clock(errors.events, row, other):
+                        factor += real_of(table[j + 1])
+                        widest = max(widest, errors.events[other].unc)
+                total += abs(factor) * widest
+    return total
+
+
+@kernel
+def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bool:
+    """Whether the events of a table are exact."""
+    for i in range(at + 1, at + 1 + 2 * table[at], 2):
+        if len(errors.given):
+            if errors.given[table[i]] != 0.0:
+                return False
+        elif errors.t_a > 0 or (errors.t_a < 0 and errors.events[rows[table[i]]].unc > 0):
+            return False
+    return True
+
+
+@inline
+def _passes(low: int, high: int, detail: int) -> bool:
+    """Whether a comparison holds, by how the least and the largest value compare."""
+    if low == 0 or high == 0:
+        return False
+    outcomes = low | high
+    if low == LESS and high == MORE:
+        outcomes |= EQUAL
+    if detail & CERTAIN_BIT:
+        return bool(outcomes & ~detail & (LESS | EQUAL | MORE) == 0)
+    return bool(outcomes & detail != 0)
+
+
+@inline
+def _below(value: int, by: int) -> int:
+    return value - by if value >= _MIN + by else _MIN
+
+
+@inline
+def _above(value: int, by: int) -> int:
+    return value + by if value <= _MAX - by else _MAX
+
+
+@kernel
+def near(operation: int, left: int, right: int, wide: float, detail: int, shifts: bool) -> bool:
+    """Whether a comparison holds whose left side has the spread (or ``shifts`` by) ``wide``."""
+    if shifts:
+        if operation == NEAR_INT:
+            apart = float(_apart(left, right))
+        elif operation == NEAR_FLOAT:
+            apart = real_of(left) - real_of(right)
+        else:
+            apart = float(left) - real_of(right)
+        outcome = outcome_float(apart + wide, 0.0)
+        return _passes(outcome, outcome, detail)
+    if operation == NEAR_FLOAT:
+        value, other = real_of(left), real_of(right)
+        return _passes(
+            outcome_float(value - wide, other), outcome_float(value + wide, other), detail
+        )
+    by = int(np.ceil(min(wide, _MOST)))
+    low, high = _below(left, by), _above(left, by)
+    if operation == NEAR_INT:
+        return _passes(outcome_int(low, right), outcome_int(high, right), detail)
+    return _passes(outcome_mixed(low, real_of(right)), outcome_mixed(high, real_of(right)), detail)
+
+
+@inline
+def _apart(left: int, right: int) -> int:
+    """The difference of two integers, or what of it int64 holds."""
+    rest = np.int64(np.uint64(left) - np.uint64(right))
+    if (left ^ right) & (left ^ rest) >= 0:
+        return int(rest)
+    return _MAX if left > right else _MIN
+
+
+@kernel
+def intervals(operation: int, left: int, right: int, detail: int, work: np.ndarray) -> bool:
+    """One of the instructions on intervals; what a comparison says, and True of the others."""
+    low, high = real_of(work[left]), real_of(work[left + 1])
+    if operation == COMPARE_INTERVALS:
+        return _passes(outcome_float(low, 0.0), outcome_float(high, 0.0), detail)
+    by_low, by_high = real_of(work[right]), real_of(work[right + 1])
+    if np.isnan(low) or np.isnan(by_low):
+        return False
+    exact, unknown = low == high and by_low == by_high, False
+    if operation == ADD_INTERVALS:
+        low, high = low + by_low, high + by_high
+    elif operation == SUBTRACT_INTERVALS:
+        low, high = low - by_high, high - by_low
+    elif operation == MULTIPLY_INTERVALS:
+        first, second = low * by_low, low * by_high
+        third, fourth = high * by_low, high * by_high
+        low = min(first, second, third, fourth)
+        high = max(first, second, third, fourth)
+        unknown = np.isnan(first + second + third + fourth)
+    elif by_low == 0.0 == by_high:
+        return False
+    elif by_low <= 0.0 <= by_high:
+        low, high = -np.inf, np.inf
+    else:
+        first, second = low / by_low, low / by_high
+        third, fourth = high / by_low, high / by_high
+        low = min(first, second, third, fourth)
+        high = max(first, second, third, fourth)
+        unknown = np.isnan(first + second + third + fourth)
+    if np.isnan(low) or (exact and unknown):
+        return False
+    if unknown:
+        low, high = -np.inf, np.inf
+    elif not exact:
+        low, high = low - abs(low) * _ULPS, high + abs(high) * _ULPS
+    work[detail], work[detail + 1] = bits_of(low), bits_of(high)
+    return True
+
+
+@inline
+def widened(left: int, wide: float, detail: int, work: np.ndarray, shifts: bool) -> None:
+    """The interval of a float with the spread (``shifts``: the shift) ``wide``."""
+    value = real_of(left)
+    if shifts:
+        work[detail] = work[detail + 1] = bits_of(value + wide)
+    else:
+        low, high = value - wide, value + wide
+        if wide > 0.0:
+            low, high = low - abs(low) * _ULPS, high + abs(high) * _ULPS
+        work[detail], work[detail + 1] = bits_of(low), bits_of(high)

@@ -1,0 +1,346 @@
+"""Sequence construction: what each new event does to matches, event by event, depth first.
+
+A new event of a positive step completes matches with events that came before it; one of a negated
+step meets matches in whose scope it lies or may lie (L09 VII, Algorithms 3 and 4; L10 4.5). Both
+are enumerated along the probes of a join order (``engine.pattern.compiled.tables``): each looks up
+a range of one stack, bounded by the order of steps, WITHIN, and by the nearest event of a negated
+step, beyond which everything has been invalidated. Where clocks do not err and nothing but order,
+WITHIN and keys joins the steps, every candidate belongs to a match: the work is in proportion to
+the output.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.kernels.hashing import mixed
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel
+from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, Tables, record
+from engine.pattern.search.nearest import narrowed
+from engine.pattern.search.purge import purge_until
+from engine.pattern.search.scopes import FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
+from engine.pattern.search.stacks import Beside, find, first_not_below, insert, needed
+from engine.pattern.search.state import (
+    CERTAIN,
+    IMPOSSIBLE,
+    POSSIBLE,
+    Search,
+    among,
+    conditions_hold,
+    highest,
+    key_of,
+    keys_equal,
+    lowest,
+    matched,
+    relations_hold,
+    spread_of,
+)
+
+# Why ``construct`` stopped.
+DONE: Final = 0
+STACKS_FULL: Final = 1
+FOUND_FULL: Final = 2
+
+FOUND: Final = record(
+    "branch", "cause", "completing", "new", "sure_before", "sure", "stands", "t_a_before", "t_a_now"
+)
+"""What is done to a match, whose events are in ``Search.rows``. ``cause``: the row that completes
+or changes it. ``sure``: certain in itself, doubts apart. ``stands``: 0: invalidated by the cause.
+``t_a_now``: T_a in force when it had changed last. ``.._before``: until the cause came.
+"""
+
+
+@inline
+def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
+    """Set the range of candidates for the probe at ``depth``."""
+    candidates, now = s.depths[depth], s.state[0]
+    candidates.low = candidates.high = 0
+    key = key_of(s.t.keys, s.same, s.partial, probe.keys_from, probe.keys_to)
+    found = find(s.stacks, probe.index, key)
+    if found < 0:
+        return
+    from_, to = probe.pairs_from, probe.pairs_to
+    low = lowest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to)
+    high = highest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to)
+    for b in range(probe.bounds_from, probe.bounds_to):
+        low, high = narrowed(s, b, row, low, high)
+    if low > high:
+        return
+    entry, stack, frontier = s.stacks.entry, s.stacks.stack[found], s.events[row].horizon
+    start, size = stack.start, stack.size
+    taken, most = 0, size if now.lazy else 0
+    while taken < most and s.events[entry[start + taken].row].expires < frontier:
+        taken += 1
+    if taken:
+        start, size = start + taken, size - taken
+        stack.start, stack.size = start, size
+        stack.room -= taken
+        stack.gone += taken
+    kept = _kept_place(s, probe, depth, low, high)
+    at = start + max(0, kept - stack.gone)
+    from_rip = probe.beside == FROM_RIP
+    first, stop = at, at
+    if kept < 0 or from_rip:
+        first = first_not_below(entry, start, size, low)
+    if kept < 0 or not from_rip:
+        stop = first_not_below(entry, start, size, high + 1)
+    candidates.low, candidates.high = first, max(first, stop)
+
+
+@inline
+def _kept_place(s: Search, probe: np.record, depth: int, low: int, high: int) -> int:
+    """What the event found by the probe before keeps of the place where this range ends or begins,
+    as a number of entries; -1 if nothing or if the range is bounded otherwise.
+    """
+    now = s.state[0]
+    if depth == 0 or probe.beside == 0 or spread_of(now):
+        return -1
+    last = s.stacks.entry[s.depths[depth - 1].low - 1]
+    if probe.beside == FROM_RIP and now.rip and high == last.time - 1:
+        return int(last.rip_place)
+    if probe.beside == FROM_RIN and now.rin and low == last.time + 1:
+        return int(last.rin_place)
+    return -1
+
+
+@inline
+def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: bool) -> bool:
+    """Whether ``mine`` can take the probe's step, as far as can be told yet; ``implied``: it is so
+    related as it must be.
+    """
+    if s.events[mine].expires < s.events[row].horizon:
+        return False
+    if not implied and not relations_hold(
+        s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, probe.pairs_from,
+        probe.pairs_to, mine, t_a,
+    ):  # fmt: skip
+        return False
+    from_, to = probe.keys_from, probe.keys_to
+    if not keys_equal(s.t.keys, s.same, s.tag, s.partial, from_, to, mine):
+        return False
+    s.partial[probe.step] = mine
+    if conditions_hold(s, probe.conditions_from, probe.conditions_to, t_a):
+        return True
+    s.partial[probe.step] = -1
+    return False
+
+
+@inline
+def _latest_t_a(s: Search, completing: int, first_doubt: int) -> int:
+    """T_a in force when the match changed last."""
+    latest = completing
+    for d in range(first_doubt, s.state[0].doubts_n):
+        row = s.doubts[d].event
+        if s.events[row].order > s.events[latest].order:
+            latest = row
+    return int(s.events[latest].t_a)
+
+
+@inline
+def _write(s: Search, branch: int, cause: int, completing: int) -> int:
+    """The match's row in ``found``, written but for its verdicts."""
+    at, t = s.state[0].found_n, s.t
+    for step in range(s.rows.shape[1]):
+        s.rows[at, step] = NONE
+    for m in range(t.branches[branch].members_from, t.branches[branch].members_to):
+        step = t.members[m].step
+        s.rows[at, step] = s.partial[step]
+    found = s.found[at]
+    found.branch, found.cause, found.completing = branch, cause, completing
+    s.state[0].found_n += 1
+    return int(at)
+
+
+@inline
+def _completed(s: Search, join_order: int, row: int) -> bool:
+    """A new match, unless it is invalidated already; False without room."""
+    now = s.state[0]
+    if now.found_n == len(s.found):
+        return False
+    number, first_doubt = s.t.join_orders[join_order].branch, now.doubts_n
+    branch = s.t.branches[number]
+    for scope in range(branch.scopes_from, branch.scopes_to):
+        if spread_of(now) or not settled(s.t, join_order, scope):
+            killed = scan(s, scope, row, FOR_EVER)
+            if killed:
+                now.doubts_n = first_doubt
+                return killed > 0
+    t_a = _latest_t_a(s, row, first_doubt)
+    verdict = matched(s, number, t_a)
+    if verdict == IMPOSSIBLE:
+        now.doubts_n = first_doubt
+        return True
+    found = s.found[_write(s, number, row, row)]
+    found.new = found.stands = 1
+    found.sure, found.sure_before = verdict == CERTAIN, 0
+    found.t_a_now, found.t_a_before = t_a, 0
+    return True
+
+
+@inline
+def _is(s: Search, scope: int, row: int) -> bool:
+    """Whether ``row`` can be the scope's negated step."""
+    return bool((s.events[row].member >> s.t.scopes[scope].step) & 1 == 1)
+
+
+@kernel
+def _changed(s: Search, join_order: int, row: int) -> bool:
+    """An older match that ``row``, of a negated step, invalidates or puts in doubt; False without
+    room.
+    """
+    e, now = s.events, s.state[0]
+    if now.found_n == len(s.found):
+        return False
+    number, scope = s.t.join_orders[join_order].branch, s.t.join_orders[join_order].scope
+    branch = s.t.branches[number]
+    first, stop = branch.scopes_from, branch.scopes_to
+    from_, to = branch.members_from, branch.members_to
+    completing = -1
+    for m in range(from_, to):
+        mine = s.partial[s.t.members[m].step]
+        if completing < 0 or e[mine].order > e[completing].order:
+            completing = mine
+    for m in range(from_, to):
+        if e[s.partial[s.t.members[m].step]].expires < e[completing].horizon:
+            return True
+    until = alive_until(s.t.members, e, s.partial, from_, to, now.keep)
+    if until < e[row].horizon:
+        return True
+    if now.max_delay and not matched(s, number, e[completing].t_a):
+        return True
+    for other in range(first, scope + 1):
+        # One change, however many scopes it lies in: the first of them tells.
+        lies = lies_in(s, other, row, e[row].t_a) if _is(s, other, row) else IMPOSSIBLE
+        if (lies != IMPOSSIBLE) == (other < scope):
+            return True
+    first_doubt = now.doubts_n
+    for other in range(first, stop):
+        killed = scan(s, other, completing, until)
+        if killed:
+            now.doubts_n = first_doubt
+            return killed > 0
+    t_a_before = _latest_t_a(s, completing, first_doubt)
+    stands = 1
+    for other in range(scope, stop):
+        lies = lies_in(s, other, row, e[row].t_a) if _is(s, other, row) else IMPOSSIBLE
+        if lies == CERTAIN:
+            stands = 0
+        elif lies == POSSIBLE and not note_doubt(now, s.doubts, row, other):
+            now.doubts_n = first_doubt
+            return False
+    t_a = _latest_t_a(s, completing, first_doubt)
+    sure_before = matched(s, number, t_a_before) == CERTAIN
+    sure = matched(s, number, t_a) == CERTAIN
+    found = s.found[_write(s, number, row, completing)]
+    found.new, found.stands = 0, stands
+    found.sure, found.sure_before = sure, sure_before
+    found.t_a_now, found.t_a_before = t_a, t_a_before
+    return True
+
+
+@inline
+def _walk(s: Search, number: int, row: int) -> bool:
+    """One join order from ``row``; False when there is no room in ``found``."""
+    join_order = s.t.join_orders[number]
+    negative, now = join_order.scope >= 0, s.state[0]
+    members = s.t.branches[join_order.branch]
+    members_from, members_to = members.members_from, members.members_to
+    # Without errors the range that is searched implies all relations but those of ends.
+    exact = now.divider != 0 and spread_of(now) == 0
+    first, probes = join_order.probes_from, join_order.probes_to - join_order.probes_from
+    for step in range(len(s.partial)):
+        s.partial[step] = -1
+    s.partial[join_order.step] = row
+    # What it finds is tested again with the T_a in force then.
+    t_a = now.widest_t_a if negative else s.events[row].t_a
+    depth, opens, room = 0, probes > 0, True
+    while depth >= 0 and room:
+        ends = probes == 0
+        if not ends:
+            probe, candidates = s.t.probes[first + depth], s.depths[depth]
+            s.partial[probe.step] = -1
+            if opens:
+                _open(s, probe, depth, row)
+                opens = False
+            if candidates.low == candidates.high:
+                depth -= 1
+                continue
+            candidate = s.stacks.entry[candidates.low].row
+            candidates.low += 1
+            s.stacks.used[0].looked += 1
+            implied = exact and not (now.spans and probe.reads_end)
+            if among(s.t.members, s.partial, members_from, members_to, candidate):
+                continue
+            if not _fits(s, probe, candidate, row, t_a, implied):
+                continue
+            ends = depth + 1 == probes
+        if ends:
+            room = _changed(s, number, row) if negative else _completed(s, number, row)
+            depth = depth if probes else -1
+        else:
+            depth += 1
+            opens = True
+    return room
+
+
+@kernel
+def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
+    """Go through the new events ``first`` to ``stop`` of the store, in release order.
+
+    Returns:
+        the first row that was not gone through, and why: DONE, STACKS_FULL or FOUND_FULL. Called
+        again with more room it goes on there.
+    """
+    now, used = s.state[0], s.stacks.used[0]
+    for row in range(first, stop):
+        event = s.events[row]
+        purge_until(s, 2 * event.order, row)
+        if event.ref_end != event.ref:
+            now.spans = 1
+        now.widest = max(now.widest, event.unc)
+        now.widest_t_a = max(now.widest_t_a, event.t_a)
+        if not _has_room(s, row):
+            return row, STACKS_FULL
+        written, doubts, looked = now.found_n, now.doubts_n, used.looked
+        for j in range(now.join_orders_n):
+            if (event.member >> s.t.join_orders[j].step) & 1 and not _walk(s, j, row):
+                now.found_n, now.doubts_n, used.looked = written, doubts, looked
+                return row, FOUND_FULL
+        for i in range(now.indexes_n):
+            if (event.member >> s.t.indexes[i].step) & 1:
+                insert(s.stacks, _own_key(s.t, s.same, i, row), event.ref, row, _beside(s, i, row))
+        now.clock = max(now.clock, event.ref)
+        now.unpurged += 1
+    purge_until(s, FOR_EVER, stop)
+    return stop, DONE
+
+
+@inline
+def _beside(s: Search, index: int, row: int) -> Beside:
+    now, of = s.state[0], s.t.indexes[index]
+    newest = now.ais_clock * (s.events[row].ref > now.clock)
+    return Beside(index, of.before, of.after, now.rip, now.rin, newest)
+
+
+@inline
+def _has_room(s: Search, row: int) -> bool:
+    """Whether ``row`` can be put in all its stacks."""
+    stacks, entries, used = 0, 0, s.stacks.used[0]
+    for i in range(s.state[0].indexes_n):
+        if (s.events[row].member >> s.t.indexes[i].step) & 1:
+            stacks += 1
+            entries += needed(s.stacks, i, _own_key(s.t, s.same, i, row))
+    fits = used.stacks + stacks <= len(s.stacks.stack)
+    return bool(fits and used.pool + entries <= len(s.stacks.entry))
+
+
+@inline
+def _own_key(t: Tables, same: np.ndarray, index: int, row: int) -> int:
+    """The key of ``row`` in an index of its step."""
+    found = 0
+    for r in range(t.indexes[index].registers_from, t.indexes[index].registers_to):
+        found = mixed(found, same[t.registers[r].number, row])
+    return found

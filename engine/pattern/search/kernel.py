@@ -1,0 +1,212 @@
+"""Host of the kernel: keeps the stacks, hands it its arrays, and makes them larger when full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.pattern.compiled.program import compile_programs, uses_text_order
+from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
+from engine.pattern.compiled.records import copy_of, numbers_of
+from engine.pattern.compiled.tables import Layout
+from engine.pattern.search import construction as c
+from engine.pattern.search import scopes, stacks
+from engine.pattern.search import state as search
+from engine.pattern.search.program_machine import Programs
+from engine.pattern.store import Store
+from engine.pattern.verdict.certainty import Rule
+from engine.stream.clock_bound import ClockBound
+from engine.stream.released import Strings
+from engine.stream.timeline import ALL, LONG_AGO, Steps
+
+_LEAST: Final = 1 << 10
+_OPEN: Final = np.empty(0, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """How stacks are kept and searched (L10 4.5): other costs, the same results.
+
+    ``rip``, ``rin``: every event keeps the place of its most recent predecessor (first successor)
+    in the neighbouring stack, which late events shift; else places are found by binary search.
+    ``clock``: an event newer than all is appended without a look at its neighbours (AIS-CLOCK).
+    ``divider``: what lies before the window is left out by binary search, else by a test of each.
+    ``lazy_purge``: stacks lose what has expired when they are looked at, else only when rebuilt.
+    """
+
+    rip: bool = False
+    rin: bool = False
+    clock: bool = True
+    divider: bool = True
+    lazy_purge: bool = True
+
+
+class Kernel:
+    """Stacks of one query, and what they are searched with.
+
+    Args:
+        layout: of the query.
+        rule: how uncertain the order of two events is.
+        within_ns: WITHIN, or None.
+        keep_ns: how long beyond its ref an event is kept, or None.
+        options: of the stacks.
+    """
+
+    def __init__(
+        self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
+        options: StackOptions,
+    ) -> None:  # fmt: skip
+        self._layout = layout
+        self._state = np.zeros(1, search.STATE)
+        now = self._state[0]
+        now["max_delay"] = rule is Rule.MAX_DELAY
+        now["within"] = -1 if within_ns is None else within_ns
+        now["keep"] = -1 if keep_ns is None else keep_ns
+        now["join_orders_n"] = len(layout.tables.join_orders)
+        now["indexes_n"] = len(layout.tables.indexes)
+        now["clock"] = LONG_AGO
+        now["rip"], now["rin"] = options.rip, options.rin
+        now["ais_clock"], now["divider"] = options.clock, options.divider
+        now["lazy"] = options.lazy_purge
+        self._beside = layout.tables.indexes if options.rip or options.rin else None
+        self._covered = np.full(len(layout.steps), LONG_AGO)
+        self._stacks = stacks.empty_stacks()
+        self._programs: Programs | None = None
+        self._kinds = np.empty(0, np.int8)
+        self._texts, self._generation = -1, 0
+        self._awaits = False
+        self._ranks = np.empty(0, np.int64)
+
+    def counters(self) -> dict[str, int]:
+        """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
+        used = self._stacks.used[0]
+        return {"stack_moves": int(used["moved"]), "looked_at": int(used["looked"])}
+
+    def count_on(self, bound: ClockBound, t_a: int) -> None:
+        """How wrong clocks may be, and the largest delay so far: what a purge counts on."""
+        now = self._state[0]
+        now["bound_unc"], now["bound_rate"] = bound.unc_ns, bound.rate_ppb
+        now["bound_since"], now["largest_t_a"] = bound.since, t_a
+
+    def construct(
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``rows`` of
+        ``engine.pattern.search.state.Search``, and ``doubts``.
+
+        Args:
+            store: the events.
+            first: its first new row.
+            strings: the site's table.
+            promised: by type or for all of them, what the purge may count on; none: no such purge.
+        """
+        return self._constructed(store, first, store.n, strings, promised)
+
+    def _constructed(
+        self, store: Store, first: int, stop: int, strings: Strings, promised: dict[str, Steps]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same, of the rows up to ``stop``."""
+        programs = self._compiled(store.kinds, strings)
+        steps, now = len(self._layout.steps), self._state[0]
+        now["found_n"] = now["doubts_n"] = now["moves_n"] = 0
+        moves, clock_of = self._moves(promised)
+        room = _LEAST + (stop - first) // 2
+        found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
+        doubts = np.empty(room, scopes.DOUBT)
+        while True:
+            first, why = c.construct(
+                search.Search(
+                    self._layout.tables, self._state, store.events, *store.registers, programs,
+                    self._ranks, self._stacks, np.full(steps, -1), np.zeros(steps, search.RANGE),
+                    moves, self._covered, clock_of, found, rows, doubts, _OPEN,
+                ),
+                first, stop,
+            )  # fmt: skip
+            if why == c.DONE:
+                n = int(now["found_n"])
+                return found[:n], rows[:n], doubts[: int(now["doubts_n"])]
+            if why == c.STACKS_FULL:
+                left = stop - first
+                entries = (left // 2 + 64) * int(now["indexes_n"])
+                same = np.arange(store.n)
+                # In proportion to what there is: keys that rotate fill them again and again.
+                known, used = self._stacks.used[["stacks", "pool"]][0].tolist()
+                self._stacks = stacks.rebuilt(
+                    self._stacks, same, left // 4 + known // 2 + 16, entries + used // 2,
+                    self._beside,
+                )  # fmt: skip
+            else:
+                found, rows, doubts = (_longer(part) for part in (found, rows, doubts))
+
+    def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
+        """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
+        match is known.
+        """
+        self._state["join_orders_n"] = 0
+        self._constructed(store, first, stop, strings, {})
+        self._state["join_orders_n"] = len(self._layout.tables.join_orders)
+
+    def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:
+        """The promises that move, and the clock of each step."""
+        names = list(promised)
+        everywhere = names.index(ALL) if ALL in promised else -1
+        clock_of = [
+            names.index(step.type) if step.type in promised else everywhere
+            for step in self._layout.steps
+        ]
+        parts = [np.empty(0, search.MOVE)]
+        for clock, told in enumerate(promised.values()):
+            part = np.empty(len(told.value) - 1, search.MOVE)
+            part["moment"], part["clock"], part["value"] = told.moment[1:], clock, told.value[1:]
+            parts.append(part)
+        moves = np.concatenate(parts)
+        in_order = np.lexsort((moves["clock"], moves["moment"]))
+        return moves[in_order], np.array(clock_of, np.int64)
+
+    def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
+        """The programs of the conditions, anew where kinds or texts have changed."""
+        predicates = self._layout.predicates
+        grown = strings.given != self._texts
+        changed = self._programs is None or bool((kinds != self._kinds).any())
+        changed |= strings.generation != self._generation
+        if self._programs is None or changed or (grown and self._awaits):
+            self._programs = compile_programs(
+                predicates, self._layout.place, self._layout.register, kinds, strings
+            )
+            self._kinds, self._awaits = kinds.copy(), awaits_text(predicates, strings)
+            grown = True
+        if grown:
+            self._texts, self._generation = strings.given, strings.generation
+            if uses_text_order(self._programs):
+                self._ranks = text_ranks(strings, text_constants(predicates))
+        return self._programs
+
+    def renumber(self, number: np.ndarray, store: Store) -> None:
+        """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
+        kept = store.events[: store.n]
+        self._state["spans"] = (kept["ref_end"] != kept["ref"]).any()
+        self._state["widest"] = kept["unc"].max(initial=0)
+        self._state["widest_t_a"] = kept["t_a"].max(initial=0)
+        self._stacks = stacks.rebuilt(self._stacks, number, 16, 64, self._beside)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "stacks": [copy_of(part) for part in self._stacks],
+            "state": self._state.copy(),
+            "covered": self._covered.copy(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
+        self._state, self._covered = state["state"].copy(), state["covered"].copy()
+
+
+def _longer(part: np.ndarray) -> np.ndarray:
+    """With four times the room."""
+    longer = np.empty((4 * len(part), *part.shape[1:]), part.dtype)
+    numbers_of(longer)[: len(part)] = numbers_of(part)
+    return longer

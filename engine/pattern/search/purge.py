@@ -1,0 +1,248 @@
+"""Purge by promises: what no future event can use any more is dropped (L09 VI-B).
+
+Source: L09 Algorithms 1 (Singleton-POG-Purge) and 2 (POG-Set-Purge). A positive event is kept only
+if a match with it can still be completed or invalidated: every other step has a partner that is
+there or may come, in the order and the window that the query asks for, and at least one of these,
+or an event of a negated step, may still come. An event of a negated step is kept while a positive
+event may come near it. Promises are of event times, so clock errors widen every range.
+
+A set purge looks at all events held; it is done when a promise moves and as many events have come
+since the last one as half of those held then, so it costs a constant number of looks per event.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from edge_agent.limits import UNC_MAX_NS
+from engine.kernels.integers import NS_PER_S
+from engine.kernels.jit import inline, kernel
+from engine.pattern.compiled.records import Tables
+from engine.pattern.search.stacks import find, first_not_below
+from engine.pattern.search.state import Search, key_of
+from engine.stream.timeline import LONG_AGO
+
+_FAR: Final = 2**61
+_ENDED: Final = 2**62
+"""What is promised up to there never comes."""
+_COMPARED: Final = 3
+"""So many uncertain comparisons may lie between two events of a match."""
+_FURTHER: Final = 16
+"""So many errors further on an event may lie that still bears on the match."""
+_LATEST: Final = 2**63 - 1
+_FEW: Final = 1024
+"""Up to so many events each promise that moves is followed by a purge."""
+
+
+@kernel
+def purge_until(s: Search, moment: int, rows: int) -> None:
+    """Take in what was promised up to ``moment`` of the stream, and purge where it is worth it.
+
+    Args:
+        s: the search; ``moves`` from ``moves_n`` on are taken in.
+        moment: 2 n before row n of the stream, 2 n + 1 at it.
+        rows: how many rows of the store have been put in their stacks.
+    """
+    now = s.state[0]
+    while now.moves_n < len(s.moves) and s.moves[now.moves_n].moment <= moment:
+        move = s.moves[now.moves_n]
+        for step in range(len(s.covered)):
+            if s.clock_of[step] == move.clock:
+                s.covered[step] = max(s.covered[step], move.value)
+        now.moves_n += 1
+        if now.unpurged >= now.purge_from:
+            _purge(s, rows)
+
+
+@inline
+def _purge(s: Search, rows: int) -> None:
+    e, kept = s.events, 0
+    # What has expired at the newest row is gone already.
+    horizon = e[rows - 1].horizon if rows else LONG_AGO
+    for row in range(rows):
+        if e[row].expires >= horizon:
+            if _useful(s, row, horizon):
+                kept += 1
+            else:
+                e[row].expires = LONG_AGO
+    s.state[0].unpurged = 0
+    s.state[0].purge_from = kept // 2 if kept >= _FEW else 0
+
+
+@inline
+def _useful(s: Search, row: int, horizon: int) -> bool:
+    """Whether the event may still be part of what happens to a match."""
+    for number in range(s.state[0].join_orders_n):
+        join_order = s.t.join_orders[number]
+        if (s.events[row].member >> join_order.step) & 1:
+            if join_order.scope >= 0:
+                if _something_may_come(s, number, row):
+                    return True
+            elif _match_may_change(s, number, row, horizon):
+                return True
+    return False
+
+
+@kernel
+def _spread(s: Search, ref: int) -> int:
+    """How far the difference of any two times may be off [ns], of events held and to come, that
+    may be part of what happens to a match with an event at ``ref``.
+    """
+    now = s.state[0]
+    if now.max_delay:
+        return int(now.largest_t_a)
+    at = ref + max(now.within, 0)
+    for step in range(len(s.covered)):
+        if s.covered[step] < _ENDED:
+            at = max(at, s.covered[step])
+    at = min(at, _ENDED - 1)
+    # Errors that grow are larger where other errors make events lie later.
+    return 2 * _error_at(now, at + _FURTHER * _error_at(now, at))
+
+
+@inline
+def _error_at(now: np.record, ref: int) -> int:
+    """How wrong a clock may be at ``ref`` (``engine.stream.clock_bound.ClockBound.at``)."""
+    if now.bound_rate == 0:
+        return int(min(now.bound_unc, UNC_MAX_NS))
+    age = max(min(ref, _ENDED), now.bound_since) - now.bound_since
+    grown = age // NS_PER_S * now.bound_rate + age % NS_PER_S * now.bound_rate // NS_PER_S
+    return int(min(grown + now.bound_unc, UNC_MAX_NS))
+
+
+@kernel
+def _something_may_come(s: Search, number: int, row: int) -> bool:
+    """Near an event of a negated step: a positive one, or a negative one that would take back a
+    match which this one invalidated, were it forgotten.
+    """
+    within_ns, ref, join_order = s.state[0].within, s.events[row].ref, s.t.join_orders[number]
+    branch = s.t.branches[join_order.branch]
+    within = (within_ns if within_ns >= 0 else _FAR) + _COMPARED * _spread(s, ref)
+    near = ref + min(within, _LATEST - abs(ref))
+    for m in range(branch.members_from, branch.members_to):
+        if s.covered[s.t.members[m].step] <= near:
+            return True
+    if within_ns >= 0 and _in_front(s.t, join_order.scope):
+        # The match begins up to WITHIN after it, and what is negated at its end another WITHIN.
+        near += min(within_ns, _LATEST - max(near, 0))
+    for scope in range(branch.scopes_from, branch.scopes_to):
+        if s.covered[s.t.scopes[scope].step] <= near:
+            return True
+    return False
+
+
+@inline
+def _in_front(t: Tables, scope: int) -> bool:
+    """Whether the scope lies before the whole match."""
+    for r in range(t.scopes[scope].relations_from, t.scopes[scope].relations_to):
+        if t.relations[r].right == t.scopes[scope].step and not t.relations[r].strict:
+            return True
+    return False
+
+
+@kernel
+def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
+    """Whether a match with a positive event can still be completed or invalidated.
+
+    ``depths``: by step, the least and the largest time that its event can have in such a match.
+    """
+    within, ref, join_order = s.state[0].within, s.events[row].ref, s.t.join_orders[number]
+    branch = s.t.branches[join_order.branch]
+    spread = _spread(s, ref)
+    within = (within if within >= 0 else _FAR) + _COMPARED * spread
+    within = min(within, _LATEST - abs(ref))
+    may_come = False
+    for scope in range(branch.scopes_from, branch.scopes_to):
+        may_come = may_come or s.covered[s.t.scopes[scope].step] <= ref + within
+    for step in range(len(s.partial)):
+        s.partial[step] = -1
+    start = join_order.step
+    s.partial[start] = row
+    s.depths[start].low = s.depths[start].high = ref
+    for p in range(join_order.probes_from, join_order.probes_to):
+        probe = s.t.probes[p]
+        step = probe.step
+        low, high, before = _range_of(s, probe, ref - within, ref + within, spread)
+        if low > high:
+            return False
+        comes = s.covered[step] <= high
+        may_come = may_come or comes
+        s.depths[step].low, s.depths[step].high = low, high
+        if comes and low >= s.covered[step]:
+            continue
+        if before:
+            found = _last_held(s, probe, start, low, high, horizon)
+            if not comes:
+                s.depths[step].high = found
+        else:
+            found = _first_held(s, probe, start, low, high, horizon)
+            s.depths[step].low = min(found, s.covered[step]) if comes else found
+        if not comes and (found < low or found > high):
+            return False
+    return may_come
+
+
+@inline
+def _range_of(
+    s: Search, probe: np.record, low: int, high: int, spread: int
+) -> tuple[int, int, bool]:
+    """The least and the largest time of the step that the probe finds, by the order of its start
+    and those of the steps before, and whether it must begin before one of these.
+    """
+    before, apart = False, -spread if spread else 1
+    for p in range(probe.pairs_from, probe.pairs_to):
+        other = s.depths[s.t.pairs[p].other]
+        for r in range(s.t.pairs[p].relations_from, s.t.pairs[p].relations_to):
+            relation = s.t.relations[r]
+            if relation.strict and relation.bound == 0 == relation.left_end + relation.right_end:
+                if relation.left == probe.step:
+                    high, before = min(high, other.high - apart), True
+                else:
+                    low = max(low, other.low + apart)
+    return low, high, before
+
+
+@inline
+def _stack_of(s: Search, probe: np.record, start: int) -> int:
+    """The stack of the probe's candidates, -1 for none, -2 if the start does not give its key."""
+    for k in range(probe.keys_from, probe.keys_to):
+        if s.t.keys[k].other != start:
+            return -2
+    key = key_of(s.t.keys, s.same, s.partial, probe.keys_from, probe.keys_to)
+    return find(s.stacks, probe.index, key)
+
+
+@inline
+def _first_held(s: Search, probe: np.record, start: int, low: int, high: int, horizon: int) -> int:
+    """The least time of a candidate in the range, beyond it if there is none."""
+    stack = _stack_of(s, probe, start)
+    if stack == -2:
+        return low
+    if stack < 0:
+        return high + 1
+    begin, size, entry = s.stacks.stack[stack].start, s.stacks.stack[stack].size, s.stacks.entry
+    at = first_not_below(entry, begin, size, low)
+    while at < begin + size and entry[at].time <= high:
+        if s.events[entry[at].row].expires >= horizon:
+            return int(entry[at].time)
+        at += 1
+    return high + 1
+
+
+@inline
+def _last_held(s: Search, probe: np.record, start: int, low: int, high: int, horizon: int) -> int:
+    """The largest time of a candidate in the range, below it if there is none."""
+    stack = _stack_of(s, probe, start)
+    if stack == -2:
+        return high
+    if stack < 0:
+        return low - 1
+    begin, size, entry = s.stacks.stack[stack].start, s.stacks.stack[stack].size, s.stacks.entry
+    at = first_not_below(entry, begin, size, high + 1) - 1
+    while at >= begin and entry[at].time >= low:
+        if s.events[entry[at].row].expires >= horizon:
+            return int(entry[at].time)
+        at -= 1
+    return low - 1

@@ -1,0 +1,259 @@
+"""Active instance stacks: per step and key, the events held, sorted by event time.
+
+Source: SASE's AIS (L10 4.2) with insertion in event time order (L10 Algorithm 6). A stack is a
+range of a pool with room to grow; it is found by its key in a hash table. A newcomer with the
+largest time is appended, any other one moves those above it up. What has expired is taken off at
+the low end when a stack is looked at (lazily), and everywhere when the stacks are rebuilt.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.hashing import mixed
+from engine.kernels.jit import inline, kernel
+from engine.pattern.compiled.records import record
+
+STACK: Final = record("index", "key", "start", "size", "room", "gone")
+"""A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many. ``gone``:
+entries taken off at the low end so far: places that others keep count from there.
+"""
+ENTRY: Final = record("time", "row", "rip_place", "rin_place")
+"""``rip_place``: how many entries of the stack before are older (L10: the most recent one is the
+last of them); ``rin_place``: how many of the stack after are not newer.
+"""
+USED: Final = record("stacks", "pool", "moved", "looked")
+"""How much of the arrays is used; entries that insertions shifted and candidates looked at, so far.
+"""
+
+_EMPTY: Final = -1
+_LEAST_ROOM: Final = 4
+
+
+class Stacks(NamedTuple):
+    """Arrays of all stacks.
+
+    ``table``: int64, open addressing, a power of two long; numbers of stacks or -1. ``stack``: of
+    STACK; ``entry``: the pool, of ENTRY; ``used``: one USED.
+    """
+
+    table: np.ndarray
+    stack: np.ndarray
+    entry: np.ndarray
+    used: np.ndarray
+
+
+class Beside(NamedTuple):
+    """Of an index, and of the event that is put in one of its stacks.
+
+    ``own``: the index; ``before``, ``after``: those of the neighbouring steps with the same key, or
+    -1. ``rip``, ``rin``: which places are kept. ``newest``: it is, so it shifts nobody's place.
+    """
+
+    own: int
+    before: int
+    after: int
+    rip: int
+    rin: int
+    newest: int
+
+
+def empty_stacks(stacks: int = 16, pool: int = 128) -> Stacks:
+    """With room for ``stacks`` stacks and ``pool`` entries."""
+    length = 1 << max(stacks * 2, 2).bit_length()
+    return Stacks(
+        np.full(length, _EMPTY, np.int64), np.zeros(stacks, STACK), np.zeros(pool, ENTRY),
+        np.zeros(1, USED),
+    )  # fmt: skip
+
+
+@kernel
+def _place(table: np.ndarray, stack: np.ndarray, index: int, key: int) -> int:
+    """Where the stack stands in the table, or would stand."""
+    mask = len(table) - 1
+    place = mixed(key, index + 1) & mask
+    while True:
+        found = table[place]
+        if found == _EMPTY or (stack[found].key == key and stack[found].index == index):
+            return place
+        place = (place + 1) & mask
+
+
+@inline
+def find(stacks: Stacks, index: int, key: int) -> int:
+    """The stack, or -1."""
+    return int(stacks.table[_place(stacks.table, stacks.stack, index, key)])
+
+
+@kernel
+def first_not_below(entry: np.ndarray, start: int, size: int, ref: int) -> int:
+    """The lowest of ``size`` entries from ``start`` on that has at least the time ``ref``."""
+    low, high = start, start + size
+    while low < high:
+        middle = (low + high) >> 1
+        if entry[middle].time < ref:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline
+def needed(stacks: Stacks, index: int, key: int) -> int:
+    """How much of the pool one more entry takes."""
+    found = find(stacks, index, key)
+    if found == _EMPTY:
+        return _LEAST_ROOM
+    stack = stacks.stack[found]
+    return 2 * stack.size + _LEAST_ROOM if stack.size == stack.room else 0
+
+
+@kernel
+def insert(stacks: Stacks, key: int, ref: int, row: int, beside: Beside) -> None:
+    """Put an entry in, above those of equal time; there is room (``needed``)."""
+    place = _place(stacks.table, stacks.stack, beside.own, key)
+    entry, used = stacks.entry, stacks.used[0]
+    found = stacks.table[place]
+    if found == _EMPTY:
+        found = used.stacks
+        used.stacks += 1
+        stacks.table[place] = found
+        new = stacks.stack[found]
+        new.index, new.key = beside.own, key
+        new.start = new.size = new.room = new.gone = 0
+    stack = stacks.stack[found]
+    if stack.size == stack.room:
+        _move(stacks, found)
+    low = stack.start
+    at = low + stack.size
+    while at > low and entry[at - 1].time > ref:
+        entry[at] = entry[at - 1]
+        at -= 1
+        used.moved += 1
+    entry[at].time, entry[at].row = ref, row
+    stack.size += 1
+    if beside.rip or beside.rin:
+        _place_beside(stacks, at, key, ref, beside)
+
+
+@kernel
+def _place_beside(stacks: Stacks, at: int, key: int, ref: int, beside: Beside) -> None:
+    """The places that a new entry keeps, and those that others keep and it has shifted."""
+    if beside.rip and beside.before >= 0:
+        before = find(stacks, beside.before, key)
+        stacks.entry[at].rip_place = _number_below(stacks, before, ref, beside.newest)
+    if beside.rin and beside.after >= 0:
+        after = find(stacks, beside.after, key)
+        stacks.entry[at].rin_place = _number_below(stacks, after, ref + 1, beside.newest)
+    if not beside.newest:
+        if beside.rip and beside.after >= 0:
+            _shift(stacks, find(stacks, beside.after, key), ref + 1, 1, 0)
+        if beside.rin and beside.before >= 0:
+            _shift(stacks, find(stacks, beside.before, key), ref, 0, 1)
+
+
+@kernel
+def _number_below(stacks: Stacks, found: int, ref: int, newest: int) -> int:
+    """How many entries there ever were below ``ref``; all, if it is the newest time."""
+    if found == _EMPTY:
+        return 0
+    stack = stacks.stack[found]
+    size = stack.size
+    if not newest:
+        size = first_not_below(stacks.entry, stack.start, size, ref) - stack.start
+    return int(stack.gone + size)
+
+
+@kernel
+def _shift(stacks: Stacks, found: int, ref: int, rip: int, rin: int) -> None:
+    """A late entry moved what those from time ``ref`` on point to up by one, in the stack before
+    (``rip``) or after (``rin``).
+    """
+    if found == _EMPTY:
+        return
+    start = stacks.stack[found].start
+    at = start + stacks.stack[found].size - 1
+    while at >= start and stacks.entry[at].time >= ref:
+        stacks.entry[at].rip_place += rip
+        stacks.entry[at].rin_place += rin
+        stacks.used[0].moved += 1
+        at -= 1
+
+
+@inline
+def _move(stacks: Stacks, found: int) -> None:
+    """To the end of the pool, with twice the room."""
+    stack, entry = stacks.stack[found], stacks.entry
+    start, size, end = stack.start, stack.size, stacks.used[0].pool
+    for i in range(size):
+        entry[end + i] = entry[start + i]
+    stack.start = end
+    stack.room = 2 * size if size else _LEAST_ROOM
+    stacks.used[0].pool = end + stack.room
+
+
+@kernel
+def _fill(old: Stacks, number: np.ndarray, new: Stacks) -> None:
+    """Into the empty ``new`` the entries of ``old`` whose row stays."""
+    used = new.used[0]
+    for found in range(old.used[0].stacks):
+        stack = old.stack[found]
+        kept, stop = 0, stack.start + stack.size
+        for at in range(stack.start, stop):
+            if number[old.entry[at].row] >= 0:
+                kept += 1
+        if not kept:
+            continue
+        at_new = used.pool
+        new.table[_place(new.table, new.stack, stack.index, stack.key)] = used.stacks
+        made = new.stack[used.stacks]
+        made.index, made.key, made.start, made.size = stack.index, stack.key, at_new, kept
+        made.room = kept + (kept >> 1) + 1
+        used.stacks += 1
+        used.pool += made.room
+        for at in range(stack.start, stop):
+            row = number[old.entry[at].row]
+            if row >= 0:
+                new.entry[at_new].time, new.entry[at_new].row = old.entry[at].time, row
+                at_new += 1
+
+
+@kernel
+def _point(stacks: Stacks, indexes: np.ndarray) -> None:
+    """The places that entries keep, anew."""
+    for found in range(stacks.used[0].stacks):
+        stack = stacks.stack[found]
+        index = indexes[stack.index]
+        for at in range(stack.start, stack.start + stack.size):
+            ref = stacks.entry[at].time
+            if index.before >= 0:
+                before = find(stacks, index.before, stack.key)
+                stacks.entry[at].rip_place = _number_below(stacks, before, ref, 0)
+            if index.after >= 0:
+                after = find(stacks, index.after, stack.key)
+                stacks.entry[at].rin_place = _number_below(stacks, after, ref + 1, 0)
+
+
+def rebuilt(
+    old: Stacks, number: np.ndarray, stacks: int, pool: int, indexes: np.ndarray | None
+) -> Stacks:
+    """``old`` with rows renamed, in arrays with room for more.
+
+    Args:
+        old: stacks.
+        number: what row i is called from now on, -1 if it goes.
+        stacks: room for as many new stacks.
+        pool: room for as many new entries.
+        indexes: of the query's tables, if places of entries are kept.
+    """
+    known = int(old.used["stacks"][0])
+    held = int(old.stack["size"][:known].sum())
+    new = empty_stacks(known + stacks, held + held // 2 + known + pool)
+    _fill(old, number, new)
+    for counter in ("moved", "looked"):
+        new.used[counter] = old.used[counter]
+    if indexes is not None:
+        _point(new, indexes)
+    return new

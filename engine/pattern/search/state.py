@@ -1,0 +1,269 @@
+"""What the kernel searches with, and how one event is related to the events found already.
+
+Many small compiled functions would each be handed all arrays there are, so they take only those
+that they read; and arrays are few, of records.
+
+Clock errors widen the ranges by what may be wrong; what is found is then tested pair by pair, and
+is *possible* or *certain* (R19 3.2.3.2; ``engine.pattern.verdict.certainty``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.hashing import mixed
+from engine.kernels.jit import inline, kernel
+from engine.pattern.compiled.records import Tables, record
+from engine.pattern.search.clocked_machine import Errors
+from engine.pattern.search.program_machine import CERTAINLY, POSSIBLY, Programs, holds
+from engine.pattern.search.stacks import Stacks
+from engine.stream.released import NO_EPOCH
+
+_FAR: Final = 2**62
+IMPOSSIBLE: Final = 0
+POSSIBLE: Final = 1
+CERTAIN: Final = 2
+
+STATE: Final = record(
+    # settings
+    "max_delay", "within", "keep", "join_orders_n", "indexes_n", "divider", "lazy", "rip", "rin",
+    "ais_clock",
+    # what changes
+    "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
+    "clock", "bound_unc", "bound_rate", "bound_since", "largest_t_a",
+)  # fmt: skip
+"""Settings of a search, and how far it is.
+
+``max_delay``: 1: R19's rule, else pairwise. ``within``: [ns]; -1: none. ``keep``: how long an event
+is kept beyond its time [ns]; -1: for ever. ``join_orders_n``: 0: matches are not looked for.
+``divider``: 1: what lies before the window is left out by search, else by a test (L10 Opt. 4.3).
+``lazy``: 1: stacks lose what has expired when they are looked at, too. ``rip``: 1: each event keeps
+the place of its most recent predecessor in the stack before (L10 4.2); ``rin``: 1: of its first
+successor in the stack after (L10 Opt. 4.2). ``ais_clock``: 1: what is newer than all is appended;
+0: everything is treated as late (L10 Opt. 4.1).
+
+``spans``: 1: an event held is no point. ``widest``: the largest uncertainty of an event yet;
+``widest_t_a``: the largest T_a in force at one. ``found_n``, ``doubts_n``: rows written;
+``moves_n``: moves taken in. ``unpurged``: events put in since the last purge by promises;
+``purge_from``: so many must have been before the next.
+``clock``: the largest time in any stack. ``bound_unc bound_rate bound_since``: how wrong the clock
+of any source may be (``engine.stream.clock_bound``): so much, and so many ppb of the time since.
+``largest_t_a``: so far.
+"""
+MOVE: Final = record("moment", "clock", "value")
+"""A promise that moves: when (``engine.pattern.search.purge``), of which clock, up to where."""
+RANGE: Final = record("low", "high")
+"""Of candidates left, without ``high``; while purging of times, with it."""
+
+
+class Search(NamedTuple):
+    """All that the kernel reads and writes; int64 if nothing else is said.
+
+    ``t``: the query's tables. ``state``: one STATE. ``events``: EVENT records.
+    ``raw``, ``ok``: (registers, events), for conditions (``program_machine``).
+    ``same``, ``tag``: (registers, events): two values are equal when both are; tag (int8) 0 stands
+    for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe. ``moves``:
+    MOVE, in stream order, ``covered`` and ``clock_of`` by step (``purge``).
+    ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
+    (``construction``). ``open``: float64, empty: what clocks err by is not given.
+    """
+
+    t: Tables
+    state: np.ndarray
+    events: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    same: np.ndarray
+    tag: np.ndarray
+    programs: Programs
+    ranks: np.ndarray
+    stacks: Stacks
+    partial: np.ndarray
+    depths: np.ndarray
+    moves: np.ndarray
+    covered: np.ndarray
+    clock_of: np.ndarray
+    found: np.ndarray
+    rows: np.ndarray
+    doubts: np.ndarray
+    open: np.ndarray
+
+
+@kernel
+def related(
+    relations: np.ndarray, pair: np.record, now: np.record, e: np.ndarray, mine: int, other: int,
+    t_a: int,
+) -> int:  # fmt: skip
+    """Whether all relations of a pair are impossible, possible or certain."""
+    one, two = e[mine], e[other]
+    error = t_a if now.max_delay else one.unc + two.unc
+    shared = one.epoch == two.epoch and one.source == two.source
+    if shared and one.epoch != NO_EPOCH and not now.max_delay:
+        error = 0
+    found = CERTAIN
+    for r in range(pair.relations_from, pair.relations_to):
+        relation = relations[r]
+        if relation.left == pair.step:
+            apart = _time(one, relation.left_end) - _time(two, relation.right_end)
+        else:
+            apart = _time(two, relation.left_end) - _time(one, relation.right_end)
+        if apart > relation.bound - error - relation.strict:
+            if error == 0 or apart > relation.bound + error:
+                return IMPOSSIBLE
+            found = POSSIBLE
+    return found
+
+
+@inline
+def _time(event: np.record, end: int) -> int:
+    """Of an end point."""
+    return int(event.ref_end) if end else int(event.ref)
+
+
+@inline
+def slack_of(now: np.record, e: np.ndarray, row: int) -> int:
+    """How far the difference of an event's time to any other may be off [ns]."""
+    return int(now.widest_t_a if now.max_delay else e[row].unc + now.widest)
+
+
+@inline
+def spread_of(now: np.record) -> int:
+    """How far the difference of any two times of events held may be off [ns]."""
+    return int(now.widest_t_a if now.max_delay else 2 * now.widest)
+
+
+@kernel
+def relations_hold(
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int, mine: int, t_a: int,
+) -> int:  # fmt: skip
+    """``related`` for a range of pairs with events of ``partial``."""
+    found = CERTAIN
+    for p in range(from_, to):
+        if found != IMPOSSIBLE:
+            other = partial[pairs[p].other]
+            found = min(found, related(relations, pairs[p], now, e, mine, other, t_a))
+    return found
+
+
+@kernel
+def lowest(
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int,
+) -> int:  # fmt: skip
+    """The least start that a range of pairs leaves possible."""
+    low = -_FAR
+    for p in range(from_, to):
+        pair = pairs[p]
+        row = partial[pair.other]
+        slack = slack_of(now, e, row)
+        for r in range(pair.relations_from, pair.relations_to):
+            relation = relations[r]
+            asks = relation.right == pair.step and relation.right_end * now.spans == 0
+            if asks and (relation.strict or now.divider):
+                least = _time(e[row], relation.left_end) - relation.bound
+                low = max(low, least - slack if slack else least + relation.strict)
+        if now.within >= 0 and now.divider:
+            # Between two steps there may lie three uncertain comparisons: e, first, last, f.
+            low = max(low, e[row].ref - now.within - 3 * spread_of(now))
+    return low
+
+
+@kernel
+def highest(
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int,
+) -> int:  # fmt: skip
+    """The largest start that a range of pairs leaves possible: no event ends before it begins."""
+    high = _FAR
+    for p in range(from_, to):
+        pair = pairs[p]
+        row = partial[pair.other]
+        slack = slack_of(now, e, row)
+        for r in range(pair.relations_from, pair.relations_to):
+            relation = relations[r]
+            if relation.left == pair.step:
+                most = _time(e[row], relation.right_end) + relation.bound
+                high = min(high, most + slack if slack else most - relation.strict)
+        if now.within >= 0:
+            high = min(high, e[row].ref + now.within + 3 * spread_of(now))
+    return high
+
+
+@inline
+def among(members: np.ndarray, partial: np.ndarray, from_: int, to: int, row: int) -> bool:
+    """Whether ``row`` is one of the match's positive events, a range of ``members``."""
+    for m in range(from_, to):  # noqa: SIM110 - compiled code has no any()
+        if partial[members[m].step] == row:
+            return True
+    return False
+
+
+@kernel
+def key_of(keys: np.ndarray, same: np.ndarray, partial: np.ndarray, from_: int, to: int) -> int:
+    """The key that a range of keys asks of a partner."""
+    found = 0
+    for k in range(from_, to):
+        found = mixed(found, same[keys[k].other_register, partial[keys[k].other]])
+    return found
+
+
+@kernel
+def keys_equal(
+    keys: np.ndarray, same: np.ndarray, tag: np.ndarray, partial: np.ndarray, from_: int, to: int,
+    mine: int,
+) -> bool:  # fmt: skip
+    """Whether ``mine`` equals the events found in all of a range of keys; nulls equal nothing."""
+    for k in range(from_, to):
+        other, own, its = partial[keys[k].other], keys[k].register, keys[k].other_register
+        if tag[own, mine] == 0 or tag[own, mine] != tag[its, other]:
+            return False
+        if same[own, mine] != same[its, other]:
+            return False
+    return True
+
+
+@inline
+def _holds(s: Search, which: int, t_a: int) -> bool:
+    errors = Errors(s.events, t_a if s.state[0].max_delay else -1, s.open)
+    return holds(s.programs, s.ranks, which, s.partial, s.raw, s.ok, errors)
+
+
+@inline
+def conditions_hold(s: Search, from_: int, to: int, t_a: int) -> bool:
+    """Whether the events in ``partial`` possibly satisfy a range of conditions."""
+    fine = True
+    for c in range(from_, to):
+        fine = fine and _holds(s, 2 * s.t.conditions[c].predicate + POSSIBLY, t_a)
+    return fine
+
+
+@kernel
+def conditions_met(s: Search, from_: int, to: int, t_a: int) -> int:
+    """Whether they satisfy them: impossible, possible or certain."""
+    if not conditions_hold(s, from_, to, t_a):
+        return IMPOSSIBLE
+    for c in range(from_, to):
+        condition = s.t.conditions[c]
+        if condition.clocked and not _holds(s, 2 * condition.predicate + CERTAINLY, t_a):
+            return POSSIBLE
+    return CERTAIN
+
+
+@inline
+def matched(s: Search, branch: int, t_a: int) -> int:
+    """Whether the positive events are a match, as far as clocks can say: impossible, possible or
+    certain. The probes have found them so, and without errors that is certain.
+    """
+    now, asked, found = s.state[0], s.t.branches[branch], CERTAIN
+    if spread_of(now):
+        for p in range(asked.pairs_from, asked.pairs_to):
+            pair = s.t.pairs[p]
+            mine, other = s.partial[pair.step], s.partial[pair.other]
+            found = min(found, related(s.t.relations, pair, now, s.events, mine, other, t_a))
+    from_, to = asked.conditions_from, asked.conditions_to
+    if found != IMPOSSIBLE and from_ < to:
+        found = min(found, conditions_met(s, from_, to, t_a))
+    return found

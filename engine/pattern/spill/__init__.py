@@ -1,0 +1,1 @@
+"""Patterns over windows larger than memory."""

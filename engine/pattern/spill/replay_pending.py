@@ -1,0 +1,167 @@
+"""What late events change, found afterwards: the matches with them against those without them.
+
+Events that were put off are not the last of the stream when their turn comes: others, released
+later, have been matched since. What they do is defined by the order of release (which events were
+still held when they met, which T_a was in force), so the events in reach go once more through an
+empty kernel in that order: those before the first late one only into its stacks, and the rest with
+the late ones and, where these can take matches back, without. So the work for matches is that of
+what was released since the first late event came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import numpy as np
+
+from engine.barrier.changes import Changes, Verdicts
+from engine.kernels.hashing import mixed
+from engine.kernels.jit import kernel
+from engine.pattern.compiled.tables import Layout
+from engine.pattern.search.kernel import Kernel, StackOptions
+from engine.pattern.store import MEMBER, Store
+from engine.pattern.verdict.certainty import Rule
+from engine.pattern.verdict.matches import Judge
+from engine.stream.released import Strings
+
+_Columns = TypeVar("_Columns", Changes, Verdicts)
+
+
+@dataclass(slots=True)
+class Replay:
+    """``store``: all events in reach, in release order; ``late``: marks those that are new among
+    them.
+    """
+
+    layout: Layout
+    rule: Rule
+    within_ns: int
+    keep_ns: int
+    store: Store
+    strings: Strings
+
+    def changes(self, late: np.ndarray) -> Changes | None:
+        """What the events marked in ``late`` change, as if all at once; rows of ``store``.
+
+        ``cause`` and ``completing`` are 0 and say nothing.
+        """
+        store = self.store
+        first = int(np.argmax(late))
+        stacks = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns, StackOptions())
+        stacks.take_in(store, 0, first, self.strings)
+        member = store.columns[MEMBER][: store.n]
+        negated = sum({1 << step for step, _ in self.layout.negated()})
+        if not (member[late] & negated).any():
+            after = self._since(stacks, first)
+            if after is None:
+                return None
+            mine = (late[after.rows] & (after.rows >= 0)).any(axis=1)
+            return _difference(None, after.take(np.flatnonzero(mine & after.after.stands)))
+        there = stacks.snapshot()
+        after = self._since(stacks, first)
+        stacks.restore(there)
+        mine = member.copy()
+        member[late] = 0
+        before = self._since(stacks, first)
+        member[:] = mine
+        return _difference(before, after)
+
+    def _since(self, stacks: Kernel, first: int) -> Changes | None:
+        """What the rows from ``first`` on do to matches, one change for each."""
+        judge = Judge(self.layout, self.rule, self.store, self.strings)
+        changes = judge.changes(*stacks.construct(self.store, first, self.strings, {}))
+        if changes is None or not len(changes):
+            return None
+        which = _which(changes.rows, changes.branch)
+        begins, ends = np.empty((2, int(which.max()) + 1), np.int64)
+        places = np.arange(len(which))
+        ends[which] = places
+        begins[which[::-1]] = places[::-1]
+        found = changes.take(begins)
+        found.after = changes.after.take(ends)
+        return found
+
+
+def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
+    """Equal numbers, from 0 on in order of appearance, for equal matches."""
+    matches = np.ascontiguousarray(np.column_stack([branch, rows]))
+    found = np.empty(len(matches), np.int64)
+    table = np.full(1 << (2 * len(matches) + 1).bit_length(), -1)
+    _number(matches, table, np.empty(len(matches), np.int64), found)
+    return found
+
+
+@kernel
+def _number(matches: np.ndarray, table: np.ndarray, first: np.ndarray, found: np.ndarray) -> None:
+    """``table``: open addressing, of numbers; ``first``: scratch, where each of them appeared."""
+    mask, n = len(table) - 1, 0
+    for i in range(len(matches)):
+        key = 0
+        for column in range(matches.shape[1]):
+            key = mixed(key, matches[i, column])
+        place = key & mask
+        while table[place] >= 0:
+            same, j = True, first[table[place]]
+            for column in range(matches.shape[1]):
+                same = same and matches[i, column] == matches[j, column]
+            if same:
+                break
+            place = (place + 1) & mask
+        if table[place] < 0:
+            table[place] = n
+            first[n] = i
+            n += 1
+        found[i] = table[place]
+
+
+def _difference(before: Changes | None, after: Changes | None) -> Changes | None:
+    """From the matches as they stand in the end after ``before`` to how they do after ``after``.
+
+    Both start alike: what one of them does not change is there as it was when the other began.
+    """
+    parts = [part for part in (before, after) if part is not None and len(part)]
+    if not parts:
+        return None
+    both = all_of(parts)
+    which = _which(both.rows, both.branch)
+    n, places = int(which.max()) + 1, np.arange(len(which))
+    old = len(before) if before is not None else 0
+    at_first, was, now = np.empty((3, n), np.int64)
+    at_first[which] = places
+    was[:] = now[:] = -1
+    was[which[:old]] = places[:old]
+    now[which[old:]] = places[old:]
+    # A new match has ``closes`` in the part where it is new.
+    new = np.flatnonzero(~both.before.stands)
+    at_first[which[new]] = new
+    found = both.take(at_first)
+    found.cause, found.completing = np.zeros((2, n), np.int64)
+    found.before = _either(was, both, at_first)
+    found.after = _either(now, both, at_first)
+    was_, now_ = found.before, found.after
+    same = (was_.confirmed == now_.confirmed) & (was_.chance == now_.chance)
+    same = (was_.stands == now_.stands) & (same | ~now_.stands)
+    changed = np.flatnonzero(~same)
+    return found.take(changed) if len(changed) else None
+
+
+def _either(place: np.ndarray, both: Changes, at_first: np.ndarray) -> Verdicts:
+    """Verdicts after the changes at ``place``, or (-1) before those at ``at_first``."""
+    there = place >= 0
+    columns = (
+        np.where(there, getattr(both.after, name)[place], getattr(both.before, name)[at_first])
+        for name in ("stands", "confirmed", "chance")
+    )
+    return Verdicts(*columns)
+
+
+def all_of(parts: Sequence[_Columns]) -> _Columns:
+    """One below the other."""
+    first = parts[0]
+    columns: list[Any] = []
+    for field in fields(first):
+        of = [getattr(part, field.name) for part in parts]
+        columns.append(all_of(of) if isinstance(of[0], Verdicts) else np.concatenate(of))
+    return type(first)(*columns)

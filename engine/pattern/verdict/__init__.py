@@ -1,0 +1,1 @@
+"""What a combination of events is: a match, a doubt, and with which probability."""

@@ -1,0 +1,211 @@
+"""How certain a match is under clock uncertainty, and with which probability it is true.
+
+Source: R19 3.2.3.2, Pseudocode 3.1; SPEC 4.3. For e required before f with
+``diff = ref_f - ref_e`` and bound b, the order is certain when ``diff > b``, uncertain when
+``-b <= diff <= b``, else impossible; with b = 0 it must be ``diff > 0``. R19 takes the site's
+T_a as b (``max-delay``), ``pairwise`` the sum of both events' uncertainties. Under the latter two
+events of one source and epoch share one clock error, so their difference is exact; R19's rule knows
+no such exemption (SPEC 4.3). The kernel decides so pair by pair and condition by condition
+(``engine.pattern.search.construction``); here is the probability of what it leaves uncertain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from engine.pattern.compiled.tables import Layout, members_of
+from engine.pattern.search.clocked_machine import Errors
+from engine.pattern.search.program_machine import Programs
+from engine.pattern.verdict.probability import (
+    SCOPE_END,
+    Asked,
+    Doubtful,
+    pair_probability,
+    sampled_probability,
+)
+from engine.stream.released import NO_EPOCH
+
+
+class Rule(StrEnum):
+    """Where the bound of a pair comes from."""
+
+    PAIRWISE = "pairwise"
+    MAX_DELAY = "max-delay"
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and
+    ``ref_end``, the ``te`` that goes with ``ref``.
+    """
+
+    ref: np.ndarray
+    unc: np.ndarray
+    epoch: np.ndarray
+    source: np.ndarray
+    ref_end: np.ndarray
+
+    def take(self, rows: Any) -> Clock:
+        """The clocks of ``rows`` (whatever indexes an array)."""
+        columns = (self.ref, self.unc, self.epoch, self.source, self.ref_end)
+        return Clock(*(column[rows] for column in columns))
+
+
+def shares_clock(first: Clock, second: Clock) -> np.ndarray:
+    """Where both events have one clock error."""
+    one = (first.source == second.source) & (first.epoch == second.epoch)
+    return np.asarray(one & (first.epoch != NO_EPOCH))
+
+
+@dataclass(slots=True)
+class Doubts:
+    """Events that may lie in a scope, but not for certain; sorted by match, event, scope.
+
+    ``match``: number of the match. ``event``: what is known of the event's time; ``row``: its place
+    in the store; ``order``: its number in the stream. ``scope``: number of the scope.
+    """
+
+    match: np.ndarray
+    event: Clock
+    row: np.ndarray
+    order: np.ndarray
+    scope: np.ndarray
+
+
+@dataclass(slots=True)
+class Conditions:
+    """Those that clock errors change, of the query whose ``programs`` these are, and what they read
+    of the events held: see ``engine.pattern.search.program_machine.holds``.
+    """
+
+    programs: Programs
+    ranks: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    events: np.ndarray
+
+
+def chances(
+    layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: Clock,
+    doubts: Doubts, conditions: Conditions | None,
+) -> np.ndarray:  # fmt: skip
+    """Per match of one branch, the probability that it is true.
+
+    Args:
+        layout: of the query.
+        branch: which of its branches.
+        rule: how uncertain a pair is.
+        t_a: in force, per match; under ``max-delay`` every error is uniform within T_a/2, and
+            independent of all others.
+        rows: (matches, steps): places of their events in the store.
+        clocks: (matches, positive steps): of their events.
+        doubts: about these matches.
+        conditions: None: clock errors change none.
+    """
+    tables = layout.tables
+    of, members = tables.branches[branch], members_of(tables, branch)
+    local = np.zeros(len(layout.steps), np.int64)
+    local[members] = np.arange(len(members))
+    relations = tables.relations[of["relations_from"] : of["relations_to"]].copy()
+    relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
+    by_max_delay = rule is Rule.MAX_DELAY
+    half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
+    half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
+    if len(members) == 2 and not len(doubts.match) and conditions is None:
+        least, longest = _bounds_of_pair(relations, long)
+        diff = clocks.ref[:, 1] - clocks.ref[:, 0]
+        return pair_probability(diff, half[:, 0], half[:, 1], longest, least)
+    leader = _leaders(clocks, by_max_delay=by_max_delay)
+    doubtful = _doubtful(layout, local, clocks, leader, t_a if by_max_delay else None, doubts)
+    asked = _asked(layout, branch, rows, half, leader, doubts, conditions)
+    return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
+
+
+def _bounds_of_pair(
+    relations: np.ndarray, long: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Between which bounds the second of two events must begin after the first one does."""
+    least, longest = list[np.ndarray](), list[np.ndarray]()
+    for each in relations:
+        of_end = each["left_end"] * long[:, each["left"]]
+        of_end = of_end - each["right_end"] * long[:, each["right"]]
+        room = each["bound"] - of_end
+        if each["left"] == 1:
+            longest.append(room)
+        else:
+            least.append(-room)
+    return (
+        np.maximum.reduce(least) if least else None,
+        np.minimum.reduce(longest) if longest else None,
+    )
+
+
+def _asked(
+    layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, leader: np.ndarray,
+    doubts: Doubts, conditions: Conditions | None,
+) -> Asked | None:  # fmt: skip
+    """What the samples are asked besides the order of events."""
+    if conditions is None:
+        return None
+    tables = layout.tables
+    from_, to = tables.branches[["conditions_from", "conditions_to"]][branch].tolist()
+    widest = np.zeros(half.shape)
+    every = np.arange(len(half))
+    for step in range(half.shape[1]):
+        # Of the events that share a clock one error for all, so that it cancels out.
+        np.maximum.at(widest, (every, leader[:, step]), half[:, step])
+    c = conditions
+    errors = Errors(c.events, -1, np.zeros(len(layout.steps)))
+    return Asked(
+        c.programs, c.ranks, c.raw, c.ok, errors, rows.copy(),
+        members_of(tables, branch), np.take_along_axis(widest, leader, axis=1),
+        tables.conditions, from_, to, doubts.row, tables.scopes,
+    )  # fmt: skip
+
+
+def _leaders(clocks: Clock, *, by_max_delay: bool) -> np.ndarray:
+    """(matches, steps): the first step with the same error."""
+    matches, steps = clocks.ref.shape
+    leader = np.tile(np.arange(steps), (matches, 1))
+    if by_max_delay:
+        return leader
+    every = np.arange(matches)
+    for second in range(1, steps):
+        for first in range(second - 1, -1, -1):
+            one, two = (clocks.take((every, np.full(matches, step))) for step in (first, second))
+            leader[shares_clock(one, two), second] = first
+    return leader
+
+
+def _doubtful(
+    layout: Layout, local: np.ndarray, clocks: Clock, leader: np.ndarray,
+    t_a: np.ndarray | None, doubts: Doubts,
+) -> Doubtful:  # fmt: skip
+    scopes, relations = layout.tables.scopes, layout.tables.relations
+    ends = np.zeros(len(relations), SCOPE_END)
+    same, same_scope = dict[bytes, int](), list[int]()
+    for number, scope in enumerate(scopes):
+        its = slice(scope["relations_from"], scope["relations_to"])
+        above = relations["left"][its] == scope["step"]
+        ends["above"][its] = above
+        ends["step"][its] = local[np.where(above, relations["right"][its], relations["left"][its])]
+        for name in ("strict", "bound"):
+            ends[name][its] = relations[name][its]
+        same_scope.append(same.setdefault(ends[its].tobytes(), number))
+    match, event = doubts.match, doubts.event
+    steps = clocks.ref.shape[1]
+    exact = np.zeros((len(match), steps), np.bool_)
+    for step in range(steps if t_a is None else 0):
+        exact[:, step] = shares_clock(clocks.take((match, np.full(len(match), step))), event)
+    error = event.unc if t_a is None else t_a[match] / 2
+    return Doubtful(
+        np.searchsorted(match, np.arange(len(clocks.ref) + 1)),
+        doubts.order, (event.ref - clocks.ref[match, 0]).astype(np.float64),
+        error.astype(np.float64),
+        np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
+        doubts.scope, exact, np.array(same_scope, np.int64), scopes, ends,
+    )  # fmt: skip

@@ -1,0 +1,307 @@
+"""The probability that an uncertain match is true, under independent uniform clock errors.
+
+Each clock error is uniform within its uncertainty; events of one source and epoch share one. For
+a pair this is exact: the difference of two uniform errors has a trapezoid density. For more
+steps the errors are sampled at the points of a Kronecker sequence whose generators are powers
+of the generalised golden ratio (Roberts 2018, "The unreasonable effectiveness of quasirandom
+sequences"): deterministic, the same for every match, resolution 1/points.
+
+Events of negated steps that may lie in a scope: given the errors of the positive events, the chance
+that such an event lies there is exact, the share of its own interval that the scope covers. Those
+of one clock are taken as independent of one another (an approximation: they share an error).
+
+Conditions on times (``Asked``) are asked of each sample. Where they are asked of an event of a
+negated step, its own error is sampled too, at one place in each of ``STRATA`` equal parts.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import njit
+from engine.pattern.compiled.records import CONDITION, EVENT, SCOPE, record
+from engine.pattern.search.clocked_machine import Errors
+from engine.pattern.search.program_machine import NO_PROGRAMS, Programs, holds
+
+POINTS: Final = 1024
+STRATA: Final = 16
+_GOLDEN: Final = 0.6180339887498949
+
+SCOPE_END: Final = record("step", "above", "strict", "bound")
+"""What bounds a scope: the start of a step of the match, plus ``bound`` (``above``) or less it."""
+
+
+class Doubtful(NamedTuple):
+    """Events that may lie in scopes of some matches, sorted by match, then event, then scope.
+
+    ``start`` (matches + 1): where each match's begin. Per doubt: ``row`` (which event), ``time``
+    [ns since the match's first step], ``unc`` its half-width, ``clock`` (the step whose error it
+    shares, or -1), ``scope``. ``exact``: (doubts, steps): it shares its clock with that step, so
+    what relates them was tested exactly. ``same_scope``: (scopes) the first scope with equal
+    ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the ranges of their relations.
+    """
+
+    start: np.ndarray
+    row: np.ndarray
+    time: np.ndarray
+    unc: np.ndarray
+    clock: np.ndarray
+    scope: np.ndarray
+    exact: np.ndarray
+    same_scope: np.ndarray
+    scopes: np.ndarray
+    ends: np.ndarray
+
+
+class Asked(NamedTuple):
+    """Conditions that clock errors change, and what they read.
+
+    ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.pattern.search.program_machine.holds``;
+    ``errors.given`` is written, by step of the query. ``rows``: (matches, steps of the query)
+    places of events; ``members``: which step each of a match's is; ``widest``: (matches, members)
+    half-width of the error that an event shares. ``conditions``: of the query, those from
+    ``from_`` to ``to`` of the positive events. ``event``: per doubt, the place of its event;
+    ``scopes``: of the query.
+    """
+
+    programs: Programs
+    ranks: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    errors: Errors
+    rows: np.ndarray
+    members: np.ndarray
+    widest: np.ndarray
+    conditions: np.ndarray
+    from_: int
+    to: int
+    event: np.ndarray
+    scopes: np.ndarray
+
+
+def nothing_asked(matches: int) -> Asked:
+    """For ``matches``, whatever their clocks err by."""
+    none, real = np.empty(0, np.int64), np.empty(0, np.float64)
+    return Asked(
+        NO_PROGRAMS, none, np.empty((0, 0), np.int64), np.empty((0, 0), np.bool_),
+        Errors(np.empty(0, EVENT), -1, real), np.empty((matches, 0), np.int64), none,
+        np.empty((matches, 0)), np.empty(0, CONDITION), 0, 0, none, np.empty(0, SCOPE),
+    )  # fmt: skip
+
+
+def no_doubts(matches: int, steps: int) -> Doubtful:
+    """For ``matches`` of ``steps`` events."""
+    none, real = np.empty(0, np.int64), np.empty(0, np.float64)
+    return Doubtful(
+        np.zeros(matches + 1, np.int64), none, real, real, none, none,
+        np.empty((0, steps), np.bool_), none, np.empty(0, SCOPE), np.empty(0, SCOPE_END),
+    )  # fmt: skip
+
+
+def pair_probability(
+    diff_ns: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray,
+    within_ns: int | np.ndarray | None, least_ns: int | np.ndarray | None = 0,
+) -> np.ndarray:  # fmt: skip
+    """P(least < second - first <= within) for independent errors; exact.
+
+    Args:
+        diff_ns: ref of the second minus ref of the first.
+        first_unc: half-width of the first's error.
+        second_unc: half-width of the second's error.
+        within_ns: longest allowed difference, or None.
+        least_ns: 0 where the first must come first, -within where either may; None: no bound.
+    """
+    diff = diff_ns.astype(np.float64)
+    before = np.zeros(len(diff))
+    if least_ns is not None:
+        before = _error_below(least_ns - diff, first_unc, second_unc)
+    if within_ns is None:
+        return np.asarray(1.0 - before)
+    inside = _error_below(within_ns - diff, first_unc, second_unc)
+    return np.asarray(np.clip(inside - before, 0.0, 1.0))
+
+
+def _error_below(x: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray) -> np.ndarray:
+    """P(second error - first error <= x): a rising parabola, a line, a flattening parabola."""
+    large = np.maximum(first_unc, second_unc).astype(np.float64)
+    small = np.minimum(first_unc, second_unc).astype(np.float64)
+    outer, inner = large + small, large - small
+    with np.errstate(all="ignore"):  # branches that do not apply may divide by zero
+        rising = (x + outer) ** 2 / (8.0 * large * small)
+        line = 0.5 + x / (2.0 * large)
+        falling = 1.0 - (outer - x) ** 2 / (8.0 * large * small)
+    return np.select(
+        [x >= outer, x <= -outer, x < -inner, x <= inner], [1.0, 0.0, rising, line], falling
+    )
+
+
+def sampled_probability(
+    ref_ns: np.ndarray, unc_ns: np.ndarray, clock: np.ndarray, relations: np.ndarray,
+    long_ns: np.ndarray, doubtful: Doubtful | None = None,
+    asked: Asked | None = None,
+) -> np.ndarray:  # fmt: skip
+    """Share of sampled errors under which the events satisfy ``relations`` and what is asked
+    besides, and no doubtful one counts.
+
+    Args:
+        ref_ns: (matches, steps) int64.
+        unc_ns: (matches, steps) half-widths; a float, as R19's T_a/2 may be half an integer.
+        clock: (matches, steps): the first step that shares its clock error with this one.
+        relations: ``engine.pattern.compiled.records.RELATION``; steps count the match's.
+        long_ns: (matches, steps): from an event's start to its end.
+        doubtful: events of negated steps.
+        asked: conditions on times.
+    """
+    steps = ref_ns.shape[1]
+    since_first = (ref_ns - ref_ns[:, :1]).astype(np.float64)
+    if doubtful is None:
+        doubtful = no_doubts(len(ref_ns), steps)
+    if asked is None:
+        asked = nothing_asked(len(ref_ns))
+    return _share(
+        since_first, unc_ns, clock, relations, long_ns.astype(np.float64), errors_of(steps),
+        doubtful, asked,
+    )  # fmt: skip
+
+
+def errors_of(dimensions: int) -> np.ndarray:
+    """The sampled errors: (POINTS, dimensions) in (-1, 1)."""
+    golden = 2.0
+    for _ in range(64):  # the root of x**(d+1) = x + 1, by iteration
+        golden = (1.0 + golden) ** (1.0 / (dimensions + 1))
+    generators = golden ** -np.arange(1.0, dimensions + 1)
+    points = (0.5 + np.outer(np.arange(1, POINTS + 1), generators)) % 1.0
+    return np.asarray(2.0 * points - 1.0)
+
+
+@njit
+def _share(
+    time: np.ndarray, unc: np.ndarray, clock: np.ndarray, relations: np.ndarray,
+    long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, asked: Asked,
+) -> np.ndarray:  # fmt: skip
+    """Pairs that share a clock are exact and were tested before: they are left out."""
+    matches, steps = time.shape
+    share = np.zeros(matches)
+    true_time = np.zeros(steps)
+    for m in range(matches):
+        for p in range(len(errors)):
+            for s in range(steps):
+                true_time[s] = time[m, s] + errors[p, clock[m, s]] * unc[m, s]
+            fine = True
+            for i in range(len(relations)):
+                of = relations[i]
+                x, y = of.left, of.right
+                if clock[m, x] != clock[m, y]:
+                    apart = true_time[x] - true_time[y]
+                    apart += of.left_end * long[m, x] - of.right_end * long[m, y]
+                    fine = fine and (apart < of.bound or (apart == of.bound and not of.strict))
+            if fine and (asked.to > asked.from_ or len(asked.event) > 0):
+                for s in range(len(asked.members)):
+                    asked.errors.given[asked.members[s]] = (
+                        errors[p, clock[m, s]] * asked.widest[m, s]
+                    )
+                fine = fine and _all_hold(asked, asked.from_, asked.to, asked.rows[m])
+            if fine:
+                share[m] += _none_lies(m, p, true_time, errors[p], doubtful, asked) / len(errors)
+    return share
+
+
+@njit
+def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
+    """Whether conditions hold of the events ``rows`` under the errors given."""
+    a = asked
+    for c in range(from_, to):
+        which = 2 * a.conditions[c].predicate
+        if a.conditions[c].clocked and not holds(
+            a.programs, a.ranks, which, rows, a.raw, a.ok, a.errors
+        ):
+            return False
+    return True
+
+
+@njit
+def _none_lies(
+    m: int, p: int, true_time: np.ndarray, error: np.ndarray, d: Doubtful, asked: Asked,
+) -> float:  # fmt: skip
+    """The chance that no doubtful event lies in a scope of match ``m``, given its true times."""
+    weight, hit, first = 1.0, 0.0, d.start[m]
+    for i in range(d.start[m], d.start[m + 1]):
+        scope = d.scope[i]
+        again = i > first and d.same_scope[d.scope[i - 1]] == d.same_scope[scope]
+        if not again:
+            low, high = _scope_of(i, true_time, d)
+            t, u = d.time[i], d.unc[i]
+            if d.clock[i] >= 0:
+                t += error[d.clock[i]] * u
+                u = 0.0
+            if u > 0.0:
+                hit += max(0.0, min(high, t + u) - max(low, t - u)) / (2.0 * u)
+            elif low < t < high:
+                hit += 1.0
+        # One event lies in one of several scopes at most: their chances add up, and steps side
+        # by side have one scope.
+        if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
+            if _some_asked(first, i + 1, d, asked):
+                hit = _share_that_lies(m, p, first, i + 1, true_time, error, d, asked)
+            weight *= max(0.0, 1.0 - hit)
+            hit, first = 0.0, i + 1
+    return weight
+
+
+@njit
+def _scope_of(i: int, true_time: np.ndarray, d: Doubtful) -> tuple[float, float]:
+    """Between which true times the event of doubt ``i`` lies in the scope."""
+    low, high, scope = -np.inf, np.inf, d.scope[i]
+    for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
+        end = d.ends[r]
+        if not d.exact[i, end.step]:
+            if end.above:
+                high = min(high, true_time[end.step] + end.bound)
+            else:
+                low = max(low, true_time[end.step] - end.bound)
+    return low, high
+
+
+@njit
+def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
+    """Whether clock errors change what is asked in one of some doubts' scopes."""
+    for i in range(start, min(stop, len(asked.event))):
+        scope = asked.scopes[d.scope[i]]
+        for c in range(scope.conditions_from, scope.conditions_to):
+            if asked.conditions[c].clocked:
+                return True
+    return False
+
+
+@njit
+def _share_that_lies(
+    m: int, p: int, start: int, stop: int, true_time: np.ndarray, error: np.ndarray, d: Doubtful,
+    asked: Asked,
+) -> float:  # fmt: skip
+    """The share of an event's errors under which it lies in a scope and what is asked there holds;
+    its doubts are those from ``start`` to ``stop``.
+    """
+    lying, rows, t, u = 0, asked.rows[m], d.time[start], d.unc[start]
+    # By the event, so that what is taken back repeats what was given, whatever came since.
+    jitter = (p * _GOLDEN + (d.row[start] & 1023) * _GOLDEN * _GOLDEN) % 1.0
+    for stratum in range(STRATA):
+        shift = (2.0 * (stratum + jitter) / STRATA - 1.0) * u
+        here = t + shift
+        if d.clock[start] >= 0:
+            here = t + error[d.clock[start]] * u
+            shift = asked.errors.given[asked.members[d.clock[start]]]
+        for i in range(start, stop):
+            low, high = _scope_of(i, true_time, d)
+            scope = asked.scopes[d.scope[i]]
+            step, before = scope.step, rows[scope.step]
+            rows[step], asked.errors.given[step] = asked.event[i], shift
+            lies = low < here < high and _all_hold(
+                asked, scope.conditions_from, scope.conditions_to, rows
+            )
+            rows[step] = before
+            if lies:
+                lying += 1
+                break
+    return lying / STRATA

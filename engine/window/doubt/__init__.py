@@ -1,0 +1,1 @@
+"""What a window may hold besides: bounds, missing events, conditions on times."""

@@ -1,0 +1,300 @@
+"""Smallest and largest value of an aggregate over all assignments of the ambiguous events.
+
+An assignment says which of the ambiguous events are in the window (SPEC 4.4): for every clock one
+of its runs (``engine.window.doubt.assignments``). ``sum avg min max`` range over the assignments
+with at least one value, as they are null without. The smallest average is found by Dinkelbach 1967:
+the assignment that minimises ``sum - a * count`` lowers the average ``a``, until none does.
+
+Each function has one direction: the largest of x is minus the smallest of -x (``sign`` -1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import kernel, njit
+from engine.window.doubt.assignments import CLOCKS, EVENTS, Runs
+from engine.window.held.accumulate import REST, SMALLEST, TOTAL, add_float, whole
+from engine.window.held.kept import Kept
+from engine.window.held.number import HALF_WORD, LOW_WORD
+
+ALL_ROWS = -1
+"""In place of an attribute: rows, whatever values they have (``count(*)``)."""
+_ROUNDS = 64
+
+
+class Choice(NamedTuple):
+    """One attribute of the ambiguous events, and the run chosen of each clock; room as in ``Runs``.
+
+    ``ints``, seen as float64 ``floats``: values in order of ``Runs.event``, and last the sure
+    events' smallest or largest. ``valid``: those that have one. ``values``, ``total``: number and
+    sum up to each unit of a clock, at the places of ``Runs.nearest``. ``first``, ``behind``: units.
+    """
+
+    ints: np.ndarray
+    floats: np.ndarray
+    valid: np.ndarray
+    values: np.ndarray
+    total: np.ndarray
+    first: np.ndarray
+    behind: np.ndarray
+
+
+class Total(NamedTuple):
+    """A sum as in ``engine.window.held.accumulate``: in ``ints`` or in ``floats``."""
+
+    ints: np.ndarray
+    floats: np.ndarray
+
+
+@njit
+def new_choice(events: int) -> Choice:
+    """Room for so many events."""
+    n = events + 1
+    ints = np.zeros(n, np.int64)
+    return Choice(
+        ints, ints.view(np.float64), np.zeros(n, np.bool_), np.zeros(2 * n, np.int64),
+        np.zeros(2 * n), np.empty(n, np.int64), np.empty(n, np.int64),
+    )  # fmt: skip
+
+
+@kernel
+def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: Choice) -> None:
+    """Attribute ``m`` of the events of ``runs``; nothing is chosen yet."""
+    for j in range(runs.size[EVENTS]):
+        c.ints[j] = 0 if m == ALL_ROWS else kept.ints[runs.event[j], m]
+        c.valid[j] = m == ALL_ROWS or kept.valid[runs.event[j], m]
+    for g in range(runs.size[CLOCKS]):
+        first = runs.clock[g] + g
+        c.values[first] = 0
+        c.total[first] = 0.0
+        for u in range(runs.clock[g], runs.clock[g + 1]):
+            c.values[u + g + 1] = c.values[u + g]
+            c.total[u + g + 1] = c.total[u + g]
+            for j in range(runs.unit[u], runs.unit[u + 1]):
+                if c.valid[j]:
+                    c.values[u + g + 1] += 1
+                    c.total[u + g + 1] += c.floats[j] if is_float else np.float64(c.ints[j])
+
+
+@kernel
+def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
+    """Choose the runs with the least ``sign * sum - price * count``; gives the count.
+
+    ``some``: at least one value must be among them; -1 if there is none.
+    """
+    values = 0
+    extra, forced, forced_first, forced_behind = np.inf, -1, 0, 0
+    for g in range(runs.size[CLOCKS]):
+        best = best_with = np.inf
+        with_first = with_behind = 0
+        for p in range(runs.clock[g], runs.clock[g + 1] + 1):
+            for q in range(runs.nearest[p + g], runs.farthest[p + g] + 1):
+                n = c.values[q + g] - c.values[p + g]
+                cost = -price * n
+                if sign != 0.0:
+                    cost += sign * (c.total[q + g] - c.total[p + g])
+                if cost < best or best == np.inf:
+                    best = cost
+                    c.first[g] = p
+                    c.behind[g] = q
+                if n > 0 and (cost < best_with or best_with == np.inf):
+                    best_with, with_first, with_behind = cost, p, q
+        values += c.values[c.behind[g] + g] - c.values[c.first[g] + g]
+        if best_with != np.inf and (best_with - best < extra or forced < 0):
+            extra, forced = best_with - best, g
+            forced_first, forced_behind = with_first, with_behind
+    if values > 0 or not some:
+        return values
+    if forced < 0:
+        return -1
+    c.first[forced] = forced_first
+    c.behind[forced] = forced_behind
+    return int(c.values[forced_behind + forced] - c.values[forced_first + forced])
+
+
+@kernel
+def _add_chosen_ints(runs: Runs, c: Choice, out: np.ndarray) -> None:
+    for g in range(runs.size[CLOCKS]):
+        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
+            if c.valid[j]:
+                out[TOTAL] += c.ints[j] >> HALF_WORD
+                out[REST] += c.ints[j] & LOW_WORD
+
+
+@kernel
+def _add_chosen_floats(runs: Runs, c: Choice, out: np.ndarray) -> None:
+    for g in range(runs.size[CLOCKS]):
+        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
+            if c.valid[j]:
+                add_float(out, c.floats[j])
+
+
+@kernel
+def bound_count(runs: Runs, c: Choice, sign: int) -> int:
+    """Fewest (``sign`` 1) or most (-1) values of ambiguous events."""
+    return _least(runs, c, 0.0, -1.0 * sign, False)
+
+
+@kernel
+def bound_sum_ints(
+    runs: Runs, c: Choice, sign: int, sure: int, total: np.ndarray, out: np.ndarray
+) -> int:
+    """Least (``sign`` 1) or largest sum, in two words, into ``out``; gives its count, or -1.
+
+    ``sure``: the values that are surely inside, whose sum is ``total``.
+    """
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    out[TOTAL] = total[TOTAL]
+    out[REST] = total[REST]
+    if n >= 0:
+        _add_chosen_ints(runs, c, out)
+    return n
+
+
+@kernel
+def bound_sum_floats(
+    runs: Runs, c: Choice, sign: int, sure: int, total: np.ndarray, out: np.ndarray
+) -> int:
+    """As ``bound_sum_ints``; a compensated sum."""
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    out[TOTAL] = total[TOTAL]
+    out[REST] = total[REST]
+    if n >= 0:
+        _add_chosen_floats(runs, c, out)
+    return n
+
+
+@kernel
+def _sum_of(runs: Runs, c: Choice, is_float: bool, sure: Total, out: Total) -> float:
+    """The chosen and the ``sure`` values' sum; ``out`` is overwritten."""
+    if is_float:
+        out.floats[TOTAL] = sure.floats[TOTAL]
+        out.floats[REST] = sure.floats[REST]
+        _add_chosen_floats(runs, c, out.floats)
+        return whole(out.floats)
+    out.ints[TOTAL] = sure.ints[TOTAL]
+    out.ints[REST] = sure.ints[REST]
+    _add_chosen_ints(runs, c, out.ints)
+    return np.float64(out.ints[TOTAL]) * 4294967296.0 + np.float64(out.ints[REST])
+
+
+@kernel
+def bound_avg(
+    runs: Runs, c: Choice, sign: int, is_float: bool, sure: int, total: Total, out: Total
+) -> float:
+    """Least (``sign`` 1) or largest average; NaN where there is no value at all.
+
+    ``sure``, ``total``: number and sum of the values that are surely inside. ``out`` is
+    overwritten.
+    """
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    if n < 0 or n + sure == 0:
+        return np.nan
+    best = _sum_of(runs, c, is_float, total, out) / (n + sure)
+    for _ in range(_ROUNDS):
+        n = _least(runs, c, 1.0 * sign, sign * best, sure == 0)
+        found = _sum_of(runs, c, is_float, total, out) / (n + sure)
+        if not sign * found < sign * best:
+            break
+        best = found
+    return best
+
+
+@kernel
+def _less(c: Choice, is_float: bool, sign: int, i: int, j: int) -> bool:
+    if is_float:
+        return bool(sign * c.floats[i] < sign * c.floats[j])
+    return bool(c.ints[i] < c.ints[j] if sign > 0 else c.ints[i] > c.ints[j])
+
+
+@kernel
+def nearest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -> int:
+    """The event with the smallest (``sign`` -1: largest) value, which some run has; or -1.
+
+    ``sure``: the last value counts too.
+    """
+    n = runs.size[EVENTS]
+    found = n if sure else -1
+    for j in range(n):
+        if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
+            found = j
+    return found
+
+
+@kernel
+def farthest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -> int:
+    """The event whose value is the largest of all assignments' smallest; or -1 without any.
+
+    A clock that can leave the window empty holds nothing down; one that cannot holds it down to the
+    smallest value of its best run. With nothing else, the best single run must do.
+    """
+    held, alone = (runs.size[EVENTS] if sure else -1), -1
+    for g in range(runs.size[CLOCKS]):
+        best, empty = _best_run(runs, c, g, sign, is_float, runs.spare)
+        if best < 0:
+            continue
+        if not empty and (held < 0 or _less(c, is_float, sign, best, held)):
+            held = best
+        if alone < 0 or _less(c, is_float, sign, alone, best):
+            alone = best
+    return held if held >= 0 else alone
+
+
+@kernel
+def _best_run(
+    runs: Runs, c: Choice, g: int, sign: int, is_float: bool, waiting: np.ndarray
+) -> tuple[int, bool]:
+    """(the event that is smallest in the run of clock ``g`` where that is largest; whether a run
+    can be without values). ``waiting``: room for the units that may be a run's smallest.
+    """
+    best, empty = -1, False
+    head = tail = 0
+    taken = runs.clock[g]
+    for p in range(runs.clock[g], runs.clock[g + 1] + 1):
+        q, far = runs.nearest[p + g], runs.farthest[p + g]
+        if q > far:
+            continue
+        empty = empty or c.values[q + g] == c.values[p + g]
+        while q < far and c.values[q + g] == c.values[p + g]:
+            q += 1
+        if c.values[q + g] == c.values[p + g]:
+            continue
+        while taken < q:
+            low = _lowest(runs, c, taken, sign, is_float)
+            while low >= 0 and tail > head and not _less(
+                c, is_float, sign, _lowest(runs, c, waiting[tail - 1], sign, is_float), low
+            ):  # fmt: skip
+                tail -= 1
+            if low >= 0:
+                waiting[tail] = taken
+                tail += 1
+            taken += 1
+        while waiting[head] < p:
+            head += 1
+        low = _lowest(runs, c, waiting[head], sign, is_float)
+        if best < 0 or _less(c, is_float, sign, best, low):
+            best = low
+    return best, empty
+
+
+@kernel
+def _lowest(runs: Runs, c: Choice, unit: int, sign: int, is_float: bool) -> int:
+    """The event of the unit with the smallest value, or -1."""
+    found = -1
+    for j in range(runs.unit[unit], runs.unit[unit + 1]):
+        if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
+            found = j
+    return found
+
+
+@kernel
+def put_sure_end(runs: Runs, c: Choice, is_float: bool, sign: int, sure: Total) -> None:
+    """The sure values' smallest (``sign`` -1: largest) becomes the last of ``c``."""
+    column = SMALLEST if sign > 0 else SMALLEST + 1
+    if is_float:
+        c.floats[runs.size[EVENTS]] = sure.floats[column]
+    else:
+        c.ints[runs.size[EVENTS]] = sure.ints[column]

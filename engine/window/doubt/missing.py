@@ -1,0 +1,165 @@
+"""Completeness: which numbers are known to be missing, and which windows they could belong to.
+
+Source: SPEC 4.4. A gap's events lie between their neighbours' times, so they could belong to
+every window that this range touches. Each such window counts them in its header, and gets a header
+if it has none: it may have had events, so it has a result. A late event lowers the count of the gap
+it fills, in each of its windows. What changes in a closed window makes it *stale*.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel
+from engine.stream.released import Gaps
+from engine.window.drift import Geometry
+from engine.window.held.cells import HEADER, HEADERS, Cells, find, find_or_add
+
+WINDOWS_MAX: Final = 4096
+"""A gap over more windows than that gives no result where no event is: one clock that jumped by a
+year would else make millions. It is counted in the windows that have one."""
+
+
+class GapTable(NamedTuple):
+    """Gaps in the order in which they became known; ``left``: events still missing.
+
+    ``high``: the later neighbour's time [ns]; ``first``, ``last``: windows touched.
+    """
+
+    source: np.ndarray
+    stream: np.ndarray
+    first_seq: np.ndarray
+    events: np.ndarray
+    high: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    left: np.ndarray
+
+
+@inline
+def _between(gaps: GapTable, known: int, window: int) -> int:
+    """Events missing that could lie in ``window``, by the first ``known`` gaps."""
+    n = 0
+    for j in range(known):
+        if gaps.first[j] <= window <= gaps.last[j]:
+            n += gaps.left[j]
+    return n
+
+
+@inline
+def header_of(cells: Cells, window: int, gaps: GapTable, known: int, no_key: np.ndarray) -> int:
+    """The window's header, made if there is none; -1 where no cell is free."""
+    headers = cells.tally[HEADERS]
+    header = find_or_add(cells, window, HEADER, no_key, 0)
+    if cells.tally[HEADERS] != headers:
+        cells.missing[header] = _between(gaps, known, window)
+    return header
+
+
+@inline
+def _count(cells: Cells, header: int, change: int, closed: int) -> None:
+    cells.missing[header] += change
+    if cells.window[header] <= closed:
+        cells.stale[header] = 1
+
+
+@kernel
+def _spread(
+    cells: Cells, gaps: GapTable, j: int, change: int, closed: int, no_key: np.ndarray
+) -> None:
+    """Tell those windows of gap ``j`` that have a header."""
+    first, last = gaps.first[j], gaps.last[j]
+    if last - first < WINDOWS_MAX:
+        for window in range(first, last + 1):
+            header = find(cells, window, HEADER, no_key, 0)
+            if header != NONE:
+                _count(cells, header, change, closed)
+        return
+    for place in range(cells.tally[HEADERS]):
+        header = cells.headers[place]
+        if first <= cells.window[header] <= last:
+            _count(cells, header, change, closed)
+
+
+@inline
+def know(
+    cells: Cells, gaps: GapTable, j: int, closed: int, over: int, no_key: np.ndarray
+) -> tuple[int, int]:
+    """Gap ``j`` becomes known; gives the windows refused for want of a cell, and 1 if too wide.
+
+    Args:
+        cells: the windows.
+        gaps: with gap ``j``, all before it known.
+        j: see ``gaps``.
+        closed: largest window that is closed.
+        over: windows up to this one are kept no more.
+        no_key: the key of a header: one row of zeros.
+    """
+    refused, too_wide = 0, 0
+    if gaps.last[j] - gaps.first[j] < WINDOWS_MAX:
+        for window in range(max(gaps.first[j], over + 1), gaps.last[j] + 1):
+            refused += header_of(cells, window, gaps, j, no_key) == NONE
+    else:
+        too_wide = 1
+    _spread(cells, gaps, j, gaps.left[j], closed, no_key)
+    return refused, too_wide
+
+
+@inline
+def fill(
+    cells: Cells, gaps: GapTable, known: int, event: tuple[int, int, int], closed: int,
+    no_key: np.ndarray,
+) -> None:  # fmt: skip
+    """Take one event (source, stream, seq) off the newest of the ``known`` gaps that it fills."""
+    source, stream, seq = event
+    for j in range(known - 1, -1, -1):
+        if (
+            gaps.source[j] == source
+            and gaps.stream[j] == stream
+            and gaps.first_seq[j] <= seq < gaps.first_seq[j] + gaps.events[j]
+            and gaps.left[j] > 0
+        ):
+            gaps.left[j] -= 1
+            _spread(cells, gaps, j, -1, closed, no_key)
+            return
+
+
+class Missing:
+    """The gaps that still matter to some window."""
+
+    def __init__(self) -> None:
+        self.table = GapTable(*(np.empty(0, np.int64) for _ in GapTable._fields))
+
+    def take(
+        self, gaps: Gaps, read: np.ndarray, geometry: Geometry
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Add the gaps marked in ``read``; gives the rows and steps before they are known."""
+        low = gaps.low[read] - geometry.high_shift
+        high = gaps.high[read] + geometry.low_shift
+        more = (
+            gaps.source[read], gaps.stream[read], gaps.first_seq[read], gaps.count[read],
+            gaps.high[read], low // geometry.size, high // geometry.size, gaps.count[read],
+        )  # fmt: skip
+        self.table = GapTable(
+            *(
+                np.concatenate((old, new.astype(np.int64)))
+                for old, new in zip(self.table, more, strict=True)
+            )
+        )
+        return gaps.row[read].astype(np.int64), gaps.steps[read].astype(np.int64)
+
+    def forget(self, before: int) -> None:
+        """Drop gaps that end before ``before`` or are filled."""
+        useful = (self.table.high >= before) & (self.table.left > 0)
+        self.table = GapTable(*(column[useful] for column in self.table))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: column.copy() for name, column in self.table._asdict().items()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self.table = GapTable(*(state[name].copy() for name in GapTable._fields))

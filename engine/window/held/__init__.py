@@ -1,0 +1,1 @@
+"""What a window holds: cells by key, sums and sketches."""

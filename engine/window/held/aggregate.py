@@ -1,0 +1,222 @@
+"""The aggregate functions over the cells of a key: count sum avg min max stddev quantile.
+
+Nulls are skipped, as in SQL; without any value every function but ``count`` is null. ``stddev`` is
+the deviation of the population (SQL's stddev_pop). ``quantile`` interpolates linearly between
+the two nearest ranks (Hyndman & Fan 1996, type 7).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, njit
+from engine.query.plan import TumblingPlan
+from engine.window.doubt.bounds import ALL_ROWS, Total
+from engine.window.drift import PART_BITS
+from engine.window.held.accumulate import (
+    IS_FLOAT,
+    LARGEST,
+    REST,
+    SMALLEST,
+    SQUARES,
+    SUMMARY_SIZE,
+    TOTAL,
+    Sums,
+    merge_floats,
+    merge_ints,
+    merge_moments,
+    whole,
+)
+from engine.window.held.cells import Cells
+from engine.window.held.kept import Kept, count, gather
+from engine.window.held.number import HALF_WORD, LOW_WORD, put_float, put_int, put_null
+
+COUNT, SUM, AVG, MIN, MAX, STDDEV, QUANTILE = 0, 1, 2, 3, 4, 5, 6
+CODES: Final = {
+    "count": COUNT, "sum": SUM, "avg": AVG, "min": MIN, "max": MAX, "stddev": STDDEV,
+    "quantile": QUANTILE,
+}  # fmt: skip
+BOUNDED: Final = frozenset({"count", "sum", "avg", "min", "max"})
+"""Functions whose results have bounds."""
+NEEDS_ALL_VALUES: Final = frozenset({"quantile"})
+NEEDS_MOMENTS: Final = frozenset({"stddev"})
+_TWO_32: Final = 4294967296.0
+
+
+class Asked(NamedTuple):
+    """The aggregates: codes of their functions, attributes (or ``ALL_ROWS``), q of quantiles."""
+
+    function: np.ndarray
+    attribute: np.ndarray
+    parameter: np.ndarray
+
+
+def attributes_asked(plan: TumblingPlan) -> tuple[dict[str, bool], np.ndarray]:
+    """The aggregated attributes, whether they are only counted, and ``Sums.of``."""
+    functions: dict[str, set[str]] = {}
+    for aggregate in plan.aggregates:
+        if aggregate.attribute is not None:
+            functions.setdefault(aggregate.attribute.name, set()).add(aggregate.function)
+    of = [
+        [False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES)]
+        for used in functions.values()
+    ]
+    counted = {name: used == {"count"} for name, used in functions.items()}
+    return counted, np.array(of, np.bool_).reshape(-1, 3)
+
+
+def asked_of(plan: TumblingPlan, attributes: dict[str, bool]) -> Asked:
+    """The aggregates of ``plan``; ``attributes``: as ``attributes_asked`` gives them."""
+    place = {name: m for m, name in enumerate(attributes)}
+    return Asked(
+        np.array([CODES[one.function] for one in plan.aggregates], np.int64),
+        np.array(
+            [ALL_ROWS if one.attribute is None else place[one.attribute.name]
+             for one in plan.aggregates], np.int64),
+        np.array([one.parameter or 0.0 for one in plan.aggregates]),
+    )  # fmt: skip
+
+
+class Scratch(NamedTuple):
+    """Room for one key's cells and their summary, overwritten for each: kernels allocate nothing.
+
+    ``cells``, ``parts``: a place per part.
+    """
+
+    cells: np.ndarray
+    parts: np.ndarray
+    sum: Total
+
+
+def new_scratch() -> Scratch:
+    """Room for one."""
+    places = 1 << PART_BITS
+    return Scratch(
+        np.zeros(places, np.int64), np.zeros(places, np.int64),
+        Total(np.zeros(SUMMARY_SIZE, np.int64), np.zeros(SUMMARY_SIZE)),
+    )  # fmt: skip
+
+
+@inline
+def cells_with(cells: Cells, leader: int, bits: int, scratch: Scratch) -> int:
+    """Write the cells of a key whose part has one of ``bits`` to ``scratch``; gives their number.
+
+    By part, so that sums do not depend on arrival.
+    """
+    found, part = scratch.cells, scratch.parts
+    n, cell = 0, leader
+    while cell != NONE:
+        mine = cells.tag[cell] & ((1 << PART_BITS) - 1)
+        if mine & bits:
+            j = n
+            while j > 0 and part[j - 1] > mine:
+                found[j] = found[j - 1]
+                part[j] = part[j - 1]
+                j -= 1
+            found[j] = cell
+            part[j] = mine
+            n += 1
+        cell = cells.down[cell]
+    return n
+
+
+@inline
+def rows_in(cells: Cells, chosen: np.ndarray) -> int:
+    """Rows added to ``chosen`` cells."""
+    n = 0
+    for cell in chosen:
+        n += cells.rows[cell]
+    return n
+
+
+@inline
+def summarise(sums: Sums, m: int, chosen: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> int:
+    """Sum up attribute ``m`` of ``chosen`` into ``ints`` or ``floats``; gives how many values."""
+    if sums.of[m, IS_FLOAT]:
+        return merge_floats(sums, m, chosen, floats)
+    return merge_ints(sums, m, chosen, ints)
+
+
+@inline
+def put_total(
+    kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, ints: np.ndarray,
+    floats: np.ndarray,
+) -> None:  # fmt: skip
+    """Number ``j`` becomes the sum in a summary."""
+    if is_float:
+        put_float(kinds, words, j, whole(floats))
+    else:
+        put_int(kinds, words, j, ints[TOTAL], ints[REST])
+
+
+@inline
+def put_value(
+    kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, one: int, other: float
+) -> None:
+    """Number ``j`` becomes one value."""
+    if is_float:
+        put_float(kinds, words, j, other)
+    else:
+        put_int(kinds, words, j, one >> HALF_WORD, one & LOW_WORD)
+
+
+@inline
+def put_aggregate(
+    asked: Asked, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int, bits: int,
+    chosen: np.ndarray, scratch: Scratch, kinds: np.ndarray, words: np.ndarray, j: int,
+) -> None:  # fmt: skip
+    """Number ``j`` becomes aggregate ``a`` of the ``chosen`` cells: those of ``bits``."""
+    m, function = asked.attribute[a], asked.function[a]
+    if m == ALL_ROWS:
+        put_int(kinds, words, j, 0, rows_in(cells, chosen))
+        return
+    ints, floats = scratch.sum.ints, scratch.sum.floats
+    n = summarise(sums, m, chosen, ints, floats)
+    is_float = sums.of[m, IS_FLOAT]
+    if function == COUNT:
+        put_int(kinds, words, j, 0, n)
+    elif n == 0:
+        put_null(kinds, words, j)
+    elif function == SUM:
+        put_total(kinds, words, j, is_float, ints, floats)
+    elif function == AVG:
+        total = whole(floats) if is_float else ints[TOTAL] * _TWO_32 + ints[REST]
+        put_float(kinds, words, j, total / n)
+    elif function == MIN:
+        put_value(kinds, words, j, is_float, ints[SMALLEST], floats[SMALLEST])
+    elif function == MAX:
+        put_value(kinds, words, j, is_float, ints[LARGEST], floats[LARGEST])
+    elif function == STDDEV:
+        merge_moments(sums, m, chosen, floats)
+        put_float(kinds, words, j, np.sqrt(max(0.0, floats[SQUARES]) / n))
+    else:
+        q = asked.parameter[a]
+        put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, is_float, q))
+
+
+@njit
+def _quantile(
+    kept: Kept, cells: Cells, leader: int, bits: int, m: int, is_float: bool, q: float
+) -> float:
+    found = np.empty(count(kept, cells, leader, bits), np.int64)
+    gather(kept, cells, leader, bits, found)
+    values = np.empty(len(found))
+    n = 0
+    for place in found:
+        if kept.valid[place, m]:
+            values[n] = kept.floats[place, m] if is_float else np.float64(kept.ints[place, m])
+            n += 1
+    values = np.sort(values[:n])
+    rank = (n - 1) * q
+    below = min(int(np.floor(rank)), n - 1)
+    above, share = min(below + 1, n - 1), rank - below
+    step = values[above] - values[below]
+    if step == 0.0:  # two infinities, too
+        return float(values[below])
+    # From the nearer of the two, which loses less.
+    if share < 0.5:
+        return float(values[below] + step * share)
+    return float(values[above] - step * (1.0 - share))

@@ -1,0 +1,251 @@
+"""Cells: the places where a window's sums grow, one per (window, key, part), in a hash table.
+
+A *part* says which of R19's three windows an event falls into and whether it is surely inside
+(``engine.window.drift``), so one addition per event serves all three windows. Each window
+also has a header cell (tag ``HEADER``), which starts the chain of its keys; a key's first cell
+leads the chain of its others.
+
+Open addressing with linear probing and backward-shift deletion: no tombstones, so the table
+does not degrade on an endless stream.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.hashing import mixed
+from engine.kernels.integers import NONE
+from engine.kernels.jit import kernel
+from engine.window.drift import PART_BITS
+
+HEADER: Final = -1
+"""Tag of the cell that stands for a whole window."""
+FREE, LIVE, HEADERS = 0, 1, 2
+"""Places in ``Cells.tally``: first free cell, cells in use, windows in use."""
+SPARE: Final = 16
+"""More cells than one row can ask for."""
+TABLE_PLACES: Final = 8
+"""Hash places per cell: most searches end at the first place, which branch prediction rewards."""
+
+
+class Cells(NamedTuple):
+    """``c`` cells of ``g`` group-by columns; every array has one entry per cell but ``table``.
+
+    ``table``: cell at each hash place, or -1 (int32, a power of two, sparse).
+    ``window`` (index), ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for.
+    ``rows``: rows added. ``link``: the window's next leader, or next free cell. ``down``: the next
+    cell of the key; ``lead``: the first one, its leader.
+    ``slot``: of leaders and headers, where ``engine.window.told`` keeps what was told, or -1.
+    ``first``, ``last``: of leaders, their kept events (``engine.window.held.kept``), or -1.
+    ``unc``: of headers, the largest uncertainty of the window's events [ns]. ``missing``: of
+    headers, events known to be missing that could belong to the window. ``stale``: of headers,
+    whether that changed since the window was told of.
+    ``headers``: the header cells of the live windows. ``tally``: see ``FREE``.
+    """
+
+    table: np.ndarray
+    window: np.ndarray
+    tag: np.ndarray
+    keys: np.ndarray
+    rows: np.ndarray
+    link: np.ndarray
+    down: np.ndarray
+    lead: np.ndarray
+    slot: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    unc: np.ndarray
+    missing: np.ndarray
+    stale: np.ndarray
+    headers: np.ndarray
+    tally: np.ndarray
+
+
+def new_cells(capacity: int, group_columns: int) -> Cells:
+    """An empty table; ``capacity`` is a power of two."""
+    link = np.arange(1, capacity + 1)
+    link[-1] = NONE
+    of_headers = {name: np.zeros(capacity, np.int64) for name in ("unc", "missing", "headers")}
+    chains = {name: np.full(capacity, NONE) for name in ("down", "lead", "slot", "first", "last")}
+    return Cells(
+        table=np.full(TABLE_PLACES * capacity, NONE, np.int32),
+        window=np.zeros(capacity, np.int64),
+        tag=np.zeros(capacity, np.int64),
+        keys=np.zeros((capacity, group_columns), np.int64),
+        rows=np.zeros(capacity, np.int64),
+        link=link,
+        stale=np.zeros(capacity, np.int8),
+        tally=np.zeros(3, np.int64),
+        **of_headers,
+        **chains,
+    )
+
+
+@kernel
+def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> int:
+    """Hash place where the search for a cell with the key ``keys[row]`` starts."""
+    found = mixed(mixed(0, window), tag)
+    for j in range(keys.shape[1]):
+        found = mixed(found, keys[row, j])
+    return found & mask
+
+
+@kernel
+def _same(cells: Cells, cell: int, window: int, tag: int, keys: np.ndarray, row: int) -> bool:
+    if cells.window[cell] != window or cells.tag[cell] != tag:
+        return False
+    for j in range(keys.shape[1]):  # noqa: SIM110 - compiled code has no all()
+        if cells.keys[cell, j] != keys[row, j]:
+            return False
+    return True
+
+
+@kernel
+def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """Where the table has the cell of the key ``keys[row]``, or has room for it."""
+    mask = len(cells.table) - 1
+    place = hash_place(window, tag, keys, row, mask)
+    while cells.table[place] != NONE:
+        if _same(cells, cells.table[place], window, tag, keys, row):
+            return place
+        place = (place + 1) & mask
+    return place
+
+
+@kernel
+def find(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell of the key ``keys[row]``, or -1."""
+    return int(np.int64(cells.table[_place_of(cells, window, tag, keys, row)]))
+
+
+@kernel
+def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell, made if it is new; -1 when none is free."""
+    place = _place_of(cells, window, tag, keys, row)
+    if cells.table[place] != NONE:
+        return int(np.int64(cells.table[place]))
+    if cells.tally[LIVE] == len(cells.window):
+        return int(NONE)
+    fresh = cells.tally[FREE]
+    cells.tally[FREE] = cells.link[fresh]
+    cells.tally[LIVE] += 1
+    cells.table[place] = fresh
+    cells.window[fresh] = window
+    cells.tag[fresh] = tag
+    for j in range(keys.shape[1]):
+        cells.keys[fresh, j] = keys[row, j]
+    cells.rows[fresh] = 0
+    cells.unc[fresh] = 0
+    cells.missing[fresh] = 0
+    cells.stale[fresh] = 0
+    cells.link[fresh] = NONE
+    cells.down[fresh] = NONE
+    cells.lead[fresh] = fresh
+    cells.slot[fresh] = NONE
+    cells.first[fresh] = NONE
+    cells.last[fresh] = NONE
+    if tag == HEADER:
+        cells.headers[cells.tally[HEADERS]] = fresh
+        cells.tally[HEADERS] += 1
+    return int(fresh)
+
+
+@kernel
+def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell of ``header``'s window, chained to it if it is new; -1 when none is free."""
+    live = cells.tally[LIVE]
+    window = cells.window[header]
+    cell = find_or_add(cells, window, tag, keys, row)
+    if cells.tally[LIVE] == live:
+        return cell
+    parts = 1 << PART_BITS
+    for part in range(parts):
+        other = (tag & ~(parts - 1)) | part
+        sibling = NONE if other == tag else find(cells, window, other, keys, row)
+        if sibling != NONE:
+            leader = cells.lead[sibling]
+            cells.lead[cell] = leader
+            cells.down[cell] = cells.down[leader]
+            cells.down[leader] = cell
+            return cell
+    cells.link[cell] = cells.link[header]
+    cells.link[header] = cell
+    return cell
+
+
+@kernel
+def leaders(cells: Cells, header: int, out: np.ndarray) -> int:
+    """Write the leader of each of the window's keys to ``out``; gives their number."""
+    n = 0
+    cell = cells.link[header]
+    while cell != NONE:
+        out[n] = cell
+        n += 1
+        cell = cells.link[cell]
+    return n
+
+
+@kernel
+def _unhash(cells: Cells, cell: int) -> None:
+    """Take ``cell`` out of the table, moving back those that were displaced past it."""
+    mask = len(cells.table) - 1
+    hole = hash_place(cells.window[cell], cells.tag[cell], cells.keys, cell, mask)
+    while cells.table[hole] != cell:
+        hole = (hole + 1) & mask
+    place = (hole + 1) & mask
+    while cells.table[place] != NONE:
+        other = cells.table[place]
+        home = hash_place(cells.window[other], cells.tag[other], cells.keys, other, mask)
+        if ((place - home) & mask) >= ((place - hole) & mask):
+            cells.table[hole] = other
+            hole = place
+        place = (place + 1) & mask
+    cells.table[hole] = NONE
+
+
+@kernel
+def free_window(cells: Cells, header: int) -> None:
+    """Free the header and every cell of its window."""
+    for j in range(cells.tally[HEADERS]):
+        if cells.headers[j] == header:
+            cells.tally[HEADERS] -= 1
+            cells.headers[j] = cells.headers[cells.tally[HEADERS]]
+            break
+    leader = header
+    while leader != NONE:
+        following, cell = cells.link[leader], leader
+        while cell != NONE:
+            below = cells.down[cell]
+            _unhash(cells, cell)
+            cells.link[cell] = cells.tally[FREE]
+            cells.tally[FREE] = cell
+            cells.tally[LIVE] -= 1
+            cell = below
+        leader = following
+
+
+@kernel
+def _rehash(cells: Cells, live: np.ndarray) -> None:
+    mask = len(cells.table) - 1
+    for cell in live:
+        place = hash_place(cells.window[cell], cells.tag[cell], cells.keys, cell, mask)
+        while cells.table[place] != NONE:
+            place = (place + 1) & mask
+        cells.table[place] = cell
+
+
+def grown(cells: Cells) -> Cells:
+    """A copy of twice the capacity; cells keep their numbers."""
+    old = len(cells.window)
+    more = new_cells(2 * old, cells.keys.shape[1])
+    live = cells.table[cells.table != NONE]
+    for name in Cells._fields[1:]:
+        before = getattr(cells, name)
+        getattr(more, name)[: len(before)] = before
+    # The chain of free cells: the new half first, then what was free before.
+    more.link[-1] = cells.tally[FREE]
+    more.tally[FREE] = old
+    _rehash(more, live)
+    return more

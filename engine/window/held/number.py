@@ -1,0 +1,86 @@
+"""Numbers of results in columns: null, an integer of any size (two words), or a float's bits.
+
+An integer is ``high * 2**32 + low`` with ``0 <= low < 2**32``. A number is one int8 ``kind`` and
+one row of two int64 ``words``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+
+NULL, INT, FLOAT = 0, 1, 2
+HALF_WORD: Final = 32
+LOW_WORD: Final = 0xFFFFFFFF
+
+
+@inline
+def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -> None:
+    """Number ``j`` becomes high * 2**32 + low; ``low`` may be of any size."""
+    kinds[j] = INT
+    words[j, 0] = high + (low >> HALF_WORD)
+    words[j, 1] = low & LOW_WORD
+
+
+@inline
+def put_float(kinds: np.ndarray, words: np.ndarray, j: int, value: float) -> None:
+    """Number ``j`` becomes ``value``; null if that lies beyond the floats' range."""
+    if not np.isfinite(value):
+        put_null(kinds, words, j)
+        return
+    kinds[j] = FLOAT
+    words.view(np.float64)[j, 0] = value
+    words[j, 1] = 0
+
+
+@inline
+def put_null(kinds: np.ndarray, words: np.ndarray, j: int) -> None:
+    """Number ``j`` becomes null."""
+    kinds[j] = NULL
+    words[j, 0] = 0
+    words[j, 1] = 0
+
+
+@inline
+def copy_number(kinds: np.ndarray, words: np.ndarray, j: int, k: int) -> None:
+    """Number ``j`` becomes what number ``k`` is."""
+    kinds[j] = kinds[k]
+    words[j, 0] = words[k, 0]
+    words[j, 1] = words[k, 1]
+
+
+@kernel
+def as_float(kinds: np.ndarray, words: np.ndarray, j: int) -> float:
+    """Number ``j``, which is not null, as a float."""
+    if kinds[j] == FLOAT:
+        return float(words.view(np.float64)[j, 0])
+    return np.float64(words[j, 0]) * 4294967296.0 + np.float64(words[j, 1])
+
+
+@kernel
+def same_numbers(
+    kinds: np.ndarray, words: np.ndarray, other_kinds: np.ndarray, other_words: np.ndarray
+) -> bool:
+    """Whether two rows of numbers are equal; 3 and 3.0 are."""
+    for j in range(len(kinds)):
+        if (kinds[j] == NULL) != (other_kinds[j] == NULL):
+            return False
+        if kinds[j] != other_kinds[j]:
+            if as_float(kinds, words, j) != as_float(other_kinds, other_words, j):
+                return False
+        elif words[j, 0] != other_words[j, 0] or words[j, 1] != other_words[j, 1]:
+            return False
+    return True
+
+
+def python_numbers(kinds: np.ndarray, words: np.ndarray) -> list[int | float | None]:
+    """The numbers of a column (``kinds`` n, ``words`` n x 2) as Python has them."""
+    floats = words[:, 0].copy().view(np.float64).tolist()
+    whole = [(high << HALF_WORD) + low for high, low in words.tolist()]
+    return [
+        None if kind == NULL else (one if kind == INT else other)
+        for kind, one, other in zip(kinds.tolist(), whole, floats, strict=True)
+    ]

@@ -1,0 +1,31 @@
+"""Windows that can be corrected no more leave memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.kernels.integers import NONE
+from engine.kernels.jit import kernel
+from engine.window.held.accumulate import clear
+from engine.window.held.cells import free_window
+from engine.window.held.content import Held
+from engine.window.held.kept import forget
+from engine.window.told import Standing, forget_told
+
+
+@kernel
+def free_over(held: Held, standing: Standing, headers: np.ndarray) -> None:
+    """Free the windows of ``headers``: their cells, kept events, and what was told of them."""
+    cells = held.cells
+    for header in headers:
+        forget_told(cells, standing, header)
+        leader = cells.link[header]
+        while leader != NONE:
+            forget_told(cells, standing, leader)
+            forget(held.kept, cells, leader)
+            cell = leader
+            while cell != NONE:
+                clear(held.sums, cell)
+                cell = cells.down[cell]
+            leader = cells.link[leader]
+        free_window(cells, header)

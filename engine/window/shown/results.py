@@ -1,0 +1,158 @@
+"""Results of windows: columns that read like the list of DESIGN's results.
+
+A result is a dict only where somebody looks at it one by one; sinks take the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.operator import Result, ResultColumns
+from engine.query.plan import Drift, TumblingPlan
+from engine.results.schema import WINDOWS
+from engine.window.held.aggregate import BOUNDED
+from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, UNKNOWN
+from engine.window.held.number import python_numbers
+from engine.window.keys import GroupKeys
+from engine.window.shown.table import COUNTS, DRIFT_NAMES, PLACES, columns_of_windows
+from engine.window.told import Outbox
+
+_ROWS: Final = 1 << 14
+"""Results from which on a table of their own costs no more per result."""
+
+
+class WindowResults(ResultColumns):
+    """Results of one query and site, of the kind ``windows``.
+
+    Args:
+        outbox: the results.
+        plan: of the query.
+        keys: knows what its codes mean.
+        site: named in results.
+    """
+
+    kind = WINDOWS
+
+    def __init__(self, outbox: Outbox, plan: TumblingPlan, keys: GroupKeys, site: str) -> None:
+        n = int(outbox.tally[0])
+        of_rows = {name: column[:n].copy() for name, column in outbox._asdict().items()}
+        self.columns = Outbox(**{**of_rows, "tally": outbox.tally.copy()})
+        self.plan, self.keys, self.site = plan, keys, site
+
+    @classmethod
+    def tables(cls, pieces: Sequence[WindowResults]) -> Iterator[pa.Table]:
+        waiting: list[WindowResults] = []
+        rows = 0
+        for piece in pieces:
+            waiting.append(piece)
+            rows += len(piece)
+            if rows >= _ROWS:
+                yield columns_of_windows(cls._joined(waiting))
+                waiting, rows = [], 0
+        if waiting:
+            yield columns_of_windows(cls._joined(waiting))
+
+    @classmethod
+    def _joined(cls, pieces: Sequence[WindowResults]) -> WindowResults:
+        first = pieces[0]
+        columns = {
+            name: np.concatenate([getattr(piece.columns, name) for piece in pieces])
+            for name in Outbox._fields
+            if name != "tally"
+        }
+        outbox = Outbox(**columns, tally=np.array([sum(map(len, pieces))]))
+        return cls(outbox, first.plan, first.keys, first.site)
+
+    def __len__(self) -> int:
+        return len(self.columns.at)
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the aggregates."""
+        return [aggregate.label for aggregate in self.plan.aggregates]
+
+    @property
+    def bounded(self) -> list[bool]:
+        """Which aggregates have bounds."""
+        return [aggregate.function in BOUNDED for aggregate in self.plan.aggregates]
+
+    @property
+    def last(self) -> np.ndarray:
+        """Which results tell everything."""
+        return np.asarray(self.columns.stage == STAGE_LAST)
+
+    def shows(self, name: str) -> np.ndarray:
+        """Which results have a ``name``: an early one has no value but its own window's."""
+        if name == "value":
+            return np.ones(len(self), np.bool_)
+        stage = DRIFT_NAMES.index(name)
+        return np.asarray(self.last | (self.columns.stage == stage))
+
+    def start(self) -> np.ndarray:
+        """Where each result's window starts [ns]."""
+        return np.asarray(self.columns.window * self.plan.size_ns)
+
+    def numbers(self, aggregate: int, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """(kinds, words) of a number of one aggregate: ``VALUE`` ... ``MOST``."""
+        j = aggregate * NUMBERS + place
+        return self.columns.kinds[:, j], self.columns.words[:, j]
+
+    def distinct_keys(self) -> tuple[list[dict[str, Any]], np.ndarray]:
+        """The different keys, and which of them each result has."""
+        whole = np.column_stack((self.columns.nulls, self.columns.keys))
+        found, which = np.unique(whole, axis=0, return_inverse=True)
+        return [self.keys.value(tuple(code)) for code in found.tolist()], which.reshape(-1)
+
+    def _labelled(self, name: str) -> list[dict[str, Any] | None]:
+        """Per result its ``value``, ``low``, ``middle`` or ``high``."""
+        columns = [python_numbers(*self.numbers(a, PLACES[name])) for a in range(len(self.labels))]
+        rows = zip(*columns, strict=True) if columns else [()] * len(self)
+        return [
+            dict(zip(self.labels, row, strict=True)) if shown else None
+            for row, shown in zip(rows, self.shows(name).tolist(), strict=True)
+        ]
+
+    def _bounds(self) -> list[dict[str, Any] | None]:
+        places = [a for a, bounded in enumerate(self.bounded) if bounded]
+        columns = [
+            zip(
+                python_numbers(*self.numbers(a, LEAST)),
+                python_numbers(*self.numbers(a, MOST)),
+                strict=True,
+            )
+            for a in places
+        ]
+        rows = zip(*columns, strict=True) if columns else [()] * len(self)
+        names = [self.labels[a] for a in places]
+        return [
+            {name: list(pair) for name, pair in zip(names, row, strict=True)} if last else None
+            for row, last in zip(rows, self.last.tolist(), strict=True)
+        ]
+
+    def __iter__(self) -> Iterator[Result]:
+        known, which = self.distinct_keys()
+        parts = {name: self._labelled(name) for name in PLACES}
+        start, size = self.start().tolist(), self.plan.size_ns
+        counts = self.columns.counts.tolist()
+        stages, bounds = self.columns.stage.tolist(), self._bounds()
+        each = self.plan.drift is Drift.EACH
+        for row, (plus, at) in enumerate(
+            zip(self.columns.plus.tolist(), self.columns.at.tolist(), strict=True)
+        ):
+            result: Result = {
+                "op": "+" if plus else "-",
+                "query": self.plan.name,
+                "site": self.site,
+                "at": at,
+                "window": {"start": start[row], "end": start[row] + size},
+                "key": dict(known[which[row]]),
+            }
+            if each:
+                result["drift"] = DRIFT_NAMES[stages[row]]
+            result |= {name: part[row] for name, part in parts.items()}
+            told = [None if count == UNKNOWN else count for count in counts[row]]
+            yield result | dict(zip(COUNTS, told, strict=True)) | {"bounds": bounds[row]}

@@ -1,0 +1,127 @@
+"""Results of windows as columns without a Python object per row: see ``engine.results.schema``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.query.plan import Drift
+from engine.results.json_texts import json_object, json_pair
+from engine.results.schema import (
+    BOUNDS,
+    MORE,
+    POSITION,
+    TEXT,
+    WINDOW_SCHEMA,
+    either,
+    same_for_all,
+)
+from engine.window.held.content import (
+    HIGH_ONE,
+    LEAST,
+    LOW_ONE,
+    MIDDLE_ONE,
+    MOST,
+    UNKNOWN,
+    VALUE,
+)
+from engine.window.shown.number_columns import number_column, number_texts
+
+if TYPE_CHECKING:
+    from engine.window.shown.results import WindowResults
+
+DRIFT_NAMES: Final = ("low", "middle", "high")
+"""Which of R19's windows a result is of, by its stage."""
+PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": HIGH_ONE}
+COUNTS: Final = ("certain", "ambiguous", "missing")
+
+
+def columns_of_windows(results: WindowResults) -> pa.Table:
+    """The results as a table; ``position`` counts from 0.
+
+    Raises:
+        ContractViolation: a value is a NaN or an infinity, which JSON does not have.
+    """
+    n, told, plan = len(results), results.columns, results.plan
+    start = results.start()
+    columns: dict[str, pa.Array] = {
+        POSITION: pa.array(np.arange(n)),
+        "op": either(told.plus, "+", "-"),
+        "query": same_for_all(plan.name, n),
+        "site": same_for_all(results.site, n),
+        "at": pa.array(told.at),
+        "window": pa.StructArray.from_arrays(
+            [pa.array(start), pa.array(start + plan.size_ns)], names=["start", "end"]
+        ),
+        "key": _keys(results),
+        "drift": pa.nulls(n, TEXT),
+        "bounds": _bounds(results),
+        MORE: pa.nulls(n, pa.string()),
+    }
+    if plan.drift is Drift.EACH:
+        stage = pa.array(told.stage.astype(np.int32))
+        columns["drift"] = pa.DictionaryArray.from_arrays(stage, pa.array(DRIFT_NAMES))
+    for name, place in PLACES.items():
+        values = [(label, (place,)) for label in results.labels]
+        columns[name] = _objects(results, values, results.shows(name))
+    for j, name in enumerate(COUNTS):
+        counts = told.counts[:, j]
+        columns[name] = pa.array(counts, mask=counts == UNKNOWN)
+    return pa.table({name: columns[name] for name in WINDOW_SCHEMA.names})
+
+
+def _are_alike(columns: Sequence[pa.Array | None]) -> bool:
+    """Whether the numbers of one label are all of one single type."""
+    first = columns[0]
+    return first is not None and all(
+        column is not None and column.type == first.type for column in columns
+    )
+
+
+def _keys(results: WindowResults) -> pa.Array:
+    columns = results.keys.columns(results.columns.nulls, results.columns.keys)
+    if not columns:
+        return same_for_all("{}", len(results))
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _bounds(results: WindowResults) -> pa.Array:
+    pairs = [
+        (label, (LEAST, MOST))
+        for label, bounded in zip(results.labels, results.bounded, strict=True)
+        if bounded
+    ]
+    return _objects(results, pairs, results.last)
+
+
+def _objects(
+    results: WindowResults, members: Sequence[tuple[str, Sequence[int]]], there: np.ndarray
+) -> pa.Array:
+    """Per row an object of the numbers at the places of each label; null where it is not there.
+
+    Two places are a pair. JSON texts where a number has no single type, or nothing is in it.
+    """
+    of = {label: number for number, label in enumerate(results.labels)}
+
+    def made(say: Callable[[np.ndarray, np.ndarray], pa.Array | None]) -> list[list[Any]]:
+        return [
+            [say(*results.numbers(of[label], place)) for place in places]
+            for label, places in members
+        ]
+
+    typed = made(number_column)
+    absent = pa.array(~there)
+    names = [label for label, _ in members]
+    if members and all(map(_are_alike, typed)):
+        fields = [
+            columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, names=BOUNDS)
+            for columns in typed
+        ]
+        return pa.StructArray.from_arrays(fields, names=names, mask=absent)
+    texts = [each[0] if len(each) == 1 else json_pair(*each) for each in made(number_texts)]
+    text = json_object(dict(zip(names, texts, strict=True))) if members else pa.scalar("{}")
+    return pc.if_else(absent, pa.scalar(None, pa.string()), text)
