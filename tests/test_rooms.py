@@ -17,7 +17,7 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 
 ROOMS = {
     "barrier": {"kernels", "stream"},
-    "cli": {"barrier", "compare", "log", "order", "query", "report", "results", "stream"},
+    "cli": {"barrier", "compare", "log", "order", "query", "report", "results", "server", "stream"},
     "clocks": {"kernels", "stream"},
     "compare": {"kernels", "log", "order", "report", "stream"},
     "gateway": {"stream"},
@@ -28,6 +28,7 @@ ROOMS = {
     "query": {"barrier", "stream"},
     "report": {"log", "stream"},
     "results": {"log", "stream"},
+    "server": {"gateway", "log"},
     "spark": {"barrier", "log", "order", "pattern", "query", "results", "stream", "window"},
     "stream": {"kernels"},
     "window": {"kernels", "query", "results", "stream"},
