@@ -50,6 +50,8 @@ class Resumed:
     """Per stream the number that the next event gets."""
     acked: tuple[int, ...]
     """Per stream the number up to which everything is acked, or is gone."""
+    again: bool = False
+    """Whether other processes went on with it before."""
     control_first: int
     """Above every control number that processes before this one have used."""
 
@@ -62,7 +64,7 @@ class Resumed:
     def numbers(self, incarnation: int) -> Numbers:
         """The numbers of this start; raises SettingsError when ``incarnation`` cannot be one."""
         made = Numbers(len(self.next_seqs), incarnation, start=self.start)
-        made.welcomed = self.welcomed
+        made.welcomed, made.again = self.welcomed, self.again
         made.next = list(self.next_seqs)
         return made
 
@@ -85,16 +87,18 @@ class Numbers:
         self.start = start
         self.welcomed = False
         """Whether a gateway has taken this incarnation: it stays what it is from then on."""
+        self.again = False
         self.next = [first_seq] * streams
 
     def foreign(self, welcomed: Sequence[int], acked: Mapping[int, int]) -> bool:
         """Whether a WELCOME speaks of another start, as nothing of this one was sent yet.
 
+        A process that goes on with a start cannot tell: the one before it may have sent something.
         ``welcomed``: the next control number and those of the streams; ``acked``: the same, by
         lane, as this agent knows them.
         """
         beyond = any(next_ > known for next_, known in zip(welcomed, acked.values(), strict=False))
-        return not self.welcomed and beyond
+        return not self.welcomed and not self.again and beyond
 
     def foreign_start(self) -> ErrorMessage:
         """What the gateway would have said, had it known that such a WELCOME was for another."""

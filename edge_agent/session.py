@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from edge_agent import messages as m
 from edge_agent import wire
@@ -33,7 +32,7 @@ from edge_agent.outputs import (
     SendDatagram,
     SessionState,
 )  # fmt: skip
-from edge_agent.packing import check_schemas, data_message
+from edge_agent.packing import check_schemas, data_message, encoded_data
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
 from edge_agent.sequence import Resumed
@@ -150,10 +149,7 @@ class AgentSession:
         first = self._numbers.next[index]
         reason = self._refusal()
         if reason is None:
-            try:
-                data = wire.encode(replace(message, first_seq=first))
-            except WireError as error:
-                raise ValueError(f"stream {stream}: {error.detail}; emit fewer rows") from error
+            data = encoded_data(message, first, stream)
             if self._unacked.fits(len(data)):
                 self._numbers.take(index, message.rows)
                 self._unacked.add(index, first, message.rows, data)

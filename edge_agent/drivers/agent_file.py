@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +64,12 @@ class AgentSettings:
     streams: tuple[StreamSchema, ...]
     when_full: dict[str, str]
     """Per stream, what becomes of events that find no room (``WHEN_FULL``)."""
+    outbox: Path | None
+    """Folder of the durable outbox; None: events wait in memory."""
+    outbox_bytes_max: int
+    """Per stream."""
+    sync_every_ns: int
+    """Events are fsynced together, so often at most."""
     inputs: tuple[Input, ...]
     stop_ns: int
     """How long a stop waits for acks."""
@@ -99,6 +105,15 @@ def read_agent(
     ntp_port = gateway.integer("ntp_port", port, 1, 65_535)
     tls = _tls(whole.table("tls"), folder)
     streams, when_full = _streams(whole)
+    outbox = whole.table("outbox")
+    outbox_folder = outbox.text("folder", "")
+    outbox_max = outbox.size("max", 64 << 20, low=1 << 20)
+    sync_every_ns = outbox.duration_ns("sync_every", 20 * NS_PER["ms"])
+    if not outbox_folder and "drop-oldest" in when_full.values():
+        raise outbox.wrong("folder", "must be given: only an outbox drops its oldest events")
+    if outbox_folder:
+        window = min(session.unacked_bytes_max, outbox_max // 4)
+        session = replace(session, unacked_bytes_max=window)
     schemas = {stream.name: stream for stream in streams}
     inputs = tuple(read_input(each, schemas, wall_ns) for each in whole.tables("input"))
     whole.done()
@@ -107,6 +122,8 @@ def read_agent(
     return AgentSettings(
         session=session, host=host, port=port, ntp_port=ntp_port, tls=tls, streams=streams,
         when_full=when_full, inputs=inputs, stop_ns=stop_ns,
+        outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
+        sync_every_ns=sync_every_ns,
         status=folder / status if status else None, status_every_ns=status_every_ns,
         printed=whole.printed(),
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """``slackwater agent``: inputs, session and sockets of one device, from start to stop.
 
 Inputs that have all ended end the source (EOS), and the agent when everything is acked. SIGTERM and
-Ctrl-C stop it earlier: it waits a little for acks, and says what was not acked.
+Ctrl-C stop it earlier: without an outbox it waits a little for acks, and says what was not acked.
 """
 
 from __future__ import annotations
@@ -9,16 +9,21 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from edge_agent import clock
 from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.memory_outlet import MemoryOutlet
+from edge_agent.drivers.channel import Channel
+from edge_agent.drivers.memory_channel import MemoryChannel
 from edge_agent.drivers.network_interface import interface_of
+from edge_agent.drivers.outbox_channel import OutboxChannel
 from edge_agent.drivers.session_driver import Address, SessionDriver
 from edge_agent.drivers.status_file import StatusFile
 from edge_agent.drivers.tellings import Tellings
+from edge_agent.outbox.folder import OutboxFolder
+from edge_agent.outbox.outbox import Outbox
+from edge_agent.outbox.spooled_session import SpooledSession
 from edge_agent.outputs import SessionState
 from edge_agent.session import AgentSession
 from edge_agent.settings_file import NS_PER
@@ -26,103 +31,111 @@ from edge_agent.settings_file import NS_PER
 DONE: Final = 0
 FAILED: Final = 1
 _COOKIE_BITS: Final = 64
+_TOLD: Final = {
+    "bad": "records were left out as bad",
+    "dropped_full": "events were dropped, as there was no room",
+    "dropped_oldest": "of the oldest events were dropped, as there was no room",
+}
 
 
 async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int:
-    """Runs the agent; gives its exit code: 0 when everything was acked, else 1.
+    """Runs the agent; gives its exit code: 0 when nothing was lost, else 1.
 
     Raises:
-        AgentError: an input that cannot be read at all, or a certificate.
+        AgentError: an input that cannot be read at all, a certificate, an outbox.
     """
     tellings = Tellings(tell)
-    session = AgentSession(
-        settings.session,
-        settings.streams,
-        incarnation=clock.read().wall_ns,
-        cookie=lambda: secrets.randbits(_COOKIE_BITS),
-        jitter=lambda most: secrets.randbelow(most + 1),
-    )
-    tls = None if settings.tls is None else settings.tls.context()
-    driver = SessionDriver(
-        session,
-        Address(host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls),
-    )
-    outlet = MemoryOutlet(driver, settings.streams, settings.when_full, tellings)
+    channel = _channel(settings, tellings)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    watch = asyncio.create_task(_watch(settings, driver, outlet, tellings))
+    watch = asyncio.create_task(_watch(settings, channel, tellings))
     try:
-        await driver.start()
-        await _until_read(settings, driver, outlet, stopping)
-        session.finish(clock.read())
-        driver.carry_out()
-        await _until_settled(driver, stopping, settings.stop_ns)
+        await channel.start()
+        if await _all_read(settings, channel, stopping):
+            await _first_of(channel.finish(), stopping.wait())
+        if stopping.is_set():
+            await channel.stop(settings.stop_ns / NS_PER["s"])
     finally:
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
-        await driver.close()
+        await channel.close()
         tellings.end()
-    return _told_end(session, outlet, tell)
+    failure = channel.driver.session.failure
+    if failure is not None:
+        tell(f"the gateway refuses: {failure.reason}: {failure.detail}")
+    for what, count in sorted(channel.counts.items()):
+        if what in _TOLD:
+            tell(f"{count} {_TOLD[what]}")
+    return DONE if channel.told(tell) else FAILED
 
 
-async def _until_read(
-    settings: AgentSettings, driver: SessionDriver, outlet: MemoryOutlet, stopping: asyncio.Event
-) -> None:
-    """Until all inputs have ended, one has failed, the session has, or the agent is stopped."""
-    reading = [asyncio.create_task(each.run(outlet)) for each in settings.inputs]
-    others = [asyncio.create_task(stopping.wait()), asyncio.create_task(_ended(driver))]
+def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
+    tls = None if settings.tls is None else settings.tls.context()
+    address = Address(host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls)
+    if settings.outbox is None:
+        session = AgentSession(
+            settings.session, settings.streams, clock.read().wall_ns, _cookie, _jitter
+        )
+        return MemoryChannel(settings, session, address, tellings)
+    folder = OutboxFolder(settings.outbox, tellings.tell)
     try:
-        left = set(reading)
-        while left:
-            done, _ = await asyncio.wait({*left, *others}, return_when=asyncio.FIRST_COMPLETED)
-            if done.intersection(others):
-                return
-            for task in done:
-                task.result()
-            left -= done
+        outboxes = folder.open(
+            settings.session.site, settings.session.source, settings.streams,
+            [settings.outbox_bytes_max] * len(settings.streams), clock.read().wall_ns, _cookie,
+        )  # fmt: skip
+    except BaseException:
+        folder.close()
+        raise
+
+    def session_of(outbox: Outbox) -> SpooledSession:
+        start = outbox.start
+        return SpooledSession(
+            settings.session, start.streams, start.incarnation, _cookie, _jitter, outbox.resumed()
+        )
+
+    return OutboxChannel(settings, folder, outboxes, session_of, address, tellings)
+
+
+def _cookie() -> int:
+    return secrets.randbits(_COOKIE_BITS)
+
+
+def _jitter(most: int) -> int:
+    """Full jitter: any wait up to the longest."""
+    return secrets.randbelow(most + 1)
+
+
+async def _all_read(settings: AgentSettings, channel: Channel, stopping: asyncio.Event) -> bool:
+    """Returns when all inputs have ended (True), or nothing can be sent, or a stop is asked for."""
+    reading = [asyncio.create_task(each.run(channel.outlet)) for each in settings.inputs]
+
+    async def read() -> None:
+        await asyncio.gather(*reading)
+
+    try:
+        return await _first_of(read(), channel.ended(), stopping.wait()) == 0
     finally:
-        for task in (*reading, *others):
+        for task in reading:
             task.cancel()
-        await asyncio.gather(*reading, *others, return_exceptions=True)
+        await asyncio.gather(*reading, return_exceptions=True)
 
 
-async def _ended(driver: SessionDriver) -> None:
-    while not driver.settled:
-        await driver.changed()
+async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
+    """Which of them has ended first; the others are cancelled. Its exception is raised."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        place = next(i for i, task in enumerate(tasks) if task.done())
+        tasks[place].result()
+        return place
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _until_settled(driver: SessionDriver, stopping: asyncio.Event, stop_ns: int) -> None:
-    """Until everything is acked; once a stop is asked for, no longer than ``stop_ns``."""
-    ended = asyncio.create_task(_ended(driver))
-    stop = asyncio.create_task(stopping.wait())
-    await asyncio.wait({ended, stop}, return_when=asyncio.FIRST_COMPLETED)
-    if not ended.done():
-        await asyncio.wait({ended}, timeout=stop_ns / NS_PER["s"])
-    for task in (ended, stop):
-        task.cancel()
-    await asyncio.gather(ended, stop, return_exceptions=True)
-
-
-def _told_end(session: AgentSession, outlet: MemoryOutlet, tell: Callable[[str], None]) -> int:
-    emitted, acked = session.counts["emitted"], session.counts["acked"]
-    if session.state is SessionState.FAILED:
-        assert session.failure is not None
-        tell(f"the gateway refuses: {session.failure.reason}: {session.failure.detail}")
-    if outlet.counts["bad"]:
-        tell(f"{outlet.counts['bad']} records were left out as bad")
-    if outlet.counts["dropped_full"]:
-        tell(f"{outlet.counts['dropped_full']} events were dropped, as there was no room")
-    if session.state is SessionState.DONE:
-        tell(f"done: {acked} events acked")
-        return DONE
-    tell(f"stopped: {emitted - acked} of {emitted} events are not acked")
-    return FAILED if session.state is SessionState.FAILED or emitted > acked else DONE
-
-
-async def _watch(
-    settings: AgentSettings, driver: SessionDriver, outlet: MemoryOutlet, tellings: Tellings
-) -> None:
+async def _watch(settings: AgentSettings, channel: Channel, tellings: Tellings) -> None:
     """Tells what changes, and writes the status file."""
     status = None if settings.status is None else StatusFile(settings.status)
     state = SessionState.IDLE
@@ -130,6 +143,7 @@ async def _watch(
     due = 0.0
     loop = asyncio.get_running_loop()
     while True:
+        driver = channel.driver
         session = driver.session
         if session.state is not state:
             state = session.state
@@ -139,7 +153,7 @@ async def _watch(
             tellings.rarely(error)
         if status is not None and loop.time() >= due:
             due = loop.time() + settings.status_every_ns / NS_PER["s"]
-            status.write(driver, outlet.counts)
+            status.write(driver, channel.counts)
         await driver.changed(max(due - loop.time(), 0.0) if status else None)
 
 

@@ -33,14 +33,10 @@ class Address:
 class SessionDriver:
     """Runs one session from ``start`` until it is done, has failed, or ``close`` is called."""
 
-    def __init__(
-        self,
-        session: AgentSession,
-        address: Address,
-        before_sending: Callable[[], None] = lambda: None,
-    ) -> None:
-        """``before_sending`` is called after each input of the session, before it has effects."""
+    def __init__(self, session: AgentSession, address: Address) -> None:
         self.session = session
+        self.before_sending: Callable[[], None] = _nothing
+        """Called after each input of the session, before it has effects."""
         self.counts: Counter[str] = Counter()
         """``connected``, ``not_connected``, ``no_ntp_socket``."""
         self.last_error = ""
@@ -48,27 +44,36 @@ class SessionDriver:
         self.local_address = ""
         """This device's own address on the connection opened last."""
         self._address = address
-        self._before_sending = before_sending
         self._links: dict[int, _Link] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._datagrams: asyncio.DatagramTransport | None = None
         self._asked_host = ""
         self._alarm: asyncio.TimerHandle | None = None
+        self.version = 0
+        """Counts what has happened."""
         self._changed = asyncio.Event()
         self._closed = False
 
-    async def start(self) -> None:
-        """Opens the way for time sync, and connects."""
+    def start(self) -> None:
+        """Begins to connect."""
         self.session.start(clock.read())
         self.carry_out()
 
-    async def changed(self, seconds: float | None = None) -> None:
-        """Returns when the session may have got on, or after so many seconds."""
+    async def changed(self, seconds: float | None = None, since: int | None = None) -> None:
+        """Returns when something has happened (``since``: that version), or after so long."""
+        if since is not None and since != self.version:
+            return
         self._changed.clear()
         try:
-            await asyncio.wait_for(self._changed.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for may swallow a cancellation
+                await self._changed.wait()
         except TimeoutError:
             return
+
+    async def until_settled(self) -> None:
+        """Returns when the session has come to its end."""
+        while not self.settled:
+            await self.changed()
 
     @property
     def settled(self) -> bool:
@@ -95,7 +100,7 @@ class SessionDriver:
         """Does what the session asks for; called after everything that was told to it."""
         if self._closed:
             return
-        self._before_sending()
+        self.before_sending()
         for output in self.session.outputs():
             match output:
                 case Connect(number):
@@ -106,8 +111,13 @@ class SessionDriver:
                     self._give_up(number)
                 case SendDatagram(data):
                     self._ask(data)
-        self._changed.set()
+        self.notify()
         self._set_alarm()
+
+    def notify(self) -> None:
+        """Something has happened that others wait for."""
+        self.version += 1
+        self._changed.set()
 
     # --- what sockets call
 
@@ -267,6 +277,10 @@ class _Questions(asyncio.DatagramProtocol):
     def error_received(self, exc: Exception) -> None:
         # Nobody listens there (yet): the session's own time-out counts it.
         self._driver.last_error = f"time sync: {_told(exc)}"
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _told(error: Exception) -> str:
