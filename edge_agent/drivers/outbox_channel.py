@@ -149,7 +149,7 @@ class OutboxChannel(BaseOutlet):
                     return
                 case "drop-oldest":
                     dropped = await self.on_disk(spool.drop_oldest)
-                    self.counts["dropped_oldest"] += dropped
+                    self.counts["dropped_oldest"] += len(dropped)
                     if dropped:
                         continue
             await self._live.driver.changed(since=version)

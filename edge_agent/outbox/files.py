@@ -40,9 +40,6 @@ class Files(Protocol):
     def create(self, name: str) -> AppendFile:
         """A file begun anew; its name is durable after ``sync_names``."""
 
-    def truncate(self, name: str, size: int) -> None:
-        """Cuts the file, durably."""
-
     def replace(self, name: str, data: bytes) -> None:
         """``name`` has ``data``, durably, or is as it was."""
 
@@ -74,14 +71,6 @@ class DiskFiles:
     def create(self, name: str) -> AppendFile:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         return _DiskFile(os.open(self.folder / name, flags, 0o600))
-
-    def truncate(self, name: str, size: int) -> None:
-        number = os.open(self.folder / name, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            os.ftruncate(number, size)
-            os.fsync(number)
-        finally:
-            os.close(number)
 
     def replace(self, name: str, data: bytes) -> None:
         unfinished = f".{name}.writing"

@@ -82,7 +82,8 @@ class Outbox:
             for index, most in enumerate(bytes_max)
         ]
         self._acked = acked
-        self._stored = list(acked)
+        self._stored: list[int] = []
+        """What is on the disk for sure."""
         self.store_start()
 
     def resumed(self) -> Resumed:

@@ -61,10 +61,12 @@ class Spool:
         self._segment_bytes = segment_bytes
         self._file: AppendFile | None = None
         self._segments = self._found()
+        self._doubtful: bytes | None = None
+        """The last segment, as it was found: the process before may not have synced it."""
         self._appended_bytes = self._written_bytes = sum(each.size for each in self._segments)
         self._header_bytes = self._removed_bytes = 0
-        self.next = max(self._recovered(), acked)
-        self.committed = self.next
+        self.next = self._recovered_to = max(self._recovered(), acked)
+        self.committed = self.next if self._doubtful is None else self._segments[-1].first
         self._fresh: deque[Record] = deque()
         self._ahead: deque[Record] = deque()
         self._read_to = acked
@@ -83,11 +85,12 @@ class Spool:
 
     @property
     def unwritten(self) -> bool:
-        return bool(self._fresh)
+        return bool(self._fresh) or self._doubtful is not None
 
     def fits(self, size: int) -> bool:
         """Whether a message of ``size`` bytes may be appended."""
-        room = self.bytes + size + len(HEADER) <= self.bytes_max
+        headers = len(HEADER) * (2 + (self.unwritten_bytes + size) // self._segment_bytes)
+        room = self.bytes + size + headers <= self.bytes_max
         return room and self.unwritten_bytes + size <= UNWRITTEN_MAX
 
     def append(self, record: Record) -> None:
@@ -103,6 +106,11 @@ class Spool:
         Raises:
             OSError: some of it is not; it is kept in memory, for another call.
         """
+        try:
+            self._confirm()
+        except OSError:
+            self.counts["write_failed"] += 1
+            raise
         batch = [self._fresh.popleft() for _ in range(len(self._fresh))]
         done = 0
         try:
@@ -117,6 +125,8 @@ class Spool:
     def read(self, size: int) -> list[Record]:
         """*Disk.* The committed records after those read before: about ``size`` bytes, or one."""
         found: list[Record] = []
+        if self._doubtful is not None:
+            return found
         while size > 0 and (self._ahead or self._read_on()):
             if self._ahead:
                 found.append(self._ahead.popleft())
@@ -134,15 +144,15 @@ class Spool:
         """Whether ``trim`` would remove something."""
         return len(self._segments) > 1 and self._segments[1].first <= acked
 
-    def drop_oldest(self) -> int:
-        """*Disk.* Removes the oldest segment of which nothing was read; gives its events' count."""
+    def drop_oldest(self) -> range:
+        """*Disk.* Removes the oldest segment of which nothing was read; gives its numbers."""
         unread = [each for each in self._segments if each.first >= self._read_to]
         if len(unread) < 2:  # the last one tells the next number
-            return 0
-        events = unread[1].first - unread[0].first
+            return range(0)
+        dropped = range(unread[0].first, unread[1].first)
         self._remove(unread[0])
-        self.counts["dropped"] += events
-        return events
+        self.counts["dropped"] += len(dropped)
+        return dropped
 
     def close(self) -> None:
         """*Disk.* The current segment is written to no more."""
@@ -159,7 +169,7 @@ class Spool:
         return sorted(found, key=lambda each: each.first)
 
     def _recovered(self) -> int:
-        """Cuts the torn end of the last segment; gives the number after its last event."""
+        """Leaves the torn end of the last segment out; gives the number after its last event."""
         if not self._segments:
             return 0
         last = self._segments[-1]
@@ -170,9 +180,15 @@ class Spool:
         if end < last.size:
             self.counts["cut_bytes"] += last.size - end
             last.size = end
-            with suppress(OSError):  # what counts is known; a disk that refuses stops no start
-                self._files.truncate(last.name, end)
+        self._doubtful = content[:end]
         return number
+
+    def _confirm(self) -> None:
+        """Writes the last segment anew, so that what was found of it is on the disk for sure."""
+        if self._doubtful is not None:
+            self._files.replace(self._segments[-1].name, self._doubtful)
+            self._doubtful = None
+            self.committed = self._recovered_to
 
     def _write(self, batch: list[Record]) -> int:
         """Writes and syncs the first records of ``batch``, into one segment; gives how many."""
