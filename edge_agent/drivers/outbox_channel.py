@@ -65,8 +65,8 @@ class OutboxChannel(BaseOutlet):
 
     async def start(self) -> None:
         self._running = [
-            asyncio.create_task(self._live.write()),
             asyncio.create_task(self._send()),
+            *(asyncio.create_task(pump.write()) for pump in self._pumps),
         ]
 
     async def finish(self) -> None:

@@ -36,8 +36,9 @@ class StdinInput:
     async def run(self, outlet: Outlet) -> None:
         lines = JsonLines(self._fields, "stdin")
         number = sys.stdin.fileno()
-        if stat.S_ISREG(os.fstat(number).st_mode):
-            # A file is always ready, and no event loop takes it.
+        mode = os.fstat(number).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
+            # A file, or /dev/null, is always ready, and no event loop takes it.
             while chunk := os.read(number, CHUNK_BYTES):
                 await lines.feed(chunk, self._wall_ns(), outlet)
                 await asyncio.sleep(0)
