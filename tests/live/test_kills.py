@@ -133,3 +133,23 @@ def test_an_outbox_belongs_to_one_agent_and_one_source(field: Field) -> None:
     )
     assert second.end(None) == 2
     assert "holds events of main/door, and this agent is main/gate" in second.text
+
+
+def test_the_oldest_are_dropped_and_the_gap_is_told(field: Field) -> None:
+    """Without a gateway, a small outbox keeps the newest; the log's numbers show what is gone."""
+    more = '[outbox]\nfolder = "outbox"\nmax = "1 MiB"\n'
+    name = field.agent_file("door", field.replay("d.jsonl", range(60_000)), more)
+    text = (field.folder / name).read_text()
+    field.write(name, text.replace("attrs = { v", 'when_full = "drop-oldest"\nattrs = { v'))
+    agent = field.start("agent", "--config", name)
+    time.sleep(4.0)
+    field.site()
+    gateway = field.serve()
+    assert agent.end(None) == 0, agent.text
+    assert gateway.end() == 0
+    dropped = int(next(line for line in agent.said if "oldest events were" in line).split()[0])
+    found = numbered(field)
+    assert dropped > 0
+    assert len(found) == 60_000 - dropped
+    assert all(seq == v for _, seq, v in found)
+    assert max(v for _, _, v in found) == 59_999
