@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from edge_agent.drivers.agent_program import run_agent
 from edge_agent.drivers.dry_run import dry_run
 from edge_agent.drivers.network_interface import default_source, interfaces
 from edge_agent.errors import AgentError, SettingsError
+from edge_agent.spool_command import ACTIONS, Say
 
 USER_ERROR: Final = 2
 FAILED: Final = 1
@@ -57,7 +59,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.add_argument("config", metavar="CONFIG", type=Path)
     check.set_defaults(action=_check)
+    spool = commands.add_parser("spool", help="looks into an outbox, and changes nothing")
+    looks = spool.add_subparsers(title="commands", metavar="", required=True)
+    for name, (action, said) in ACTIONS.items():
+        look = looks.add_parser(name, help=said)
+        look.add_argument("folder", metavar="FOLDER", type=Path)
+        look.set_defaults(action=partial(_spool, action))
     return parser
+
+
+def _spool(action: Callable[[Path, Say], int], options: argparse.Namespace) -> int:
+    def say(text: str) -> None:
+        sys.stdout.write(_visible(text.removesuffix("\n")) + "\n")
+
+    return action(options.folder, say)
 
 
 def _settings(config: Path | None) -> AgentSettings:

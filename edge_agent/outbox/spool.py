@@ -24,7 +24,7 @@ DAMAGED_MAX: Final = 4
 """So many damaged segments of an outbox are kept for people to look at."""
 UNWRITTEN_MAX: Final = 4 << 20
 """Bytes that may wait in memory for a disk that is slow or full."""
-_NAME: Final = re.compile(r"s([0-9]{2})-([0-9]{20})\.seg")
+SEGMENT_NAME: Final = re.compile(r"s([0-9]{2})-([0-9]{20})\.seg")
 
 
 def segment_name(index: int, first: int) -> str:
@@ -163,7 +163,7 @@ class Spool:
     def _found(self) -> list[Segment]:
         found = []
         for name in self._files.names():
-            named = _NAME.fullmatch(name)
+            named = SEGMENT_NAME.fullmatch(name)
             if named is not None and int(named[1]) == self.index:
                 found.append(Segment(int(named[2]), name, self._files.size(name)))
         return sorted(found, key=lambda each: each.first)
