@@ -37,10 +37,11 @@ def hello_message(
 
 
 class SyncReports:
-    """Results of time sync on their way up. Control number 0 is the first one."""
+    """Results of time sync on their way up. Control number ``first`` is the first one."""
 
-    def __init__(self, unacked: Unacked) -> None:
+    def __init__(self, unacked: Unacked, first: int = 0) -> None:
         self._unacked = unacked
+        self._first = first
         self._newest: Outgoing | None = None
 
     def put(self, report: SyncReport, control_next: int, ended: bool) -> int:
@@ -54,7 +55,7 @@ class SyncReports:
             return control_next
         if waiting is not None and ended:
             return control_next
-        number = 0 if waiting is None else control_next
+        number = self._first if waiting is None else control_next
         data = wire.encode(_sync_message(number, report))
         self._newest = self._unacked.add(m.CONTROL, number, 1, data, urgent=waiting is None)
         return control_next + (waiting is not None)

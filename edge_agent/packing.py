@@ -6,10 +6,12 @@ A wrong column is a bug of the program that emits it, so it is told at once and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from edge_agent import messages as m
+from edge_agent import wire
 from edge_agent.columns import Buffer, Codes, Column, Masked, check_finite, packed
-from edge_agent.errors import SettingsError
+from edge_agent.errors import SettingsError, WireError
 
 
 def check_schemas(streams: Sequence[m.StreamSchema]) -> None:
@@ -83,6 +85,18 @@ def data_message(
         _types(types, rows),
         tuple(columns),
     )
+
+
+def encoded_data(message: m.Data, first_seq: int, name: str) -> bytes:
+    """The bytes of ``message``, of stream ``name``, whose first event gets number ``first_seq``.
+
+    Raises:
+        ValueError: they are more than MESSAGE_MAX.
+    """
+    try:
+        return wire.encode(replace(message, first_seq=first_seq))
+    except WireError as error:
+        raise ValueError(f"stream {name}: {error.detail}; emit fewer rows") from error
 
 
 def _types(types: str | Codes | None, rows: int) -> m.Texts | None:

@@ -6,6 +6,7 @@ go round robin, and each connection delivers at its own pace.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -40,10 +41,17 @@ class Link:
 
 
 class Pool:
-    """``size`` connections; a lost one is tried again after a wait that doubles up to a bound."""
+    """``size`` connections; a lost one is tried again after a wait that doubles up to a bound.
 
-    def __init__(self, size: int, backoff_ns: int, backoff_ns_max: int) -> None:
+    ``jitter`` makes a wait of one: devices that a gateway's restart cut off together shall not come
+    back together.
+    """
+
+    def __init__(
+        self, size: int, backoff_ns: int, backoff_ns_max: int, jitter: Callable[[int], int] = int
+    ) -> None:
         self.links = [Link(number, backoff_ns) for number in range(size)]
+        self._jitter = jitter
         self._backoff_ns = backoff_ns
         self._backoff_ns_max = backoff_ns_max
         self._ready: list[Link] = []
@@ -75,7 +83,7 @@ class Pool:
 
     def lost(self, link: Link, mono_ns: int) -> None:
         """The connection is gone; ``due`` says when to try again."""
-        link.state, link.due = LinkState.ABSENT, mono_ns + link.backoff_ns
+        link.state, link.due = LinkState.ABSENT, mono_ns + self._jitter(link.backoff_ns)
         link.backoff_ns = min(2 * link.backoff_ns, self._backoff_ns_max)
         self._ready = [each for each in self._ready if each is not link]
 

@@ -23,7 +23,8 @@ wall clock in ns at its start; it need not be right, as disks and clocks are set
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from edge_agent.errors import SettingsError
@@ -32,6 +33,40 @@ from edge_agent.messages import ErrorMessage
 
 SEQ_MAX: Final = COUNTER_MAX
 """No number reaches this: sums of a number and a count stay far inside int64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """Where a process goes on with the start that another one made, as an outbox remembers it.
+
+    It says the same incarnation and ``start``, so for the gateway it is the same start of the
+    agent: events that were numbered keep their numbers.
+    """
+
+    start: int
+    welcomed: bool
+    """Whether a gateway has taken this start, as far as is known: told before anything is sent."""
+    next_seqs: tuple[int, ...]
+    """Per stream the number that the next event gets."""
+    acked: tuple[int, ...]
+    """Per stream the number up to which everything is acked, or is gone."""
+    again: bool = False
+    """Whether other processes went on with it before."""
+    control_first: int
+    """Above every control number that processes before this one have used."""
+
+    @classmethod
+    def nothing(cls, streams: int, start: int) -> Resumed:
+        """Of a start that is new."""
+        none = (0,) * streams
+        return cls(start=start, welcomed=False, next_seqs=none, acked=none, control_first=0)
+
+    def numbers(self, incarnation: int) -> Numbers:
+        """The numbers of this start; raises SettingsError when ``incarnation`` cannot be one."""
+        made = Numbers(len(self.next_seqs), incarnation, start=self.start)
+        made.welcomed, made.again = self.welcomed, self.again
+        made.next = list(self.next_seqs)
+        return made
 
 
 class Numbers:
@@ -52,11 +87,18 @@ class Numbers:
         self.start = start
         self.welcomed = False
         """Whether a gateway has taken this incarnation: it stays what it is from then on."""
+        self.again = False
         self.next = [first_seq] * streams
 
-    def foreign(self, control_next: int, next_seqs: Sequence[int]) -> bool:
-        """Whether a WELCOME speaks of another start, as nothing of this one was sent yet."""
-        return not self.welcomed and (control_next > 0 or max(next_seqs) > self.first_seq)
+    def foreign(self, welcomed: Sequence[int], acked: Mapping[int, int]) -> bool:
+        """Whether a WELCOME speaks of another start, as nothing of this one was sent yet.
+
+        A process that goes on with a start cannot tell: the one before it may have sent something.
+        ``welcomed``: the next control number and those of the streams; ``acked``: the same, by
+        lane, as this agent knows them.
+        """
+        beyond = any(next_ > known for next_, known in zip(welcomed, acked.values(), strict=False))
+        return not self.welcomed and not self.again and beyond
 
     def foreign_start(self) -> ErrorMessage:
         """What the gateway would have said, had it known that such a WELCOME was for another."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from edge_agent import messages as m
 from edge_agent import wire
@@ -33,18 +32,13 @@ from edge_agent.outputs import (
     SendDatagram,
     SessionState,
 )  # fmt: skip
-from edge_agent.packing import check_schemas, data_message
+from edge_agent.packing import check_schemas, data_message, encoded_data
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
-from edge_agent.sequence import Numbers
+from edge_agent.sequence import Resumed
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncState, TimeSync
 from edge_agent.unacked import Unacked
-
-__all__ = [
-    "AgentSession", "Close", "Connect", "Delivery", "Emitted", "Output", "SendBytes",
-    "SendDatagram", "SessionSettings", "SessionState",
-]  # fmt: skip
 
 
 class AgentSession:
@@ -56,9 +50,12 @@ class AgentSession:
         streams: Sequence[m.StreamSchema],
         incarnation: int,
         cookie: Callable[[], int],
+        jitter: Callable[[int], int] = int,
+        resumed: Resumed | None = None,
     ) -> None:
         """``incarnation``: in [0, 2**62), larger than at every start before this one, as well as
-        the device knows (``edge_agent.sequence``); ``cookie()``: 64 random bits per call.
+        the device knows (``edge_agent.sequence``); ``cookie()``: 64 random bits per call;
+        ``jitter(n)``: how long to wait where ``n`` ns is the most; ``resumed``: see there.
 
         Raises:
             SettingsError: a stream's name, attribute or the incarnation is out of its range.
@@ -73,13 +70,15 @@ class AgentSession:
         ``refused_controls resent_messages heartbeats heartbeats_skipped bad_message disconnected
         ack_timeout hello_timeout incarnation_raised error_REASON``."""
         self._index = {stream.name: index for index, stream in enumerate(self.streams)}
-        self._numbers = Numbers(len(self.streams), incarnation, start=cookie() % (1 << 64))
-        self._control_next = 1
-        self._acked = dict.fromkeys((m.CONTROL, *range(len(self.streams))), 0)
+        begin = resumed or Resumed.nothing(len(self.streams), cookie() % (1 << 64))
+        self._numbers = begin.numbers(incarnation)
+        self._control_first, self._control_next = begin.control_first, begin.control_first + 1
+        self._acked = dict(enumerate((begin.control_first, *begin.acked), m.CONTROL))
         self._unacked = Unacked(list(self._acked), settings.unacked_bytes_max)
         self._sync = TimeSync(settings.sync, cookie)
-        self._reports = SyncReports(self._unacked)
-        self._pool = Pool(settings.connections, settings.reconnect_ns, settings.reconnect_ns_max)
+        self._reports = SyncReports(self._unacked, begin.control_first)
+        waits = (settings.reconnect_ns, settings.reconnect_ns_max)
+        self._pool = Pool(settings.connections, *waits, jitter)
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
         self._promising = [Promising(settings.promises) for _ in self.streams]
@@ -150,10 +149,7 @@ class AgentSession:
         first = self._numbers.next[index]
         reason = self._refusal()
         if reason is None:
-            try:
-                data = wire.encode(replace(message, first_seq=first))
-            except WireError as error:
-                raise ValueError(f"stream {stream}: {error.detail}; emit fewer rows") from error
+            data = encoded_data(message, first, stream)
             if self._unacked.fits(len(data)):
                 self._numbers.take(index, message.rows)
                 self._unacked.add(index, first, message.rows, data)
@@ -298,7 +294,7 @@ class AgentSession:
             case m.Ack() if link.state is LinkState.READY:
                 self._acks(message.control_next, message.next_seqs)
             case m.Welcome() if link.state is LinkState.GREETING:
-                if self._numbers.foreign(message.control_next, message.next_seqs):
+                if self._numbers.foreign((message.control_next, *message.next_seqs), self._acked):
                     self._refused(link, self._numbers.foreign_start(), now)
                     return
                 self._acks(message.control_next, message.next_seqs)
@@ -340,7 +336,7 @@ class AgentSession:
                 self._acked[lane] = ack
                 freed = self._unacked.acked(lane, ack)
                 self.counts["acked"] += freed if lane != m.CONTROL else 0
-        if self.state is SessionState.SYNCING and self._acked[m.CONTROL] > 0:
+        if self.state is SessionState.SYNCING and self._acked[m.CONTROL] > self._control_first:
             self.state = SessionState.FINISHING if self._eos_made else SessionState.RUNNING
 
     def _fail(self, error: m.ErrorMessage) -> None:

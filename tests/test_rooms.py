@@ -23,7 +23,7 @@ ROOMS = {
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "log", "order", "passes", "query", "report",
-        "results", "stream",
+        "results", "server", "stream",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
@@ -39,6 +39,7 @@ ROOMS = {
     "query": {"barrier", "stream"},
     "report": {"kernels", "log", "stream"},
     "results": {"kernels", "log", "order", "stream"},
+    "server": {"gateway", "log"},
     "spark": {
         "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
     },

@@ -9,6 +9,10 @@ import sys
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 the user's input is at fault."""
+    if sys.argv[1:2] == ["agent"]:  # a device has nothing of what the other commands need
+        from edge_agent.command import main as agent  # noqa: PLC0415
+
+        sys.exit(agent(sys.argv[2:]))
     gc.disable()  # until modules are loaded, which are no garbage: looking for it takes 0.1 s
     # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -24,11 +24,16 @@ _NAMES: Final = {
     "order": "The events in order, with ref, release and late.",
     "compare": "Which order suits a recording.",
     "paper": "Published tables and figures made anew.",
+    "agent": "Sends a device's events to a gateway.",
+    "serve": "Receives the events of agents into a log.",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
     "doctor": "Can this machine run slackwater?",
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
+_THEIR_OWN: Final = {
+    "allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": [],
+}  # fmt: skip
 _HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -60,6 +65,12 @@ def _command(name: str) -> Any:
             from engine.cli.paper_command import reproduce
 
             return reproduce
+        case "agent":
+            return agent
+        case "serve":
+            from engine.cli.serve_command import serve_site
+
+            return serve_site
         case "log":
             from engine.cli.log_commands import log_app
 
@@ -87,7 +98,11 @@ def _application(names: Sequence[str]) -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, short_help=_NAMES[name])
         else:
-            app.command(name, short_help=_NAMES[name], epilog=epilog(name))(found)
+            # The agent reads its own words: on a device there is no typer.
+            theirs = _THEIR_OWN if name == "agent" else {}
+            app.command(
+                name, short_help=_NAMES[name], epilog=epilog(name), context_settings=theirs
+            )(found)
     return app
 
 
@@ -118,6 +133,13 @@ def doctor(
     from engine.cli.doctor import checks, report
 
     raise typer.Exit(report(checks(), sys.stdout, as_json=as_json))
+
+
+def agent(context: typer.Context) -> None:
+    """Sends a device's events to a gateway; see slackwater agent --help."""
+    from edge_agent.command import main
+
+    raise typer.Exit(main(context.args))
 
 
 def run(arguments: Sequence[str]) -> int:

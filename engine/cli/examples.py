@@ -33,6 +33,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "slackwater paper",
         "slackwater paper r19/table-5.13",
     ),
+    "agent": ("slackwater agent check agent.toml",),
+    "serve": ("slackwater serve --config site.toml --check",),
     "log": (
         "slackwater log import rows.csv --time-unit us --out rows.log",
         "slackwater log show rows.log",

@@ -315,8 +315,9 @@ class GatewayCore:
             self._refuse(self._peers[oldest], "replaced", "too many connections", b"", retry=True)
         site = self._sites.setdefault(source.site, Site(source.site))
         site.sources[source.name] = source
-        welcome = m.Welcome(source.control.durable, tuple(lane.durable for lane in source.lanes))
-        self._outputs.append(Send(peer.connection, wire.encode(welcome)))
+        self._intake.heard_again(source, site, hello, arrival, self.settings.frame_every_ns)
+        self._timers.set(("site", site.name), site.due)
+        self._outputs.append(Send(peer.connection, wire.encode(m.Welcome(*source.durable))))
 
     def _site_due(self, site: Site, arrival: int) -> None:
         try:
@@ -396,5 +397,4 @@ class GatewayCore:
         if not source.connections:
             return
         connection = max(source.connections, key=source.connections.__getitem__)
-        ack = m.Ack(source.control.durable, tuple(lane.durable for lane in source.lanes))
-        self._outputs.append(Send(connection, wire.encode(ack)))
+        self._outputs.append(Send(connection, wire.encode(m.Ack(*source.durable))))

@@ -128,6 +128,30 @@ class Intake:
         self._proven(source, site, data.stream, arrival)
         return True
 
+    def heard_again(
+        self, source: Source, site: Site, hello: m.Hello, arrival: int, frame_every: int
+    ) -> None:
+        """What the HELLO of a start says of its numbers: those below ``acked`` come no more.
+
+        An agent's disk may have lost some; then they are given up, and what came beyond them is
+        acked as soon as it is durable.
+        """
+        acked = (hello.control_acked, *(stream.acked for stream in hello.streams))
+        for index, (lane, end) in enumerate(
+            zip((source.control, *source.lanes), acked, strict=True), m.CONTROL
+        ):
+            gone = sum(b - a for a, b in lane.received.new_parts(0, end) if a < b)
+            if not gone:
+                continue
+            self._came(lane, 0, end)
+            lane.written, lane.durable = max(lane.written, end), max(lane.durable, end)
+            site.touched(source)
+            if site.frame_due is None:
+                site.frame_due = arrival + frame_every
+            if index != m.CONTROL:
+                self._counts[source.name, "given_up"] += gone
+                self._proven(source, site, index, arrival)
+
     def control(self, source: Source, site: Site, message: m.Control, arrival: int) -> bool:
         """Records a message that has a control number; False: it came before.
 

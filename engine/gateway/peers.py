@@ -64,6 +64,11 @@ class Source:
     before: PastSource | None = None
     """The newest of its earlier starts of which the log has something."""
 
+    @property
+    def durable(self) -> tuple[int, tuple[int, ...]]:
+        """The control number, and those of the streams, up to which everything is durable."""
+        return self.control.durable, tuple(lane.durable for lane in self.lanes)
+
 
 @dataclass(slots=True, eq=False)
 class Peer:

@@ -19,6 +19,7 @@ TRACE = [
 ROWS = "source,seq,when,ts,arrival,v\n" + "".join(
     f"s1,{seq},{1000 + seq},{1000 + seq},{2000 + seq},{seq / 2}\n" for seq in range(5)
 )
+SAMPLES = Path(__file__).resolve().parents[2] / "docs" / "samples"
 SLOW = ("slackwater run", "slackwater paper r19")
 
 
@@ -38,10 +39,12 @@ def shell(line: str, folder: Path) -> None:
 
 @pytest.fixture(scope="module", name="inputs")
 def _inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the examples name: a trace, a table, a query and a short simulation's log."""
+    """What the examples name: a trace, a table, a query, settings and a short simulation's log."""
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "trace.jsonl").write_text("\n".join(TRACE) + "\n")
     (folder / "rows.csv").write_text(ROWS)
+    for sample in SAMPLES.iterdir():
+        shutil.copy(sample, folder)
     (folder / "query.txt").write_text("EVENT SEQ(KICK a, GOAL b) WITHIN 2 s\n")
     shell("slackwater simulate soccer --set duration=500ms --out short.log", folder)
     return folder

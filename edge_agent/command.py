@@ -1,0 +1,109 @@
+"""The command ``slackwater agent`` (``python -m edge_agent``); needs the base install alone."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from edge_agent import clock
+from edge_agent.drivers.agent_file import AgentSettings, read_agent
+from edge_agent.drivers.agent_program import run_agent
+from edge_agent.drivers.dry_run import dry_run
+from edge_agent.drivers.network_interface import default_source, interfaces
+from edge_agent.errors import AgentError, SettingsError
+from edge_agent.spool_command import ACTIONS, Say
+
+USER_ERROR: Final = 2
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; gives the exit code (0 done, 1 failed, 2 the settings are at fault)."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(words)
+    try:
+        return int(options.action(options))
+    except SettingsError as error:
+        sys.stderr.write(f"slackwater agent: {_visible(str(error))}\n")
+        return USER_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except AgentError as error:
+        sys.stderr.write(f"slackwater agent: {_visible(str(error))}\n")
+        return FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slackwater agent",
+        description="Sends a device's events to a gateway, with numbers, and with what its clock "
+        "shows compared to the gateway's.",
+        epilog="Exit code 0: done, 1: failed, 2: the settings are at fault.",
+    )
+    parser.add_argument("--config", "-c", metavar="FILE", type=Path, help="settings (TOML)")
+    parser.add_argument(
+        "--dry-run", action="store_true",
+        help="read the inputs and print what would be sent, without a gateway",
+    )  # fmt: skip
+    parser.add_argument("--quiet", action="store_true", help="say nothing but errors")
+    parser.set_defaults(action=_run)
+    commands = parser.add_subparsers(title="commands", metavar="")
+    check = commands.add_parser(
+        "check", help="whether the settings are right; prints them as they are in effect"
+    )
+    check.add_argument("config", metavar="CONFIG", type=Path)
+    check.set_defaults(action=_check)
+    spool = commands.add_parser("spool", help="looks into an outbox, and changes nothing")
+    looks = spool.add_subparsers(title="commands", metavar="", required=True)
+    for name, (action, said) in ACTIONS.items():
+        look = looks.add_parser(name, help=said)
+        look.add_argument("folder", metavar="FOLDER", type=Path)
+        look.set_defaults(action=partial(_spool, action))
+    return parser
+
+
+def _spool(action: Callable[[Path, Say], int], options: argparse.Namespace) -> int:
+    def say(text: str) -> None:
+        sys.stdout.write(_visible(text.removesuffix("\n")) + "\n")
+
+    return action(options.folder, say)
+
+
+def _settings(config: Path | None) -> AgentSettings:
+    if config is None:
+        raise SettingsError("--config FILE must be given; see slackwater agent --help")
+    return read_agent(config, lambda: clock.read().wall_ns, default_source)
+
+
+def _run(options: argparse.Namespace) -> int:
+    settings = _settings(options.config)
+
+    def tell(line: str) -> None:
+        if not options.quiet:
+            sys.stderr.write(f"{_visible(line)}\n")
+            sys.stderr.flush()
+
+    if options.dry_run:
+        return asyncio.run(dry_run(settings, sys.stdout.write, tell))
+    return asyncio.run(run_agent(settings, tell))
+
+
+def _check(options: argparse.Namespace) -> int:
+    settings = _settings(options.config)
+    if settings.tls is not None:
+        settings.tls.context()
+    sys.stdout.write(settings.printed)
+    names = ", ".join(each.name for each in interfaces())
+    sys.stderr.write(f"{_visible(str(options.config))}: right; interfaces here: {names}\n")
+    return 0
+
+
+def _visible(text: str) -> str:
+    """``text`` without what a terminal would act upon."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)

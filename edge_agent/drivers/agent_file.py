@@ -1,0 +1,209 @@
+"""The settings file of ``slackwater agent``: who it is, where the gateway is, what it sends."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.errors import SettingsError
+from edge_agent.inputs.base import Input
+from edge_agent.inputs.registry import read_input
+from edge_agent.messages import ATTR_TYPES, StreamSchema
+from edge_agent.packing import check_schemas
+from edge_agent.settings import SessionSettings
+from edge_agent.settings_file import NS_PER, Table, read_toml
+from edge_agent.timesync import SyncSettings
+
+PORT: Final = 9750
+WHEN_FULL: Final = ("block", "drop-oldest", "drop-newest")
+_SESSION_DURATIONS: Final = (
+    "heartbeat_ns", "heartbeat_lag_ns", "hello_timeout_ns", "ack_timeout_ns", "reconnect_ns",
+    "reconnect_ns_max",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM files. ``authorities`` None: those of the system; certificate and key: of this device."""
+
+    authorities: Path | None
+    certificate: Path | None
+    key: Path | None
+
+    def context(self) -> ssl.SSLContext:
+        """What connections to the gateway use.
+
+        Raises:
+            SettingsError: a file that cannot be read, or holds no certificate or key.
+        """
+        try:
+            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.authorities)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key)
+        except OSError as error:
+            files = ", ".join(
+                str(each) for each in (self.authorities, self.certificate, self.key) if each
+            )
+            raise SettingsError(f"[tls] {files}: {error.strerror or error}") from error
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What an agent is told."""
+
+    session: SessionSettings
+    host: str
+    port: int
+    ntp_port: int
+    tls: TlsFiles | None
+    streams: tuple[StreamSchema, ...]
+    when_full: dict[str, str]
+    """Per stream, what becomes of events that find no room (``WHEN_FULL``)."""
+    outbox: Path | None
+    """Folder of the durable outbox; None: events wait in memory."""
+    outbox_bytes_max: int
+    """Per stream."""
+    sync_every_ns: int
+    """Events are fsynced together, so often at most."""
+    inputs: tuple[Input, ...]
+    stop_ns: int
+    """How long a stop waits for acks."""
+    status: Path | None
+    status_every_ns: int
+    printed: str
+    """The settings in effect, as TOML; the token is not shown."""
+
+
+def read_agent(
+    path: Path, wall_ns: Callable[[], int], own_name: Callable[[], str]
+) -> AgentSettings:
+    """The settings in the file ``path``; files that it names are relative to its folder.
+
+    Args:
+        path: of a TOML file.
+        wall_ns: this device's wall clock.
+        own_name: what the source is called where the file does not say.
+
+    Raises:
+        SettingsError: a mistake in it; names the place and the remedy.
+    """
+    whole = read_toml(path)
+    table = whole.table("agent")
+    folder = path.parent
+    session = _session(whole, table, folder, own_name)
+    stop_ns = table.duration_ns("stop_timeout", 5 * NS_PER["s"])
+    status = table.text("status", "")
+    status_every_ns = table.duration_ns("status_every", 10 * NS_PER["s"], low=NS_PER["ms"])
+    gateway = whole.table("gateway")
+    host = gateway.text("host", "127.0.0.1")
+    port = gateway.integer("port", PORT, 1, 65_535)
+    ntp_port = gateway.integer("ntp_port", port, 1, 65_535)
+    tls = _tls(whole.table("tls"), folder)
+    streams, when_full = _streams(whole)
+    outbox = whole.table("outbox")
+    outbox_folder = outbox.text("folder", "")
+    outbox_max = outbox.size("max", 64 << 20, low=1 << 20)
+    sync_every_ns = outbox.duration_ns("sync_every", 20 * NS_PER["ms"])
+    if not outbox_folder and "drop-oldest" in when_full.values():
+        raise outbox.wrong("folder", "must be given: only an outbox drops its oldest events")
+    if outbox_folder:
+        window = min(session.unacked_bytes_max, outbox_max // 4)
+        session = replace(session, unacked_bytes_max=window)
+    schemas = {stream.name: stream for stream in streams}
+    inputs = tuple(read_input(each, schemas, wall_ns) for each in whole.tables("input"))
+    whole.done()
+    if not inputs:
+        raise whole.wrong("input", "there is none: write [[input]] with its kind")
+    return AgentSettings(
+        session=session, host=host, port=port, ntp_port=ntp_port, tls=tls, streams=streams,
+        when_full=when_full, inputs=inputs, stop_ns=stop_ns,
+        outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
+        sync_every_ns=sync_every_ns,
+        status=folder / status if status else None, status_every_ns=status_every_ns,
+        printed=whole.printed(),
+    )  # fmt: skip
+
+
+def _session(
+    whole: Table, table: Table, folder: Path, own_name: Callable[[], str]
+) -> SessionSettings:
+    source = table.text("source", "") or own_name()
+    table.effective["source"] = source
+    delivery = whole.table("delivery")
+    defaults = SessionSettings(source=source)
+    # A promise says that nothing older will come: only who knows how late events are read can.
+    silent = "heartbeat_lag" not in delivery
+    durations: dict[str, Any] = {
+        name: delivery.duration_ns(
+            name.replace("_ns", ""),
+            0 if silent and name == "heartbeat_ns" else getattr(defaults, name),
+        )
+        for name in _SESSION_DURATIONS
+    }
+    return SessionSettings(
+        source=source,
+        site=table.text("site", "main"),
+        token=_token(table, folder),
+        connections=delivery.integer("connections", 1, 1, 64),
+        unacked_bytes_max=delivery.size("unacked_max", defaults.unacked_bytes_max, low=1 << 16),
+        sync=_sync(whole.table("sync")),
+        **durations,
+    )
+
+
+def _token(table: Table, folder: Path) -> str:
+    token = table.text("token", "", secret=True)
+    name = table.text("token_file", "")
+    if not name:
+        return token
+    if token:
+        raise table.wrong("token_file", "give a token or the file that has it, not both")
+    try:
+        return (folder / name).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise table.wrong("token_file", f"{folder / name}: {error}") from error
+
+
+def _sync(table: Table) -> SyncSettings:
+    found: dict[str, Any] = {}
+    defaults = SyncSettings()
+    for field in fields(SyncSettings):
+        name, default = field.name.removesuffix("_ns"), getattr(defaults, field.name)
+        if name != field.name:
+            found[field.name] = table.duration_ns(name, default)
+        else:
+            found[field.name] = table.integer(name, default)
+    return SyncSettings(**found)
+
+
+def _streams(whole: Table) -> tuple[tuple[StreamSchema, ...], dict[str, str]]:
+    found: list[StreamSchema] = []
+    when_full: dict[str, str] = {}
+    for table in whole.tables("stream"):
+        name = table.text("name")
+        inner = table.table("attrs")
+        attrs = {attr: inner.text(attr, among=ATTR_TYPES) for attr in inner.keys()}  # noqa: SIM118
+        found.append(StreamSchema(name, attrs))
+        when_full[name] = table.text("when_full", "block", among=WHEN_FULL)
+    if not found:
+        found, when_full = [StreamSchema("events")], {"events": "block"}
+    check_schemas(found)
+    return tuple(found), when_full
+
+
+def _tls(table: Table, folder: Path) -> TlsFiles | None:
+    on = table.flag("on", False)
+    given = {name: table.text(name, "") for name in ("authorities", "certificate", "key")}
+    if bool(given["certificate"]) != bool(given["key"]):
+        raise table.wrong("certificate", "certificate and key go together")
+    if not on:
+        if any(given.values()):
+            raise table.wrong("on", "write true: files of TLS are given")
+        return None
+    paths = {name: folder / value if value else None for name, value in given.items()}
+    return TlsFiles(**paths)

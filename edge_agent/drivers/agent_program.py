@@ -1,0 +1,168 @@
+"""``slackwater agent``: inputs, session and sockets of one device, from start to stop.
+
+Inputs that have all ended end the source (EOS), and the agent when everything is acked. SIGTERM and
+Ctrl-C stop it earlier: without an outbox it waits a little for acks, and says what was not acked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from edge_agent import clock
+from edge_agent.drivers.agent_file import AgentSettings
+from edge_agent.drivers.channel import Channel
+from edge_agent.drivers.memory_channel import MemoryChannel
+from edge_agent.drivers.network_interface import interface_of
+from edge_agent.drivers.outbox_channel import OutboxChannel
+from edge_agent.drivers.session_driver import Address, SessionDriver
+from edge_agent.drivers.status_file import StatusFile
+from edge_agent.drivers.tellings import Tellings
+from edge_agent.outbox.folder import OutboxFolder
+from edge_agent.outbox.outbox import Outbox
+from edge_agent.outbox.spooled_session import SpooledSession
+from edge_agent.outputs import SessionState
+from edge_agent.session import AgentSession
+from edge_agent.settings_file import NS_PER
+
+DONE: Final = 0
+FAILED: Final = 1
+_COOKIE_BITS: Final = 64
+_TOLD: Final = {
+    "bad": "records were left out as bad",
+    "dropped_full": "events were dropped, as there was no room",
+    "dropped_oldest": "of the oldest events were dropped, as there was no room",
+}
+
+
+async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int:
+    """Runs the agent; gives its exit code: 0 when nothing was lost, else 1.
+
+    Raises:
+        AgentError: an input that cannot be read at all, a certificate, an outbox.
+    """
+    tellings = Tellings(tell)
+    channel = _channel(settings, tellings)
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    watch = asyncio.create_task(_watch(settings, channel, tellings))
+    try:
+        await channel.start()
+        if await _all_read(settings, channel, stopping):
+            await _first_of(channel.finish(), stopping.wait())
+        if stopping.is_set():
+            await channel.stop(settings.stop_ns / NS_PER["s"])
+    finally:
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
+        await channel.close()
+        tellings.end()
+    failure = channel.driver.session.failure
+    if failure is not None:
+        tell(f"the gateway refuses: {failure.reason}: {failure.detail}")
+    for what, count in sorted(channel.counts.items()):
+        if what in _TOLD:
+            tell(f"{count} {_TOLD[what]}")
+    return DONE if channel.told(tell) else FAILED
+
+
+def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
+    tls = None if settings.tls is None else settings.tls.context()
+    address = Address(host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls)
+    if settings.outbox is None:
+        session = AgentSession(
+            settings.session, settings.streams, clock.read().wall_ns, _cookie, _jitter
+        )
+        return MemoryChannel(settings, session, address, tellings)
+    folder = OutboxFolder(settings.outbox, tellings.tell)
+    try:
+        outboxes = folder.open(
+            settings.session.site, settings.session.source, settings.streams,
+            [settings.outbox_bytes_max] * len(settings.streams), clock.read().wall_ns, _cookie,
+        )  # fmt: skip
+    except BaseException:
+        folder.close()
+        raise
+
+    def session_of(outbox: Outbox) -> SpooledSession:
+        start = outbox.start
+        return SpooledSession(
+            settings.session, start.streams, start.incarnation, _cookie, _jitter, outbox.resumed()
+        )
+
+    return OutboxChannel(settings, folder, outboxes, session_of, address, tellings)
+
+
+def _cookie() -> int:
+    return secrets.randbits(_COOKIE_BITS)
+
+
+def _jitter(most: int) -> int:
+    """Full jitter: any wait up to the longest."""
+    return secrets.randbelow(most + 1)
+
+
+async def _all_read(settings: AgentSettings, channel: Channel, stopping: asyncio.Event) -> bool:
+    """Returns when all inputs have ended (True), or nothing can be sent, or a stop is asked for."""
+    reading = [asyncio.create_task(each.run(channel.outlet)) for each in settings.inputs]
+
+    async def read() -> None:
+        await asyncio.gather(*reading)
+
+    try:
+        return await _first_of(read(), channel.ended(), stopping.wait()) == 0
+    finally:
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+
+async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
+    """Which of them has ended first; the others are cancelled. Its exception is raised."""
+    tasks = [asyncio.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        place = next(i for i, task in enumerate(tasks) if task.done())
+        tasks[place].result()
+        return place
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _watch(settings: AgentSettings, channel: Channel, tellings: Tellings) -> None:
+    """Tells what changes, and writes the status file."""
+    status = None if settings.status is None else StatusFile(settings.status)
+    state = SessionState.IDLE
+    error = ""
+    due = 0.0
+    loop = asyncio.get_running_loop()
+    while True:
+        driver = channel.driver
+        session = driver.session
+        if session.state is not state:
+            state = session.state
+            tellings.tell(_state_line(settings, driver))
+        if driver.last_error != error:
+            error = driver.last_error
+            tellings.rarely(error)
+        if status is not None and loop.time() >= due:
+            due = loop.time() + settings.status_every_ns / NS_PER["s"]
+            status.write(driver, channel.counts)
+        await driver.changed(max(due - loop.time(), 0.0) if status else None)
+
+
+def _state_line(settings: AgentSettings, driver: SessionDriver) -> str:
+    where = f"{settings.host} port {settings.port}"
+    source = f"{settings.session.site}/{settings.session.source}"
+    state = driver.session.state
+    if state is not SessionState.RUNNING:
+        return f"{source}: {state.value} ({where})"
+    interface = interface_of(driver.local_address)
+    via = f" through {interface.name}" if interface is not None else ""
+    return f"{source}: running ({where}{via}), clock {driver.session.sync_state.value}"

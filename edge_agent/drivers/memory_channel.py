@@ -1,0 +1,76 @@
+"""Events go from the inputs into the session's memory: what is not acked dies with the process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from edge_agent import clock
+from edge_agent.drivers.agent_file import AgentSettings
+from edge_agent.drivers.outlets import BaseOutlet
+from edge_agent.drivers.session_driver import Address, SessionDriver
+from edge_agent.drivers.tellings import Tellings
+from edge_agent.outputs import SessionState
+from edge_agent.rows import Row, columns_of
+from edge_agent.session import AgentSession
+
+
+class MemoryChannel(BaseOutlet):
+    """Its own outlet; for devices without a disk that may be written."""
+
+    def __init__(
+        self, settings: AgentSettings, session: AgentSession, address: Address, tellings: Tellings
+    ) -> None:
+        super().__init__(tellings)
+        self.driver = SessionDriver(session, address)
+        self._schemas = {stream.name: stream for stream in settings.streams}
+        self._when_full = settings.when_full
+
+    @property
+    def outlet(self) -> MemoryChannel:
+        return self
+
+    async def start(self) -> None:
+        self.driver.start()
+
+    async def finish(self) -> None:
+        self.driver.session.finish(clock.read())
+        self.driver.carry_out()
+        await self.driver.until_settled()
+
+    async def ended(self) -> None:
+        await self.driver.until_settled()
+
+    async def stop(self, seconds: float) -> None:
+        """Waits for acks; the source ends, as its next start is another one."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.finish()
+        except TimeoutError:
+            return  # what was not acked is told
+
+    async def close(self) -> None:
+        await self.driver.close()
+
+    def told(self, tell: Callable[[str], None]) -> bool:
+        session = self.driver.session
+        emitted, acked = session.counts["emitted"], session.counts["acked"]
+        if session.state is SessionState.DONE:
+            tell(f"done: {acked} events acked")
+            return True
+        tell(f"stopped: {emitted - acked} of {emitted} events are not acked")
+        return session.state is not SessionState.FAILED and emitted == acked
+
+    async def _put(self, stream: str, rows: Sequence[Row]) -> None:
+        while True:
+            ts, te, ids, types, attrs = columns_of(self._schemas[stream], rows)
+            emitted = self.driver.session.emit(
+                stream, clock.read(), ts=ts, te=te, ids=ids, types=types, attrs=attrs
+            )
+            self.driver.carry_out()
+            if emitted.reason != "full":
+                return
+            if self._when_full[stream] != "block":
+                self.counts["dropped_full"] += len(rows)
+                return
+            await self.driver.changed()

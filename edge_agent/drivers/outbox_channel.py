@@ -1,0 +1,155 @@
+"""Events go from the inputs to the disk, and from there to the gateway.
+
+One thread does what waits for the disk, one thing at a time; everything else is the event loop's.
+Starts of the agent that an earlier process left unfinished are finished first, while the inputs'
+events are already written for the one in use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from edge_agent import clock
+from edge_agent.drivers.agent_file import AgentSettings
+from edge_agent.drivers.outlets import BaseOutlet
+from edge_agent.drivers.session_driver import Address, SessionDriver
+from edge_agent.drivers.spool_pump import SpoolPump
+from edge_agent.drivers.tellings import Tellings
+from edge_agent.outbox.folder import OutboxFolder
+from edge_agent.outbox.outbox import Outbox
+from edge_agent.outbox.segment import Record
+from edge_agent.outbox.spooled_session import SpooledSession
+from edge_agent.outputs import SessionState
+from edge_agent.packing import data_message, encoded_data
+from edge_agent.rows import Row, columns_of
+
+MakeSession = Callable[[Outbox], SpooledSession]
+
+
+class OutboxChannel(BaseOutlet):
+    """Its own outlet."""
+
+    def __init__(
+        self, settings: AgentSettings, folder: OutboxFolder, outboxes: Sequence[Outbox],
+        session_of: MakeSession, address: Address, tellings: Tellings,
+    ) -> None:  # fmt: skip
+        """``outboxes``: those to finish, and at the end the one to go on with."""
+        super().__init__(tellings)
+        self._settings = settings
+        self._folder = folder
+        self._disk = ThreadPoolExecutor(1, "disk")
+        self._pumps = [
+            SpoolPump(
+                outbox, SessionDriver(session_of(outbox), address), self.on_disk, settings, tellings
+            )
+            for outbox in outboxes
+        ]
+        self._live = self._pumps[-1]
+        self._earlier = self._pumps[:-1]
+        self.driver = self._pumps[0].driver
+        self._places = {stream.name: i for i, stream in enumerate(settings.streams)}
+        self._running: list[asyncio.Task[None]] = []
+
+    @property
+    def outlet(self) -> OutboxChannel:
+        return self
+
+    async def on_disk(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls it in the disk's thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._disk, partial(action, *arguments))
+
+    async def start(self) -> None:
+        self._running = [
+            asyncio.create_task(self._send()),
+            *(asyncio.create_task(pump.write()) for pump in self._pumps),
+        ]
+
+    async def finish(self) -> None:
+        self._live.ending = True
+        await self.on_disk(self._live.outbox.ended)
+        self._live.driver.notify()
+        await self.ended()
+
+    async def ended(self) -> None:
+        await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+
+    async def stop(self, seconds: float) -> None:
+        """What is not acked is on the disk: nothing to wait for."""
+        del seconds
+
+    async def close(self) -> None:
+        for task in self._running:
+            task.cancel()
+        ended = await asyncio.gather(*self._running, return_exceptions=True)
+        for pump in self._pumps:
+            await pump.driver.close()
+        try:
+            for pump in self._pumps:
+                if pump in self._earlier or not pump.done:
+                    await self.on_disk(pump.outbox.close)
+        except OSError as error:
+            self._tellings.tell(
+                f"{self._folder.folder}: {error.strerror}; the newest events are lost"
+            )
+        finally:
+            self._disk.shutdown()
+            self._folder.close()
+        for problem in ended:
+            if isinstance(problem, Exception):
+                raise problem  # a bug of ours is not to be passed over
+
+    def told(self, tell: Callable[[str], None]) -> bool:
+        waiting = sum(pump.waiting_events() for pump in self._pumps)
+        acked = sum(pump.driver.session.counts["acked"] for pump in self._pumps)
+        if self._live.done:
+            tell(f"done: {acked} events acked")
+            return True
+        tell(f"stopped: {acked} events acked, {waiting} wait in {self._folder.folder}")
+        return self.driver.session.state is not SessionState.FAILED
+
+    # --- inside
+
+    async def _send(self) -> None:
+        """One start after the other."""
+        while self._earlier:
+            pump = self._earlier[0]
+            self.driver = pump.driver
+            await pump.send()
+            if not pump.done:
+                return
+            await self.on_disk(self._folder.remove, pump.outbox)
+            self._earlier.pop(0)
+            self._pumps.remove(pump)
+        self.driver = self._live.driver
+        await self._live.send()
+        if self._live.done:
+            await self.on_disk(self._folder.remove, self._live.outbox)
+
+    async def _put(self, stream: str, rows: Sequence[Row]) -> None:
+        index = self._places[stream]
+        schema, spool = self._settings.streams[index], self._live.outbox.spools[index]
+        ts, te, ids, types, attrs = columns_of(schema, rows)
+        message = data_message(index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs)
+        while True:
+            version = self._live.driver.version
+            record = Record(spool.next, len(rows), encoded_data(message, spool.next, schema.name))
+            if spool.fits(record.size):
+                spool.append(record)
+                self._live.session.numbered(index, len(rows), message.types, clock.read())
+                self._live.driver.carry_out()
+                return
+            match self._settings.when_full[stream]:
+                case "drop-newest":
+                    self.counts["dropped_full"] += len(rows)
+                    return
+                case "drop-oldest":
+                    dropped = await self.on_disk(spool.drop_oldest)
+                    self.counts["dropped_oldest"] += len(dropped)
+                    if dropped:
+                        continue
+            await self._live.driver.changed(since=version)

@@ -1,0 +1,291 @@
+"""A session on real sockets: asyncio connects, sends and wakes; the session decides.
+
+A connection that cannot be opened is told to the session, which asks again after a wait. A peer
+that reads slowly makes messages wait in this process; their memory is bounded by the session
+(``unacked_bytes_max``), as a message stays there until it is acked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from edge_agent import clock
+from edge_agent.outputs import Close, Connect, SendBytes, SendDatagram, SessionState
+from edge_agent.session import AgentSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where the gateway is. ``tls`` None: TCP as it is."""
+
+    host: str
+    port: int
+    ntp_port: int
+    tls: ssl.SSLContext | None = None
+
+
+class SessionDriver:
+    """Runs one session from ``start`` until it is done, has failed, or ``close`` is called."""
+
+    def __init__(self, session: AgentSession, address: Address) -> None:
+        self.session = session
+        self.before_sending: Callable[[], None] = _nothing
+        """Called after each input of the session, before it has effects."""
+        self.counts: Counter[str] = Counter()
+        """``connected``, ``not_connected``, ``no_ntp_socket``."""
+        self.last_error = ""
+        """Why a connection was last not opened, or was lost."""
+        self.local_address = ""
+        """This device's own address on the connection opened last."""
+        self._address = address
+        self._links: dict[int, _Link] = {}
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._datagrams: asyncio.DatagramTransport | None = None
+        self._asked_host = ""
+        self._alarm: asyncio.TimerHandle | None = None
+        self.version = 0
+        """Counts what has happened."""
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    def start(self) -> None:
+        """Begins to connect."""
+        self.session.start(clock.read())
+        self.carry_out()
+
+    async def changed(self, seconds: float | None = None, since: int | None = None) -> None:
+        """Returns when something has happened (``since``: that version), or after so long."""
+        if since is not None and since != self.version:
+            return
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(seconds):  # wait_for may swallow a cancellation
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def until_settled(self) -> None:
+        """Returns when the session has come to its end."""
+        while not self.settled:
+            await self.changed()
+
+    @property
+    def settled(self) -> bool:
+        """Whether the session has come to its end."""
+        return self.session.state in (SessionState.DONE, SessionState.FAILED)
+
+    async def close(self) -> None:
+        """Stops at once; what is not acked stays so."""
+        self._closed = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        tasks = list(self._connecting.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for link in self._links.values():
+            link.abort()
+        self._links.clear()
+        if self._datagrams is not None:
+            self._datagrams.abort()
+        await asyncio.sleep(0)  # the loop closes the sockets
+
+    def carry_out(self) -> None:
+        """Does what the session asks for; called after everything that was told to it."""
+        if self._closed:
+            return
+        self.before_sending()
+        for output in self.session.outputs():
+            match output:
+                case Connect(number):
+                    self._spawn(number)
+                case SendBytes(number, data):
+                    self._links[number].send(data)
+                case Close(number, _):
+                    self._give_up(number)
+                case SendDatagram(data):
+                    self._ask(data)
+        self.notify()
+        self._set_alarm()
+
+    def notify(self) -> None:
+        """Something has happened that others wait for."""
+        self.version += 1
+        self._changed.set()
+
+    # --- what sockets call
+
+    def opened(self, link: _Link, own: str) -> None:
+        """A connection is open, from this device's address ``own``."""
+        self.counts["connected"] += 1
+        self.local_address = own
+        self._links[link.number] = link
+
+    def received(self, link: _Link, data: bytes) -> None:
+        """Bytes of the gateway came."""
+        if self._links.get(link.number) is link:
+            self.session.received(link.number, data, clock.read())
+            self.carry_out()
+
+    def lost(self, link: _Link, error: Exception | None) -> None:
+        """A connection is gone."""
+        if self._links.get(link.number) is link:
+            del self._links[link.number]
+            self.last_error = _told(error) if error else "the gateway closed the connection"
+            self.session.disconnected(link.number, clock.read())
+            self.carry_out()
+
+    def answered(self, data: bytes) -> None:
+        """A datagram came from where questions go."""
+        self.session.datagram_received(data, clock.read())
+        self.carry_out()
+
+    # --- inside
+
+    def _spawn(self, number: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._connect(number))
+        self._connecting[number] = task
+        task.add_done_callback(partial(self._connected, number))
+
+    def _connected(self, number: int, task: asyncio.Task[None]) -> None:
+        if self._connecting.get(number) is task:
+            del self._connecting[number]
+        if not task.cancelled():
+            task.result()  # a bug of ours is not to be passed over
+
+    def _give_up(self, number: int) -> None:
+        task, link = self._connecting.pop(number, None), self._links.pop(number, None)
+        if task is not None:
+            task.cancel()
+        if link is not None:
+            link.close()
+
+    async def _connect(self, number: int) -> None:
+        address, loop = self._address, asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.session.settings.hello_timeout_ns / 1e9):
+                _, link = await loop.create_connection(
+                    lambda: _Link(self, number), address.host, address.port, ssl=address.tls
+                )
+        except (OSError, TimeoutError) as error:
+            self.counts["not_connected"] += 1
+            self.last_error = f"{address.host} port {address.port}: {_told(error)}"
+            self.session.disconnected(number, clock.read())
+            self.carry_out()
+            return
+        await self._open_datagrams(link.peer)
+        if self._links.get(number) is link:
+            self.session.connected(number, clock.read())
+            self.carry_out()
+
+    async def _open_datagrams(self, host: str) -> None:
+        """Questions go where the connection went: a name may have several addresses."""
+        if self._datagrams is not None and not self._datagrams.is_closing():
+            if self._asked_host == host:
+                return
+            self._datagrams.abort()
+        try:
+            made, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: _Questions(self), remote_addr=(host, self._address.ntp_port)
+            )
+        except OSError as error:
+            self.counts["no_ntp_socket"] += 1
+            self.last_error = f"time sync with {host}: {_told(error)}"
+            return
+        self._datagrams, self._asked_host = made, host
+
+    def _ask(self, data: bytes) -> None:
+        if self._datagrams is not None and not self._datagrams.is_closing():
+            self._datagrams.sendto(data)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self.session.wake(clock.read())
+        self.carry_out()
+
+    def _set_alarm(self) -> None:
+        """Wakes the session in time; an alarm that comes too early is left: it does no harm."""
+        due = self.session.next_wake()
+        if due is None or self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        seconds = max(due - clock.read().mono_ns, 0) / 1e9
+        if self._alarm is not None:
+            if self._alarm.when() <= loop.time() + seconds:
+                return
+            self._alarm.cancel()
+        self._alarm = loop.call_later(seconds, self._wake)
+
+
+class _Link(asyncio.Protocol):
+    """One connection of the session's pool."""
+
+    def __init__(self, driver: SessionDriver, number: int) -> None:
+        self.number = number
+        self._driver = driver
+        self._transport: asyncio.Transport | None = None
+        self.peer = ""
+        """Its address."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        made = transport.get_extra_info("socket")
+        if made is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self.peer = str(transport.get_extra_info("peername")[0])
+        self._driver.opened(self, str(transport.get_extra_info("sockname")[0]))
+
+    def data_received(self, data: bytes) -> None:
+        self._driver.received(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._driver.lost(self, exc)
+
+    def send(self, data: bytes) -> None:
+        """Writes one message after all before it."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """The session wants it no more; what was written goes, or is resent elsewhere."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Closes it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class _Questions(asyncio.DatagramProtocol):
+    """The socket of time sync."""
+
+    def __init__(self, driver: SessionDriver) -> None:
+        self._driver = driver
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        del addr  # the socket is connected: only the gateway's datagrams come in
+        self._driver.answered(data)
+
+    def error_received(self, exc: Exception) -> None:
+        # Nobody listens there (yet): the session's own time-out counts it.
+        self._driver.last_error = f"time sync: {_told(exc)}"
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
+
+
+def _told(error: Exception) -> str:
+    """What to say of a socket's error: a reason, where the exception has one."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason or str(error) or type(error).__name__

@@ -1,0 +1,152 @@
+"""One start of an agent: commits its outbox, and hands committed events to its session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from edge_agent import clock
+from edge_agent.drivers.agent_file import AgentSettings
+from edge_agent.drivers.session_driver import SessionDriver
+from edge_agent.drivers.tellings import Tellings
+from edge_agent.outbox.outbox import Outbox
+from edge_agent.outbox.segment import Record
+from edge_agent.outbox.spooled_session import SpooledSession
+from edge_agent.outputs import SessionState
+from edge_agent.settings_file import NS_PER
+
+_READ_BYTES: Final = 1 << 18
+_RETRY_SECONDS: Final = 1.0
+"""A disk that failed is tried again after so long."""
+_SETTLE_SECONDS: Final = 1.0
+"""How often the position is stored, at most, where nothing asks for it."""
+
+OnDisk = Callable[..., Awaitable[Any]]
+
+
+class SpoolPump:
+    """``write`` and ``send`` run side by side, each until it is cancelled or all is done."""
+
+    def __init__(
+        self, outbox: Outbox, driver: SessionDriver, on_disk: OnDisk, settings: AgentSettings,
+        tellings: Tellings,
+    ) -> None:  # fmt: skip
+        self.outbox = outbox
+        self.driver = driver
+        self.ending = outbox.start.ended
+        """Nothing will be appended any more."""
+        assert isinstance(driver.session, SpooledSession)
+        self.session = driver.session
+        driver.before_sending = self._remember
+        self._on_disk = on_disk
+        self._sync_seconds = settings.sync_every_ns / NS_PER["s"]
+        self._tellings = tellings
+        self._held: list[deque[Record]] = [deque() for _ in outbox.spools]
+        self._offered_to = list(outbox.resumed().acked)
+        self._finished = False
+        self._settled = 0.0
+
+    @property
+    def done(self) -> bool:
+        """Whether the gateway has everything, and knows that there is no more."""
+        return self.session.state is SessionState.DONE
+
+    def waiting_events(self) -> int:
+        """Events that the gateway has not acked."""
+        acked = self.session.acked_seqs()
+        return sum(
+            max(spool.next - ack, 0) for spool, ack in zip(self.outbox.spools, acked, strict=True)
+        )
+
+    async def write(self) -> None:
+        """Commits what is appended: at most once per ``sync_every``, all of it together."""
+        while True:
+            version = self.driver.version
+            if not any(spool.unwritten for spool in self.outbox.spools):
+                await self.driver.changed(since=version)
+                continue
+            try:
+                await self._on_disk(self.outbox.commit)
+            except OSError as error:
+                self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; tried again")
+                await asyncio.sleep(_RETRY_SECONDS)
+            self.driver.notify()
+            await asyncio.sleep(self._sync_seconds)
+
+    async def send(self) -> None:
+        """Connects, and sends until all is acked (if nothing is added), or the session fails."""
+        self.driver.start()
+        while not self.driver.settled:
+            version = self.driver.version
+            for index in range(len(self._held)):
+                await self._offer(index)
+            self.outbox.acked(self.session.acked_seqs())
+            if self.ending and not self._finished and self._all_offered():
+                self._finished = True
+                self.session.finish(clock.read())
+                self.driver.carry_out()
+            await self._settle()
+            await self.driver.changed(_SETTLE_SECONDS, since=version)
+        self.outbox.acked(self.session.acked_seqs())
+
+    async def _offer(self, index: int) -> None:
+        """Hands on what there is room for."""
+        held, some = self._held[index], False
+        while True:
+            if not held:
+                held.extend(await self._read(index))
+            if not held or not self._offer_one(index, held[0]):
+                break
+            held.popleft()
+            some = True
+        if some:
+            self.driver.carry_out()
+
+    def _offer_one(self, index: int, record: Record) -> bool:
+        """Whether the session took it, or it is acked already."""
+        expected, acked = self._offered_to[index], self.session.acked_seqs()[index]
+        if record.end > acked and not self.session.has_room(len(record.data)):
+            return False
+        if record.first > expected:
+            if acked < expected:
+                return False  # the gap's turn comes when everything before it is acked
+            name = self.outbox.start.streams[index].name
+            self._tellings.tell(
+                f"{self.outbox.folder}: events {expected} to {record.first - 1} of stream {name} "
+                "are gone"
+            )
+            self.session.gone(index, record.first, clock.read())
+        self._offered_to[index] = record.end
+        if record.end > acked:
+            self.session.offer(index, record, clock.read())
+        return True
+
+    async def _read(self, index: int) -> list[Record]:
+        spool = self.outbox.spools[index]
+        if spool.committed <= self._offered_to[index]:
+            return []
+        try:
+            found: list[Record] = await self._on_disk(spool.read, _READ_BYTES)
+        except OSError as error:
+            self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; read again")
+            return []
+        return found
+
+    def _all_offered(self) -> bool:
+        return all(
+            spool.next <= offered
+            for spool, offered in zip(self.outbox.spools, self._offered_to, strict=True)
+        )
+
+    async def _settle(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.outbox.due() or now - self._settled >= _SETTLE_SECONDS:
+            self._settled = now
+            await self._on_disk(self.outbox.settle)
+
+    def _remember(self) -> None:
+        """Before anything is sent to a gateway that has welcomed this start."""
+        if self.session.welcomed and not self.outbox.start.welcomed:
+            self.outbox.welcomed(self.session.incarnation)

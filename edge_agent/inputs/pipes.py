@@ -1,0 +1,135 @@
+"""Events that other programs print, one JSON object per line: ``stdin`` and ``exec``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from edge_agent.errors import AgentError
+from edge_agent.inputs.base import Outlet
+from edge_agent.inputs.json_lines import JsonLines
+from edge_agent.inputs.record_fields import RecordFields, read_fields
+from edge_agent.messages import StreamSchema
+from edge_agent.settings_file import NS_PER, Table
+
+CHUNK_BYTES: Final = 1 << 16
+"""Read at once: what a program has printed meanwhile becomes one batch."""
+RESTARTS: Final = ("on-failure", "always", "never")
+_STOP_SECONDS: Final = 5.0
+"""So long a program may take to end when the agent stops."""
+
+WallClock = Callable[[], int]
+"""This device's wall clock [ns]."""
+
+
+class StdinInput:
+    """Reads standard input to its end."""
+
+    def __init__(self, fields: RecordFields, wall_ns: WallClock) -> None:
+        self._fields = fields
+        self._wall_ns = wall_ns
+
+    async def run(self, outlet: Outlet) -> None:
+        lines = JsonLines(self._fields, "stdin")
+        number = sys.stdin.fileno()
+        mode = os.fstat(number).st_mode
+        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
+            # A file, or /dev/null, is always ready, and no event loop takes it.
+            while chunk := os.read(number, CHUNK_BYTES):
+                await lines.feed(chunk, self._wall_ns(), outlet)
+                await asyncio.sleep(0)
+        else:
+            reader = asyncio.StreamReader(CHUNK_BYTES)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+            )
+            try:
+                await _read_on(reader, lines, self._wall_ns, outlet)
+            finally:
+                transport.close()
+        await lines.end(self._wall_ns(), outlet)
+
+
+class ExecInput:
+    """Runs a program and reads what it prints; it is started again as ``restart`` says.
+
+    A program that ends by itself with exit code 0 has said all it had to say, unless ``restart`` is
+    ``always``. What it writes to standard error goes where the agent's own goes.
+    """
+
+    def __init__(
+        self, command: list[str], restart: str, wait_ns: int, fields: RecordFields,
+        wall_ns: WallClock,
+    ) -> None:  # fmt: skip
+        self._command = command
+        self._restart = restart
+        self._wait_ns = wait_ns
+        self._fields = fields
+        self._wall_ns = wall_ns
+
+    async def run(self, outlet: Outlet) -> None:
+        while True:
+            code = await self._once(outlet)
+            if code:
+                outlet.bad(f"ended with exit code {code}", " ".join(self._command))
+            if self._restart == "never" or (self._restart == "on-failure" and code == 0):
+                return
+            await asyncio.sleep(self._wait_ns / NS_PER["s"])
+
+    async def _once(self, outlet: Outlet) -> int:
+        try:
+            program = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+                limit=CHUNK_BYTES,
+            )  # fmt: skip
+        except OSError as error:
+            raise AgentError(f"{self._command[0]}: {error.strerror}") from error
+        assert program.stdout is not None
+        lines = JsonLines(self._fields, self._command[0])
+        try:
+            await _read_on(program.stdout, lines, self._wall_ns, outlet)
+            await lines.end(self._wall_ns(), outlet)
+            return await program.wait()
+        finally:
+            await _ended(program)
+
+
+async def _read_on(
+    reader: asyncio.StreamReader, lines: JsonLines, wall_ns: WallClock, outlet: Outlet
+) -> None:
+    while chunk := await reader.read(CHUNK_BYTES):
+        await lines.feed(chunk, wall_ns(), outlet)
+
+
+async def _ended(program: asyncio.subprocess.Process) -> None:
+    """The program has ended: by itself, told to, or killed."""
+    if program.returncode is not None:
+        return
+    program.terminate()
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await program.wait()
+    except TimeoutError:
+        program.kill()
+        await program.wait()
+
+
+def stdin_input(
+    table: Table, schemas: Mapping[str, StreamSchema], wall_ns: WallClock
+) -> StdinInput:
+    """``kind = "stdin"``."""
+    return StdinInput(read_fields(table, schemas), wall_ns)
+
+
+def exec_input(table: Table, schemas: Mapping[str, StreamSchema], wall_ns: WallClock) -> ExecInput:
+    """``kind = "exec"``: ``command`` (a list: no shell), ``restart``, ``restart_wait``."""
+    command = table.texts("command")
+    if not command or not command[0]:
+        raise table.wrong("command", 'write the program and its arguments: ["program", "-v"]')
+    restart = table.text("restart", "on-failure", among=RESTARTS)
+    wait_ns = table.duration_ns("restart_wait", NS_PER["s"], low=NS_PER["ms"])
+    return ExecInput(command, restart, wait_ns, read_fields(table, schemas), wall_ns)

@@ -1,0 +1,130 @@
+"""From a record (a JSON object, a line of CSV) to an event: which field is what.
+
+Fields have the names of a trace: ``stream ts te id type`` and ``attrs`` with the attributes; an
+attribute of the stream may also stand beside them. ``map`` says where a field is named otherwise.
+A record without ``ts`` happened when it was read, by this device's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from edge_agent import records as r
+from edge_agent.errors import SettingsError
+from edge_agent.messages import StreamSchema
+from edge_agent.rows import BadRecord, Row, checked_row
+from edge_agent.settings_file import NS_PER, Table, near_miss, quantity
+
+FIELDS: Final = (r.STREAM, r.TS, r.TE, r.ID, r.TYPE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFields:
+    """How an input's records are read. ``map``: field or attribute -> the name that it has."""
+
+    schemas: Mapping[str, StreamSchema]
+    stream: str
+    """Of records that name none."""
+    time_unit: str = "ns"
+    map: Mapping[str, str] = field(default_factory=dict)
+    texts: bool = False
+    """Values are texts (CSV): those of numbers and bools are read."""
+
+    def event(self, record: Mapping[str, Any], now_ns: int) -> tuple[str, Row]:
+        """The stream and the event that ``record`` is; ``now_ns``: when it was read.
+
+        Raises:
+            BadRecord: names what is wrong.
+        """
+        stream = self._field(record, r.STREAM) or self.stream
+        schema = self.schemas.get(stream) if type(stream) is str else None
+        if schema is None:
+            raise BadRecord(f"no stream {stream!r:.50}{near_miss(str(stream), self.schemas)}")
+        inner = record.get(r.ATTRS, record)
+        if not isinstance(inner, Mapping):
+            raise BadRecord("attrs is no table")
+        names = {name: self.map.get(name, name) for name in schema.attrs}
+        attrs = {name: inner.get(key, record.get(key)) for name, key in names.items()}
+        given, until, id_ = (self._field(record, name) for name in (r.TS, r.TE, r.ID))
+        if self.texts:
+            attrs = {name: _read(attrs[name], kind, name) for name, kind in schema.attrs.items()}
+            id_ = _read(id_, "int", r.ID)
+        return stream, checked_row(
+            schema,
+            now_ns if given is None else self._ns(given, r.TS),
+            None if until is None else self._ns(until, r.TE),
+            id_,
+            self._field(record, r.TYPE),
+            attrs,
+        )
+
+    def _field(self, record: Mapping[str, Any], name: str) -> Any:
+        value = record.get(self.map.get(name, name))
+        return None if self.texts and value == "" else value
+
+    def _ns(self, value: Any, name: str) -> int:
+        try:
+            return instant_ns(value, self.time_unit)
+        except (ValueError, SettingsError, OverflowError) as error:
+            raise BadRecord(f"{name}: {value!r:.50} is not an instant: {error}") from error
+
+
+def read_fields(
+    table: Table, schemas: Mapping[str, StreamSchema], *, texts: bool = False
+) -> RecordFields:
+    """The settings ``stream time_unit map`` of an input."""
+    stream = table.text("stream", next(iter(schemas)), among=list(schemas))
+    unit = table.text("time_unit", "ns", among=list(NS_PER))
+    inner = table.table("map")
+    names = [*FIELDS, *{attr for schema in schemas.values() for attr in schema.attrs}]
+    found = {}
+    for name in inner.keys():  # noqa: SIM118 - a Table is no dict
+        if name not in names:
+            raise inner.wrong(name, f"no such field{near_miss(name, names)}")
+        found[name] = inner.text(name)
+    return RecordFields(schemas=schemas, stream=stream, time_unit=unit, map=found, texts=texts)
+
+
+def instant_ns(value: Any, unit: str) -> int:
+    """An instant as ns since 1970: a number in ``unit``, or a text of ISO 8601 with its zone.
+
+    >>> instant_ns(12, "ms"), instant_ns("1.5", "s"), instant_ns("1970-01-01T00:00:01.5Z", "ns")
+    (12000000, 1500000000, 1500000000)
+
+    Raises:
+        ValueError, SettingsError: it is none; a fraction of a second is given as a text, not as a
+            float, which has no room for ns.
+    """
+    if type(value) is int:
+        return value * NS_PER[unit]
+    if type(value) is not str:
+        raise ValueError(f"write a whole number of {unit}, or a text")
+    sign, digits = (-1, value[1:]) if value.startswith("-") else (1, value)
+    if digits.replace(".", "", 1).isdecimal():
+        return sign * quantity(f"{digits} {unit}", NS_PER, "an instant")
+    found = datetime.fromisoformat(value)
+    if found.tzinfo is None:
+        raise ValueError("it names no zone (Z, +01:00)")
+    whole = int(found.replace(microsecond=0).timestamp())
+    return whole * NS_PER["s"] + found.microsecond * NS_PER["us"]
+
+
+def _read(text: Any, kind: str, name: str) -> Any:
+    """The value of a text in a table of texts; an empty one is null."""
+    if text is None or text == "":
+        return None
+    try:
+        if kind == "int":
+            return int(text)
+        if kind == "float":
+            return float(text)
+    except ValueError as error:
+        raise BadRecord(f"{name}: {text!r:.50} is not of type {kind}") from error
+    if kind == "bool":
+        if text.lower() not in ("true", "false", "1", "0"):
+            raise BadRecord(f"{name}: {text!r:.50} is not true or false")
+        return text.lower() in ("true", "1")
+    return text

@@ -1,0 +1,130 @@
+"""A recording, played again: CSV or lines of JSON, as fast as it was, faster, or all at once."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.errors import AgentError
+from edge_agent.inputs.base import Outlet
+from edge_agent.inputs.record_fields import RecordFields, read_fields
+from edge_agent.messages import StreamSchema
+from edge_agent.rows import BadRecord, Row, fits
+from edge_agent.settings_file import NS_PER, Table
+
+ROWS_AT_ONCE: Final = 1000
+FORMATS: Final = ("csv", "jsonl")
+_SLICE_NS: Final = 10 * 10**6
+"""Events that are due within so long go together."""
+
+
+class ReplayInput:
+    """Plays a file once.
+
+    ``pace`` 0: at once; 1: event after event as their ``ts`` are apart; 10: ten times as fast.
+    ``restamp``: the first event happens now by this device's clock, the others as far after it as
+    they are played; else events keep their ``ts``.
+    """
+
+    def __init__(
+        self, file: Path, form: str, pace: float, *, restamp: bool, fields: RecordFields,
+        wall_ns: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._file = file
+        self._form = form
+        self._pace = pace
+        self._restamp = restamp
+        self._fields = fields
+        self._wall_ns = wall_ns
+
+    async def run(self, outlet: Outlet) -> None:
+        try:
+            with self._file.open(encoding="utf-8-sig", newline="") as text:
+                await self._play(_records(text, self._form), outlet)
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise AgentError(f"{self._file}: {reason}") from error
+
+    async def _play(
+        self, records: Iterator[tuple[int, dict[str, Any] | None]], outlet: Outlet
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        first: int | None = None
+        began, began_wall_ns = loop.time(), self._wall_ns()
+        rows: list[Row] = []
+        stream, due_ns = "", 0
+        for line, record in records:
+            try:
+                named, row = self._fields.event(_there(record), self._wall_ns())
+            except BadRecord as error:
+                outlet.bad(str(error), f"{self._file}: line {line}")
+                continue
+            first = row.ts if first is None else first
+            at_ns = int((row.ts - first) / self._pace) if self._pace else 0
+            if self._restamp:
+                row = row._replace(
+                    ts=began_wall_ns + at_ns, te=began_wall_ns + at_ns + row.te - row.ts
+                )
+            late = at_ns - due_ns > _SLICE_NS
+            if rows and (late or named != stream or len(rows) >= ROWS_AT_ONCE):
+                await self._hand(stream, rows, began, due_ns, outlet)
+                rows = []
+            if rows and not fits(rows, row):
+                await self._hand(stream, rows, began, due_ns, outlet)
+                rows = []
+            stream, due_ns = named, at_ns if not rows else max(due_ns, at_ns)
+            rows.append(row)
+        if rows:
+            await self._hand(stream, rows, began, due_ns, outlet)
+
+    async def _hand(
+        self, stream: str, rows: list[Row], began: float, due_ns: int, outlet: Outlet
+    ) -> None:
+        """Hands on ``rows`` when the last of them is due."""
+        wait = began + due_ns / NS_PER["s"] - asyncio.get_running_loop().time()
+        await asyncio.sleep(max(wait, 0.0))
+        await outlet.take(stream, rows)
+
+
+def _records(text: Any, form: str) -> Iterator[tuple[int, dict[str, Any] | None]]:
+    """Line number and record of each line; None: it is none."""
+    if form == "csv":
+        reader = csv.DictReader(text)
+        for row in reader:
+            yield reader.line_num, row
+        return
+    for number, line in enumerate(text, 1):
+        if line.strip():
+            yield number, _object(line)
+
+
+def _there(record: dict[str, Any] | None) -> dict[str, Any]:
+    if record is None:
+        raise BadRecord("not an object of JSON")
+    return record
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if type(record) is dict else None
+
+
+def replay_input(
+    table: Table, schemas: Mapping[str, StreamSchema], wall_ns: Callable[[], int]
+) -> ReplayInput:
+    """``kind = "replay"``: ``file format pace restamp``."""
+    folder = Path(table.file).parent
+    name = table.text("file")
+    suffix = Path(name).suffix.lower().removeprefix(".")
+    form = table.text("format", suffix if suffix in FORMATS else "jsonl", among=FORMATS)
+    pace = table.number("pace", 1.0)
+    restamp = table.flag("restamp", False)
+    fields = read_fields(table, schemas, texts=form == "csv")
+    return ReplayInput(folder / name, form, pace, restamp=restamp, fields=fields, wall_ns=wall_ns)

@@ -1,0 +1,166 @@
+"""Looks into an outbox without changing it, also while an agent is running on it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent import messages as m
+from edge_agent import records as r
+from edge_agent import wire
+from edge_agent.errors import AgentError
+from edge_agent.outbox.files import DiskFiles
+from edge_agent.outbox.folder import starts
+from edge_agent.outbox.outbox import POSITION, START, Start
+from edge_agent.outbox.segment import HEADER, Record, records
+from edge_agent.outbox.spool import DAMAGED, SEGMENT_NAME
+from edge_agent.outbox.whole_record import load
+
+_FORMATS: Final = {"int": "q", "float": "d"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentLook:
+    """One segment: its good records and how many bytes are none."""
+
+    path: Path
+    stream: int
+    found: tuple[Record, ...]
+    bad_bytes: int
+    """Before or between records."""
+    torn_bytes: int
+    """After the last one: cut at the next start, if this is the newest segment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartLook:
+    """One start of the agent. ``start`` None: nobody knows any more whose it is."""
+
+    path: Path
+    start: Start | None
+    acked: dict[str, int]
+    segments: tuple[SegmentLook, ...]
+    damaged: int
+    """Damaged segments that were kept aside."""
+
+    def waiting(self, stream: int) -> list[Record]:
+        """The records of a stream that are not acked as a whole, each once, in order."""
+        name = "" if self.start is None else self.start.streams[stream].name
+        at = self.acked.get(name, 0)
+        found: list[Record] = []
+        for segment in self.segments:
+            if segment.stream == stream:
+                for record in segment.found:
+                    if record.end > at:
+                        found.append(record)
+                        at = record.end
+        return found
+
+
+def looked(folder: Path) -> list[StartLook]:
+    """What is in an outbox, the newest start last.
+
+    Raises:
+        AgentError: no such folder, or it cannot be read.
+    """
+    try:
+        return [_start(path) for path in starts(folder)]
+    except OSError as error:
+        raise AgentError(f"{folder}: {error.strerror}") from error
+
+
+def _start(path: Path) -> StartLook:
+    files = DiskFiles(path)
+    known = load(files, START)
+    acked = load(files, POSITION) or {}
+    names = sorted(files.names())
+    return StartLook(
+        path=path,
+        start=None if known is None else Start.from_dict(known),
+        acked={name: int(number) for name, number in acked.items()},
+        segments=tuple(_segment(path / n) for n in names if SEGMENT_NAME.fullmatch(n)),
+        damaged=sum(name.endswith(DAMAGED) for name in names),
+    )
+
+
+def _segment(path: Path) -> SegmentLook:
+    content = path.read_bytes()
+    end = begin = len(HEADER) if content.startswith(HEADER) else 0
+    bad = 0 if begin else min(len(content), len(HEADER))
+    found = []
+    for each in records(content, begin):
+        found.append(each.record)
+        bad += each.skipped
+        end = each.end
+    named = SEGMENT_NAME.fullmatch(path.name)
+    assert named is not None
+    return SegmentLook(
+        path=path, stream=int(named[1]), found=tuple(found), bad_bytes=bad,
+        torn_bytes=len(content) - end,
+    )  # fmt: skip
+
+
+def trace_lines(look: StartLook) -> Iterator[str]:
+    """The events that wait, as the lines of a trace."""
+    if look.start is None:
+        return
+    for index, schema in enumerate(look.start.streams):
+        for record in look.waiting(index):
+            data = wire.decode(record.data[wire.PREFIX_BYTES :])
+            assert isinstance(data, m.Data)
+            for row in _rows(data, schema):
+                yield json.dumps(
+                    {
+                        r.SITE: look.start.site, r.SOURCE: look.start.source,
+                        r.STREAM: schema.name, r.INCARNATION: look.start.incarnation, **row,
+                    }
+                )  # fmt: skip
+
+
+def _rows(data: m.Data, schema: m.StreamSchema) -> Iterator[dict[str, Any]]:
+    columns: dict[str, list[Any]] = {r.TS: _numbers(data.ts, "q")}
+    if data.te is not None:
+        columns[r.TE] = _numbers(data.te, "q")
+    if data.ids is not None:
+        columns[r.ID] = _numbers(data.ids, "q")
+    if data.types is not None:
+        columns[r.TYPE] = _values(data.types, "str", data.rows)
+    attrs = {
+        name: _values(column, kind, data.rows)
+        for (name, kind), column in zip(schema.attrs.items(), data.attrs, strict=True)
+        if column is not None
+    }
+    for place in range(data.rows):
+        row: dict[str, Any] = {r.SEQ: data.first_seq + place}
+        row |= {name: values[place] for name, values in columns.items()}
+        given = {name: values[place] for name, values in attrs.items()}
+        row[r.ATTRS] = {name: value for name, value in given.items() if value is not None}
+        yield {name: value for name, value in row.items() if value is not None and value != {}}
+
+
+def _numbers(packed: m.Packed, form: str) -> list[Any]:
+    found = array(form)
+    found.frombytes(packed)
+    if sys.byteorder == "big":
+        found.byteswap()
+    return found.tolist()
+
+
+def _values(column: m.Values | m.Texts, kind: str, rows: int) -> list[Any]:
+    if isinstance(column, m.Texts):
+        if column.codes is None:
+            return [column.names[0]] * rows
+        return [None if code < 0 else column.names[code] for code in _numbers(column.codes, "i")]
+    values: list[Any] = (
+        [byte != 0 for byte in column.values]
+        if kind == "bool"
+        else _numbers(column.values, _FORMATS[kind])
+    )
+    if column.valid is None:
+        return values
+    return [value if valid else None for value, valid in zip(values, column.valid, strict=True)]

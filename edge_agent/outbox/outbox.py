@@ -1,0 +1,165 @@
+"""One start of an agent on the disk: who it is, how far it is acked, and the events of its streams.
+
+Folder: ``start`` (who), ``position`` (how far), ``sNN-FIRST.seg`` (events; ``segment``). A process
+that opens it goes on with the same start (``edge_agent.sequence``): the same incarnation, the same
+64 bits, the next numbers. Each process takes control numbers of its own, 2**40 of them.
+
+What is stored when: the events before they are sent; that a gateway has welcomed this start before
+anything else is sent; the position before a segment is removed, and now and then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.messages import StreamSchema
+from edge_agent.outbox.files import Files
+from edge_agent.outbox.spool import Spool
+from edge_agent.outbox.whole_record import load, store
+from edge_agent.sequence import Resumed
+
+CONTROLS_PER_PROCESS: Final = 1 << 40
+START: Final = "start"
+POSITION: Final = "position"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Who numbers the events. ``processes``: how many have opened it."""
+
+    site: str
+    source: str
+    incarnation: int
+    start: int
+    streams: tuple[StreamSchema, ...]
+    welcomed: bool = False
+    ended: bool = False
+    """Its inputs have ended: nothing will be added."""
+    processes: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "site": self.site, "source": self.source, "incarnation": self.incarnation,
+            "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
+            "processes": self.processes,
+            "streams": [[stream.name, stream.attrs] for stream in self.streams],
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Start:
+        """What ``as_dict`` gave."""
+        streams = tuple(StreamSchema(name, dict(attrs)) for name, attrs in value["streams"])
+        return cls(**{**value, "streams": streams})
+
+
+class Outbox:
+    """The events of one start. *Disk*: as in ``Spool``."""
+
+    def __init__(
+        self, files: Files, start: Start, bytes_max: Sequence[int], segment_bytes: int,
+        folder: Path = Path(),
+    ) -> None:  # fmt: skip
+        """*Disk.* Opens what is there. ``bytes_max``: per stream.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        self.folder = folder
+        """Where ``files`` are, for messages."""
+        self.start = replace(start, processes=start.processes + 1)
+        self.counts: Counter[str] = Counter()
+        """``store_failed``: times that who or how far could not be stored."""
+        self._files = files
+        known = load(files, POSITION) or {}
+        acked = [int(known.get(stream.name, 0)) for stream in start.streams]
+        self.spools = [
+            Spool(files, index, most, min(segment_bytes, max(most // 8, 1)), acked[index])
+            for index, most in enumerate(bytes_max)
+        ]
+        self._acked = acked
+        self._stored: list[int] = []
+        """What is on the disk for sure."""
+        self.store_start()
+
+    def resumed(self) -> Resumed:
+        """Where a session of this process begins."""
+        return Resumed(
+            start=self.start.start,
+            welcomed=self.start.welcomed,
+            again=self.start.processes > 1,
+            next_seqs=tuple(spool.next for spool in self.spools),
+            acked=tuple(self._acked),
+            control_first=(self.start.processes - 1) * CONTROLS_PER_PROCESS,
+        )
+
+    def welcomed(self, incarnation: int) -> None:
+        """*Disk.* A gateway has taken this start under ``incarnation``."""
+        self.start = replace(self.start, incarnation=incarnation, welcomed=True)
+        self.store_start()
+
+    def ended(self) -> None:
+        """*Disk.* Nothing will be added."""
+        self.start = replace(self.start, ended=True)
+        self.store_start()
+
+    def store_start(self) -> None:
+        """*Disk.* A disk that refuses is counted: the agent goes on with what it knows."""
+        try:
+            store(self._files, START, self.start.as_dict())
+        except OSError:
+            self.counts["store_failed"] += 1
+
+    @property
+    def acked_all(self) -> bool:
+        """Whether nothing is wanted any more."""
+        return all(spool.next <= ack for spool, ack in zip(self.spools, self._acked, strict=True))
+
+    def acked(self, acked: Sequence[int]) -> None:
+        """The gateway has these numbers of each stream, or was told that they are gone."""
+        self._acked = [max(pair) for pair in zip(self._acked, acked, strict=True)]
+
+    def due(self) -> bool:
+        """Whether ``settle`` would remove a segment."""
+        return any(spool.trims(ack) for spool, ack in zip(self.spools, self._acked, strict=True))
+
+    def settle(self) -> None:
+        """*Disk.* Stores the position, then removes the segments that nobody wants any more."""
+        acked = list(self._acked)
+        try:
+            if acked != self._stored:
+                names = [stream.name for stream in self.start.streams]
+                store(self._files, POSITION, dict(zip(names, acked, strict=True)))
+                self._stored = acked
+            for spool, ack in zip(self.spools, acked, strict=True):
+                spool.trim(ack)
+        except OSError:
+            self.counts["store_failed"] += 1
+
+    def commit(self) -> None:
+        """*Disk.* What was appended to any stream is on the disk.
+
+        Raises:
+            OSError: of one stream at least; all were tried.
+        """
+        failed: OSError | None = None
+        for spool in self.spools:
+            try:
+                spool.commit()
+            except OSError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def close(self) -> None:
+        """*Disk.* Everything that can be is on the disk; raises OSError when some cannot."""
+        try:
+            self.commit()
+        finally:
+            self.settle()
+            for spool in self.spools:
+                spool.close()

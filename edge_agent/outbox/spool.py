@@ -1,0 +1,298 @@
+"""One stream's events on the disk: segments that are appended to, read in order, and removed.
+
+Two threads may use a spool: one calls ``append`` and looks at sizes, the other calls what is marked
+*disk*, one call at a time. Numbers that are changed by both are each changed by one alone.
+
+A segment is named by the number of its first event. Whatever in it is numbered like the next
+segment's first event or above is not part of it: so a segment whose last write failed is left as
+it is, and what it may or may not have is written again into the next one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from edge_agent.outbox.files import AppendFile, Files
+from edge_agent.outbox.segment import HEADER, Record, encoded, records
+
+DAMAGED: Final = ".damaged"
+DAMAGED_MAX: Final = 4
+"""So many damaged segments of an outbox are kept for people to look at."""
+UNWRITTEN_MAX: Final = 4 << 20
+"""Bytes that may wait in memory for a disk that is slow or full."""
+SEGMENT_NAME: Final = re.compile(r"s([0-9]{2})-([0-9]{20})\.seg")
+
+
+def segment_name(index: int, first: int) -> str:
+    """The file of stream ``index`` whose first event has number ``first``."""
+    return f"s{index:02d}-{first:020d}.seg"
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """A file and how much of it counts [bytes]."""
+
+    first: int
+    name: str
+    size: int
+
+
+class Spool:
+    """The events of one stream that are not acked, and the number of the next one."""
+
+    def __init__(
+        self, files: Files, index: int, bytes_max: int, segment_bytes: int, acked: int = 0
+    ) -> None:
+        """Reads what is there; ``acked``: the number up to which nothing is wanted any more.
+
+        Raises:
+            OSError: the folder cannot be read.
+        """
+        self.index = index
+        self.bytes_max = bytes_max
+        self.counts: Counter[str] = Counter()
+        """``cut_bytes`` of a torn end, ``damaged_bytes`` and ``damaged_segments``; ``dropped``
+        events; ``write_failed``: times."""
+        self._files = files
+        self._segment_bytes = segment_bytes
+        self._file: AppendFile | None = None
+        self._segments = self._found()
+        self._doubtful: bytes | None = None
+        """The last segment, as it was found: the process before may not have synced it."""
+        self._appended_bytes = self._written_bytes = sum(each.size for each in self._segments)
+        self._header_bytes = self._removed_bytes = 0
+        self.next = self._recovered_to = max(self._recovered(), acked)
+        self.committed = self.next if self._doubtful is None else self._segments[-1].first
+        self._fresh: deque[Record] = deque()
+        self._ahead: deque[Record] = deque()
+        self._read_to = acked
+        self._reading: Segment | None = None
+        self._offset = 0
+
+    @property
+    def bytes(self) -> int:
+        """What is kept, on the disk and in memory."""
+        return self._appended_bytes + self._header_bytes - self._removed_bytes
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """What is not on the disk yet."""
+        return self._appended_bytes - self._written_bytes
+
+    @property
+    def unwritten(self) -> bool:
+        return bool(self._fresh) or self._doubtful is not None
+
+    def fits(self, size: int) -> bool:
+        """Whether a message of ``size`` bytes may be appended."""
+        headers = len(HEADER) * (2 + (self.unwritten_bytes + size) // self._segment_bytes)
+        room = self.bytes + size + headers <= self.bytes_max
+        return room and self.unwritten_bytes + size <= UNWRITTEN_MAX
+
+    def append(self, record: Record) -> None:
+        """Takes the next events; they are on the disk after ``commit``."""
+        assert record.first == self.next
+        self.next = record.end
+        self._appended_bytes += record.size
+        self._fresh.append(record)
+
+    def commit(self) -> None:
+        """*Disk.* Returns when everything appended before the call is on the disk.
+
+        Raises:
+            OSError: some of it is not; it is kept in memory, for another call.
+        """
+        try:
+            self._confirm()
+        except OSError:
+            self.counts["write_failed"] += 1
+            raise
+        batch = [self._fresh.popleft() for _ in range(len(self._fresh))]
+        done = 0
+        try:
+            while done < len(batch):
+                done += self._write(batch[done:])
+        except OSError:
+            self.counts["write_failed"] += 1
+            self._fresh.extendleft(reversed(batch[done:]))
+            self._abandon()
+            raise
+
+    def read(self, size: int) -> list[Record]:
+        """*Disk.* The committed records after those read before: about ``size`` bytes, or one."""
+        found: list[Record] = []
+        if self._doubtful is not None:
+            return found
+        while size > 0 and (self._ahead or self._read_on()):
+            if self._ahead:
+                found.append(self._ahead.popleft())
+                size -= found[-1].size
+        return found
+
+    def trim(self, acked: int) -> None:
+        """*Disk.* Removes the segments of which everything is below ``acked``; the position is on
+        the disk already.
+        """
+        while len(self._segments) > 1 and self._segments[1].first <= acked:
+            self._remove(self._segments[0])
+
+    def trims(self, acked: int) -> bool:
+        """Whether ``trim`` would remove something."""
+        return len(self._segments) > 1 and self._segments[1].first <= acked
+
+    def drop_oldest(self) -> range:
+        """*Disk.* Removes the oldest segment of which nothing was read; gives its numbers."""
+        unread = [each for each in self._segments if each.first >= self._read_to]
+        if len(unread) < 2:  # the last one tells the next number
+            return range(0)
+        dropped = range(unread[0].first, unread[1].first)
+        self._remove(unread[0])
+        self.counts["dropped"] += len(dropped)
+        return dropped
+
+    def close(self) -> None:
+        """*Disk.* The current segment is written to no more."""
+        self._abandon()
+
+    # --- inside
+
+    def _found(self) -> list[Segment]:
+        found = []
+        for name in self._files.names():
+            named = SEGMENT_NAME.fullmatch(name)
+            if named is not None and int(named[1]) == self.index:
+                found.append(Segment(int(named[2]), name, self._files.size(name)))
+        return sorted(found, key=lambda each: each.first)
+
+    def _recovered(self) -> int:
+        """Leaves the torn end of the last segment out; gives the number after its last event."""
+        if not self._segments:
+            return 0
+        last = self._segments[-1]
+        content = self._files.read(last.name, 0, last.size)
+        end, number = min(len(HEADER), last.size), last.first
+        for found in records(content, _begin(content)):
+            end, number = found.end, max(number, found.record.end)
+        if end < last.size:
+            self.counts["cut_bytes"] += last.size - end
+            last.size = end
+        self._doubtful = content[:end]
+        return number
+
+    def _confirm(self) -> None:
+        """Writes the last segment anew, so that what was found of it is on the disk for sure."""
+        if self._doubtful is not None:
+            self._files.replace(self._segments[-1].name, self._doubtful)
+            self._doubtful = None
+            self.committed = self._recovered_to
+
+    def _write(self, batch: list[Record]) -> int:
+        """Writes and syncs the first records of ``batch``, into one segment; gives how many."""
+        new = self._file is None
+        if self._file is None:
+            self._begin_segment(batch[0].first)
+        assert self._file is not None
+        segment = self._segments[-1]
+        parts: list[bytes] = []
+        size = segment.size
+        for record in batch:
+            parts.append(encoded(record))
+            size += record.size
+            if size >= self._segment_bytes:
+                break
+        self._file.write(b"".join(parts))
+        self._file.sync()
+        if new:
+            self._files.sync_names()
+        self._written_bytes += size - segment.size
+        segment.size = size
+        self.committed = batch[len(parts) - 1].end
+        if size >= self._segment_bytes:
+            self._abandon()
+        return len(parts)
+
+    def _begin_segment(self, first: int) -> None:
+        name = segment_name(self.index, first)
+        self._file = self._files.create(name)
+        self._file.write(HEADER)
+        if not self._segments or self._segments[-1].first < first:
+            self._segments.append(Segment(first, name, 0))
+        # Else nothing of it counted: its write failed, or it was torn.
+        last = self._segments[-1]
+        self._header_bytes += len(HEADER) - last.size
+        last.size = len(HEADER)
+
+    def _abandon(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):  # everything that counts was synced
+                file.close()
+
+    def _remove(self, segment: Segment) -> None:
+        self._files.unlink(segment.name)
+        self._segments.remove(segment)
+        self._removed_bytes += segment.size
+        if self._reading is segment:
+            self._reading = None
+
+    def _read_on(self) -> bool:
+        """Reads what the present segment has more, or the next one; False: there is no more."""
+        segment = self._reading
+        if segment is None:
+            segment = self._reading = self._first_unread()
+            self._offset = 0
+        if segment is None:
+            return False
+        place = self._segments.index(segment)
+        following = self._segments[place + 1] if place + 1 < len(self._segments) else None
+        if self._offset < segment.size:
+            self._take(segment, following)
+            return True
+        if following is None:
+            return False
+        self._reading, self._offset = following, 0
+        return True
+
+    def _first_unread(self) -> Segment | None:
+        """The segment that has, or would have, the first number that was not read."""
+        before = [each for each in self._segments if each.first <= self._read_to]
+        return before[-1] if before else next(iter(self._segments), None)
+
+    def _take(self, segment: Segment, following: Segment | None) -> None:
+        """Reads the rest of ``segment``."""
+        content = self._files.read(segment.name, self._offset, segment.size - self._offset)
+        end = segment.size if following is None else following.first
+        at = _begin(content) if self._offset == 0 else 0
+        skipped = 0
+        for found in records(content, at):
+            record, at = found.record, found.end
+            if following is not None and record.end > end:
+                break
+            skipped += found.skipped
+            if record.end > self._read_to:
+                self._ahead.append(record)
+                self._read_to = record.end
+        missing = following is not None and self._read_to < end
+        skipped += len(content) - at if missing else 0
+        self._offset = segment.size
+        if skipped:
+            self._set_aside(segment, skipped)
+
+    def _set_aside(self, segment: Segment, skipped: int) -> None:
+        """Keeps a copy of a segment with a damaged place; its good records are sent as they are."""
+        self.counts["damaged_bytes"] += skipped
+        self.counts["damaged_segments"] += 1
+        with suppress(OSError):  # a copy for people; a disk without room for it stops nothing
+            kept = [name for name in self._files.names() if name.endswith(DAMAGED)]
+            if len(kept) < DAMAGED_MAX:
+                content = self._files.read(segment.name, 0, self._files.size(segment.name))
+                self._files.replace(segment.name + DAMAGED, content)
+
+
+def _begin(content: bytes) -> int:
+    """Where records begin: after the header, which may be torn."""
+    return len(HEADER) if content.startswith(HEADER) else 0

@@ -1,0 +1,54 @@
+"""A session whose events come from an outbox, which has numbered them and keeps them.
+
+The session's own buffer is a window: what is in flight. Numbers that the outbox has lost (a damaged
+place, or dropped as there was no room) are told to the gateway by a new HELLO, whose ``acked`` says
+from where on events will come.
+"""
+
+from __future__ import annotations
+
+from edge_agent.clock import Now
+from edge_agent.messages import Texts
+from edge_agent.outbox.segment import Record
+from edge_agent.session import AgentSession
+
+
+class SpooledSession(AgentSession):
+    """``emit`` is the outbox's business: it numbers by ``numbered`` and sends by ``offer``."""
+
+    @property
+    def welcomed(self) -> bool:
+        """Whether a gateway has taken this start."""
+        return self._numbers.welcomed
+
+    def acked_seqs(self) -> list[int]:
+        """Per stream the number up to which everything is acked, or gone."""
+        return list(self._acked.values())[1:]
+
+    def numbered(self, stream: int, rows: int, types: Texts | None, now: Now) -> None:
+        """The outbox has taken ``rows`` more events of a stream; they will be offered later."""
+        self._numbers.take(stream, rows)
+        self.counts["emitted"] += rows
+        self._heartbeat.spoke(stream, now.mono_ns)
+        promised = now.wall_ns - self.settings.heartbeat_lag_ns
+        for name in self._promising[stream].due(rows, types):
+            self.promise(now, promised, stream=self.streams[stream].name, type=name)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of ``size`` bytes may be offered; one always may."""
+        return self._unacked.fits(size) or len(self._unacked) == 0
+
+    def offer(self, stream: int, record: Record, now: Now) -> None:
+        """Committed events, in the order of their numbers, to be sent until they are acked."""
+        self._unacked.add(stream, record.first, record.rows, record.data)
+        self._pump(now)
+
+    def gone(self, stream: int, first: int, now: Now) -> None:
+        """No number of ``stream`` below ``first`` will come that was not acked.
+
+        All that was offered of the stream is acked. Connections say HELLO anew.
+        """
+        self._acked[stream] = max(self._acked[stream], first)
+        for link in self._pool.links:
+            if link.is_open():
+                self._drop(link, "numbers are gone", now)

@@ -1,0 +1,260 @@
+"""Settings files of people (TOML): every value is checked, every mistake told with its place.
+
+A reader asks a ``Table`` for what it knows; what nobody asked for is a mistake of whoever wrote the
+file. What was read, with the defaults of what was left out, can be printed: the settings in effect.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.errors import SettingsError
+
+NS_PER: Final[dict[str, int]] = {
+    "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9,
+    "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9,
+}  # fmt: skip
+BYTES_PER: Final[dict[str, int]] = {
+    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
+}  # fmt: skip
+INT_MAX: Final = 2**62
+HIDDEN: Final = "(not shown)"
+_QUANTITY: Final = re.compile(r"\s*([0-9]{1,20})(?:\.([0-9]{1,9}))?\s*([A-Za-z]+)\s*")
+_REQUIRED: Final = object()
+
+
+def read_toml(path: Path) -> Table:
+    """The table that the whole file is.
+
+    Raises:
+        SettingsError: no such file, or no TOML; says where.
+    """
+    try:
+        with path.open("rb") as file:
+            return Table(tomllib.load(file), str(path))
+    except OSError as error:
+        raise SettingsError(f"{path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not TOML: {error}") from error
+
+
+def quantity(text: str, units: Mapping[str, int], what: str) -> int:
+    """A number and a unit, as a whole number of the smallest one.
+
+    >>> quantity("1.5 s", NS_PER, "a duration"), quantity("8MiB", BYTES_PER, "a size")
+    (1500000000, 8388608)
+
+    Raises:
+        SettingsError: neither number nor unit, or a fraction of the smallest unit.
+    """
+    found = _QUANTITY.fullmatch(text)
+    if found is None or found[3] not in units:
+        known = " ".join(units)
+        raise SettingsError(f"{text!r} is not {what}: a number and one of {known}")
+    digits = found[2] or ""
+    value, rest = divmod(int(found[1] + digits) * units[found[3]], int("1" + "0" * len(digits)))
+    if rest or value > INT_MAX:
+        raise SettingsError(f"{text!r} is not {what}: too fine or too large")
+    return value
+
+
+def shown_ns(ns: int) -> str:
+    """A duration in the largest unit that says it whole.
+
+    >>> shown_ns(1_500_000_000), shown_ns(60_000_000_000), shown_ns(0)
+    ('1500 ms', '1 min', '0 s')
+    """
+    for unit in ("h", "min", "s", "ms", "us"):
+        if ns % NS_PER[unit] == 0 and (ns or unit == "s"):
+            return f"{ns // NS_PER[unit]} {unit}"
+    return f"{ns} ns"
+
+
+class Table:
+    """One table of a file: it is asked key by key, and ``done`` refuses what is left.
+
+    Every question names its default; without one the key must be there. All raise SettingsError.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], file: str, name: str = "", *, one_of_many: bool = False
+    ) -> None:
+        """``file``: for messages; ``name``: of the table in it, with dots; empty: the whole."""
+        self._one_of_many = one_of_many
+        self.file = file
+        self.name = name
+        self.effective: dict[str, Any] = {}
+        """What was asked for, as it is in force; inner tables as such."""
+        self._left = dict(values)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._left
+
+    def keys(self) -> list[str]:
+        """The keys that nobody has asked for yet."""
+        return list(self._left)
+
+    def wrong(self, key: str, problem: str) -> SettingsError:
+        """The error to raise about ``key``."""
+        place = f"{self.file}: [{self.name}] " if self.name else f"{self.file}: "
+        return SettingsError(f"{place}{key}: {problem}")
+
+    def text(
+        self, key: str, default: Any = _REQUIRED, *, among: Collection[str] = (),
+        secret: bool = False,
+    ) -> str:  # fmt: skip
+        """A string; ``among``: one of these; ``secret``: not to be printed."""
+        value = self._take(key, default)
+        if type(value) is not str:
+            raise self.wrong(key, f"write a text in quotes, not {value!r}")
+        if among and value not in among:
+            raise self.wrong(key, f'"{value}" is not known{near_miss(value, among)}')
+        self.effective[key] = HIDDEN if secret and value else value
+        return value
+
+    def integer(self, key: str, default: Any = _REQUIRED, low: int = 0, high: int = INT_MAX) -> int:
+        """A whole number from ``low`` to ``high``."""
+        value = self._take(key, default)
+        if type(value) is not int or not low <= value <= high:
+            raise self.wrong(key, f"write a whole number from {low} to {high}, not {value!r}")
+        self.effective[key] = value
+        return value
+
+    def number(self, key: str, default: Any = _REQUIRED, low: float = 0.0) -> float:
+        """A number, at least ``low``."""
+        value = self._take(key, default)
+        if type(value) not in (int, float) or not low <= value < INT_MAX:
+            raise self.wrong(key, f"write a number of at least {low}, not {value!r}")
+        self.effective[key] = value
+        return float(value)
+
+    def flag(self, key: str, default: Any = _REQUIRED) -> bool:
+        """``true`` or ``false``."""
+        value = self._take(key, default)
+        if type(value) is not bool:
+            raise self.wrong(key, f"write true or false, not {value!r}")
+        self.effective[key] = value
+        return value
+
+    def duration_ns(self, key: str, default: Any = _REQUIRED, low: int = 0) -> int:
+        """A duration with its unit, as "200 ms", at least ``low`` ns; ``default`` in ns."""
+        value = self._take(key, default)
+        if key in self.effective:  # it was given
+            del self.effective[key]
+            value = self._quantity(key, value, NS_PER, 'a duration as "200 ms"')
+        if value < low:
+            raise self.wrong(key, f"must be at least {shown_ns(low)}")
+        self.effective[key] = shown_ns(value)
+        return int(value)
+
+    def size(self, key: str, default: Any = _REQUIRED, low: int = 0) -> int:
+        """A number of bytes with its unit, as "64 MiB"; ``default`` in bytes."""
+        value = self._take(key, default)
+        if key in self.effective:
+            del self.effective[key]
+            value = self._quantity(key, value, BYTES_PER, 'a size as "64 MiB"')
+        if value < low:
+            raise self.wrong(key, f"must be at least {low} B")
+        self.effective[key] = f"{value} B"
+        return int(value)
+
+    def texts(self, key: str, default: Any = _REQUIRED) -> list[str]:
+        """A list of strings."""
+        value = self._take(key, default)
+        if not isinstance(value, list | tuple) or not all(type(each) is str for each in value):
+            raise self.wrong(key, f"write a list of texts in quotes, not {value!r}")
+        self.effective[key] = list(value)
+        return list(value)
+
+    def table(self, key: str) -> Table:
+        """A table within; an empty one where there is none."""
+        value = self._left.pop(key, {})
+        if not isinstance(value, dict):
+            raise self.wrong(key, f"write a table, [{self._inner(key)}], not {value!r}")
+        found = self.effective[key] = Table(value, self.file, self._inner(key))
+        return found
+
+    def tables(self, key: str) -> list[Table]:
+        """A list of tables within, ``[[key]]``; empty where there is none."""
+        value = self._left.pop(key, [])
+        if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+            raise self.wrong(key, f"write tables, [[{self._inner(key)}]], not {value!r}")
+        name = self._inner(key)
+        found = [Table(each, self.file, name, one_of_many=True) for each in value]
+        self.effective[key] = found
+        return found
+
+    def done(self) -> None:
+        """Refuses what nobody asked for, here and in the tables within."""
+        for key in self._left:
+            raise self.wrong(key, f"no such setting{near_miss(key, self.effective)}")
+        for inner in self._inner_tables():
+            inner.done()
+
+    def printed(self) -> str:
+        """The settings in effect, as TOML."""
+        heading = f"[[{self.name}]]" if self._one_of_many else f"[{self.name}]"
+        lines = [heading] if self.name else []
+        lines += [
+            f"{_key(key)} = {_toml(value)}"
+            for key, value in self.effective.items()
+            if not isinstance(value, Table) and not _are_tables(value)
+        ]
+        inner = "".join(f"\n{each.printed()}" for each in self._inner_tables() if each.effective)
+        return ("\n".join(lines) + "\n" if lines else "") + inner
+
+    def _inner_tables(self) -> list[Table]:
+        found: list[Table] = []
+        for value in self.effective.values():
+            found += [value] if isinstance(value, Table) else value if _are_tables(value) else []
+        return found
+
+    def _inner(self, key: str) -> str:
+        return f"{self.name}.{key}" if self.name else key
+
+    def _take(self, key: str, default: Any) -> Any:
+        if key in self._left:
+            value = self.effective[key] = self._left.pop(key)
+            return value
+        if default is _REQUIRED:
+            raise self.wrong(key, "must be given")
+        return default
+
+    def _quantity(self, key: str, value: Any, units: Mapping[str, int], what: str) -> int:
+        if type(value) is not str:
+            raise self.wrong(key, f"write {what} in quotes, not {value!r}")
+        try:
+            return quantity(value, units, what)
+        except SettingsError as error:
+            raise self.wrong(key, str(error)) from error
+
+
+def near_miss(word: str, known: Collection[str]) -> str:
+    """``; did you mean "x"?`` when a known word is near, else all the known words."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{near[0]}"?' if near else f"; known are: {', '.join(known)}"
+
+
+def _are_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Table)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+        signs = [sign if sign.isprintable() else rf"\u{ord(sign):04x}" for sign in quoted]
+        return f'"{"".join(signs)}"'
+    return str(value)

@@ -1,0 +1,1 @@
+"""The gateway on real sockets: its core driven by asyncio and this machine's clock."""

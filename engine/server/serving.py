@@ -1,0 +1,107 @@
+"""``slackwater serve``: a gateway on this machine's sockets and clock, writing its arrival log.
+
+A start reads from the log what the gateway must know of it (``engine.gateway.recall``). SIGTERM and
+Ctrl-C stop it in good order: what came is made durable and acked, then connections are closed.
+A kill loses nothing that was acked, as an ack follows the fsync of the file that has the events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+from engine.errors import SlackwaterError, UserError
+from engine.gateway.core import GatewayCore, Recalled
+from engine.gateway.dead_letter import DeadLetters
+from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.files.log_files import log_files
+from engine.server.ntp_responder import NtpResponder
+from engine.server.site_file import SiteSettings
+from engine.server.tcp_host import TcpHost
+
+Tell = Callable[[str], None]
+"""Takes a line for people, without its newline."""
+
+
+def serve(settings: SiteSettings, tell: Tell) -> None:
+    """Runs a gateway until a signal stops it.
+
+    Raises:
+        UserError: the log's folder, an address or a certificate is not as it must be.
+        SlackwaterError: the log could not be written at the end.
+    """
+    tls = None if settings.tls is None else settings.tls.context()
+    with LogWriter(settings.log) as writer, _opened(settings.dead_letters) as letters:
+
+        def keep(line: str) -> None:
+            letters.write(line)
+            letters.flush()
+
+        room = max(settings.dead_letters_max - letters.tell(), 0)
+        recalled = _recalled(settings.log)
+        core = GatewayCore(settings.gateway, writer, DeadLetters(keep, room), recalled)
+        tell(f"log {settings.log}: {_known(recalled)}")
+        asyncio.run(_serve(core, settings, tls, tell))
+
+
+def _opened(path: Path) -> TextIO:
+    """The file of dead letters, to be gone on with."""
+    try:
+        return path.open("a", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+async def _serve(
+    core: GatewayCore, settings: SiteSettings, tls: ssl.SSLContext | None, tell: Tell
+) -> None:
+    host = TcpHost(core)
+    listen = settings.gateway.listen
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        port = await host.listen(listen, settings.port, tls)
+    except OSError as error:
+        raise UserError(f"port {settings.port} at {listen}: {error.strerror}") from error
+    try:
+        responder = _responder(listen, settings.ntp_port or port, core)
+    except UserError:
+        await host.stop()
+        raise
+    responder.start()
+    tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
+    try:
+        await stopped.wait()
+    finally:
+        responder.close()
+        try:
+            await host.stop()
+        except OSError as error:
+            raise SlackwaterError(
+                f"{settings.log}: {error.strerror}; what is not in the log was not acked, so that "
+                "agents will send it again"
+            ) from error
+    tell("stopped; everything that came is in the log")
+
+
+def _responder(listen: str, port: int, core: GatewayCore) -> NtpResponder:
+    try:
+        return NtpResponder(listen, port, core.datagram_received)
+    except OSError as error:
+        raise UserError(f"UDP port {port} at {listen}: {error.strerror}") from error
+
+
+def _recalled(log: Path) -> Recalled:
+    return Recalled(LogReader(log).one_by_one() if log_files(log) else ())
+
+
+def _known(recalled: Recalled) -> str:
+    if recalled.last_arrival is None:
+        return "new"
+    return f"goes on, with {len(recalled.sources)} sources known"

@@ -1,0 +1,156 @@
+"""The settings file of ``slackwater serve``: where it listens, whom it admits, where its log is."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.errors import SettingsError
+from edge_agent.settings_file import Table, read_toml
+from engine.errors import UserError
+from engine.gateway.settings import GatewaySettings
+
+PORT: Final = 9750
+"""Of TCP and, for time sync, of UDP."""
+_NOT_LIMITS: Final = ("tokens", "listen", "without_tokens", "ntp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsFiles:
+    """PEM files. ``clients``: authorities of which every client must have a certificate."""
+
+    certificate: Path
+    key: Path
+    clients: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """What the server's sockets use.
+
+        Raises:
+            UserError: a file that cannot be read, or holds no certificate or key.
+        """
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            raise UserError(f"[tls] {self.certificate}, {self.key}: {_reason(error)}") from error
+        if self.clients is not None:
+            try:
+                context.load_verify_locations(self.clients)
+            except (OSError, ssl.SSLError) as error:
+                raise UserError(f"[tls] clients: {self.clients}: {_reason(error)}") from error
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSettings:
+    """What a server is told."""
+
+    gateway: GatewaySettings
+    port: int
+    """Of TCP; 0: any that is free."""
+    ntp_port: int
+    """Of UDP; 0: the same as TCP's."""
+    log: Path
+    dead_letters: Path
+    dead_letters_max: int
+    tls: TlsFiles | None
+    printed: str
+    """The settings in effect, as TOML; tokens are not shown."""
+
+
+def read_site(path: Path) -> SiteSettings:
+    """The settings in the file ``path``; files that it names are relative to its folder.
+
+    Raises:
+        UserError: a mistake in it; names the place and the remedy.
+    """
+    try:
+        return _site(read_toml(path), path.parent)
+    except SettingsError as error:
+        raise UserError(str(error)) from error
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from error
+
+
+def _site(whole: Table, folder: Path) -> SiteSettings:
+    table = whole.table("gateway")
+    listen = table.text("listen", "127.0.0.1")
+    port = table.integer("port", PORT, 0, 65_535)
+    ntp_port = table.integer("ntp_port", 0, 0, 65_535)
+    log = folder / table.text("log")
+    dead_letters = folder / table.text("dead_letters", f"{log.name}.refused.jsonl")
+    letters_max = table.size("dead_letters_max", 16 << 20)
+    without_tokens = table.flag("without_tokens", False)
+    tokens = _tokens(whole.table("tokens"))
+    limits = _limits(whole.table("limits"))
+    tls = _tls(whole.table("tls"), folder)
+    whole.done()
+    return SiteSettings(
+        gateway=GatewaySettings(
+            tokens=tokens or None, listen=listen, without_tokens=without_tokens, **limits
+        ),
+        port=port,
+        ntp_port=ntp_port,
+        log=log,
+        dead_letters=dead_letters,
+        dead_letters_max=letters_max,
+        tls=tls,
+        printed=whole.printed(),
+    )
+
+
+def _tokens(table: Table) -> dict[tuple[str, str], str]:
+    """``"site/source" = "token"``; without a site it is ``main``."""
+    found = {}
+    for key in table.keys():  # noqa: SIM118 - a Table is no dict
+        site, slash, source = key.partition("/")
+        site, source = (site, source) if slash else ("main", site)
+        if not site or not source:
+            raise table.wrong(key, 'write "SITE/SOURCE" = "TOKEN"')
+        token = table.text(key, secret=True)
+        if not token:
+            raise table.wrong(key, "an empty token lets anyone in")
+        found[site, source] = token
+    return found
+
+
+def _limits(table: Table) -> dict[str, Any]:
+    """Every limit and rhythm of ``GatewaySettings``, durations without ``_ns`` in their names."""
+    found: dict[str, Any] = {}
+    for field in fields(GatewaySettings):
+        if field.name in _NOT_LIMITS:
+            continue
+        assert field.default is not MISSING
+        name = field.name.removesuffix("_ns")
+        if name != field.name:
+            found[field.name] = table.duration_ns(name, field.default)
+        elif "bytes" in name or name == "half_messages_max":
+            found[field.name] = table.size(name, field.default, low=1)
+        else:
+            found[field.name] = table.integer(name, field.default, low=1)
+    return found
+
+
+def _tls(table: Table, folder: Path) -> TlsFiles | None:
+    certificate = table.text("certificate", "")
+    key = table.text("key", "")
+    clients = table.text("clients", "")
+    if not (certificate or key or clients):
+        return None
+    for name, given in (("certificate", certificate), ("key", key)):
+        if not given:
+            raise table.wrong(name, "must be given with TLS")
+    return TlsFiles(
+        certificate=folder / certificate,
+        key=folder / key,
+        clients=folder / clients if clients else None,
+    )

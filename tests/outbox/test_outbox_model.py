@@ -1,0 +1,203 @@
+"""An outbox against a list, with power cuts, torn writes and a disk that fails at random points."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge_agent.messages import StreamSchema
+from edge_agent.outbox.outbox import START, Outbox, Start
+from edge_agent.outbox.segment import Record
+from edge_agent.outbox.whole_record import load
+from tests.outbox.fake_disk import FakeDisk
+
+FIRST = Start(site="main", source="s", incarnation=5, start=77, streams=(StreamSchema("events"),))
+
+
+class Model:
+    """What must hold: ``committed`` messages by number, of which those below ``acked`` may go."""
+
+    def __init__(self, random: Random, failing: float, bytes_max: int) -> None:
+        self.random = random
+        self.disk = FakeDisk(random, failing)
+        self.bytes_max = bytes_max
+        self.committed: dict[int, Record] = {}
+        self.fresh: list[Record] = []
+        self.sent: dict[int, Record] = {}
+        self.acked = self.stored = self.expected = 0
+        self.dropped: set[int] = set()
+        self.open()
+
+    def open(self) -> None:
+        start = load(self.disk, START)
+        failing, self.disk.failing = self.disk.failing, 0.0 if start is None else self.disk.failing
+        known = FIRST if start is None else Start.from_dict(start)
+        assert (known.start, known.incarnation) == (77, 5)
+        self.outbox = Outbox(self.disk, known, [self.bytes_max], 300)
+        self.disk.failing = failing
+        self.spool = self.outbox.spools[0]
+        self.expected = self.outbox.resumed().acked[0]
+        assert self.expected <= self.acked
+        self.acked = self.expected
+
+    def append(self) -> None:
+        record = Record(
+            self.spool.next, self.random.randint(1, 3),
+            self.random.randbytes(self.random.randint(0, 150)),
+        )  # fmt: skip
+        if self.spool.fits(record.size):
+            self.spool.append(record)
+            self.fresh.append(record)
+        assert self.spool.bytes <= self.bytes_max
+
+    def commit(self) -> None:
+        try:
+            self.outbox.commit()
+        except OSError:
+            done = [record for record in self.fresh if record.end <= self.spool.committed]
+        else:
+            done = self.fresh
+        self.committed |= {record.first: record for record in done}
+        self.fresh = self.fresh[len(done) :]
+
+    def read(self) -> None:
+        for record in self.spool.read(self.random.randint(1, 400)):
+            assert self.committed[record.first] == record
+            assert self.sent.setdefault(record.first, record) == record
+            between = range(self.expected, record.first)
+            assert not [n for n in self.committed if n in between and n not in self.dropped]
+            self.expected = max(self.expected, record.end)
+
+    def ack(self) -> None:
+        self.acked = self.random.randint(self.acked, self.expected)
+        self.outbox.acked([self.acked])
+        self.outbox.settle()
+
+    def drop(self) -> None:
+        try:
+            numbers = self.spool.drop_oldest()
+        except OSError:
+            return
+        assert not numbers or numbers.start >= self.expected
+        gone = {n for n in self.committed if n in numbers}
+        assert sum(self.committed[n].rows for n in gone) == len(numbers)
+        self.dropped |= gone
+
+    def cut(self) -> None:
+        """The power goes: what was not committed may be there or not, and was never sent."""
+        self.disk.power_cut()
+        self.reopen()
+
+    def kill(self) -> None:
+        """The process goes, the disk stays."""
+        self.reopen()
+
+    def reopen(self) -> None:
+        fresh, self.fresh = self.fresh, []
+        self.open()
+        assert self.spool.next >= max([r.end for r in self.committed.values()], default=0)
+        # What the disk has beyond what was committed is what was appended; it may be lost again.
+        self.fresh = [record for record in fresh if record.end <= self.spool.next]
+        assert self.spool.next in {
+            0,
+            self.acked,
+            *(r.end for r in (*self.committed.values(), *fresh)),
+        }
+
+    def drain(self) -> None:
+        """On a disk that works, everything that was committed and not acked comes out."""
+        self.disk.failing = 0.0
+        self.commit()
+        assert not self.fresh
+        wanted = [
+            r for n, r in sorted(self.committed.items())
+            if r.end > self.expected and n not in self.dropped
+        ]  # fmt: skip
+        found = []
+        while batch := self.spool.read(1000):
+            found += batch
+        assert [r for r in found if r.first not in self.dropped] == wanted
+
+
+def play(seed: int, steps: list[str], failing: float, bytes_max: int) -> Model:
+    model = Model(Random(seed), failing, bytes_max)
+    for step in steps:
+        getattr(model, step)()
+    model.drain()
+    return model
+
+
+STEPS = ["append", "append", "append", "commit", "read", "ack", "cut", "kill"]
+
+
+@given(
+    st.integers(0, 2**32), st.lists(st.sampled_from(STEPS), max_size=60),
+    st.sampled_from([0.0, 0.05, 0.3]),
+)  # fmt: skip
+def test_what_was_committed_is_sent_whatever_happens(
+    seed: int, steps: list[str], failing: float
+) -> None:
+    play(seed, steps, failing, 1 << 20)
+
+
+@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("failing", [0.0, 0.1])
+def test_long_lives(seed: int, failing: float) -> None:
+    random = Random(seed)
+    model = play(seed, random.choices([*STEPS[:-2] * 3, *STEPS], k=300), failing, 1 << 20)
+    assert model.sent
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_small_outbox_drops_its_oldest_and_stays_small(seed: int) -> None:
+    random = Random(seed)
+    model = play(seed, random.choices([*STEPS[:-2], "append", "drop"], k=300), 0.0, 4000)
+    assert model.spool.counts["dropped"] == sum(model.committed[n].rows for n in model.dropped)
+
+
+def test_some_small_outbox_drops_something() -> None:
+    steps = [*["append", "commit"] * 100, "drop", "append", "drop"]
+    assert play(1, steps, 0.0, 4000).dropped
+
+
+def test_a_full_disk_keeps_what_was_appended_in_memory() -> None:
+    model = Model(Random(1), 0.0, 1 << 20)
+    model.disk.full = True
+    for _ in range(10):
+        model.append()
+        model.commit()
+    assert not model.committed
+    model.disk.full = False
+    model.drain()
+    assert len(model.committed) == 10
+
+
+@given(st.integers(0, 2**32), st.integers(0, 2000), st.integers(1, 60))
+def test_a_damaged_place_costs_only_what_it_touches(seed: int, place: int, size: int) -> None:
+    """Any bytes of any segment may rot: the others' events come, in order, and it is kept aside."""
+    model = Model(Random(seed), 0.0, 1 << 20)
+    for _ in range(30):
+        model.append()
+    model.commit()
+    segments = sorted(name for name in model.disk.files if name.endswith(".seg"))[:-1]
+    name = segments[place % len(segments)]
+    file = model.disk.files[name]
+    at = place % len(file.written)
+    rotten = bytes(byte ^ 0xFF for byte in file.written[at : at + size])
+    file.written = file.synced = file.written[:at] + rotten + file.written[at + size :]
+    model.open()
+    model.outbox.commit()
+    found = []
+    while batch := model.spool.read(500):
+        found += batch
+    whole = list(model.committed.values())
+    assert all(record in whole for record in found)
+    assert [r.first for r in found] == sorted(r.first for r in found)
+    lost = [record for record in whole if record not in found]
+    assert sum(record.size for record in lost) <= size + 2 * (150 + 24)
+    if lost:
+        assert model.spool.counts["damaged_segments"] == 1
+        assert model.disk.files[name + ".damaged"].written == file.written
