@@ -45,15 +45,18 @@ TASTE: Final = (
 
 
 def records() -> Iterator[dict[str, Any]]:
-    """A trace of two sources: late events, a lost one, a clock that is known to within 4 ns."""
+    """A trace of two sources: late events, a lost one, a clock that is known to within 4 ns.
+
+    More than pass before kernels are loaded (``engine.passes.inprocess``).
+    """
     yield {"kind": "sync", "source": "s1", "offset": 1, "delay": 8, "arrival": 1}
-    for seq in (*range(20), 22, 21, *range(24, 60)):
+    for seq in (*range(20), 22, 21, *range(24, 200)):
         for source in ("s0", "s1"):
             yield {
                 "source": source, "seq": seq, "ts": 10 * seq, "type": "ABC"[seq % 3],
                 "arrival": 10 * max(seq, 22 if seq == 21 else 0) + 5, "attrs": {"k": seq % 2},
             }  # fmt: skip
-    yield {"kind": "pog", "source": "s0", "ts": 600, "arrival": 600}
+    yield {"kind": "pog", "source": "s0", "ts": 2000, "arrival": 2000}
 
 
 def main() -> None:

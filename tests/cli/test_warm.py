@@ -1,7 +1,8 @@
-"""What ``make setup`` compiles ahead is all that the README's first commands need."""
+"""What the README's commands need compiled: nothing for its events, what setup did for more."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -23,20 +24,39 @@ def taste() -> str:
     return found[1]
 
 
+def ran(command: str, folder: Path, cache: Path) -> subprocess.CompletedProcess[str]:
+    folder.mkdir(exist_ok=True)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "-e", "-c", command], check=True, capture_output=True, text=True, cwd=folder,
+        env=os.environ | {"SLACKWATER_CACHE": str(cache), "PATH": path},
+    )  # fmt: skip
+
+
+def kernels(cache: Path) -> set[Path]:
+    return {file for file in cache.glob("numba/**/*") if file.is_file()}
+
+
+def test_the_readme_compiles_nothing_on_a_new_machine(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    done = ran(taste(), tmp_path / "here", cache)
+    assert done.stdout.count("\n") == 5  # four events in order, one match
+    assert COMPILING.strip() not in done.stderr
+    assert not kernels(cache)
+
+
 @pytest.mark.slow  # all kernels are compiled: minutes
 @pytest.mark.timeout(1500)
-def test_the_readme_compiles_nothing(tmp_path: Path) -> None:
+def test_after_setup_many_events_compile_nothing_either(tmp_path: Path) -> None:
     cache, folder = tmp_path / "cache", tmp_path / "here"
-    folder.mkdir()
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    settings = os.environ | {"SLACKWATER_CACHE": str(cache), "PATH": path}
-    subprocess.run([sys.executable, "-m", "engine.cli.warm"], check=True, cwd=ROOT, env=settings)
-    warmed = {file for file in cache.rglob("*") if file.is_file()}
+    ran(f"cd {ROOT} && {sys.executable} -m engine.cli.warm", folder, cache)
+    warmed = kernels(cache)
     assert warmed
-    ran = subprocess.run(
-        ["bash", "-e", "-c", taste()],
-        check=True, capture_output=True, text=True, cwd=folder, env=settings,
-    )  # fmt: skip
-    assert ran.stdout.count("\n") == 5  # four events in order, one match
-    assert COMPILING.strip() not in ran.stderr
-    assert {file for file in cache.rglob("*") if file.is_file()} == warmed
+    events = [{"type": "ACDB"[n % 4], "ts": 10 * n, "seq": n} for n in range(300)]
+    (folder / "trace.jsonl").write_text("\n".join(map(json.dumps, events)) + "\n")
+    commands = re.findall(r"^slackwater (?:order|query) .*$", taste(), re.MULTILINE)
+    assert len(commands) == 2
+    done = ran("\n".join(commands), folder, cache)
+    assert done.stdout.count("\n") > 300
+    assert COMPILING.strip() not in done.stderr
+    assert kernels(cache) == warmed
