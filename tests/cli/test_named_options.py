@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import typer
 
+from edge_agent.command import _parser
 from engine.cli.app import _NAMES, _application
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,8 @@ def options_of(command: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="module", name="known")
 def _known() -> set[str]:
-    return {"--help", *options_of(typer.main.get_command(_application(list(_NAMES))))}
+    of_agent = [option for action in _parser()._actions for option in action.option_strings]
+    return {"--help", *of_agent, *options_of(typer.main.get_command(_application(list(_NAMES))))}
 
 
 def texts(path: Path) -> Iterator[str]:

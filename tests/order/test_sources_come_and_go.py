@@ -19,6 +19,7 @@ from engine.order.sequence import order as sequence
 from engine.stream.frame import Frame
 from tests.order.test_order_cuts import PAIRS, Record, chain_over, cut, traces
 
+CHAIN = "engine.chain.site_chain"
 TIMEOUTS = ("timeout=fixed:3", "timeout=r19,late=pass", "timeout=quantile:0.5,latency=9ns")
 ASKED = (
     PAIRS.replace("12 ns", "7 ns"),
@@ -103,8 +104,8 @@ def test_texts_that_nothing_refers_to_lose_their_codes_and_nobody_sees_it(
         pairs,
         alone,
         at_every_turn(),
-        patch("engine.chain._TEXTS", 0),
-        patch("engine.chain._GROWTH", 0),
+        patch(f"{CHAIN}._TEXTS", 0),
+        patch(f"{CHAIN}._GROWTH", 0),
     ):
         assert chain_over(batches, order, list(resumed)).everything == plain
 
@@ -204,7 +205,7 @@ def _snapshot_bytes(frame_of: Callable[..., Frame], sources: int) -> tuple[int, 
 def test_state_does_not_grow_with_the_sources_that_came_and_went(
     frame_of: Callable[..., Frame],
 ) -> None:
-    with patch("engine.chain._TEXTS", 256):
+    with patch(f"{CHAIN}._TEXTS", 256):
         few, _ = _snapshot_bytes(frame_of, 500)
         many, chain = _snapshot_bytes(frame_of, 2500)
     assert chain.counters()["sources_forgotten"] >= 2300
@@ -235,7 +236,10 @@ def test_what_operators_hold_keeps_its_text(frame_of: Callable[..., Frame], aske
     alone = patch("tests.order.test_order_cuts.PAIRS", "EVENT SEQ(X x, Y y) WITHIN 1 ns")
     with alone, patch("tests.order.test_order_cuts.WINDOW", asked):
         plain = chain_over([[frame_of(records)]], order).everything
-        with patch("engine.chain._TEXTS", 0), patch("engine.chain._GROWTH", 0):
+        with (
+            patch(f"{CHAIN}._TEXTS", 0),
+            patch(f"{CHAIN}._GROWTH", 0),
+        ):
             # Each frame has its own texts: slices of one would bring all of them each time.
             rows = chain_over([[frame_of([each])] for each in records], order).everything
     assert rows == plain

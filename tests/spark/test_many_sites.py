@@ -34,6 +34,7 @@ from tests.order.test_sources_come_and_go import at_every_turn
 from tests.spark.many_sites import World
 from tests.spark.pretend_state import PretendSpark
 
+CHAIN = "engine.chain.site_chain"
 PAIRS = "EVENT SEQ(A a, B b) WHERE a.key = b.key WITHIN 40 ns"
 COUNTS = "SELECT count(*) GROUP BY key WINDOW TUMBLING 25 ns"
 ORDERS = ("sequence:timeout=fixed:15", "sequence:timeout=r19,late=pass", "none", "kslack:12ns",
@@ -117,7 +118,7 @@ def test_sources_that_do_not_return_are_forgotten_and_nobody_sees_it(
     # While all sources of a turn are remembered, and lag by no more, none is needed again.
     for kept in (4 * world.at_once, 1_000_000):
         chosen = settings(f"sequence:timeout={timeout},sources={kept}")
-        with at_every_turn(every), patch("engine.chain._TEXTS", 4):
+        with at_every_turn(every), patch(f"{CHAIN}._TEXTS", 4):
             chain, outputs = Chain(chosen, "site-000"), []
             frames = [each for each in world.frames(rows) if each.site == "site-000"]
             for number, each in enumerate(frames):
@@ -184,7 +185,10 @@ def passing(count: int, *, sources: bool) -> Chain:
         settings("sequence:timeout=fixed:15,sources=40"),
         pattern=PatternSettings(keep_late_ns=200), window=WindowSettings(200),
     )  # fmt: skip
-    with patch("engine.order.sequence.order.FORGET_EVERY", 32), patch("engine.chain._TEXTS", 64):
+    with (
+        patch("engine.order.sequence.order.FORGET_EVERY", 32),
+        patch(f"{CHAIN}._TEXTS", 64),
+    ):
         chain = Chain(chosen, "site-000")
         for each in world.frames(64):
             chain.process([each])
