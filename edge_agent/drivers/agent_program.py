@@ -94,7 +94,7 @@ def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
             settings.session, start.streams, start.incarnation, _cookie, _jitter, outbox.resumed()
         )
 
-    return OutboxChannel(settings, folder, outboxes, session_of, address, tellings)
+    return OutboxChannel(settings, folder, outboxes, session_of, address, tellings, _cookie)
 
 
 def _cookie() -> int:
