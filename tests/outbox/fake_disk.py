@@ -47,6 +47,7 @@ class FakeDisk:
 
     def create(self, name: str) -> FakeAppend:
         self.fail()
+        self.unreadable.discard(name)  # another file
         self.files[name] = FakeFile()
         return FakeAppend(self, self.files[name])
 
@@ -59,7 +60,6 @@ class FakeDisk:
     def rename(self, name: str, new: str) -> None:
         self.fail(writes=False)
         self.files[new] = self.files.pop(name)
-        self.unreadable.discard(name)  # a file of that name made later is another one
 
     def unlink(self, name: str) -> None:
         self.fail(writes=False)
