@@ -1,8 +1,8 @@
 """How long to wait for an ack before its connection is condemned: RFC 6298, in integers.
 
-From the times between sending and ack: a smoothed mean (gain 1/8) and mean deviation (gain 1/4); the
-timeout is mean + 4 deviations, within bounds. A message that was sent twice gives no sample, as its
-ack may be of either (Karn's rule); a timeout doubles what is waited, until there is a sample again.
+From the times between sending and ack: a smoothed mean (gain 1/8) and mean deviation (gain 1/4);
+the timeout is mean + 4 deviations, within bounds. A message that was sent twice gives no sample, as
+its ack may be of either (Karn's rule); a timeout doubles the wait, until there is a sample again.
 """
 
 from __future__ import annotations

@@ -90,9 +90,7 @@ class Outbox:
         # What the disk has lost since it was sent is not to be numbered again: see ``renew``.
         before = start.unsent if start.quiet else [spool.next for spool in self.spools]
         unsent = [min(old, spool.next) for old, spool in zip(before, self.spools, strict=True)]
-        self.start = replace(
-            start, processes=start.processes + 1, unsent=tuple(unsent), quiet=True
-        )
+        self.start = replace(start, processes=start.processes + 1, unsent=tuple(unsent), quiet=True)
         self._acked = acked
         self._stored: list[int] = []
         """What is on the disk for sure."""

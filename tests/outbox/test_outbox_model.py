@@ -243,7 +243,7 @@ def test_a_start_that_is_renewed_sends_what_no_process_has_sent() -> None:
     model.commit()
     model.outbox.welcomed(5)
     before = model.spool.next
-    name = sorted(name for name in model.disk.files if name.endswith(".seg"))[-1]
+    name = max(name for name in model.disk.files if name.endswith(".seg"))
     model.disk.files[name].written = model.disk.files[name].synced = b""
     model.open()
     unsent = model.spool.next
