@@ -117,7 +117,7 @@ class OutboxChannel(BaseOutlet):
 
     def told(self, tell: Callable[[str], None]) -> bool:
         waiting = sum(pump.waiting_events() for pump in self._pumps)
-        acked = sum(pump.driver.session.counts["acked"] for pump in self._pumps)
+        acked = sum(pump.acked_events() for pump in self._pumps)
         if self._live.done:
             tell(f"done: {acked} events acked")
             return True

@@ -44,6 +44,7 @@ class SpoolPump:
         self._sync_seconds = settings.sync_every_ns / NS_PER["s"]
         self._tellings = tellings
         self._settled = 0.0
+        self._acked_before = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -58,6 +59,10 @@ class SpoolPump:
     def done(self) -> bool:
         """Whether the gateway has everything, and knows that there is no more."""
         return self.session.state is SessionState.DONE
+
+    def acked_events(self) -> int:
+        """Events that the gateway has acked to this process."""
+        return self._acked_before + self.session.counts["acked"]
 
     def waiting_events(self) -> int:
         """Events that the gateway has not acked."""
@@ -104,6 +109,7 @@ class SpoolPump:
                 self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; tried again")
                 await asyncio.sleep(_RETRY_SECONDS)
         former = self.driver
+        self._acked_before = self.acked_events()
         self._begin()
         self._tellings.tell(
             f"{self.outbox.folder}: the disk has lost events of stream {', '.join(lost)}; what is "

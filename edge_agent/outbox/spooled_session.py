@@ -8,6 +8,7 @@ from where on events will come.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from edge_agent import messages as m
 from edge_agent.clock import Now
@@ -17,6 +18,9 @@ from edge_agent.pool import Link, LinkState
 from edge_agent.sequence import Resumed
 from edge_agent.session import AgentSession
 from edge_agent.settings import SessionSettings
+
+NUMBERS_LOST: Final = "numbers_lost"
+"""Reason of a failure after which the outbox goes on as a new start."""
 
 
 class SpooledSession(AgentSession):
@@ -80,7 +84,7 @@ class SpooledSession(AgentSession):
         if isinstance(message, m.Welcome | m.Ack) and self._beyond(message.next_seqs):
             self.received_beyond = message.next_seqs
             detail = "the gateway has events that this disk has lost"
-            self._fail(m.ErrorMessage("numbers_lost", detail, retry=False))
+            self._fail(m.ErrorMessage(NUMBERS_LOST, detail, retry=False))
             return
         super()._take(link, message, now)
         if isinstance(message, m.Welcome) and link.state is LinkState.READY:

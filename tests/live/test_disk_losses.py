@@ -101,6 +101,7 @@ def test_a_disk_that_lost_what_was_sent_begins_a_new_start(field: Field, offline
     finish(field, last)
     assert gateway.end() == 0
     assert "the disk has lost events of stream events (the gateway has 200" in last.text
+    assert "failed" not in last.text
     found = numbered(field)
     assert sorted(v for _, _, v in found) == [*range(200), *range(1000, values + 80)]
     former, new = sorted({incarnation for incarnation, _, _ in found})
