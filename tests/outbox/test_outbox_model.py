@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -266,3 +267,28 @@ def test_a_start_that_is_renewed_sends_what_no_process_has_sent() -> None:
     assert [r.first for r in model.spool.read(1 << 20)] == new
     again = Start.from_dict(load(model.disk, START) or {})
     assert (again.start, again.incarnation, again.unsent) == (99, 6, (unsent,))
+
+
+def test_a_renewed_start_sends_of_whole_streams_what_the_gateway_does_not_have() -> None:
+    disk = FakeDisk(Random(1))
+    streams = (StreamSchema("lost"), StreamSchema("whole"))
+    start = replace(FIRST, streams=streams)
+    outbox = Outbox(disk, start, [1 << 20] * 2, 300)
+    outbox.welcomed(5)
+    for spool in outbox.spools:
+        for number in range(6):
+            spool.append(Record(number, 1, bytes(80)))
+    outbox.commit()
+    name = max(name for name in disk.files if name.startswith("s00-"))
+    del disk.files[name]
+    outbox = Outbox(disk, Start.from_dict(load(disk, START) or {}), [1 << 20] * 2, 300)
+    lost, whole = outbox.spools
+    assert lost.next < 6 == whole.next
+    for spool in (lost, whole):
+        spool.append(Record(spool.next, 1, b"new"))
+    outbox.commit()
+    begin = lost.next - 1
+    outbox.renew((6, 2), 7)
+    assert outbox.resumed().acked == (begin, 2)
+    assert [record.first for record in lost.read(1 << 20)] == [begin]
+    assert [record.first for record in whole.read(1 << 20)] == [2, 3, 4, 5, 6]
