@@ -17,6 +17,9 @@ wall clock in ns at its start; it need not be right, as disks and clocks are set
 * Two starts may say the same incarnation. ``start``, 64 random bits in the HELLO, tells them apart
   for a gateway that has heard the first one; where only the log remembers that one, the WELCOME
   has numbers in it that the second one never sent, and that tells the agent.
+* A disk may lose what was sent. Then the WELCOME has numbers that this process does not have, or
+  has given to new events; the agent goes on as a new start, with the next incarnation, and sends
+  by it what no process has sent (``edge_agent.outbox``).
 * An agent that was welcomed before is refused for good: another start has taken its name, and
   were both to raise theirs, each would throw out the other for ever.
 """
@@ -54,12 +57,17 @@ class Resumed:
     """Whether other processes went on with it before."""
     control_first: int
     """Above every control number that processes before this one have used."""
+    unsent: tuple[int, ...]
+    """Per stream the number from which on no process before this one has sent anything."""
 
     @classmethod
     def nothing(cls, streams: int, start: int) -> Resumed:
         """Of a start that is new."""
         none = (0,) * streams
-        return cls(start=start, welcomed=False, next_seqs=none, acked=none, control_first=0)
+        return cls(
+            start=start, welcomed=False, next_seqs=none, acked=none, control_first=0,
+            unsent=none,
+        )  # fmt: skip
 
     def numbers(self, incarnation: int) -> Numbers:
         """The numbers of this start; raises SettingsError when ``incarnation`` cannot be one."""

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from edge_agent import messages as m
 from edge_agent import wire
+from edge_agent.ack_watch import AckWatch
 from edge_agent.clock import Now
 from edge_agent.columns import Buffer, Codes, Column
 from edge_agent.errors import WireError
@@ -82,7 +83,7 @@ class AgentSession:
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
         self._promising = [Promising(settings.promises) for _ in self.streams]
-        self._ack_due: int | None = None
+        self._ack_watch = AckWatch(self._unacked, settings)
         self._eos_made = False
 
     @property
@@ -237,7 +238,8 @@ class AgentSession:
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
-        dues = (self._pool.next_due(), self._sync.next_wake(), self._heartbeat.due, self._ack_due)
+        timers = (self._heartbeat.due, self._ack_watch.due)
+        dues = (self._pool.next_due(), self._sync.next_wake(), *timers)
         return min((due for due in dues if due is not None), default=None)
 
     def wake(self, now: Now) -> None:
@@ -249,7 +251,7 @@ class AgentSession:
                 else:
                     self.counts["hello_timeout"] += 1
                     self._drop(link, "hello timeout", now)
-        if self._ack_due is not None and self._ack_due <= now.mono_ns:
+        if self._ack_watch.due is not None and self._ack_watch.due <= now.mono_ns:
             self._check_acks(now)
         if self._heartbeat.due is not None and self._heartbeat.due <= now.mono_ns:
             self._promise_for_silent(now)
@@ -292,12 +294,12 @@ class AgentSession:
     def _take(self, link: Link, message: m.Message, now: Now) -> None:
         match message:
             case m.Ack() if link.state is LinkState.READY:
-                self._acks(message.control_next, message.next_seqs)
+                self._acks((message.control_next, *message.next_seqs), now.mono_ns)
             case m.Welcome() if link.state is LinkState.GREETING:
                 if self._numbers.foreign((message.control_next, *message.next_seqs), self._acked):
                     self._refused(link, self._numbers.foreign_start(), now)
                     return
-                self._acks(message.control_next, message.next_seqs)
+                self._acks((message.control_next, *message.next_seqs), None)
                 self._numbers.welcomed = True
                 was_cut_off = self._pool.welcomed(link)
                 if self.state is SessionState.CONNECTING:
@@ -324,17 +326,17 @@ class AgentSession:
         else:
             self._fail(error)
 
-    def _acks(self, control_next: int, next_seqs: tuple[int, ...]) -> None:
-        if len(next_seqs) != len(self.streams):
-            raise WireError("ack", f"{len(next_seqs)} numbers for {len(self.streams)} streams")
+    def _acks(self, acks: tuple[int, ...], came_mono_ns: int | None) -> None:
+        """Of the controls and of each stream; a WELCOME does not say when they came."""
+        if len(acks) != 1 + len(self.streams):
+            raise WireError("ack", f"{len(acks) - 1} numbers for {len(self.streams)} streams")
         made = (self._control_next, *self._numbers.next)
-        acks = (control_next, *next_seqs)
         if any(ack > own for ack, own in zip(acks, made, strict=True)):
             raise WireError("ack", "numbers acked that were never sent")
         for lane, ack in zip(self._acked, acks, strict=True):
             if ack > self._acked[lane]:
                 self._acked[lane] = ack
-                freed = self._unacked.acked(lane, ack)
+                freed = self._ack_watch.acked(lane, ack, came_mono_ns)
                 self.counts["acked"] += freed if lane != m.CONTROL else 0
         if self.state is SessionState.SYNCING and self._acked[m.CONTROL] > self._control_first:
             self.state = SessionState.FINISHING if self._eos_made else SessionState.RUNNING
@@ -352,7 +354,7 @@ class AgentSession:
     def _stop(self, reason: str) -> None:
         self._sync.stop()
         self._heartbeat.stop()
-        self._ack_due = None
+        self._ack_watch.stop()
         self._outputs += [Close(link.number, reason) for link in self._pool.close()]
 
     def _after_sync(self, now: Now) -> None:
@@ -373,18 +375,16 @@ class AgentSession:
             self._outputs.append(SendBytes(link.number, message.data))
             if self.settings.delivery is Delivery.ONCE and message.lane != m.CONTROL:
                 self._unacked.forget(message)
-            elif self._ack_due is None:
-                self._ack_due = now.mono_ns + self.settings.ack_timeout_ns
+            else:
+                self._ack_watch.sent(now.mono_ns)
         if self.state is SessionState.RUNNING:
             self._heartbeat.start(now.mono_ns)
 
     def _check_acks(self, now: Now) -> None:
-        patience = self.settings.ack_timeout_ns
-        for number in self._unacked.overdue(now.mono_ns - patience):
+        for number in self._ack_watch.late(now.mono_ns):
             self.counts["ack_timeout"] += 1
             self._drop(self._pool.links[number], "ack timeout", now)
-        oldest = self._unacked.oldest_sent()
-        self._ack_due = None if oldest is None else oldest + patience
+        self._ack_watch.checked()
 
     def _promise_for_silent(self, now: Now) -> None:
         silent = self._heartbeat.silent(now.mono_ns)

@@ -41,6 +41,8 @@ class SessionSettings:
     hello_timeout_ns: int = 10_000_000_000
     ack_timeout_ns: int = 30_000_000_000
     """A message unacked for so long condemns the connection that it was given to."""
+    ack_timeout_min_ns: int = 0
+    """Above 0: the wait fits how long acks take (RFC 6298), from this to ``ack_timeout_ns``."""
     reconnect_ns: int = 100_000_000
     reconnect_ns_max: int = 10_000_000_000
 
@@ -52,6 +54,8 @@ class SessionSettings:
         for name in ("hello_timeout_ns", "ack_timeout_ns", "reconnect_ns", "unacked_bytes_max"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} must be above 0, is {getattr(self, name)}")
+        if not 0 <= self.ack_timeout_min_ns <= self.ack_timeout_ns:
+            raise SettingsError("ack_timeout_min_ns must be from 0 to ack_timeout_ns")
         if self.heartbeat_ns < 0 or self.heartbeat_lag_ns < 0:
             raise SettingsError("heartbeat_ns and heartbeat_lag_ns must not be negative")
         if self.reconnect_ns_max < self.reconnect_ns:

@@ -87,6 +87,15 @@ class Unacked:
             freed += message.count
         return freed
 
+    def sent_once(self, lane: int, next_number: int) -> int | None:
+        """When the lane's oldest message was sent [monotonic ns], if an ack up to ``next_number``
+        takes it and it was sent once.
+        """
+        head = next(iter(self._lanes[lane]), None)
+        if head is None or head.tries != 1 or head.first + head.count > next_number:
+            return None
+        return head.sent_mono_ns
+
     def forget(self, message: Outgoing) -> None:
         """The message will not be resent, acked or not."""
         self._lanes[message.lane].remove(message)

@@ -145,6 +145,9 @@ def _session(
         )
         for name in _SESSION_DURATIONS
     }
+    durations["ack_timeout_min_ns"] = delivery.duration_ns(
+        "ack_timeout_min", min(NS_PER["s"], durations["ack_timeout_ns"])
+    )
     return SessionSettings(
         source=source,
         site=table.text("site", "main"),

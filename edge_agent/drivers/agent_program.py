@@ -23,7 +23,7 @@ from edge_agent.drivers.status_file import StatusFile
 from edge_agent.drivers.tellings import Tellings
 from edge_agent.outbox.folder import OutboxFolder
 from edge_agent.outbox.outbox import Outbox
-from edge_agent.outbox.spooled_session import SpooledSession
+from edge_agent.outbox.spooled_session import NUMBERS_LOST, SpooledSession
 from edge_agent.outputs import SessionState
 from edge_agent.session import AgentSession
 from edge_agent.settings_file import NS_PER
@@ -94,7 +94,7 @@ def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
             settings.session, start.streams, start.incarnation, _cookie, _jitter, outbox.resumed()
         )
 
-    return OutboxChannel(settings, folder, outboxes, session_of, address, tellings)
+    return OutboxChannel(settings, folder, outboxes, session_of, address, tellings, _cookie)
 
 
 def _cookie() -> int:
@@ -147,7 +147,8 @@ async def _watch(settings: AgentSettings, channel: Channel, tellings: Tellings) 
         session = driver.session
         if session.state is not state:
             state = session.state
-            tellings.tell(_state_line(settings, driver))
+            if session.failure is None or session.failure.reason != NUMBERS_LOST:
+                tellings.tell(_state_line(settings, driver))
         if driver.last_error != error:
             error = driver.last_error
             tellings.rarely(error)

@@ -13,10 +13,12 @@ from edge_agent.inputs.base import Outlet
 class Channel(Protocol):
     """Started once, closed once; the same for all inputs of an agent."""
 
-    driver: SessionDriver
-    """Of the session that is running; it may become another one."""
     counts: Counter[str]
     """Events: ``read``, ``dropped_full``, ``dropped_oldest``, ``too_long``; ``bad`` records."""
+
+    @property
+    def driver(self) -> SessionDriver:
+        """Of the session that is running; it may become another one."""
 
     @property
     def outlet(self) -> Outlet:

@@ -35,28 +35,40 @@ class OutboxChannel(BaseOutlet):
 
     def __init__(
         self, settings: AgentSettings, folder: OutboxFolder, outboxes: Sequence[Outbox],
-        session_of: MakeSession, address: Address, tellings: Tellings,
+        session_of: MakeSession, address: Address, tellings: Tellings, draw: Callable[[], int],
     ) -> None:  # fmt: skip
-        """``outboxes``: those to finish, and at the end the one to go on with."""
+        """``outboxes``: those to finish, and at the end the one to go on with; ``draw``: 64 random
+        bits.
+        """
         super().__init__(tellings)
         self._settings = settings
         self._folder = folder
         self._disk = ThreadPoolExecutor(1, "disk")
+
+        def driver_of(outbox: Outbox) -> tuple[SessionDriver, SpooledSession]:
+            session = session_of(outbox)
+            return SessionDriver(session, address), session
+
         self._pumps = [
-            SpoolPump(
-                outbox, SessionDriver(session_of(outbox), address), self.on_disk, settings, tellings
-            )
+            SpoolPump(outbox, driver_of, self.on_disk, settings, tellings, draw)
             for outbox in outboxes
         ]
         self._live = self._pumps[-1]
         self._earlier = self._pumps[:-1]
-        self.driver = self._pumps[0].driver
+        for pump in self._earlier:
+            pump.ending = True
+        self._sending = self._pumps[0]
         self._places = {stream.name: i for i, stream in enumerate(settings.streams)}
         self._running: list[asyncio.Task[None]] = []
 
     @property
     def outlet(self) -> OutboxChannel:
         return self
+
+    @property
+    def driver(self) -> SessionDriver:
+        """Of the session that is running; it may become another one."""
+        return self._sending.driver
 
     async def on_disk(self, action: Callable[..., Any], *arguments: Any) -> Any:
         """Calls it in the disk's thread."""
@@ -105,7 +117,7 @@ class OutboxChannel(BaseOutlet):
 
     def told(self, tell: Callable[[str], None]) -> bool:
         waiting = sum(pump.waiting_events() for pump in self._pumps)
-        acked = sum(pump.driver.session.counts["acked"] for pump in self._pumps)
+        acked = sum(pump.acked_events() for pump in self._pumps)
         if self._live.done:
             tell(f"done: {acked} events acked")
             return True
@@ -117,15 +129,14 @@ class OutboxChannel(BaseOutlet):
     async def _send(self) -> None:
         """One start after the other."""
         while self._earlier:
-            pump = self._earlier[0]
-            self.driver = pump.driver
+            pump = self._sending = self._earlier[0]
             await pump.send()
             if not pump.done:
                 return
             await self.on_disk(self._folder.remove, pump.outbox)
             self._earlier.pop(0)
             self._pumps.remove(pump)
-        self.driver = self._live.driver
+        self._sending = self._live
         await self._live.send()
         if self._live.done:
             await self.on_disk(self._folder.remove, self._live.outbox)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from edge_agent import clock
@@ -24,34 +24,45 @@ _SETTLE_SECONDS: Final = 1.0
 """How often the position is stored, at most, where nothing asks for it."""
 
 OnDisk = Callable[..., Awaitable[Any]]
+DriverOf = Callable[[Outbox], tuple[SessionDriver, SpooledSession]]
 
 
 class SpoolPump:
     """``write`` and ``send`` run side by side, each until it is cancelled or all is done."""
 
     def __init__(
-        self, outbox: Outbox, driver: SessionDriver, on_disk: OnDisk, settings: AgentSettings,
-        tellings: Tellings,
+        self, outbox: Outbox, driver_of: DriverOf, on_disk: OnDisk, settings: AgentSettings,
+        tellings: Tellings, draw: Callable[[], int],
     ) -> None:  # fmt: skip
+        """``draw``: 64 random bits; ``driver_of`` makes the sockets of a new session."""
         self.outbox = outbox
-        self.driver = driver
+        self._driver_of = driver_of
+        self._draw = draw
         self.ending = outbox.start.ended
         """Nothing will be appended any more."""
-        assert isinstance(driver.session, SpooledSession)
-        self.session = driver.session
-        driver.before_sending = self._remember
         self._on_disk = on_disk
         self._sync_seconds = settings.sync_every_ns / NS_PER["s"]
         self._tellings = tellings
-        self._held: list[deque[Record]] = [deque() for _ in outbox.spools]
-        self._offered_to = list(outbox.resumed().acked)
-        self._finished = False
         self._settled = 0.0
+        self._acked_before = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """A session that goes on where the outbox is."""
+        self.driver, self.session = self._driver_of(self.outbox)
+        self.driver.before_sending = self._remember
+        self._held: list[deque[Record]] = [deque() for _ in self.outbox.spools]
+        self._offered_to = list(self.outbox.resumed().acked)
+        self._finished = False
 
     @property
     def done(self) -> bool:
         """Whether the gateway has everything, and knows that there is no more."""
         return self.session.state is SessionState.DONE
+
+    def acked_events(self) -> int:
+        """Events that the gateway has acked to this process."""
+        return self._acked_before + self.session.counts["acked"]
 
     def waiting_events(self) -> int:
         """Events that the gateway has not acked."""
@@ -77,6 +88,37 @@ class SpoolPump:
 
     async def send(self) -> None:
         """Connects, and sends until all is acked (if nothing is added), or the session fails."""
+        self._tell_unreadable()
+        await self._send_on()
+        while (received := self.session.received_beyond) is not None:
+            await self._renew(received)
+            await self._send_on()
+
+    async def _renew(self, received: Sequence[int]) -> None:
+        """The disk has lost events that the gateway has: what is new is sent by a new start."""
+        lost = [
+            f"{self.outbox.start.streams[i].name} (the gateway has {have}, this disk {own})"
+            for i, (have, own) in enumerate(zip(received, self.outbox.start.unsent, strict=True))
+            if have > own
+        ]
+        while True:
+            try:
+                await self._on_disk(self.outbox.renew, received, self._draw())
+                break
+            except OSError as error:
+                self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; tried again")
+                await asyncio.sleep(_RETRY_SECONDS)
+        former = self.driver
+        self._acked_before = self.acked_events()
+        self._begin()
+        self._tellings.tell(
+            f"{self.outbox.folder}: the disk has lost events of stream {', '.join(lost)}; what is "
+            f"new is sent as a new start, incarnation {self.outbox.start.incarnation}"
+        )
+        former.notify()
+        await former.close()
+
+    async def _send_on(self) -> None:
         self.driver.start()
         while not self.driver.settled:
             version = self.driver.version
@@ -97,6 +139,8 @@ class SpoolPump:
         while True:
             if not held:
                 held.extend(await self._read(index))
+                if not held:
+                    self._pass_over(index)
             if not held or not self._offer_one(index, held[0]):
                 break
             held.popleft()
@@ -112,16 +156,33 @@ class SpoolPump:
         if record.first > expected:
             if acked < expected:
                 return False  # the gap's turn comes when everything before it is acked
-            name = self.outbox.start.streams[index].name
-            self._tellings.tell(
-                f"{self.outbox.folder}: events {expected} to {record.first - 1} of stream {name} "
-                "are gone"
-            )
-            self.session.gone(index, record.first, clock.read())
+            self._gone(index, record.first)
         self._offered_to[index] = record.end
         if record.end > acked:
             self.session.offer(index, record, clock.read())
         return True
+
+    def _pass_over(self, index: int) -> None:
+        """The newest events on the disk may be those that are gone."""
+        expected, end = self._offered_to[index], self.outbox.spools[index].looked_to
+        if end > expected and self.session.acked_seqs()[index] >= expected:
+            self._gone(index, end)
+            self._offered_to[index] = end
+            self.driver.carry_out()
+
+    def _gone(self, index: int, end: int) -> None:
+        name = self.outbox.start.streams[index].name
+        self._tellings.tell(
+            f"{self.outbox.folder}: events {self._offered_to[index]} to {end - 1} of stream {name} "
+            "are gone"
+        )
+        self.session.gone(index, end, clock.read())
+
+    def _tell_unreadable(self) -> None:
+        for spool in self.outbox.spools:
+            while spool.unreadable:
+                name = spool.unreadable.popleft()
+                self._tellings.tell(f"{self.outbox.folder / name}: unreadable; set aside")
 
     async def _read(self, index: int) -> list[Record]:
         spool = self.outbox.spools[index]
@@ -132,6 +193,7 @@ class SpoolPump:
         except OSError as error:
             self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; read again")
             return []
+        self._tell_unreadable()
         return found
 
     def _all_offered(self) -> bool:
@@ -148,5 +210,5 @@ class SpoolPump:
 
     def _remember(self) -> None:
         """Before anything is sent to a gateway that has welcomed this start."""
-        if self.session.welcomed and not self.outbox.start.welcomed:
+        if self.session.heard and self.outbox.start.quiet:
             self.outbox.welcomed(self.session.incarnation)

@@ -43,6 +43,9 @@ class Files(Protocol):
     def replace(self, name: str, data: bytes) -> None:
         """``name`` has ``data``, durably, or is as it was."""
 
+    def rename(self, name: str, new: str) -> None:
+        """The file is called ``new`` from now on, in place of one that was; durable later."""
+
     def unlink(self, name: str) -> None:
         """Removes the file; it may come back after a power cut."""
 
@@ -82,6 +85,9 @@ class DiskFiles:
             file.close()
         (self.folder / unfinished).replace(self.folder / name)
         self.sync_names()
+
+    def rename(self, name: str, new: str) -> None:
+        (self.folder / name).replace(self.folder / new)
 
     def unlink(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)

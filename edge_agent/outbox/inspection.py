@@ -18,7 +18,7 @@ from edge_agent.outbox.files import DiskFiles
 from edge_agent.outbox.folder import starts
 from edge_agent.outbox.outbox import POSITION, START, Start
 from edge_agent.outbox.segment import HEADER, Record, records
-from edge_agent.outbox.spool import DAMAGED, SEGMENT_NAME
+from edge_agent.outbox.spool import DAMAGED, SEGMENT_NAME, UNREADABLE
 from edge_agent.outbox.whole_record import load
 
 _FORMATS: Final = {"int": "q", "float": "d"}
@@ -89,7 +89,16 @@ def _start(path: Path) -> StartLook:
 
 
 def _segment(path: Path) -> SegmentLook:
-    content = path.read_bytes()
+    named = SEGMENT_NAME.fullmatch(path.name)
+    assert named is not None
+    stream = int(named[1])
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        if error.errno not in UNREADABLE:
+            raise
+        size = max(path.stat().st_size, 1)
+        return SegmentLook(path=path, stream=stream, found=(), bad_bytes=size, torn_bytes=0)
     end = begin = len(HEADER) if content.startswith(HEADER) else 0
     bad = 0 if begin else min(len(content), len(HEADER))
     found = []
@@ -97,12 +106,9 @@ def _segment(path: Path) -> SegmentLook:
         found.append(each.record)
         bad += each.skipped
         end = each.end
-    named = SEGMENT_NAME.fullmatch(path.name)
-    assert named is not None
     return SegmentLook(
-        path=path, stream=int(named[1]), found=tuple(found), bad_bytes=bad,
-        torn_bytes=len(content) - end,
-    )  # fmt: skip
+        path=path, stream=stream, found=tuple(found), bad_bytes=bad, torn_bytes=len(content) - end
+    )
 
 
 def trace_lines(look: StartLook) -> Iterator[str]:

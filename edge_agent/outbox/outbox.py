@@ -29,7 +29,11 @@ POSITION: Final = "position"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Who numbers the events. ``processes``: how many have opened it."""
+    """Who numbers the events. ``processes``: how many have opened it.
+
+    ``unsent``: per stream the number from which on no process has sent anything, as of the last
+    one that opened it; ``quiet``: whether that one has sent nothing yet.
+    """
 
     site: str
     source: str
@@ -40,13 +44,15 @@ class Start:
     ended: bool = False
     """Its inputs have ended: nothing will be added."""
     processes: int = 0
+    unsent: tuple[int, ...] = ()
+    quiet: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "site": self.site, "source": self.source, "incarnation": self.incarnation,
             "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
-            "processes": self.processes,
+            "processes": self.processes, "unsent": list(self.unsent), "quiet": self.quiet,
             "streams": [[stream.name, stream.attrs] for stream in self.streams],
         }  # fmt: skip
 
@@ -54,7 +60,8 @@ class Start:
     def from_dict(cls, value: Mapping[str, Any]) -> Start:
         """What ``as_dict`` gave."""
         streams = tuple(StreamSchema(name, dict(attrs)) for name, attrs in value["streams"])
-        return cls(**{**value, "streams": streams})
+        unsent = tuple(value.get("unsent", ()))
+        return cls(**{**value, "streams": streams, "unsent": unsent})
 
 
 class Outbox:
@@ -71,7 +78,6 @@ class Outbox:
         """
         self.folder = folder
         """Where ``files`` are, for messages."""
-        self.start = replace(start, processes=start.processes + 1)
         self.counts: Counter[str] = Counter()
         """``store_failed``: times that who or how far could not be stored."""
         self._files = files
@@ -81,6 +87,10 @@ class Outbox:
             Spool(files, index, most, min(segment_bytes, max(most // 8, 1)), acked[index])
             for index, most in enumerate(bytes_max)
         ]
+        # What the disk has lost since it was sent is not to be numbered again: see ``renew``.
+        before = start.unsent if start.quiet else [spool.next for spool in self.spools]
+        unsent = [min(old, spool.next) for old, spool in zip(before, self.spools, strict=True)]
+        self.start = replace(start, processes=start.processes + 1, unsent=tuple(unsent), quiet=True)
         self._acked = acked
         self._stored: list[int] = []
         """What is on the disk for sure."""
@@ -95,12 +105,35 @@ class Outbox:
             next_seqs=tuple(spool.next for spool in self.spools),
             acked=tuple(self._acked),
             control_first=(self.start.processes - 1) * CONTROLS_PER_PROCESS,
+            unsent=self.start.unsent,
         )
 
     def welcomed(self, incarnation: int) -> None:
-        """*Disk.* A gateway has taken this start under ``incarnation``."""
-        self.start = replace(self.start, incarnation=incarnation, welcomed=True)
+        """*Disk.* A gateway has taken this start under ``incarnation``: sending begins."""
+        self.start = replace(self.start, incarnation=incarnation, welcomed=True, quiet=False)
         self.store_start()
+
+    def renew(self, received: Sequence[int], draw: int) -> None:
+        """*Disk.* The gateway has ``received`` more than this disk knows of: a new start begins.
+
+        Its incarnation is the next one. Events that no process has sent, and those that the gateway
+        does not have, are sent by it, with the numbers that they have on the disk. ``draw``: 64
+        random bits.
+
+        Raises:
+            OSError: it could not be stored, so it must not be used; may be called again.
+        """
+        have = zip(received, self.start.unsent, strict=True)
+        self.acked([min(pair) for pair in have])
+        self._store_position(self._acked)
+        start = replace(
+            self.start, incarnation=self.start.incarnation + 1, start=draw % (1 << 64),
+            welcomed=False, processes=1, unsent=tuple(self._acked), quiet=True,
+        )  # fmt: skip
+        store(self._files, START, start.as_dict())
+        self.start = start
+        for spool, ack in zip(self.spools, self._acked, strict=True):
+            spool.rewind(ack)
 
     def ended(self) -> None:
         """*Disk.* Nothing will be added."""
@@ -132,9 +165,7 @@ class Outbox:
         acked = list(self._acked)
         try:
             if acked != self._stored:
-                names = [stream.name for stream in self.start.streams]
-                store(self._files, POSITION, dict(zip(names, acked, strict=True)))
-                self._stored = acked
+                self._store_position(acked)
             for spool, ack in zip(self.spools, acked, strict=True):
                 spool.trim(ack)
         except OSError:
@@ -163,3 +194,8 @@ class Outbox:
             self.settle()
             for spool in self.spools:
                 spool.close()
+
+    def _store_position(self, acked: list[int]) -> None:
+        names = [stream.name for stream in self.start.streams]
+        store(self._files, POSITION, dict(zip(names, acked, strict=True)))
+        self._stored = list(acked)

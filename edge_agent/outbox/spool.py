@@ -10,6 +10,7 @@ it is, and what it may or may not have is written again into the next one.
 
 from __future__ import annotations
 
+import errno
 import re
 from collections import Counter, deque
 from contextlib import suppress
@@ -22,6 +23,8 @@ from edge_agent.outbox.segment import HEADER, Record, encoded, records
 DAMAGED: Final = ".damaged"
 DAMAGED_MAX: Final = 4
 """So many damaged segments of an outbox are kept for people to look at."""
+UNREADABLE: Final = frozenset({errno.EIO, errno.ENOENT, errno.EBADMSG, errno.ENXIO})
+"""Errors of a file that is no better when it is read again."""
 UNWRITTEN_MAX: Final = 4 << 20
 """Bytes that may wait in memory for a disk that is slow or full."""
 SEGMENT_NAME: Final = re.compile(r"s([0-9]{2})-([0-9]{20})\.seg")
@@ -55,11 +58,14 @@ class Spool:
         self.index = index
         self.bytes_max = bytes_max
         self.counts: Counter[str] = Counter()
-        """``cut_bytes`` of a torn end, ``damaged_bytes`` and ``damaged_segments``; ``dropped``
-        events; ``write_failed``: times."""
+        """``cut_bytes`` of a torn end, ``damaged_bytes`` and ``damaged_segments``;
+        ``unreadable_segments``; ``dropped`` events; ``write_failed``: times."""
+        self.unreadable: deque[str] = deque()
+        """Names of segments that could not be read, until somebody takes them out."""
         self._files = files
         self._segment_bytes = segment_bytes
         self._file: AppendFile | None = None
+        self._reading: Segment | None = None
         self._segments = self._found()
         self._doubtful: bytes | None = None
         """The last segment, as it was found: the process before may not have synced it."""
@@ -70,7 +76,6 @@ class Spool:
         self._fresh: deque[Record] = deque()
         self._ahead: deque[Record] = deque()
         self._read_to = acked
-        self._reading: Segment | None = None
         self._offset = 0
 
     @property
@@ -133,6 +138,16 @@ class Spool:
                 size -= found[-1].size
         return found
 
+    @property
+    def looked_to(self) -> int:
+        """The number up to which ``read`` has given what there is, after it gave nothing more."""
+        return self._read_to
+
+    def rewind(self, acked: int) -> None:
+        """*Disk.* What is not below ``acked`` is read again."""
+        self._ahead.clear()
+        self._read_to, self._reading, self._offset = acked, None, 0
+
     def trim(self, acked: int) -> None:
         """*Disk.* Removes the segments of which everything is below ``acked``; the position is on
         the disk already.
@@ -165,7 +180,10 @@ class Spool:
         for name in self._files.names():
             named = SEGMENT_NAME.fullmatch(name)
             if named is not None and int(named[1]) == self.index:
-                found.append(Segment(int(named[2]), name, self._files.size(name)))
+                try:
+                    found.append(Segment(int(named[2]), name, self._files.size(name)))
+                except OSError as error:
+                    self._unreadable(name, error)
         return sorted(found, key=lambda each: each.first)
 
     def _recovered(self) -> int:
@@ -173,7 +191,13 @@ class Spool:
         if not self._segments:
             return 0
         last = self._segments[-1]
-        content = self._files.read(last.name, 0, last.size)
+        try:
+            content = self._files.read(last.name, 0, last.size)
+        except OSError as error:
+            # How many events it had is not known: a gateway that has them tells (``_beyond``).
+            self._unreadable(last.name, error)
+            self._remember_removed(self._segments.pop())
+            return max(last.first, self._recovered())
         end, number = min(len(HEADER), last.size), last.first
         for found in records(content, _begin(content)):
             end, number = found.end, max(number, found.record.end)
@@ -235,9 +259,7 @@ class Spool:
     def _remove(self, segment: Segment) -> None:
         self._files.unlink(segment.name)
         self._segments.remove(segment)
-        self._removed_bytes += segment.size
-        if self._reading is segment:
-            self._reading = None
+        self._remember_removed(segment)
 
     def _read_on(self) -> bool:
         """Reads what the present segment has more, or the next one; False: there is no more."""
@@ -264,23 +286,55 @@ class Spool:
 
     def _take(self, segment: Segment, following: Segment | None) -> None:
         """Reads the rest of ``segment``."""
-        content = self._files.read(segment.name, self._offset, segment.size - self._offset)
-        end = segment.size if following is None else following.first
+        end = self.committed if following is None else following.first
+        try:
+            content = self._files.read(segment.name, self._offset, segment.size - self._offset)
+        except OSError as error:
+            self._unreadable(segment.name, error)
+            self._leave(segment)
+            self._read_to = max(self._read_to, end)
+            return
         at = _begin(content) if self._offset == 0 else 0
         skipped = 0
         for found in records(content, at):
             record, at = found.record, found.end
-            if following is not None and record.end > end:
+            if record.end > end:
                 break
             skipped += found.skipped
             if record.end > self._read_to:
                 self._ahead.append(record)
                 self._read_to = record.end
-        missing = following is not None and self._read_to < end
-        skipped += len(content) - at if missing else 0
+        if self._read_to < end:
+            skipped += len(content) - at
+            self._read_to = end
         self._offset = segment.size
         if skipped:
             self._set_aside(segment, skipped)
+
+    def _leave(self, segment: Segment) -> None:
+        """A segment is not there any more; what comes is written into another one."""
+        if segment is self._segments[-1]:
+            self._abandon()
+        self._segments.remove(segment)
+        self._remember_removed(segment)
+
+    def _remember_removed(self, segment: Segment) -> None:
+        self._removed_bytes += segment.size
+        if self._reading is segment:
+            self._reading = None
+
+    def _unreadable(self, name: str, error: OSError) -> None:
+        """Moves a segment out of the way; raises ``error`` when it may be read another time."""
+        if error.errno not in UNREADABLE:
+            raise error
+        self.counts["unreadable_segments"] += 1
+        self.unreadable.append(name)
+        with suppress(OSError):  # where it cannot be moved it is left, and found at the next start
+            kept = [each for each in self._files.names() if each.endswith(DAMAGED)]
+            if len(kept) < DAMAGED_MAX:
+                self._files.rename(name, name + DAMAGED)
+            else:
+                self._files.unlink(name)
 
     def _set_aside(self, segment: Segment, skipped: int) -> None:
         """Keeps a copy of a segment with a damaged place; its good records are sent as they are."""

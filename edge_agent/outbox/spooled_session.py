@@ -7,19 +7,43 @@ from where on events will come.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from edge_agent import messages as m
 from edge_agent.clock import Now
 from edge_agent.messages import Texts
 from edge_agent.outbox.segment import Record
+from edge_agent.pool import Link, LinkState
+from edge_agent.sequence import Resumed
 from edge_agent.session import AgentSession
+from edge_agent.settings import SessionSettings
+
+NUMBERS_LOST: Final = "numbers_lost"
+"""Reason of a failure after which the outbox goes on as a new start."""
 
 
 class SpooledSession(AgentSession):
     """``emit`` is the outbox's business: it numbers by ``numbered`` and sends by ``offer``."""
 
-    @property
-    def welcomed(self) -> bool:
-        """Whether a gateway has taken this start."""
-        return self._numbers.welcomed
+    def __init__(
+        self,
+        settings: SessionSettings,
+        streams: Sequence[m.StreamSchema],
+        incarnation: int,
+        cookie: Callable[[], int],
+        jitter: Callable[[int], int],
+        resumed: Resumed,
+    ) -> None:
+        super().__init__(settings, streams, incarnation, cookie, jitter, resumed)
+        self.heard = False
+        """Whether a gateway has welcomed this process."""
+        self.received_beyond: tuple[int, ...] | None = None
+        """Per stream what the gateway has, when that is more than was sent as far as is known: the
+        disk has lost some. The session has failed then.
+        """
+        self._unsent = list(resumed.unsent)
+        self._offered = list(resumed.unsent)
 
     def acked_seqs(self) -> list[int]:
         """Per stream the number up to which everything is acked, or gone."""
@@ -41,6 +65,7 @@ class SpooledSession(AgentSession):
     def offer(self, stream: int, record: Record, now: Now) -> None:
         """Committed events, in the order of their numbers, to be sent until they are acked."""
         self._unacked.add(stream, record.first, record.rows, record.data)
+        self._offered[stream] = max(self._offered[stream], record.end)
         self._pump(now)
 
     def gone(self, stream: int, first: int, now: Now) -> None:
@@ -52,3 +77,23 @@ class SpooledSession(AgentSession):
         for link in self._pool.links:
             if link.is_open():
                 self._drop(link, "numbers are gone", now)
+
+    # --- inside
+
+    def _take(self, link: Link, message: m.Message, now: Now) -> None:
+        if isinstance(message, m.Welcome | m.Ack) and self._beyond(message.next_seqs):
+            self.received_beyond = message.next_seqs
+            detail = "the gateway has events that this disk has lost"
+            self._fail(m.ErrorMessage(NUMBERS_LOST, detail, retry=False))
+            return
+        super()._take(link, message, now)
+        if isinstance(message, m.Welcome) and link.state is LinkState.READY:
+            self.heard = True
+
+    def _beyond(self, received: tuple[int, ...]) -> bool:
+        """Whether the gateway has numbers that no process has sent, as far as is known."""
+        if not (self._numbers.welcomed or self._numbers.again):
+            return False  # as of any new start: ``Numbers.foreign``
+        sent = self._offered if self.heard else self._unsent
+        known = map(max, sent, self.acked_seqs())
+        return any(have > own for have, own in zip(received, known, strict=False))

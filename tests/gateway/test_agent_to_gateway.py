@@ -54,6 +54,7 @@ STEPS = st.lists(
     connections=st.integers(1, 3),
     unacked_bytes_max=st.sampled_from([2_500, 1 << 20]),
     delivery=st.sampled_from(list(s.Delivery)),
+    ack_timeout_min_ns=st.sampled_from([0, 0, 20 * MS]),
 )
 def test_conservation_over_any_network(
     world_of: WorldOf,
@@ -63,10 +64,11 @@ def test_conservation_over_any_network(
     connections: int,
     unacked_bytes_max: int,
     delivery: s.Delivery,
+    ack_timeout_min_ns: int,
 ) -> None:
     world = world_of(
         seed, network, connections=connections, unacked_bytes_max=unacked_bytes_max,
-        delivery=delivery,
+        delivery=delivery, ack_timeout_min_ns=ack_timeout_min_ns,
     )  # fmt: skip
     for step, size in steps:
         match step:

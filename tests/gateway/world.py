@@ -130,16 +130,15 @@ class World:
         """
         for number in list(self.keys):
             self.cut(number, told=False)
-        settings_ = s.SessionSettings(
-            source="d",
-            sync=SyncSettings(attempts=3, spacing_ns=2 * MS, timeout_ns=20 * MS, silent_max=3),
-            heartbeat_ns=50 * MS,
-            ack_timeout_ns=300 * MS,
-            hello_timeout_ns=200 * MS,
-            reconnect_ns=5 * MS,
-            reconnect_ns_max=50 * MS,
-            **self.options,
-        )
+        usual = {
+            "sync": SyncSettings(attempts=3, spacing_ns=2 * MS, timeout_ns=20 * MS, silent_max=3),
+            "heartbeat_ns": 50 * MS,
+            "ack_timeout_ns": 300 * MS,
+            "hello_timeout_ns": 200 * MS,
+            "reconnect_ns": 5 * MS,
+            "reconnect_ns_max": 50 * MS,
+        }
+        settings_ = s.SessionSettings(source="d", **(usual | self.options))
         if incarnation is None:
             incarnation = max([-1, *(each.incarnation for each in self.agents)]) + 1
         agent = s.AgentSession(settings_, STREAMS, incarnation, self.cookie)

@@ -112,7 +112,7 @@ class Field:
         name = f"{source}.toml"
         self.write(
             name,
-            f'[agent]\nsource = "{source}"\ntoken = "{token}"\n'
+            f'[agent]\nsource = "{source}"\ntoken = "{token}"\nstop_timeout = "1 s"\n'
             f"[gateway]\nport = {self.port}\n"
             '[delivery]\nreconnect = "20 ms"\nreconnect_max = "200 ms"\n'
             '[sync]\nattempts = 3\nspacing = "5 ms"\ntimeout = "300 ms"\n'

@@ -83,8 +83,6 @@ def test_a_gateway_that_is_killed_goes_on_with_its_log(field: Field) -> None:
 
 def test_an_agent_that_is_stopped_says_what_was_not_acked(field: Field) -> None:
     door = field.agent_file("door", '[[input]]\nkind = "stdin"')
-    text = (field.folder / door).read_text()
-    field.write(door, text.replace("[agent]", '[agent]\nstop_timeout = "100 ms"'))
     agent = field.start("agent", "--config", door, stdin=subprocess.PIPE)
     assert agent.process.stdin is not None
     agent.process.stdin.write('{"v": 1}\n{"v": 2}\nnonsense\n')

@@ -50,6 +50,7 @@ class Feeder:
 
 
 def lives(field: Field, seed: int, count: int) -> None:
+    print(f"seed {seed}, {count} lives")
     random = Random(seed)
     field.site('[limits]\nframe_every = "20 ms"\ntakeover = "100 ms"\n')
     name = field.agent_file("door", '[[input]]\nkind = "stdin"', '[outbox]\nfolder = "outbox"\n')
@@ -94,10 +95,9 @@ def test_what_is_killed_goes_on(field: Field) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("seed", range(2, 5))
+@pytest.mark.parametrize("seed", [2, 3])
 def test_what_is_killed_often_goes_on(field: Field, seed: int) -> None:
-    lives(field, seed, count=33)
+    lives(field, seed, count=20)
 
 
 def test_an_outage_fills_the_outbox_and_is_made_up_for(field: Field) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -66,3 +67,14 @@ def test_verify_finds_what_is_torn_or_damaged(
 def test_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spool", "ls", str(tmp_path / "none")]) == 1
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_read_is_bad_as_a_whole(
+    outbox: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bad_sector(path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", bad_sector)
+    assert main(["spool", "verify", str(outbox)]) == 1
+    assert "bytes are damaged" in capsys.readouterr().out

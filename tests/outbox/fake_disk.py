@@ -24,6 +24,8 @@ class FakeDisk:
     random: Random
     failing: float = 0.0
     full: bool = False
+    unreadable: set[str] = field(default_factory=set)
+    """Files on bad sectors."""
     files: dict[str, FakeFile] = field(default_factory=dict)
     durable_names: dict[str, FakeFile] = field(default_factory=dict)
 
@@ -36,6 +38,8 @@ class FakeDisk:
         return list(self.files)
 
     def read(self, name: str, offset: int, size: int) -> bytes:
+        if name in self.unreadable:
+            raise OSError(errno.EIO, "Input/output error")
         return self.files[name].written[offset : offset + size]
 
     def size(self, name: str) -> int:
@@ -43,6 +47,7 @@ class FakeDisk:
 
     def create(self, name: str) -> FakeAppend:
         self.fail()
+        self.unreadable.discard(name)  # another file
         self.files[name] = FakeFile()
         return FakeAppend(self, self.files[name])
 
@@ -51,6 +56,10 @@ class FakeDisk:
         self.files[name] = FakeFile(data, data)
         self.fail()  # whether it is durable is in doubt
         self.durable_names[name] = self.files[name]
+
+    def rename(self, name: str, new: str) -> None:
+        self.fail(writes=False)
+        self.files[new] = self.files.pop(name)
 
     def unlink(self, name: str) -> None:
         self.fail(writes=False)

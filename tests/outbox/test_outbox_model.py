@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -201,3 +202,93 @@ def test_a_damaged_place_costs_only_what_it_touches(seed: int, place: int, size:
     if lost:
         assert model.spool.counts["damaged_segments"] == 1
         assert model.disk.files[name + ".damaged"].written == file.written
+
+
+@given(st.integers(0, 2**32), st.sets(st.integers(0, 12)), st.booleans())
+def test_segments_that_cannot_be_read_are_set_aside(
+    seed: int, places: set[int], reopened: bool
+) -> None:
+    """The others' events come, then what is appended, and the loss is known at once."""
+    model = Model(Random(seed), 0.0, 1 << 20)
+    for _ in range(30):
+        model.append()
+        model.commit()
+    segments = sorted(name for name in model.disk.files if name.endswith(".seg"))
+    bad = {segments[place] for place in places if place < len(segments)}
+    model.disk.unreadable = set(bad)
+    if reopened:
+        model.open()
+    model.commit()
+    found: list[Record] = []
+    for _ in range(3):
+        while batch := model.spool.read(500):
+            found += batch
+        assert model.spool.looked_to == model.spool.next
+        assert not model.fresh or found[-1] == model.fresh[-1]
+        model.fresh = []
+        model.append()
+        model.outbox.commit()
+    firsts = [int(name[4:24]) for name in segments] + [1 << 62]
+    spans = [(a, b) for a, b, n in zip(firsts, firsts[1:], segments, strict=False) if n not in bad]
+    good = [r for r in model.committed.values() if any(a <= r.first < b for a, b in spans)]
+    assert [r for r in found if r in good] == good
+    assert model.spool.counts["unreadable_segments"] == len(bad) == len(model.spool.unreadable)
+    aside = [name for name in model.disk.files if name.endswith(".damaged")]
+    assert len(aside) == min(len(bad), 4)
+
+
+def test_a_start_that_is_renewed_sends_what_no_process_has_sent() -> None:
+    model = Model(Random(3), 0.0, 1 << 20)
+    for _ in range(10):
+        model.append()
+    model.commit()
+    model.outbox.welcomed(5)
+    before = model.spool.next
+    name = max(name for name in model.disk.files if name.endswith(".seg"))
+    model.disk.files[name].written = model.disk.files[name].synced = b""
+    model.open()
+    unsent = model.spool.next
+    assert unsent < before
+    model.committed = {n: record for n, record in model.committed.items() if n < unsent}
+    model.fresh = []
+    for process in range(3):  # none of them hears from a gateway
+        if process:
+            model.open()
+        model.append()
+        model.commit()
+    assert model.outbox.resumed().unsent == (unsent,)
+    assert model.spool.next > unsent
+    model.spool.read(1 << 20)
+    model.outbox.renew((before,), 99)
+    resumed = model.outbox.resumed()
+    assert (resumed.start, resumed.welcomed, resumed.again) == (99, False, False)
+    assert (resumed.acked, model.outbox.start.incarnation) == ((unsent,), 6)
+    new = [number for number in sorted(model.committed) if number >= unsent]
+    assert [r.first for r in model.spool.read(1 << 20)] == new
+    again = Start.from_dict(load(model.disk, START) or {})
+    assert (again.start, again.incarnation, again.unsent) == (99, 6, (unsent,))
+
+
+def test_a_renewed_start_sends_of_whole_streams_what_the_gateway_does_not_have() -> None:
+    disk = FakeDisk(Random(1))
+    streams = (StreamSchema("lost"), StreamSchema("whole"))
+    start = replace(FIRST, streams=streams)
+    outbox = Outbox(disk, start, [1 << 20] * 2, 300)
+    outbox.welcomed(5)
+    for spool in outbox.spools:
+        for number in range(6):
+            spool.append(Record(number, 1, bytes(80)))
+    outbox.commit()
+    name = max(name for name in disk.files if name.startswith("s00-"))
+    del disk.files[name]
+    outbox = Outbox(disk, Start.from_dict(load(disk, START) or {}), [1 << 20] * 2, 300)
+    lost, whole = outbox.spools
+    assert lost.next < 6 == whole.next
+    for spool in (lost, whole):
+        spool.append(Record(spool.next, 1, b"new"))
+    outbox.commit()
+    begin = lost.next - 1
+    outbox.renew((6, 2), 7)
+    assert outbox.resumed().acked == (begin, 2)
+    assert [record.first for record in lost.read(1 << 20)] == [begin]
+    assert [record.first for record in whole.read(1 << 20)] == [2, 3, 4, 5, 6]
