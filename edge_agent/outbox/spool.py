@@ -268,6 +268,8 @@ class Spool:
             segment = self._reading = self._first_unread()
             self._offset = 0
         if segment is None:
+            # Of what was committed no file is left: all of it is gone.
+            self._read_to = max(self._read_to, self.committed)
             return False
         place = self._segments.index(segment)
         following = self._segments[place + 1] if place + 1 < len(self._segments) else None

@@ -6,7 +6,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge_agent.messages import StreamSchema
@@ -205,6 +205,7 @@ def test_a_damaged_place_costs_only_what_it_touches(seed: int, place: int, size:
 
 
 @given(st.integers(0, 2**32), st.sets(st.integers(0, 12)), st.booleans())
+@example(seed=0, places=set(range(9)), reopened=True)  # nothing is left
 def test_segments_that_cannot_be_read_are_set_aside(
     seed: int, places: set[int], reopened: bool
 ) -> None:
