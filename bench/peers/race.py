@@ -150,6 +150,20 @@ def flink_python(folder: Path, work: str) -> Side:
     )  # fmt: skip
 
 
+def everybody(folder: Path, work: str, default: list[str]) -> dict[str, Side]:
+    """Everybody, by the name to call them: ours with a slack as long as events come late, too."""
+    slack = [*default, "--order", "kslack:1s"]
+    return {
+        "ours": ours(folder, "ours, kslack:1s", f"{work}_slack", slack),
+        "ours-default": ours(folder, "ours, default order", work, default),
+        "ours-spark": ours(folder, "ours, kslack:1s, Spark", f"{work}_slack", slack, *ON_SPARK),
+        "bytewax": bytewax(folder, work),
+        "duckdb": duckdb(folder, work),
+        "spark": plain_spark(folder, work),
+        "flink": flink_python(folder, work),
+    }
+
+
 def table_of(out: Path, columns: list[str]) -> pa.Table:
     """An answer: a file, or a folder of them, of CSV without a header or of Parquet."""
     files = [out] if out.is_file() else sorted(out.rglob("[!_.]*"))
@@ -201,7 +215,7 @@ def race(
     asked = parser.parse_args()
     folder = Path(os.environ.get("PEERS_DIR", "peers-data")).resolve() / str(asked.events)
     prepare(folder, asked.events)
-    judge, known = compared(folder / "data" / "base.parquet"), all_sides(folder)
+    judge, known = compared(folder / "data" / "base.parquet"), everybody(folder)
     runs: dict[str, list[Run]] = {}
     for number in range(asked.rounds):
         for name in asked.sides or known:

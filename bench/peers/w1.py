@@ -17,17 +17,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from bench.peers.race import (
-    ON_SPARK,
-    Side,
-    bytewax,
-    duckdb,
-    flink_python,
-    ours,
-    plain_spark,
-    race,
-    table_of,
-)
+from bench.peers.race import Side, everybody, race, table_of
 
 QUERY: Final = "SELECT count(*), avg(v) FROM events GROUP BY sid WINDOW TUMBLING 1 s"
 _SECOND_NS: Final = 1_000_000_000
@@ -39,16 +29,7 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def sides(folder: Path) -> dict[str, Side]:
     """Everybody, by the name to call them."""
-    slack = ["query", QUERY, "--order", "kslack:1s"]
-    return {
-        "ours": ours(folder, "ours, kslack:1s", "w1_slack", slack),
-        "ours-default": ours(folder, "ours, default order", "w1", ["query", QUERY]),
-        "ours-spark": ours(folder, "ours, kslack:1s, Spark", "w1_slack", slack, *ON_SPARK),
-        "bytewax": bytewax(folder, "w1"),
-        "duckdb": duckdb(folder, "w1"),
-        "spark": plain_spark(folder, "w1"),
-        "flink": flink_python(folder, "w1"),
-    }
+    return everybody(folder, "w1", ["query", QUERY])
 
 
 def rows_of(out: Path) -> Rows:

@@ -14,33 +14,14 @@ from typing import Final
 import numpy as np
 import pyarrow.parquet as pq
 
-from bench.peers.race import (
-    ON_SPARK,
-    Side,
-    bytewax,
-    duckdb,
-    flink_python,
-    ours,
-    plain_spark,
-    race,
-    table_of,
-)
+from bench.peers.race import Side, everybody, race, table_of
 
 _COLUMNS: Final = ["ts", "source", "seq", "arrival", "sid", "type", "id", "v"]
 
 
 def sides(folder: Path) -> dict[str, Side]:
     """Everybody, by the name to call them."""
-    slack = ["order", "--order", "kslack:1s"]
-    return {
-        "ours": ours(folder, "ours, kslack:1s", "w3_slack", slack),
-        "ours-default": ours(folder, "ours, default order", "w3", ["order"]),
-        "ours-spark": ours(folder, "ours, kslack:1s, Spark", "w3_slack", slack, *ON_SPARK),
-        "bytewax": bytewax(folder, "w3"),
-        "duckdb": duckdb(folder, "w3"),
-        "spark": plain_spark(folder, "w3"),
-        "flink": flink_python(folder, "w3"),
-    }
+    return everybody(folder, "w3", ["order"])
 
 
 def times_of(out: Path) -> np.ndarray:

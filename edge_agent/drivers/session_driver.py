@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from edge_agent import clock
+from edge_agent.drivers.stream_socket import StreamSocket
 from edge_agent.outputs import Close, Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.session import AgentSession
 
@@ -223,19 +224,18 @@ class SessionDriver:
         self._alarm = loop.call_later(seconds, self._wake)
 
 
-class _Link(asyncio.Protocol):
+class _Link(StreamSocket):
     """One connection of the session's pool."""
 
     def __init__(self, driver: SessionDriver, number: int) -> None:
+        super().__init__()
         self.number = number
         self._driver = driver
-        self._transport: asyncio.Transport | None = None
         self.peer = ""
         """Its address."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        super().connection_made(transport)
         made = transport.get_extra_info("socket")
         if made is not None:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -247,21 +247,6 @@ class _Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._driver.lost(self, exc)
-
-    def send(self, data: bytes) -> None:
-        """Writes one message after all before it."""
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        """The session wants it no more; what was written goes, or is resent elsewhere."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """Closes it now."""
-        if self._transport is not None:
-            self._transport.abort()
 
 
 class _Questions(asyncio.DatagramProtocol):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Final
 
+from edge_agent.drivers.stream_socket import StreamSocket
 from engine.gateway.core import Close, GatewayCore
 
 WRITE_MAX: Final = 1 << 20
@@ -146,18 +147,18 @@ class TcpHost:
         connection.ended.add_done_callback(forget)
 
 
-class _Connection(asyncio.Protocol):
+class _Connection(StreamSocket):
     """One peer's socket."""
 
     def __init__(self, host: TcpHost) -> None:
+        super().__init__()
         self._host = host
         self._key = 0
-        self._transport: asyncio.Transport | None = None
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
         assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_MAX)
         name = transport.get_extra_info("peername")
         self._key = self._host.opened(self, name[0] if name else "")
@@ -174,18 +175,3 @@ class _Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         # It asks (its data are acked) and does not listen.
         self.abort()
-
-    def send(self, data: bytes) -> None:
-        """Writes ``data`` after all before it."""
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        """Closes it when everything is written."""
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """Closes it now."""
-        if self._transport is not None:
-            self._transport.abort()
