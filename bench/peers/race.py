@@ -215,7 +215,7 @@ def race(
     asked = parser.parse_args()
     folder = Path(os.environ.get("PEERS_DIR", "peers-data")).resolve() / str(asked.events)
     prepare(folder, asked.events)
-    judge, known = compared(folder / "data" / "base.parquet"), everybody(folder)
+    judge, known = compared(folder / "data" / "base.parquet"), all_sides(folder)
     runs: dict[str, list[Run]] = {}
     for number in range(asked.rounds):
         for name in asked.sides or known:
