@@ -2,7 +2,8 @@
 
 Numba's own cache looks only at the file of the outermost kernel, so a change in a kernel that
 it calls, or in a constant that it uses, would go unnoticed; and installs may be read-only. Hence
-one cache directory per state of a kernel's module and of all of ours that it imports.
+one cache directory per state of a kernel's module and of all of ours that it imports, which
+every checkout and environment of a user shares.
 ``SLACKWATER_CACHE`` moves it (default: the user's cache directory); the Spark host hands it to
 executors. ``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python (``engine.kernels.uncompiled``)
 for a debugger.
@@ -47,7 +48,7 @@ def _digest(module: Path) -> str:
     """Of Numba, ``module`` and all that it imports of ours; read at a kernel's first call."""
     import numba  # noqa: PLC0415 - only for those who call a kernel
 
-    digest = hashlib.sha256(f"{numba.__version__}".encode())
+    digest = hashlib.sha256(f"{numba.__version__} {os.path.relpath(module, _ROOT)}".encode())
     found, left = {module}, [module]
     while left:
         new = set(_imported(left.pop())) - found
@@ -170,13 +171,15 @@ class _Compiled:
         import numba  # noqa: PLC0415 - takes 0.2 s, which a command without kernels can do without
 
         options = dict(self._options)
+        folder: Path | None = None
         if not os.environ.get("NUMBA_CACHE_DIR"):
             module = Path(self._function.__code__.co_filename).resolve()
             directory = cache_directory()
             if directory is None:
                 options["cache"] = False
             else:
-                numba.config.CACHE_DIR = str(directory / _digest(module))
+                folder = directory / _digest(module)
+                numba.config.CACHE_DIR = str(folder)
         made = numba.njit(error_model="numpy", **options)(self._function)
         if options.get("cache"):
             from engine.kernels.kernel_files import SealedFiles  # noqa: PLC0415 - needs Numba
@@ -184,7 +187,7 @@ class _Compiled:
             # Before it looks into its cache, Numba gets ready to compile, which takes 0.2 s; what
             # is found there runs without, unless it allocates.
             kept = made._cache  # noqa: SLF001 - there is no public way
-            kept._cache_file = SealedFiles(kept)  # noqa: SLF001
+            kept._cache_file = SealedFiles(kept, folder)  # noqa: SLF001
             load = kept.load_overload if self._allocates else kept._load_overload  # noqa: SLF001
             kept.load_overload = functools.partial(_found_or_told, load)
         return made

@@ -23,15 +23,15 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
 
     Args:
         cache: of one kernel.
+        folder: named after all that the kernel is compiled from. Checkouts and environments with
+            the same sources share it: Numba's own folders and stamps hang on a file's path and
+            time. None: as Numba has it.
     """
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, folder: Path | None) -> None:
         implementation = cache._impl  # noqa: SLF001 - there is no public way
-        super().__init__(
-            cache.cache_path,
-            implementation.filename_base,
-            implementation.locator.get_source_stamp(),
-        )
+        stamp = folder.name if folder else implementation.locator.get_source_stamp()
+        super().__init__(str(folder or cache.cache_path), implementation.filename_base, stamp)
 
     def _load_index(self) -> dict[Any, str]:
         content = _unsealed(Path(self._index_path))
@@ -57,6 +57,7 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
 
     def _save(self, path: str, data: Any) -> None:
         content = self._dump(data)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         with self._open_for_write(path) as file:
             file.write(_digest(content))
             file.write(content)
