@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from engine.cli.examples import epilog
-from engine.cli.visible import tell
+from engine.cli.terminal.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
 from engine.extras import told
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.visible import tell
+from engine.cli.terminal.visible import tell
 from engine.server.serving import serve
 from engine.server.site_file import read_site
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.plain_console import PlainConsole
-from engine.cli.visible import visible
+from engine.cli.terminal.plain_console import PlainConsole
+from engine.cli.terminal.visible import visible
 
 ROWS_SHOWN: Final = 50
 _CELL_MAX: Final = 60

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.json_texts import in_one
+from engine.results.lines.json_texts import in_one
 
 _BOUNDS: Final = ("least", "most")
 _EVENTS: Final = "events"

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from engine.errors import UserError
-from engine.results.json_texts import in_one, in_unit
+from engine.results.lines.json_texts import in_one, in_unit
+from engine.results.lines.window_lines import in_units
 from engine.results.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
-from engine.results.window_lines import in_units
 
 _OBJECTS: Final = frozenset({*JSON_FIELDS, MORE})
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.json_texts import Texts, in_one, rest, woven
+from engine.results.lines.json_texts import Texts, in_one, rest, woven
 from engine.results.schema import EVENT_FIELDS, MORE
 
 _AT_ONCE: Final = 1 << 13

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from engine.errors import UserError
-from engine.results.batch_files import SITE, BatchFiles, replace_batch
+from engine.results.store.batch_files import SITE, BatchFiles, replace_batch
 
 HELD_BYTES: Final = 64 << 20
 """What a pass may hold instead of writing it."""

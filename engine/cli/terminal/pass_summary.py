@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
-from engine.cli.host_option import spoken_host
-from engine.cli.visible import tell
+from engine.cli.options.host_option import spoken_host
+from engine.cli.terminal.visible import tell
 from engine.passes.doubts import of_streams
 from engine.passes.pipeline import Host
 from engine.passes.unseen import unseen_types

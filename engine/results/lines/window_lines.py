@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.json_texts import Texts, around, in_one, in_unit, rest, woven
+from engine.results.lines.json_texts import Texts, around, in_one, in_unit, rest, woven
 from engine.results.schema import JSON_FIELDS, MORE, WINDOW_EXTRAS, WINDOW_FIELDS, as_json
 
 _AT_ONCE: Final = 1 << 13

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from engine.cli.visible import visible
+from engine.cli.terminal.visible import visible
 
 
 class PlainConsole(Console):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.float_texts import float_texts
+from engine.results.lines.float_texts import float_texts
 from engine.results.schema import BOUNDS
 
 _NOTHING: Final = pa.scalar("null")
