@@ -15,7 +15,7 @@ import pyarrow as pa
 from engine.errors import UserError
 from engine.results.store.batch_files import SITE, BatchFiles, replace_batch
 
-HELD_BYTES: Final = 64 << 20
+HELD_BYTES: Final = 256 << 20
 """What a pass may hold instead of writing it."""
 
 
