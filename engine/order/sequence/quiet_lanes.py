@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engine.kernels.integers import INT_MIN, NONE
+from engine.kernels.records import numbers_of
 from engine.order.sequence.state import LANE
 
 _LEAST: Final = 64
@@ -25,11 +26,6 @@ class Lanes(NamedTuple):
     streams: np.ndarray
     numbers: np.ndarray
     memories: list[bytes]
-
-
-def in_words(lanes: np.ndarray) -> np.ndarray:
-    """The same lanes as (lanes, words), which NumPy copies many times as fast as records."""
-    return lanes.view(np.int64).reshape(len(lanes), LANE.itemsize // 8)
 
 
 def are_silent(lanes: np.ndarray, now: int) -> np.ndarray:
@@ -65,7 +61,7 @@ class QuietLanes:
         places = self._free[start:]
         del self._free[start:]
         at = np.array(places, np.int64)
-        in_words(self._heads)[at] = in_words(lanes.heads)
+        numbers_of(self._heads)[at] = numbers_of(lanes.heads)
         self._source[at] = lanes.heads["source"]
         self._heard[at] = lanes.heads["last_arrival"]
         self._streams[at] = lanes.streams
@@ -76,7 +72,7 @@ class QuietLanes:
     def _grow(self, more: int) -> None:
         size = len(self._source)
         heads = np.empty(size + more, LANE)
-        in_words(heads)[:size] = in_words(self._heads)
+        numbers_of(heads)[:size] = numbers_of(self._heads)
         self._heads = heads
         self._source = np.append(self._source, np.full(more, NONE))
         self._heard, self._numbers = (
@@ -106,7 +102,7 @@ class QuietLanes:
 
     def _at(self, places: np.ndarray) -> Lanes:
         return Lanes(
-            in_words(self._heads)[places].view(LANE).reshape(-1), self._streams[places],
+            numbers_of(self._heads)[places].view(LANE).reshape(-1), self._streams[places],
             self._numbers[places], [self._memories[place] for place in places.tolist()],
         )  # fmt: skip
 
