@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
 from engine.order.sequence.state import HIGH_LEVELS, HIGHS_KEPT
 
 _MASK: Final = HIGHS_KEPT - 1
 
 
 @inline
-def saw_high(of: np.record, memory: np.record, seq: int, now: int) -> None:
+def saw_high(of: Record, memory: Record, seq: int, now: int) -> None:
     """``seq`` is the lane's new highest number, arrived ``now``."""
     n = of.highs_n
     highs = memory.highs
@@ -40,7 +39,7 @@ def saw_high(of: np.record, memory: np.record, seq: int, now: int) -> None:
 
 
 @kernel
-def first_larger(of: np.record, memory: np.record, seq: int) -> int:
+def first_larger(of: Record, memory: Record, seq: int) -> int:
     """When a number larger than ``seq`` first arrived; there is one."""
     highs = memory.highs
     n = of.highs_n

@@ -11,11 +11,10 @@ buffered events the one with the smaller number and the later deadline can never
 
 from __future__ import annotations
 
-import numpy as np
-
 from engine.clocks.epochs import reference
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
 from engine.order.sequence.markers import apply_markers, next_deadline
 from engine.order.sequence.merge import (
     correct,
@@ -112,7 +111,7 @@ def release_run(s: Sequencer, lane: int, now: int, learn: bool) -> None:
 
 @kernel
 def remember_missing(
-    of: np.record, memory: np.record, inc: int, first: int, end: int, counted: int
+    of: Record, memory: Record, inc: int, first: int, end: int, counted: int
 ) -> None:
     """Keep the run [first, end) of ``inc`` so that a late event is told from a duplicate.
 
@@ -129,14 +128,14 @@ def remember_missing(
 
 
 @inline
-def _drop_run(of: np.record, memory: np.record, place: int) -> None:
+def _drop_run(of: Record, memory: Record, place: int) -> None:
     for i in range(place + 1, of.missing_n):
         memory.missing[i - 1] = memory.missing[i]
     of.missing_n -= 1
 
 
 @kernel
-def take_missing(of: np.record, memory: np.record, inc: int, seq: int) -> bool:
+def take_missing(of: Record, memory: Record, inc: int, seq: int) -> bool:
     """True (once) when (inc, seq) was passed over; it is not missing any more."""
     for i in range(of.missing_n):
         run = memory.missing[i]
@@ -153,7 +152,7 @@ def take_missing(of: np.record, memory: np.record, inc: int, seq: int) -> bool:
 
 
 @kernel
-def is_open(of: np.record, memory: np.record, inc: int) -> bool:
+def is_open(of: Record, memory: Record, inc: int) -> bool:
     """Whether the numbers after the last one of an earlier start are remembered as missing."""
     found = False
     for i in range(of.missing_n):

@@ -15,10 +15,11 @@ from engine.clocks.reference import SourceClocks, Sync
 from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import kernel
 from engine.kernels.records import numbers_of
+from engine.kernels.table import empty_slots, enter, entry_of
 from engine.order.sequence.forgotten import Forgotten
 from engine.order.sequence.lane_memories import LaneMemories
 from engine.order.sequence.lane_names import LaneNames
-from engine.order.sequence.lane_slots import SLOT, enter, look_up
+from engine.order.sequence.lane_slots import look_up
 from engine.order.sequence.quiet_lanes import Lanes, QuietLanes, are_silent
 from engine.order.sequence.state import LANE, LANE_FIRST
 from engine.order.sequence.timeout import first_timeout
@@ -53,8 +54,8 @@ class LaneTable:
         self.memories = LaneMemories()
         self._store = np.empty(0, LANE)  # grown in steps; ``tables`` is the part in use
         self.tables = self._store
-        self._slots = np.full(16, NONE, SLOT)
-        self._streams = np.empty(0, np.int32)
+        self._slots = empty_slots(0)
+        self._keys = np.empty((0, 2), np.int64)  # source and stream of each lane
         self._names = LaneNames()
         self._linked = -1
         self._linked_clocks: np.ndarray | None = None
@@ -100,10 +101,10 @@ class LaneTable:
         default = self._strings.code(r.DEFAULT_STREAM)
         lanes = np.empty(rows, np.int32)
         fresh = np.empty(rows, np.int64)
-        missed = look_up(source, stream, default, kind, self._slots, lanes, fresh)
+        missed = look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
         if missed:
             self._begin(columns, fresh[:missed], default, state)
-            look_up(source, stream, default, kind, self._slots, lanes, fresh)
+            look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
         self._calls += 1
         heard = np.zeros(self.count + 1, bool)
         heard[lanes] = True  # the last place is of records without a lane
@@ -116,19 +117,18 @@ class LaneTable:
         stream = columns[r.STREAM][rows] if r.STREAM in columns else np.full(len(rows), default)
         _, first = np.unique(source << 32 | stream, return_index=True)
         first.sort()
-        self._make(source[first].astype(np.int32), stream[first].astype(np.int32), state)
+        self._make(source[first], stream[first], state)
         if self.forgotten.sources:
             begun = columns[r.SEQ][rows[first]] > 0
             self.forgotten.may_have_returned += int(begun.sum())
 
     def _lane(self, source: int, stream: int, state: np.ndarray) -> int:
         """The lane of (source, stream), made when it is new."""
-        pair = np.array([[source], [stream]], np.int32)
-        found, fresh = np.empty(1, np.int32), np.empty(1, np.int64)
-        if look_up(pair[0], pair[1], stream, _NO_KINDS, self._slots, found, fresh):
-            self._make(pair[0], pair[1], state)
-            return self.count - 1
-        return int(found[0])
+        lane = entry_of(self._slots, self._keys, (source, stream))
+        if lane != NONE:
+            return lane
+        self._make(np.array([source]), np.array([stream]), state)
+        return self.count - 1
 
     def _make(self, source: np.ndarray, stream: np.ndarray, state: np.ndarray) -> None:
         """Lanes of sources and streams that have none; all of a source, or none, are packed."""
@@ -140,8 +140,8 @@ class LaneTable:
         self.tables = self._store[:end]
         numbers_of(self.tables)[first:] = numbers_of(_FIRST)
         self.tables["source"][first:] = source
+        self.tables["stream"][first:] = stream
         self.tables["memory"][first:] = self.memories.take(len(source))
-        self._streams = np.append(self._streams, stream)
         self._numbers = np.append(self._numbers, self._born + np.arange(len(source)))
         self._heard = np.append(self._heard, np.full(len(source), self._calls))
         self._born += len(source)
@@ -151,11 +151,11 @@ class LaneTable:
 
     def _fill_slots(self, first: int) -> None:
         """Enter the lanes from ``first`` on into the hash table, or all when it must grow."""
-        size = 1 << max(4, (4 * self.count - 1).bit_length())
-        if size != len(self._slots):
-            self._slots = np.full(size, NONE, SLOT)
+        if 2 * self.count > len(self._slots):
+            self._slots = empty_slots(2 * self.count)
             first = 0
-        enter(self.tables["source"][first:], self._streams[first:], first, self._slots)
+        self._keys = np.column_stack([self.tables["source"], self.tables["stream"]])
+        enter(self._slots, self._keys, first)
 
     def link(self, clocks: SourceClocks, sources: int) -> np.ndarray:
         """Ranks by name and the list of each source's lanes, after new ones were made.
@@ -181,12 +181,12 @@ class LaneTable:
 
     def _name(self, lane: int) -> tuple[str, str]:
         text = self._strings.text
-        source, stream = int(self.tables["source"][lane]), int(self._streams[lane])
+        source, stream = int(self.tables["source"][lane]), int(self.tables["stream"][lane])
         return text(source) or "", text(stream) or ""
 
     def stream_of(self, lanes: np.ndarray) -> np.ndarray:
         """Stream codes of ``lanes``."""
-        return np.asarray(self._streams[lanes])
+        return np.asarray(self.tables["stream"][lanes], np.int32)
 
     def known(self, least: int) -> np.ndarray:
         """Whether a source is remembered, by its code; False to the end, behind ``least`` codes."""
@@ -214,10 +214,9 @@ class LaneTable:
         place[order] = np.arange(len(order))
         heads = np.concatenate([numbers_of(self.tables), numbers_of(found.heads)])[order]
         self._names.clear()
-        self._move(heads.view(LANE).reshape(-1), order, (
-            np.append(self._streams, found.streams), np.append(self._numbers, found.numbers),
-            np.append(self._heard, np.full(len(found.numbers), self._calls)),
-        ))  # fmt: skip
+        numbers = np.append(self._numbers, found.numbers)
+        heard = np.append(self._heard, np.full(len(found.numbers), self._calls))
+        self._move(heads.view(LANE).reshape(-1), order, (numbers, heard))
         _renumber(rows, state, place)
 
     def pack(self, rows: np.ndarray, state: np.ndarray) -> None:
@@ -242,14 +241,14 @@ class LaneTable:
         place[kept] = np.arange(len(kept))
         _move_down(numbers_of(self.tables), kept)
         self._names.keep(kept, place)
-        self._move(self.tables[: len(kept)], kept, (self._streams, self._numbers, self._heard))
+        self._move(self.tables[: len(kept)], kept, (self._numbers, self._heard))
         _renumber(rows, state, place)
 
     def _lanes(self, asked: np.ndarray) -> Lanes:
         """Those lanes of the table, as they are."""
         heads = numbers_of(self.tables)[asked].view(LANE).reshape(-1)
         memories = self.memories.kept(heads["memory"])
-        return Lanes(heads, self._streams[asked], self._numbers[asked], memories)
+        return Lanes(heads, self._numbers[asked], memories)
 
     def _inert(self, rows: np.ndarray, state: np.ndarray) -> np.ndarray:
         """Lanes without pending rows and markers, for which the merge does not wait."""
@@ -302,9 +301,8 @@ class LaneTable:
         return sources, newest[sources]
 
     def _move(
-        self, tables: np.ndarray, order: np.ndarray,
-        columns: tuple[np.ndarray, np.ndarray, np.ndarray],
-    ) -> None:  # fmt: skip
+        self, tables: np.ndarray, order: np.ndarray, columns: tuple[np.ndarray, np.ndarray]
+    ) -> None:
         """These are the lanes now; they may be the first ones of the store.
 
         ``order``: the place that each had in ``columns``.
@@ -315,8 +313,8 @@ class LaneTable:
         if self.memories.roomy(len(tables)):
             self.memories.close_up(self.tables["memory"])
             self.tables["memory"] = np.arange(len(tables))
-        self._streams, self._numbers, self._heard = (column[order] for column in columns)
-        self._slots = np.full(16, NONE, SLOT)
+        self._numbers, self._heard = (column[order] for column in columns)
+        self._slots = empty_slots(0)
         self._fill_slots(0)
         self._linked = -1
 
@@ -330,9 +328,8 @@ class LaneTable:
         quiet = self._quiet.all()
         tables = np.concatenate([numbers_of(self.tables), numbers_of(quiet.heads)]).view(LANE)[:, 0]
         timeouts = ("gap_timeout", "idle_timeout")
-        told, others = (*names, *timeouts), ("source", "max_ts", "last_arrival", "closed")
+        told, others = (*names, *timeouts), ("source", "stream", "max_ts", "last_arrival", "closed")
         columns = {name: tables[name].tolist() for name in (*told, *others)}
-        columns["stream"] = np.concatenate([self._streams, quiet.streams]).tolist()
         columns["silent"] = are_silent(tables, now).tolist()
         found = [
             {
@@ -353,7 +350,8 @@ class LaneTable:
         """Codes of texts that are in use."""
         quiet = self._quiet.all()
         return np.concatenate([
-            self.tables["source"], self._streams, quiet.heads["source"], quiet.streams
+            self.tables["source"], self.tables["stream"],
+            quiet.heads["source"], quiet.heads["stream"],
         ])  # fmt: skip
 
     def adopt(self, strings: Strings) -> None:
@@ -372,11 +370,11 @@ class LaneTable:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
-        heads, streams, numbers, memories = state["lanes"]
+        heads, numbers, memories = state["lanes"]
         heads = heads.copy()
         heads["memory"] = self.memories.again(memories)
         self._names.clear()
-        self._move(heads, np.arange(len(heads)), (streams, numbers, state["heard"]))
+        self._move(heads, np.arange(len(heads)), (numbers, state["heard"]))
         self._calls, self._born = 0, state["born"]
         self._quiet.restore(state["quiet"])
         self.forgotten.restore(state["forgotten"])

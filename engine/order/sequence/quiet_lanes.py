@@ -18,12 +18,11 @@ _LEAST: Final = 64
 
 
 class Lanes(NamedTuple):
-    """Some lanes: what the kernels know of each, its stream, its number in order of birth, its
-    memory as ``LaneMemories.kept`` gives it.
+    """Some lanes: what the kernels know of each, its number in order of birth, and its memory as
+    ``LaneMemories.kept`` gives it.
     """
 
     heads: np.ndarray
-    streams: np.ndarray
     numbers: np.ndarray
     memories: list[bytes]
 
@@ -42,7 +41,6 @@ class QuietLanes:
         self._heads = np.empty(0, LANE)
         self._source = np.empty(0, np.int64)  # NONE: nothing is here
         self._heard = np.empty(0, np.int64)
-        self._streams = np.empty(0, np.int32)
         self._numbers = np.empty(0, np.int64)
         self._memories: list[bytes] = []
         self._free: list[int] = []
@@ -64,7 +62,6 @@ class QuietLanes:
         numbers_of(self._heads)[at] = numbers_of(lanes.heads)
         self._source[at] = lanes.heads["source"]
         self._heard[at] = lanes.heads["last_arrival"]
-        self._streams[at] = lanes.streams
         self._numbers[at] = lanes.numbers
         for place, memory in zip(places, lanes.memories, strict=True):
             self._memories[place] = memory
@@ -78,7 +75,6 @@ class QuietLanes:
         self._heard, self._numbers = (
             np.append(column, np.zeros(more, np.int64)) for column in (self._heard, self._numbers)
         )
-        self._streams = np.append(self._streams, np.zeros(more, np.int32))
         self._memories += [b""] * more
         self._free += range(size + more - 1, size - 1, -1)
 
@@ -102,7 +98,7 @@ class QuietLanes:
 
     def _at(self, places: np.ndarray) -> Lanes:
         return Lanes(
-            numbers_of(self._heads)[places].view(LANE).reshape(-1), self._streams[places],
+            numbers_of(self._heads)[places].view(LANE).reshape(-1),
             self._numbers[places], [self._memories[place] for place in places.tolist()],
         )  # fmt: skip
 

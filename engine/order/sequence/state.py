@@ -83,7 +83,7 @@ lane's staircase) belong to a row in the ring, ``unc epoch nxt`` to one that has
 
 LANE_FIELDS: Final = (
     # the sequence stage: which numbers are expected, and the reorder buffer
-    "source", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
+    "source", "stream", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
     "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "held_head",
     "held_tail", "dq_head", "dq_tail",
     # markers of how far the source has got: punctuation and end of stream

@@ -25,6 +25,7 @@ import numpy as np
 from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.kernels.jit import inline, kernel
 from engine.kernels.log_bins import bin_start, count_in, log_bin, tail_bin
+from engine.kernels.records import Record
 from engine.order.sequence.highs import first_larger, saw_high
 from engine.order.sequence.state import BINS, MODE_FIXED, MODE_QUANTILE, MODE_R19
 from engine.order.sequence.wait_sketch import in_ns
@@ -82,7 +83,7 @@ def silence_window(tail_ppm: int) -> int:
 
 
 @kernel
-def _refresh(state: np.record, of: np.record, memory: np.record, now: int) -> None:
+def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
     """Recompute the lane's timeouts from what it has learnt up to ``now``."""
     latency, mode, tail = state.latency, state.mode, state.tail_ppm
     if mode == MODE_FIXED:
@@ -114,7 +115,7 @@ def first_timeout(state: np.void) -> int:
 
 
 @inline
-def saw_in_order(state: np.record, of: np.record, memory: np.record, now: int) -> None:
+def saw_in_order(state: Record, of: Record, memory: Record, now: int) -> None:
     """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival."""
     if state.mode != MODE_R19:
         return
@@ -130,7 +131,7 @@ def saw_in_order(state: np.record, of: np.record, memory: np.record, now: int) -
 
 
 @inline
-def saw_held(state: np.record, of: np.record, memory: np.record, held: int) -> None:
+def saw_held(state: Record, of: Record, memory: Record, held: int) -> None:
     """A buffered event was let go because its gap closed: Eq 3.7-3.10 on its holding time."""
     if state.mode != MODE_R19:
         return
@@ -140,9 +141,7 @@ def saw_held(state: np.record, of: np.record, memory: np.record, held: int) -> N
 
 
 @inline
-def saw_arrival(
-    state: np.record, of: np.record, memory: np.record, seq: int, now: int, before: int
-) -> None:
+def saw_arrival(state: Record, of: Record, memory: Record, seq: int, now: int, before: int) -> None:
     """Every event of the lane teaches ``quantile`` how long to wait for such a one.
 
     ``before`` is the lane's previous arrival.

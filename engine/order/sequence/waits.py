@@ -27,6 +27,7 @@ from typing import Final
 import numpy as np
 
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
 from engine.order.sequence.wait_sketch import LONGEST, ONE, exceeded_by, wait_bin
 
 BLOCK: Final = 128
@@ -57,7 +58,7 @@ def memory_window(tail_ppm: int) -> int:
 
 @inline
 def learn_wait(
-    of: np.record, memory: np.record, wait: int, is_new_instant: bool, bits: int, window: int
+    of: Record, memory: Record, wait: int, is_new_instant: bool, bits: int, window: int
 ) -> bool:
     """Count the waiting time [ns] that an event needed. True when a block was full: look anew."""
     place = wait_bin(wait, bits)
@@ -75,7 +76,7 @@ def learn_wait(
 
 
 @kernel
-def _take_block(of: np.record, memory: np.record, window: int) -> None:
+def _take_block(of: Record, memory: Record, window: int) -> None:
     """A block joins the memory, waits for the next one's word, or replaces the memory."""
     if of.settling == 2:
         _forget(of, memory)
@@ -106,7 +107,7 @@ def _take_block(of: np.record, memory: np.record, window: int) -> None:
 
 
 @inline
-def _join(of: np.record, memory: np.record, block: np.ndarray, events: int) -> None:
+def _join(of: Record, memory: Record, block: np.ndarray, events: int) -> None:
     """Add a block to the memory."""
     for index in range(of.bins):
         memory.waits[index] += block[index] * ONE
@@ -114,7 +115,7 @@ def _join(of: np.record, memory: np.record, block: np.ndarray, events: int) -> N
 
 
 @inline
-def _set_aside(of: np.record, memory: np.record) -> None:
+def _set_aside(of: Record, memory: Record) -> None:
     """Keep the block beside the memory."""
     for index in range(of.bins):
         memory.doubt[index] = memory.fresh[index]
@@ -123,7 +124,7 @@ def _set_aside(of: np.record, memory: np.record) -> None:
 
 
 @inline
-def _clear_block(of: np.record, memory: np.record) -> None:
+def _clear_block(of: Record, memory: Record) -> None:
     for index in range(of.bins):
         memory.fresh[index] = 0
     of.fresh_n = 0
@@ -131,14 +132,14 @@ def _clear_block(of: np.record, memory: np.record) -> None:
 
 
 @inline
-def _forget(of: np.record, memory: np.record) -> None:
+def _forget(of: Record, memory: Record) -> None:
     for index in range(of.bins):
         memory.waits[index] = 0
     of.waits_n = 0
 
 
 @inline
-def _give_up(of: np.record, memory: np.record, window: int) -> None:
+def _give_up(of: Record, memory: Record, window: int) -> None:
     """Forget the memory; it becomes the shape unless it was too young to have one."""
     if of.shape_n == 0 or of.waits_n * REMEMBERED >= window * ONE * KNOWN:
         for index in range(of.bins):
@@ -148,7 +149,7 @@ def _give_up(of: np.record, memory: np.record, window: int) -> None:
 
 
 @kernel
-def _contradicts(of: np.record, memory: np.record) -> bool:
+def _contradicts(of: Record, memory: Record) -> bool:
     """Whether at some waiting time more, or fewer, of the block wait longer than chance allows.
 
     Only a waiting time of the block can be the one: just above it fewest do, from it on most.
@@ -181,7 +182,7 @@ def _unlikely(
 
 
 @kernel
-def needed_value(of: np.record, memory: np.record, tail_ppm: int) -> int:
+def needed_value(of: Record, memory: Record, tail_ppm: int) -> int:
     """The waiting time (as ``wait_sketch`` has values) that the wanted share exceeds; -1: unknown.
 
     ``k`` of ``n`` events lie, on average, ``k / (n + 1)`` of all: hence one event more.
@@ -197,7 +198,7 @@ def needed_value(of: np.record, memory: np.record, tail_ppm: int) -> int:
 
 
 @inline
-def _stretched(of: np.record, memory: np.record, tail_ppm: int, late: int) -> int:
+def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
     """What the shape says, brought to the scale of the memory; -1 where it says nothing.
 
     Two waiting times are compared, which ``near`` and ``far`` of the memory's counts exceed, and
