@@ -24,7 +24,7 @@ import numpy as np
 from edge_agent import records as r
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import numbers_of, one, record
+from engine.kernels.records import copy_of, numbers_of, one, record
 from engine.kernels.table import empty_slots, enter, slot_of
 from engine.stream.columns import Columns
 
@@ -241,7 +241,7 @@ def _generation() -> Generation:
 
 def _saved(g: Generation) -> tuple[np.ndarray, np.ndarray]:
     state = g.state[0]
-    return g.lanes[: state["lanes"]].copy(), g.bits[: state["used"]].copy()
+    return copy_of(g.lanes[: state["lanes"]]), g.bits[: state["used"]].copy()
 
 
 def _restored(lanes: np.ndarray, bits: np.ndarray) -> Generation:
@@ -259,7 +259,7 @@ def _roomy(g: Generation) -> Generation:
 def _made(lanes: np.ndarray, bits: np.ndarray, lanes_room: int, bits_room: int) -> Generation:
     """These lanes and bits, in arrays with room."""
     made, of = np.empty(lanes_room, LANE), np.empty(bits_room, np.int64)
-    made[: len(lanes)], of[: len(bits)] = lanes, bits
+    numbers_of(made)[: len(lanes)], of[: len(bits)] = numbers_of(lanes), bits
     keys, slots = numbers_of(made)[:, :_KEY], empty_slots(lanes_room)
     enter(slots, keys[: len(lanes)], 0)
     return Generation(slots, keys, made, of, one(STATE, lanes=len(lanes), used=len(bits)))
