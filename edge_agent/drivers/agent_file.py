@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import SettingsError
-from edge_agent.inputs.base import Input
-from edge_agent.inputs.registry import read_input
+from edge_agent.inputs.base import Surroundings
+from edge_agent.inputs.registry import NamedInput, read_inputs
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
@@ -70,7 +70,7 @@ class AgentSettings:
     """Per stream."""
     sync_every_ns: int
     """Events are fsynced together, so often at most."""
-    inputs: tuple[Input, ...]
+    inputs: tuple[NamedInput, ...]
     stop_ns: int
     """How long a stop waits for acks."""
     status: Path | None
@@ -80,14 +80,16 @@ class AgentSettings:
 
 
 def read_agent(
-    path: Path, wall_ns: Callable[[], int], own_name: Callable[[], str]
-) -> AgentSettings:
+    path: Path, wall_ns: Callable[[], int], own_name: Callable[[], str],
+    jitter: Callable[[int], int] = lambda most: most,
+) -> AgentSettings:  # fmt: skip
     """The settings in the file ``path``; files that it names are relative to its folder.
 
     Args:
         path: of a TOML file.
         wall_ns: this device's wall clock.
         own_name: what the source is called where the file does not say.
+        jitter: a random whole number up to its argument, for waits of inputs that connect again.
 
     Raises:
         SettingsError: a mistake in it; names the place and the remedy.
@@ -115,7 +117,8 @@ def read_agent(
         window = min(session.unacked_bytes_max, outbox_max // 4)
         session = replace(session, unacked_bytes_max=window)
     schemas = {stream.name: stream for stream in streams}
-    inputs = tuple(read_input(each, schemas, wall_ns) for each in whole.tables("input"))
+    surroundings = Surroundings(schemas=schemas, wall_ns=wall_ns, jitter=jitter)
+    inputs = read_inputs(whole.tables("input"), surroundings)
     whole.done()
     if not inputs:
         raise whole.wrong("input", "there is none: write [[input]] with its kind")

@@ -75,7 +75,7 @@ def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
     address = Address(host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls)
     if settings.outbox is None:
         session = AgentSession(
-            settings.session, settings.streams, clock.read().wall_ns, _cookie, _jitter
+            settings.session, settings.streams, clock.read().wall_ns, _cookie, jitter
         )
         return MemoryChannel(settings, session, address, tellings)
     folder = OutboxFolder(settings.outbox, tellings.tell)
@@ -91,7 +91,7 @@ def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
     def session_of(outbox: Outbox) -> SpooledSession:
         start = outbox.start
         return SpooledSession(
-            settings.session, start.streams, start.incarnation, _cookie, _jitter, outbox.resumed()
+            settings.session, start.streams, start.incarnation, _cookie, jitter, outbox.resumed()
         )
 
     return OutboxChannel(settings, folder, outboxes, session_of, address, tellings, _cookie)
@@ -101,14 +101,14 @@ def _cookie() -> int:
     return secrets.randbits(_COOKIE_BITS)
 
 
-def _jitter(most: int) -> int:
+def jitter(most: int) -> int:
     """Full jitter: any wait up to the longest."""
     return secrets.randbelow(most + 1)
 
 
 async def _all_read(settings: AgentSettings, channel: Channel, stopping: asyncio.Event) -> bool:
     """Returns when all inputs have ended (True), or nothing can be sent, or a stop is asked for."""
-    reading = [asyncio.create_task(each.run(channel.outlet)) for each in settings.inputs]
+    reading = [asyncio.create_task(each.input.run(channel.outlet)) for each in settings.inputs]
 
     async def read() -> None:
         await asyncio.gather(*reading)
@@ -154,7 +154,7 @@ async def _watch(settings: AgentSettings, channel: Channel, tellings: Tellings) 
             tellings.rarely(error)
         if status is not None and loop.time() >= due:
             due = loop.time() + settings.status_every_ns / NS_PER["s"]
-            status.write(driver, channel.counts)
+            status.write(channel, settings.inputs)
         await driver.changed(max(due - loop.time(), 0.0) if status else None)
 
 

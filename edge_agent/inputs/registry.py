@@ -1,32 +1,78 @@
-"""The kinds of input: one line each."""
+"""The kinds of input, found as entry points of the group ``slackwater.inputs``.
+
+An installed package adds a kind in its pyproject.toml; ours are entries of the same form, written
+here, so that they are found where no package's metadata is (a checkout, a zip file). A kind is
+loaded when settings name it. What it lacks is told with the extra that brings it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final, NamedTuple, cast
 
-from edge_agent.inputs.base import Input
-from edge_agent.inputs.pipes import exec_input, stdin_input
-from edge_agent.inputs.replay import replay_input
-from edge_agent.messages import StreamSchema
+from edge_agent.inputs.base import Input, Maker, Surroundings
 from edge_agent.settings_file import Table
 
-Maker = Callable[[Table, Mapping[str, StreamSchema], Callable[[], int]], Input]
-"""From the input's settings, the streams by name and this device's wall clock [ns]."""
+GROUP: Final = "slackwater.inputs"
+OURS: Final = tuple(
+    EntryPoint(name, maker, GROUP)
+    for name, maker in {
+        "exec": "edge_agent.inputs.pipes:exec_input",
+        "hl7-mllp": "edge_agent.inputs.hl7.listener:hl7_input",
+        "replay": "edge_agent.inputs.replay:replay_input",
+        "stdin": "edge_agent.inputs.pipes:stdin_input",
+    }.items()
+)
 
-KINDS: Final[dict[str, Maker]] = {
-    "exec": exec_input,
-    "replay": replay_input,
-    "stdin": stdin_input,
-}
+
+class NamedInput(NamedTuple):
+    """An input and what messages and the status file call it."""
+
+    name: str
+    input: Input
 
 
-def read_input(
-    table: Table, schemas: Mapping[str, StreamSchema], wall_ns: Callable[[], int]
-) -> Input:
-    """The input that an ``[[input]]`` describes.
+def read_inputs(tables: Sequence[Table], around: Surroundings) -> tuple[NamedInput, ...]:
+    """The inputs that the ``[[input]]`` tables describe.
 
     Raises:
-        SettingsError: a mistake in it.
+        SettingsError: a mistake in one, a name that two have, a package that is not installed.
     """
-    return KINDS[table.text("kind", among=list(KINDS))](table, schemas, wall_ns)
+    found: dict[str, NamedInput] = {}
+    count: Counter[str] = Counter()
+    known = _kinds() if tables else {}
+    for table in tables:
+        kind = table.text("kind", among=list(known))
+        count[kind] += 1
+        name = table.text("name", kind if count[kind] == 1 else f"{kind}-{count[kind]}")
+        if name in found:
+            raise table.wrong("name", f'two inputs are called "{name}"')
+        here = replace(around, name=name)
+        found[name] = NamedInput(name, _maker(known[kind], table)(table, here))
+    return tuple(found.values())
+
+
+def _kinds() -> dict[str, EntryPoint]:
+    """Ours count where another package has the same name."""
+    others = {each.name: each for each in entry_points(group=GROUP)}
+    return others | {each.name: each for each in OURS}
+
+
+def _maker(entry: EntryPoint, table: Table) -> Maker:
+    try:
+        return cast("Maker", entry.load())
+    except ModuleNotFoundError as error:
+        raise table.wrong("kind", f"{_lacking(entry, error)}") from error
+    except (ImportError, AttributeError) as error:
+        raise table.wrong("kind", f'"{entry.name}" ({entry.value}) cannot be used: {error}') from (
+            error
+        )
+
+
+def _lacking(entry: EntryPoint, error: ModuleNotFoundError) -> str:
+    package = "slackwater" if entry.dist is None else entry.dist.name
+    extras = f"[{','.join(entry.extras)}]" if entry.extras else ""
+    return f"\"{entry.name}\" needs {error.name}: pip install '{package}{extras}'"

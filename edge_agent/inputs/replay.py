@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import AgentError
-from edge_agent.inputs.base import Outlet
+from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.record_fields import RecordFields, read_fields
-from edge_agent.messages import StreamSchema
 from edge_agent.rows import BadRecord, Row, fits
 from edge_agent.settings_file import NS_PER, Table
 
@@ -34,6 +34,8 @@ class ReplayInput:
         self, file: Path, form: str, pace: float, *, restamp: bool, fields: RecordFields,
         wall_ns: Callable[[], int],
     ) -> None:  # fmt: skip
+        self.counts: Counter[str] = Counter()
+        """``records`` that were played."""
         self._file = file
         self._form = form
         self._pace = pace
@@ -87,6 +89,7 @@ class ReplayInput:
         """Hands on ``rows`` when the last of them is due."""
         wait = began + due_ns / NS_PER["s"] - asyncio.get_running_loop().time()
         await asyncio.sleep(max(wait, 0.0))
+        self.counts["records"] += len(rows)
         await outlet.take(stream, rows)
 
 
@@ -116,9 +119,7 @@ def _object(line: str) -> dict[str, Any] | None:
     return record if type(record) is dict else None
 
 
-def replay_input(
-    table: Table, schemas: Mapping[str, StreamSchema], wall_ns: Callable[[], int]
-) -> ReplayInput:
+def replay_input(table: Table, around: Surroundings) -> ReplayInput:
     """``kind = "replay"``: ``file format pace restamp``."""
     folder = Path(table.file).parent
     name = table.text("file")
@@ -126,5 +127,7 @@ def replay_input(
     form = table.text("format", suffix if suffix in FORMATS else "jsonl", among=FORMATS)
     pace = table.number("pace", 1.0)
     restamp = table.flag("restamp", False)
-    fields = read_fields(table, schemas, texts=form == "csv")
-    return ReplayInput(folder / name, form, pace, restamp=restamp, fields=fields, wall_ns=wall_ns)
+    fields = read_fields(table, around.schemas, texts=form == "csv")
+    return ReplayInput(
+        folder / name, form, pace, restamp=restamp, fields=fields, wall_ns=around.wall_ns
+    )
