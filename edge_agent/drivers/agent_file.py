@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.errors import SettingsError
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
 from edge_agent.messages import ATTR_TYPES, StreamSchema
@@ -16,6 +14,7 @@ from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
 from edge_agent.settings_file import NS_PER, Table, read_toml
 from edge_agent.timesync import SyncSettings
+from edge_agent.tls_files import TlsFiles, read_tls
 
 PORT: Final = 9750
 WHEN_FULL: Final = ("block", "drop-oldest", "drop-newest")
@@ -23,33 +22,6 @@ _SESSION_DURATIONS: Final = (
     "heartbeat_ns", "heartbeat_lag_ns", "hello_timeout_ns", "ack_timeout_ns", "reconnect_ns",
     "reconnect_ns_max",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """PEM files. ``authorities`` None: those of the system; certificate and key: of this device."""
-
-    authorities: Path | None
-    certificate: Path | None
-    key: Path | None
-
-    def context(self) -> ssl.SSLContext:
-        """What connections to the gateway use.
-
-        Raises:
-            SettingsError: a file that cannot be read, or holds no certificate or key.
-        """
-        try:
-            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.authorities)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
-        except OSError as error:
-            files = ", ".join(
-                str(each) for each in (self.authorities, self.certificate, self.key) if each
-            )
-            raise SettingsError(f"[tls] {files}: {error.strerror or error}") from error
-        return context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +77,7 @@ def read_agent(
     host = gateway.text("host", "127.0.0.1")
     port = gateway.integer("port", PORT, 1, 65_535)
     ntp_port = gateway.integer("ntp_port", port, 1, 65_535)
-    tls = _tls(whole.table("tls"), folder)
+    tls = read_tls(whole.table("tls"), folder)
     streams, when_full = _streams(whole)
     outbox = whole.table("outbox")
     outbox_folder = outbox.text("folder", "")
@@ -117,7 +89,10 @@ def read_agent(
         window = min(session.unacked_bytes_max, outbox_max // 4)
         session = replace(session, unacked_bytes_max=window)
     schemas = {stream.name: stream for stream in streams}
-    surroundings = Surroundings(schemas=schemas, wall_ns=wall_ns, jitter=jitter)
+    surroundings = Surroundings(
+        schemas=schemas, wall_ns=wall_ns, jitter=jitter,
+        source=f"{session.site}/{session.source}",
+    )  # fmt: skip
     inputs = read_inputs(whole.tables("input"), surroundings)
     whole.done()
     if not inputs:
@@ -200,16 +175,3 @@ def _streams(whole: Table) -> tuple[tuple[StreamSchema, ...], dict[str, str]]:
         found, when_full = [StreamSchema("events")], {"events": "block"}
     check_schemas(found)
     return tuple(found), when_full
-
-
-def _tls(table: Table, folder: Path) -> TlsFiles | None:
-    on = table.flag("on", False)
-    given = {name: table.text(name, "") for name in ("authorities", "certificate", "key")}
-    if bool(given["certificate"]) != bool(given["key"]):
-        raise table.wrong("certificate", "certificate and key go together")
-    if not on:
-        if any(given.values()):
-            raise table.wrong("on", "write true: files of TLS are given")
-        return None
-    paths = {name: folder / value if value else None for name, value in given.items()}
-    return TlsFiles(**paths)

@@ -61,6 +61,8 @@ class Surroundings:
     """The streams by name."""
     name: str = ""
     """What messages call the input: the setting ``name``, else its kind."""
+    source: str = ""
+    """Who the agent is: its site and name, as ``main/door``."""
     wall_ns: Callable[[], int]
     """This device's wall clock [ns since 1970]."""
     jitter: Callable[[int], int]

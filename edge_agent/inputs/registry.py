@@ -22,6 +22,7 @@ OURS: Final = tuple(
     for name, maker in {
         "exec": "edge_agent.inputs.pipes:exec_input",
         "hl7-mllp": "edge_agent.inputs.hl7.listener:hl7_input",
+        "mqtt": "edge_agent.inputs.mqtt.subscription:mqtt_input [mqtt]",
         "replay": "edge_agent.inputs.replay:replay_input",
         "stdin": "edge_agent.inputs.pipes:stdin_input",
     }.items()
