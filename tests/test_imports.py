@@ -30,7 +30,8 @@ ALLOWED = {
     },
     "scenarios": {"scenarios", "slackwater", "numpy", "numba", "pyarrow"},
 }  # fmt: skip
-# An input of an extra has its library. What scenarios still take from within. Who measures an algorithm of a paper needs the algorithm
+# An input of an extra has its library.
+# What scenarios still take from within. Who measures an algorithm of a paper needs the algorithm
 # itself; a page beside reports is made of a report's parts; a pass of which nothing is kept is a
 # chain's.
 INNER = {

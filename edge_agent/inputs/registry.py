@@ -24,6 +24,7 @@ OURS: Final = tuple(
         "hl7-mllp": "edge_agent.inputs.hl7.listener:hl7_input",
         "mqtt": "edge_agent.inputs.mqtt.subscription:mqtt_input [mqtt]",
         "replay": "edge_agent.inputs.replay:replay_input",
+        "soccer-udp": "edge_agent.inputs.soccer:soccer_input",
         "stdin": "edge_agent.inputs.pipes:stdin_input",
     }.items()
 )
@@ -75,5 +76,6 @@ def _maker(entry: EntryPoint, table: Table) -> Maker:
 
 def _lacking(entry: EntryPoint, error: ModuleNotFoundError) -> str:
     package = "slackwater" if entry.dist is None else entry.dist.name
+    module = (error.name or str(error)).partition(".")[0]
     extras = f"[{','.join(entry.extras)}]" if entry.extras else ""
-    return f"\"{entry.name}\" needs {error.name}: pip install '{package}{extras}'"
+    return f"\"{entry.name}\" needs {module}: pip install '{package}{extras}'"

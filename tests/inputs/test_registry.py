@@ -36,7 +36,8 @@ def test_a_package_adds_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("edge_agent.inputs.mqtt")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "paho", None)
+    for name in ["paho", *(name for name in sys.modules if name.startswith("paho."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     assert mistake({"kind": "mqtt", "topics": ["a"]}, {}).endswith(
         "[input] kind: \"mqtt\" needs paho: pip install 'slackwater[mqtt]'"
     )
