@@ -24,6 +24,7 @@ OURS: Final = tuple(
         "hl7-mllp": "edge_agent.inputs.hl7.listener:hl7_input",
         "mqtt": "edge_agent.inputs.mqtt.subscription:mqtt_input [mqtt]",
         "replay": "edge_agent.inputs.replay:replay_input",
+        "rfid-llrp": "edge_agent.inputs.llrp.reader:llrp_input",
         "soccer-udp": "edge_agent.inputs.soccer:soccer_input",
         "stdin": "edge_agent.inputs.pipes:stdin_input",
     }.items()
