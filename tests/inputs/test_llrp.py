@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from edge_agent.inputs.llrp import protocol as p
 from edge_agent.inputs.llrp.filters import ReadFilter
-from edge_agent.inputs.llrp.inventory import TagRead, reader_event, tag_reads
+from edge_agent.inputs.llrp.inventory import (
+    InventorySettings,
+    TagRead,
+    reader_event,
+    rospec,
+    tag_reads,
+)
 from edge_agent.inputs.llrp.protocol import LlrpError, Messages
 from edge_agent.rows import Row
 from tests.inputs.emulated_reader import EmulatedReader
@@ -212,6 +218,14 @@ def test_what_is_no_message_ends_the_connection(data: bytes, told: str) -> None:
 def test_what_is_no_report_is_refused(body: bytes, told: str) -> None:
     with pytest.raises(LlrpError, match=told):
         tag_reads(body)
+
+
+def test_the_rospec_is_as_another_client_writes_it() -> None:
+    # ADD_ROSPEC as sllurp 3.0.5 encodes the same settings.
+    assert p.message(p.ADD_ROSPEC, 1, rospec(InventorySettings(antennas=(1, 2)))).hex() == (
+        "04140000004d0000000100b1004300000001000000b2001200b300050100b60009000000000000"
+        "b7001a00020001000200b80009000000000000ba000700010100ed000d02000100ee00061f80"
+    )
 
 
 def test_an_event_without_its_data_is_refused() -> None:

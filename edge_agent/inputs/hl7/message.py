@@ -52,6 +52,7 @@ class Segment:
         self.name = name
         self._fields = fields
         self._delimiters = delimiters
+        self._texts: dict[tuple[int, int], str] = {}
 
     def raw(self, field: int) -> str:
         """The text of a field as it stands; empty: it is not there."""
@@ -59,16 +60,22 @@ class Segment:
 
     def text(self, field: int, component: int = 0) -> str:
         """A field, or a component of its first repetition, without escapes."""
-        found = self.raw(field)
-        if component:
-            first = found.partition(self._delimiters.repetition)[0]
-            parts = first.split(self._delimiters.component, component)
-            found = parts[component - 1] if component <= len(parts) else ""
-        return self._unescaped(found)
+        found = self._texts.get((field, component))
+        if found is None:
+            found = self._texts[field, component] = self._text(field, component)
+        return found
 
     def repeats(self, field: int) -> bool:
         """Whether a field has more than one repetition."""
         return self._delimiters.repetition in self.raw(field)
+
+    def _text(self, field: int, component: int) -> str:
+        found = self.raw(field)
+        if component and found:
+            first = found.partition(self._delimiters.repetition)[0]
+            parts = first.split(self._delimiters.component, component)
+            found = parts[component - 1] if component <= len(parts) else ""
+        return self._unescaped(found)
 
     def _unescaped(self, text: str) -> str:
         mark = self._delimiters.escape

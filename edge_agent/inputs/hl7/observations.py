@@ -35,7 +35,7 @@ _PATH: Final = re.compile(r"([A-Z][A-Z0-9]{2})-([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
 _WITHDRAWN: Final = frozenset("DWX")
 """OBX-11: deleted, wrong, cannot be obtained."""
-_GROUPS: Final = {"PID": ("PV1", "OBR", "OBX"), "OBR": ("OBX",)}
+_GROUPS: Final = {"PID": ("PV1", "OBR"), "OBR": ("OBR",)}
 """What a segment begins anew."""
 
 
@@ -110,8 +110,10 @@ class Observations:
         """Observations: ``withdrawn``, ``empty``, ``unmapped``, ``not_numeric``;
         ``time_of_message``: that have none of their own."""
         self.stream = mapping.schema.name
+        self._last: tuple[str, tzinfo | None, int] = ("", None, 0)
+        """The time read last: many observations have the same one."""
         self._mapping = mapping
-        self._kept = {"OBR", "OBX", *(path.segment for path in mapping.paths.values())}
+        self._kept = {"OBR", *(path.segment for path in mapping.paths.values())}
 
     def rows(self, message: Message) -> list[Row]:
         """The events of ``message``; raises Refused: it has something that is no observation."""
@@ -128,13 +130,15 @@ class Observations:
         joins: _Event | None = None
         count = 0
         for segment in message.segments:
-            for name in _GROUPS.get(segment.name, ()):
-                around.pop(name, None)
-            if segment.name in self._kept:
-                around[segment.name] = segment
-            if segment.name == "OBR":
-                joins = None
-            if segment.name != "OBX" or not self._counts(segment):
+            if segment.name != "OBX":
+                if segment.name in self._kept or segment.name in _GROUPS:
+                    # Events before it keep what was around them.
+                    gone = _GROUPS.get(segment.name, ())
+                    around = {name: each for name, each in around.items() if name not in gone}
+                    around[segment.name] = segment
+                    joins = None if gone else joins
+                continue
+            if not self._counts(segment):
                 continue
             count += 1
             if count > OBSERVATIONS_MAX:
@@ -142,7 +146,7 @@ class Observations:
             ts = self._instant(segment, around, zone)
             name = self._mapping.codes.get(segment.text(3, 1), "")
             if joins is None or joins.ts != ts or name in joins.observed:
-                joins = _Event(ts, self._type(segment, around), dict(around), {})
+                joins = _Event(ts, self._type(segment, around), segment, around, {})
                 events.append(joins)
             if name:
                 joins.observed[name] = segment
@@ -171,7 +175,9 @@ class Observations:
         if not text:
             self.counts["time_of_message"] += 1
             text = around[HEADER].text(7, 1)
-        return instant_of(text, zone)
+        if not text or text != self._last[0] or zone is not self._last[1]:
+            self._last = (text, zone, instant_of(text, zone))
+        return self._last[2]
 
     def _row(self, event: _Event) -> Row:
         schema, attrs = self._mapping.schema, {}
@@ -180,11 +186,13 @@ class Observations:
             path = self._mapping.paths.get(name)
             if observed is not None:
                 attrs[name] = self._value(observed, kind)
-            elif path is not None and path.segment in event.around:
-                text = event.around[path.segment].text(path.field, path.component)
-                attrs[name] = _converted(text, kind, name)
+            elif path is not None:
+                here = path.segment == "OBX"
+                segment = event.segment if here else event.around.get(path.segment)
+                if segment is not None:
+                    attrs[name] = _converted(segment.text(path.field, path.component), kind, name)
             elif name == self._mapping.value:
-                attrs[name] = self._value(event.around["OBX"], kind)
+                attrs[name] = self._value(event.segment, kind)
         return checked_row(schema, event.ts, None, None, event.type or None, attrs)
 
     def _value(self, segment: Segment, kind: str) -> str | float | bool | None:
@@ -205,6 +213,8 @@ class Observations:
 class _Event:
     ts: int
     type: str
+    segment: Segment
+    """Its OBX, or the first of them."""
     around: Mapping[str, Segment]
     """The segments that it stands in."""
     observed: dict[str, Segment]
