@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import threading
 import time
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -88,3 +90,30 @@ def test_every_message_is_in_the_log_once_though_the_agent_is_killed(field: Fiel
 @pytest.mark.parametrize("seed", range(2, 6))
 def test_many_kills(field: Field, seed: int) -> None:
     play(field, messages=600, kills=12, seed=seed)
+
+
+def test_without_an_outbox_the_gateway_s_ack_counts(field: Field) -> None:
+    port = free_port()
+    settings = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nname = "bed-1"\n'
+    name = field.agent_file("monitor", settings + '[input.map]\nv = "value"\n')
+    text = (field.folder / name).read_text()
+    (field.folder / name).write_text(
+        text.replace("[agent]\n", '[agent]\nstatus = "status.json"\nstatus_every = "20 ms"\n')
+    )
+    field.site()
+    running = field.start("agent", "--config", name)
+    running.says("Connect call failed")
+    device = Device(port, 1)
+    device.start()
+    time.sleep(0.3)
+    assert device.acknowledged == 0
+    field.serve()
+    until(lambda: device.acknowledged == 1, "the answer")
+    assert field.values("monitor") == [1, -1]
+
+    def status() -> dict[str, Any]:
+        return dict(json.loads((field.folder / "status.json").read_text()))
+
+    until(lambda: status()["inputs"]["bed-1"].get("accepted") == 1, "the status")
+    assert status()["outbox"] == {}
+    running.end()
