@@ -20,6 +20,7 @@ from edge_agent.drivers.network_interface import interface_of
 from edge_agent.drivers.outbox_channel import OutboxChannel
 from edge_agent.drivers.session_driver import Address, SessionDriver
 from edge_agent.drivers.status_file import StatusFile
+from edge_agent.drivers.systemd import Systemd
 from edge_agent.drivers.tellings import Tellings
 from edge_agent.outbox.folder import OutboxFolder
 from edge_agent.outbox.outbox import Outbox
@@ -49,17 +50,23 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    watch = asyncio.create_task(_watch(settings, channel, tellings))
+    systemd = Systemd()
+    watch = asyncio.create_task(_watch(settings, channel, tellings, systemd))
+    alive = asyncio.create_task(systemd.watch())
     try:
         await channel.start()
+        systemd.ready()
         if await _all_read(settings, channel, stopping):
             await _first_of(channel.finish(), stopping.wait())
         if stopping.is_set():
             await channel.stop(settings.stop_ns / NS_PER["s"])
     finally:
+        systemd.stopping()
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
         await channel.close()
+        alive.cancel()
+        await asyncio.gather(alive, return_exceptions=True)
         tellings.end()
     failure = channel.driver.session.failure
     if failure is not None:
@@ -135,7 +142,9 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _watch(settings: AgentSettings, channel: Channel, tellings: Tellings) -> None:
+async def _watch(
+    settings: AgentSettings, channel: Channel, tellings: Tellings, systemd: Systemd
+) -> None:
     """Tells what changes, and writes the status file."""
     status = None if settings.status is None else StatusFile(settings.status)
     state = SessionState.IDLE
@@ -148,7 +157,9 @@ async def _watch(settings: AgentSettings, channel: Channel, tellings: Tellings) 
         if session.state is not state:
             state = session.state
             if session.failure is None or session.failure.reason != NUMBERS_LOST:
-                tellings.tell(_state_line(settings, driver))
+                line = _state_line(settings, driver)
+                systemd.doing(line)
+                tellings.tell(line)
         if driver.last_error != error:
             error = driver.last_error
             tellings.rarely(error)
