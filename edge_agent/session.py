@@ -76,7 +76,7 @@ class AgentSession:
         self._control_first, self._control_next = begin.control_first, begin.control_first + 1
         self._acked = dict(enumerate((begin.control_first, *begin.acked), m.CONTROL))
         self._unacked = Unacked(list(self._acked), settings.unacked_bytes_max)
-        self._sync = TimeSync(settings.sync, cookie)
+        self._sync = TimeSync(settings.sync, cookie, settings.ntp_key)
         self._reports = SyncReports(self._unacked, begin.control_first)
         waits = (settings.reconnect_ns, settings.reconnect_ns_max)
         self._pool = Pool(settings.connections, *waits, jitter)

@@ -29,6 +29,7 @@ from enum import Enum
 from edge_agent import ntp
 from edge_agent.clock import Now
 from edge_agent.errors import NtpRefused, SettingsError
+from edge_agent.ntp_mac import NtpKey
 
 
 class SyncState(Enum):
@@ -103,9 +104,14 @@ class SyncReport:
 class TimeSync:
     """Sans-IO client: call ``wake`` when ``next_wake`` has come, send what ``requests`` gives."""
 
-    def __init__(self, settings: SyncSettings, cookie: Callable[[], int]) -> None:
-        """``cookie()`` gives 64 random bits, one call per question."""
+    def __init__(
+        self, settings: SyncSettings, cookie: Callable[[], int], key: NtpKey | None = None
+    ) -> None:
+        """``cookie()`` gives 64 random bits, one call per question. With a ``key`` questions have
+        its MAC, and answers without it are ignored.
+        """
         self.settings = settings
+        self._key = key
         self.state = SyncState.UNSYNCED
         self.counts: Counter[str] = Counter()
         """``asked``, ``answered``, ``timeout``, ``rounds``, ``failed_rounds``; ``clock_set``: looks
@@ -180,7 +186,8 @@ class TimeSync:
             return
         cookie, t1 = self._pending
         try:
-            answer = ntp.read_answer(data, cookie, now.wall_ns)
+            packet = data if self._key is None else self._key.packet(data)
+            answer = ntp.read_answer(packet, cookie, now.wall_ns)
         except NtpRefused as refused:
             self.counts[f"refused_{refused.reason}"] += 1
             if refused.reason in ("leap", "stratum", "empty_time"):
@@ -207,7 +214,8 @@ class TimeSync:
         self._due = now.mono_ns + self.settings.timeout_ns
         self._asked += 1
         self.counts["asked"] += 1
-        self._requests.append(ntp.request(cookie))
+        question = ntp.request(cookie)
+        self._requests.append(question if self._key is None else self._key.signed(question))
 
     def _take(self, exchange: ntp.Exchange, answer: ntp.Answer) -> None:
         precision = self.settings.precision_ns + answer.precision_ns
