@@ -9,7 +9,7 @@ from edge_agent.errors import SettingsError
 from edge_agent.ntp_mac import NtpKey
 from edge_agent.packing import check_name
 from edge_agent.promising import PromiseSettings
-from edge_agent.timesync import SyncSettings
+from edge_agent.timesync import GATEWAY, SyncSettings
 
 
 class Delivery(Enum):
@@ -31,6 +31,8 @@ class SessionSettings:
     connections: int = 1
     delivery: Delivery = Delivery.RESEND
     sync: SyncSettings = field(default_factory=SyncSettings)
+    time_places: tuple[int, ...] = (GATEWAY,)
+    """Who is asked for the time, in this order (``TimeSync``)."""
     heartbeat_ns: int = 1_000_000_000
     """A stream silent for so long is promised for; 0: never."""
     heartbeat_lag_ns: int = 0

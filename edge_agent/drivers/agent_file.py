@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from edge_agent.drivers.time_servers import TimeServer
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
 from edge_agent.settings_file import NS_PER, Table, read_toml
-from edge_agent.timesync import SyncSettings
+from edge_agent.timesync import GATEWAY, SyncSettings
 from edge_agent.tls_files import TlsFiles, read_tls
 
 PORT: Final = 9750
+NTP_PORT: Final = 123
+_SERVER: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s:\[\]/]{1,253}))(?::([0-9]{1,5}))?")
 WHEN_FULL: Final = ("block", "drop-oldest", "drop-newest")
 _SESSION_DURATIONS: Final = (
     "heartbeat_ns", "heartbeat_lag_ns", "hello_timeout_ns", "ack_timeout_ns", "reconnect_ns",
@@ -32,6 +36,8 @@ class AgentSettings:
     host: str
     port: int
     ntp_port: int
+    time_servers: tuple[TimeServer, ...]
+    """Standard NTP servers, asked in this order where the gateway does not answer."""
     tls: TlsFiles | None
     streams: tuple[StreamSchema, ...]
     when_full: dict[str, str]
@@ -70,6 +76,8 @@ def read_agent(
     table = whole.table("agent")
     folder = path.parent
     session = _session(whole, table, folder, own_name)
+    servers, places = _time(whole.table("time"))
+    session = replace(session, time_places=places)
     stop_ns = table.duration_ns("stop_timeout", 5 * NS_PER["s"])
     status = table.text("status", "")
     status_every_ns = table.duration_ns("status_every", 10 * NS_PER["s"], low=NS_PER["ms"])
@@ -98,8 +106,8 @@ def read_agent(
     if not inputs:
         raise whole.wrong("input", "there is none: write [[input]] with its kind")
     return AgentSettings(
-        session=session, host=host, port=port, ntp_port=ntp_port, tls=tls, streams=streams,
-        when_full=when_full, inputs=inputs, stop_ns=stop_ns,
+        session=session, host=host, port=port, ntp_port=ntp_port, time_servers=servers,
+        tls=tls, streams=streams, when_full=when_full, inputs=inputs, stop_ns=stop_ns,
         outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
         sync_every_ns=sync_every_ns,
         status=folder / status if status else None, status_every_ns=status_every_ns,
@@ -160,6 +168,25 @@ def _sync(table: Table) -> SyncSettings:
         else:
             found[field.name] = table.integer(name, default)
     return SyncSettings(**found)
+
+
+def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
+    """The servers of ``[time]``, and who is asked: the gateway first, unless it is not to be."""
+    found = tuple(_server(table, text) for text in table.texts("servers", []))
+    gateway = table.flag("gateway", True)
+    if not found and not gateway:
+        raise table.wrong("servers", "must be given: the gateway is not to be asked")
+    first = () if not gateway else (GATEWAY,)
+    return found, (*first, *range(GATEWAY + 1, GATEWAY + 1 + len(found)))
+
+
+def _server(table: Table, text: str) -> TimeServer:
+    """``host``, ``host:port``, ``[address]:port``."""
+    found = _SERVER.fullmatch(text)
+    port = int(found[3] or NTP_PORT) if found else 0
+    if found is None or not 1 <= port <= 65_535:
+        raise table.wrong("servers", f'{text!r:.100} is no server: write "name" or "name:port"')
+    return TimeServer(found[1] or found[2], port)
 
 
 def _streams(whole: Table) -> tuple[tuple[StreamSchema, ...], dict[str, str]]:

@@ -79,7 +79,10 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
 
 def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
     tls = None if settings.tls is None else settings.tls.context()
-    address = Address(host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls)
+    address = Address(
+        host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls,
+        time_servers=settings.time_servers,
+    )  # fmt: skip
     if settings.outbox is None:
         session = AgentSession(
             settings.session, settings.streams, clock.read().wall_ns, _cookie, jitter
