@@ -36,6 +36,7 @@ ALLOWED = {
 # chain's.
 INNER = {
     "edge_agent/inputs/mqtt/link.py": {"paho"},
+    "edge_agent/inputs/parquet.py": {"pyarrow"},
     "scenarios/papers/": {
         "engine.barrier", "engine.chain", "engine.errors", "engine.kernels.jit", "engine.operator",
         "engine.order.registry", "engine.pattern", "engine.query", "engine.stream",

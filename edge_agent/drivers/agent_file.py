@@ -46,6 +46,8 @@ class AgentSettings:
     """Folder of the durable outbox; None: events wait in memory."""
     outbox_bytes_max: int
     """Per stream."""
+    drain_max: int
+    """Events per second that leave the outbox at most; 0: no limit."""
     sync_every_ns: int
     """Events are fsynced together, so often at most."""
     inputs: tuple[NamedInput, ...]
@@ -85,6 +87,7 @@ def read_agent(
     host = gateway.text("host", "127.0.0.1")
     port = gateway.integer("port", PORT, 1, 65_535)
     ntp_port = gateway.integer("ntp_port", port, 1, 65_535)
+    drain_max = gateway.integer("drain_max", 0)
     tls = read_tls(whole.table("tls"), folder)
     streams, when_full = _streams(whole)
     outbox = whole.table("outbox")
@@ -93,6 +96,8 @@ def read_agent(
     sync_every_ns = outbox.duration_ns("sync_every", 20 * NS_PER["ms"])
     if not outbox_folder and "drop-oldest" in when_full.values():
         raise outbox.wrong("folder", "must be given: only an outbox drops its oldest events")
+    if drain_max and not outbox_folder:
+        raise gateway.wrong("drain_max", "needs an outbox, which keeps what is not sent yet")
     if outbox_folder:
         window = min(session.unacked_bytes_max, outbox_max // 4)
         session = replace(session, unacked_bytes_max=window)
@@ -109,7 +114,7 @@ def read_agent(
         session=session, host=host, port=port, ntp_port=ntp_port, time_servers=servers,
         tls=tls, streams=streams, when_full=when_full, inputs=inputs, stop_ns=stop_ns,
         outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
-        sync_every_ns=sync_every_ns,
+        drain_max=drain_max, sync_every_ns=sync_every_ns,
         status=folder / status if status else None, status_every_ns=status_every_ns,
         printed=whole.printed(),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A recording, played again: CSV or lines of JSON, as fast as it was, faster, or all at once."""
+"""A recording, played again (CSV, lines of JSON, Parquet): as fast as it was, faster, or at once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from edge_agent.errors import AgentError
 from edge_agent.inputs.base import Outlet, Surroundings
+from edge_agent.inputs.parquet import PARQUET, is_installed, records
 from edge_agent.inputs.record_fields import RecordFields, read_fields
 from edge_agent.rows import BadRecord, Row, fits
 from edge_agent.settings_file import NS_PER, Table
 
 ROWS_AT_ONCE: Final = 1000
-FORMATS: Final = ("csv", "jsonl")
+FORMATS: Final = ("csv", "jsonl", PARQUET)
 _SLICE_NS: Final = 10 * 10**6
 """Events that are due within so long go together."""
 
@@ -44,6 +45,9 @@ class ReplayInput:
         self._wall_ns = wall_ns
 
     async def run(self, outlet: Outlet) -> None:
+        if self._form == PARQUET:
+            await self._play(records(self._file, ROWS_AT_ONCE), outlet)
+            return
         try:
             with self._file.open(encoding="utf-8-sig", newline="") as text:
                 await self._play(_records(text, self._form), outlet)
@@ -125,6 +129,8 @@ def replay_input(table: Table, around: Surroundings) -> ReplayInput:
     name = table.text("file")
     suffix = Path(name).suffix.lower().removeprefix(".")
     form = table.text("format", suffix if suffix in FORMATS else "jsonl", among=FORMATS)
+    if form == PARQUET and not is_installed():
+        raise table.wrong("format", "Parquet needs pyarrow: pip install 'slackwater[parquet]'")
     pace = table.number("pace", 1.0)
     restamp = table.flag("restamp", False)
     fields = read_fields(table, around.schemas, texts=form == "csv")

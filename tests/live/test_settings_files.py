@@ -66,6 +66,7 @@ def test_standard_time_servers_are_asked_after_the_gateway(tmp_path: Path) -> No
         ("[delivery]\nreconnect = '11 s'\n" + INPUT, "reconnect_ns_max must not be below"),
         ("[[stream]]\nname = 'a'\nattrs = {v = 'number'}\n" + INPUT, '"number" is not known'),
         ("[[stream]]\nname = 'a'\n[[stream]]\nname = 'a'\n" + INPUT, "of different names"),
+        ("[gateway]\ndrain_max = 5\n" + INPUT, "[gateway] drain_max: needs an outbox"),
         ("[time]\nservers = ['a b']\n" + INPUT, "[time] servers: 'a b' is no server"),
         ("[time]\nservers = ['a:0']\n" + INPUT, "[time] servers: 'a:0' is no server"),
         ("[time]\nservers = ['a:99999']\n" + INPUT, "'a:99999' is no server"),

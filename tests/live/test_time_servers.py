@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+
+import ntplib
 
 from edge_agent import ntp
 from engine.log.arrival_log import LogReader
@@ -45,3 +48,28 @@ def test_a_standard_server_is_asked_where_the_gateway_gives_no_time(field: Field
         assert abs(row["offset"] - HOUR_NS) <= row["delay"] // 2 + row["precision"]
         assert row["delay"] >= 4 * 10**6
         assert row["precision"] >= 10**6
+
+
+def test_time_is_authenticated_by_the_token_and_plain_clients_are_answered(field: Field) -> None:
+    field.site('[tokens]\n"main/door" = "secret"\n')
+    field.serve()
+    name = field.agent_file("door", '[[input]]\nkind = "stdin"\n', token="secret")
+    running = field.start("agent", "--config", name, stdin=subprocess.PIPE)
+    running.says("running")
+    assert "clock synced" in running.text
+    found = ntplib.NTPClient().request("127.0.0.1", version=4, port=field.port, timeout=10)
+    assert abs(found.offset) < 1
+    assert found.stratum == ntp.STRATUM_LOCAL
+    running.end()
+
+
+def test_an_agent_with_a_token_believes_no_gateway_without(field: Field) -> None:
+    field.site()
+    field.serve()
+    name = field.agent_file("door", '[[input]]\nkind = "stdin"\n', token="secret")
+    text = (field.folder / name).read_text().replace('timeout = "300 ms"', 'timeout = "50 ms"')
+    (field.folder / name).write_text(text)
+    running = field.start("agent", "--config", name, stdin=subprocess.PIPE)
+    running.says("running")
+    assert "clock unsynced" in running.text
+    running.end()
