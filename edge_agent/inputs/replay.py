@@ -1,4 +1,4 @@
-"""A recording, played again (CSV, lines of JSON, Parquet): as fast as it was, faster, or at once."""
+"""A recording, played again (CSV, JSONL, Parquet): as fast as it was, faster, or all at once."""
 
 from __future__ import annotations
 

@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
+from edge_agent.errors import AgentError
 from tests.inputs.outlet import KeptOutlet, an_input
 from tests.inputs.test_hl7 import a_message
 
@@ -138,5 +141,29 @@ def test_too_many_connections_and_broken_ones_are_counted() -> None:
             assert await third.ask(framed(3)) == "AA|3"
             assert made.counts["refused_connections"] == 1
             assert "more than 1 connections" in outlet.told[0]
+
+    run(check)
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    async def check() -> None:
+        outlet = KeptOutlet()
+        async with listening(outlet) as made:
+            other = an_input({"kind": "hl7-mllp", "port": made.port}, VALUE)
+            with pytest.raises(AgentError, match=f"hl7-mllp: 127.0.0.1 port {made.port}: "):
+                await other.run(outlet)
+
+    run(check)
+
+
+def test_a_flood_of_empty_messages_is_refused() -> None:
+    async def check() -> None:
+        outlet = KeptOutlet()
+        async with listening(outlet) as made:
+            sender = await a_sender(made)
+            sender.writer.write(b"\x0b\x1c" * 5000)
+            for _ in range(5000):
+                assert (await sender.answer()).startswith("AR||a message begins with MSH")
+            assert made.counts["refused_AR"] == 5000
 
     run(check)

@@ -77,6 +77,7 @@ def test_a_part_that_is_no_number_is_told() -> None:
         ({"topics": ["a"], "keepalive": "1 ms"}, "must be at least 1 s"),
         ({"topics": ["a"], "reconnect": "2 s", "reconnect_max": "1 s"}, "must be at least 2 s"),
         ({"topics": ["a"], "tls": {"certificate": "a.pem"}}, "certificate and key go together"),
+        ({"topics": ["a"], "tls": {"on": True, "authorities": "gone.pem"}}, "gone.pem: No such"),
         ({"topics": ["a"], "quos": 1}, "quos: no such setting"),
     ],
 )

@@ -1,16 +1,16 @@
 """``kind = "hl7-mllp"``: listens for ORU^R01, and answers when the events are durable.
 
-One message after the other on each connection: the sender's next one waits for the answer to the
-last. A message that comes again (its acknowledgement was lost, perhaps with this agent) is answered
-like the first time and not taken twice: same sender (MSH-3, MSH-4), same control id (MSH-10), same
-segments behind the header. Devices that count from 1 again after a start are so not taken for
-senders that repeat themselves.
+Answers come in the order of the messages. A message that comes again (its acknowledgement was lost,
+perhaps with this agent) is answered like the first time and not taken twice: same sender (MSH-3,
+MSH-4), same control id (MSH-10), same segments behind the header. Devices that count from 1 again
+after a start are so not taken for senders that repeat themselves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,6 +31,8 @@ PORT: Final = 2575
 MESSAGE_MAX: Final = 256 << 10
 CONTROL_ID_MAX: Final = 199
 _CHUNK_BYTES: Final = 1 << 16
+_TOGETHER: Final = 64
+"""Messages of one connection that wait for one fsync together."""
 _STALLED_SECONDS: Final = 30.0
 """So long the rest of a message, or of an answer, may take."""
 _OBSERVATION: Final = ("type", "attr")
@@ -73,18 +75,21 @@ class Hl7Input:
 
     async def run(self, outlet: Outlet) -> None:
         host, port = self._settings.host, self._settings.port
-        async with asyncio.TaskGroup() as senders:
+        senders = asyncio.TaskGroup()
 
-            def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                senders.create_task(self._serve(reader, writer, outlet))
+        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            senders.create_task(self._serve(reader, writer, outlet))
 
-            try:
-                server = await asyncio.start_server(begin, host, port, limit=_CHUNK_BYTES)
-            except OSError as error:
-                raise AgentError(f"{self._settings.name}: {host} port {port}: {error}") from error
-            self.port = server.sockets[0].getsockname()[1]
-            async with server:
-                await server.serve_forever()
+        try:
+            server = await asyncio.start_server(
+                begin, host, port, limit=_CHUNK_BYTES, start_serving=False
+            )
+        except OSError as error:
+            reason = error.strerror or error
+            raise AgentError(f"{self._settings.name}: {host} port {port}: {reason}") from error
+        self.port = server.sockets[0].getsockname()[1]
+        async with senders, server:
+            await server.serve_forever()
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outlet: Outlet
@@ -92,6 +97,8 @@ class Hl7Input:
         peer = writer.get_extra_info("peername") or ("?", 0)
         place = f"{self._settings.name}: {peer[0]} port {peer[1]}"
         self._connections += 1
+        # A sender that is switched off never closes its connection: the kernel finds out.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         try:
             if self._connections > self._settings.connections_max:
                 self.counts["refused_connections"] += 1
@@ -117,9 +124,12 @@ class Hl7Input:
                 data = await reader.read(_CHUNK_BYTES)
             if not data:
                 return
-            for frame in framing.feed(data):
-                for answer in await self.answered(frame, outlet, place):
-                    writer.write(answer)
+            frames = framing.feed(data)
+            for first in range(0, len(frames), _TOGETHER):
+                # Of a sender that does not wait for answers; they are begun in turn.
+                some = (self.answered(each, outlet, place) for each in frames[first:][:_TOGETHER])
+                for found in await asyncio.gather(*some):
+                    writer.writelines(found)
                 async with asyncio.timeout(_STALLED_SECONDS):
                     await writer.drain()
 
