@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import subprocess
 import sys
+import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from edge_agent.inputs import registry
 from edge_agent.inputs.registry import GROUP, OURS
 from tests.inputs.outlet import a_named_input, an_input, mistake
 
+ROOT = Path(__file__).resolve().parents[2]
 
-@pytest.mark.parametrize("entry", OURS, ids=lambda entry: entry.name)
-def test_our_kinds_can_be_loaded(entry: EntryPoint) -> None:
-    assert callable(entry.load())
+
+@pytest.mark.parametrize("name", OURS)
+def test_our_kinds_can_be_loaded(name: str) -> None:
+    assert callable(EntryPoint(name, OURS[name].maker, GROUP).load())
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(OURS[name].extras) <= set(extras["optional-dependencies"])
+
+
+def test_an_agent_with_our_kinds_looks_through_no_packages() -> None:
+    code = (
+        "import sys, edge_agent.command as c; c.main(['check', '/dev/stdin']); "
+        "sys.exit('importlib.metadata' in sys.modules)"
+    )
+    settings = '[[input]]\nkind = "stdin"\n'
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=settings,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_package_adds_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,14 +62,14 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch
     for name in ["paho", *(name for name in sys.modules if name.startswith("paho."))]:
         monkeypatch.setitem(sys.modules, name, None)
     assert mistake({"kind": "mqtt", "topics": ["a"]}, {}).endswith(
-        "[input] kind: \"mqtt\" needs paho: pip install 'slackwater[mqtt]'"
+        "[input] kind: it needs paho: pip install 'slackwater[mqtt]'"
     )
 
 
 def test_a_kind_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = EntryPoint("broken", "edge_agent.inputs.replay:no_such_thing", GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [broken])
-    assert '"broken" (edge_agent.inputs.replay:no_such_thing) cannot be used' in mistake(
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [broken])
+    assert "edge_agent.inputs.replay:no_such_thing cannot be used" in mistake(
         {"kind": "broken"}, {}
     )
     assert '"brokn" is not known; did you mean "broken"?' in mistake({"kind": "brokn"}, {})
@@ -54,5 +77,5 @@ def test_a_kind_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_ours_count_before_others_of_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
     other = EntryPoint("replay", "geiger:geiger_input", GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [other])
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [other])
     assert an_input({"kind": "replay", "file": "a.csv"}, {})
