@@ -68,7 +68,7 @@ def test_ping_takes_both_delays_and_the_emulator_is_less_than_a_millisecond_late
     said, _ = emulator.inside("a", ["ping", "-i", "0.01", "-c", "200", "10.203.0.2"]).communicate()
     times = [float(found) for found in re.findall(r"time=([0-9.]+) ms", said)]
     assert len(times) == 200, said
-    assert 27 <= min(times)
+    assert min(times) >= 27
     assert statistics.median(times) < 29
     assert emulator.stop() == 0
     for way in emulator.counters().values():
