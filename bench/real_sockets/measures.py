@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 import slackwater
 from bench.real_sockets.device_clock import Bend
@@ -122,20 +123,16 @@ class Records:
     """The records of a log."""
 
     def __init__(self, log: Path) -> None:
-        self._rows: dict[tuple[str, Kind], list[dict[str, Any]]] = {}
-        for frame in LogReader(log):
-            for row in frame.batch.to_pylist():
-                of = row.get("source") or "", Kind(row.get("kind") or 0)
-                self._rows.setdefault(of, []).append(row)
+        batches = [pa.Table.from_batches([frame.batch]) for frame in LogReader(log)]
+        table = pa.concat_tables(batches, promote_options="permissive").unify_dictionaries()
+        kind = pc.fill_null(table["kind"], int(Kind.EVENT))
+        self._table = table.set_column(table.schema.get_field_index("kind"), "kind", kind)
 
     def columns(self, source: str, kind: Kind, *names: str) -> list[np.ndarray]:
         """int64, in the order of arrival; rows without a value in one of them are left out."""
-        rows = [
-            [row[name] for name in names]
-            for row in self._rows.get((source, kind), [])
-            if all(row.get(name) is not None for name in names)
-        ]
-        return list(np.array(rows, np.int64).reshape(-1, len(names)).T)
+        of = (pc.field("source") == source) & (pc.field("kind") == int(kind))
+        found = self._table.filter(of).select(names).drop_null()
+        return [np.asarray(found[name], np.int64) for name in names]
 
 
 def _latency(setup: Setup, world: World, records: Records, source: str) -> np.ndarray:

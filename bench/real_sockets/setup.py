@@ -132,9 +132,7 @@ class Setup:
     def site_file(self) -> str:
         """Settings of ``slackwater serve``."""
         tokens = "".join(f'"main/{device.name}" = "token-{device.name}"\n' for device in DEVICES)
-        return (
-            f'[gateway]\nlog = "site.log"\nlisten = "0.0.0.0"\nport = {PORT}\n[tokens]\n{tokens}'
-        )
+        return f'[gateway]\nlog = "site.log"\nlisten = "0.0.0.0"\nport = {PORT}\n[tokens]\n{tokens}'
 
     def agent_file(self, device: Device, gateway: str) -> str:
         """Settings of ``slackwater agent``; its events come from ``bench.real_sockets.feeder``."""
@@ -165,7 +163,9 @@ class Setup:
     def _source(self, device: Device) -> SourceSettings:
         timeout_ns = recovery_ns(device)
         up, down = (
-            parse(LinkSettings, given | {"reliable": True, "retransmit_timeout": timeout_ns}, "link")
+            parse(
+                LinkSettings, given | {"reliable": True, "retransmit_timeout": timeout_ns}, "link"
+            )
             for given in LINKS[device.link]
         )
         return SourceSettings(

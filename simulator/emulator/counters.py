@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from simulator.emulator.relay import Way
 
@@ -64,12 +65,40 @@ def table(ways: Mapping[Way, int]) -> str:
     )
 
 
-def write_status(path: Path, fields: Mapping[str, Any]) -> None:
-    """Replaces the status file.
+class StatusWriter:
+    """Replaces a file again and again, in a thread of its own: disks make one wait.
 
-    Raises:
-        OSError: it cannot be written.
+    Args:
+        path: the file; None: nothing is written.
     """
+
+    def __init__(self, path: str | None) -> None:
+        self._path = None if path is None else Path(path)
+        self._thread = ThreadPoolExecutor(1, "status")
+        self._last: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self._thread.shutdown()
+        if self._last is not None and problem[0] is None:
+            self._last.result()
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """Has it replaced.
+
+        Raises:
+            OSError: an earlier one could not be written.
+        """
+        if self._path is None:
+            return
+        if self._last is not None and self._last.done():
+            self._last.result()
+        self._last = self._thread.submit(_replace, self._path, json.dumps(fields) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
     unfinished = path.with_name(f".{path.name}.writing")
-    unfinished.write_text(json.dumps(fields) + "\n", encoding="utf-8")
+    unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)

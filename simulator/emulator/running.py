@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any, Final
 
 from engine.errors import SlackwaterError, UserError
-from simulator.emulator.counters import counters, table, write_status
+from simulator.emulator.counters import StatusWriter, counters, table
 from simulator.emulator.kernel import Namespaces, check_machine
 from simulator.emulator.pump import Pump
 from simulator.emulator.relay import Relay, Way
@@ -122,18 +122,17 @@ class _Run:
             self._go_first()
         if command:
             self._child = self._started(command, within)
-        status = self._emulation.status
-
-        def note() -> None:
-            if status is not None:
-                write_status(Path(status), self._fields(pump))
-
-        note()
         try:
-            pump.run(self._goes_on, self._emulation.status_every_ns, note)
+            with StatusWriter(self._emulation.status) as status:
+                status.write(self._fields(pump))
+                pump.run(
+                    self._goes_on,
+                    self._emulation.status_every_ns,
+                    lambda: status.write(self._fields(pump)),
+                )
+                status.write(self._fields(pump))
         finally:
             self._end_child()
-        note()
         self._tell(table(pump.refused).rstrip("\n"))
         self._tell_losses(pump)
         return STOPPED if self._child is None else _exit_code(self._child.returncode)
