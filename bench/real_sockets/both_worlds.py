@@ -1,8 +1,9 @@
 """The testbed against real sockets: ``python -m bench.real_sockets [--seconds N] [--keep FOLDER]``.
 
 Runs the set-up (``setup.py``) with real agents and a real gateway behind emulated links, with
-clocks bent by libfaketime; simulates it meanwhile, and prints both worlds side by side. Exit code 0:
-they agree; 1: they do not, or something is not true; 3: this machine lacks something, which is told.
+clocks bent by libfaketime; simulates it meanwhile, and prints both worlds side by side. Exit code
+0: they agree; 1: they do not, or something is not true; 3: this machine lacks something, which is
+told.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.real_sockets.device_clock import Bend, Reading
-from bench.real_sockets.measures import Checked, Disagreement, Measured, World, measure_world
+from bench.real_sockets.measures import Checked, Measured, UntrueLogError, World, measure_world
 from bench.real_sockets.real_run import RealWorld, lacks
 from bench.real_sockets.setup import DEVICES, Setup
 from simulator.run import LOG, simulate_to
@@ -48,7 +49,7 @@ def simulated_world(setup: Setup, folder: Path, seed: int) -> World:
 
 @dataclass(frozen=True)
 class Both:
-    """What came of both worlds. ``simulated``: means over ``SIMULATIONS`` runs; ``theirs``: sums."""
+    """What came of both worlds; of the simulated one means, and sums, over ``SIMULATIONS`` runs."""
 
     real: Measured
     truth: Checked
@@ -60,7 +61,7 @@ def run_both(setup: Setup, folder: Path) -> Both:
     """Runs the real world, which has precedence on this machine, and simulates it meanwhile.
 
     Raises:
-        Disagreement: an event was lost, doubled or changed, in either world.
+        UntrueLogError: an event was lost, doubled or changed, in either world.
         RuntimeError: a program failed.
     """
     with ThreadPoolExecutor(1) as real_thread:
@@ -70,8 +71,10 @@ def run_both(setup: Setup, folder: Path) -> Both:
             for seed in range(1, SIMULATIONS + 1)
         ]
         real, truth = measure_world(setup, running.result())
-    simulated = Measured(*(fmean(values) for values in zip(*(astuple(m) for m, _ in runs))))
-    theirs = Checked(*(sum(values) for values in zip(*(astuple(c) for _, c in runs))))
+    simulated = Measured(
+        *(fmean(values) for values in zip(*(astuple(m) for m, _ in runs), strict=True))
+    )
+    theirs = Checked(*(sum(values) for values in zip(*(astuple(c) for _, c in runs), strict=True)))
     return Both(real, truth, simulated, theirs)
 
 
@@ -123,7 +126,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         try:
             both = run_both(Setup(options.seconds, options.seed), options.keep or Path(temporary))
-        except Disagreement as error:
+        except UntrueLogError as error:
             print(error)
             return 1
     print(both_tables(both))

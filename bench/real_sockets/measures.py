@@ -78,7 +78,7 @@ class World:
     clocks: dict[str, Bend]
 
 
-class Disagreement(Exception):
+class UntrueLogError(Exception):
     """The events in a log are not those that happened."""
 
 
@@ -86,7 +86,7 @@ def measure_world(setup: Setup, world: World) -> tuple[Measured, Checked]:
     """Measures ``world``.
 
     Raises:
-        Disagreement: an event is not in its log, is there twice, or has another time.
+        UntrueLogError: an event is not in its log, is there twice, or has another time.
     """
     records = Records(world.log)
     latency = np.concatenate([_latency(setup, world, records, each.name) for each in DEVICES])
@@ -141,14 +141,14 @@ def _latency(setup: Setup, world: World, records: Records, source: str) -> np.nd
     number, ts, arrival = records.columns(source, Kind.EVENT, "attrs.v", "ts", "arrival")
     if sorted(number.tolist()) != list(range(happened.size)):
         there = len(set(number.tolist()))
-        raise Disagreement(
+        raise UntrueLogError(
             f"{source}: the log has {number.size} events, {there} different, of {happened.size}"
         )
     clock = world.clocks[source]
     true = np.array([clock.true_ns(each) for each in ts.tolist()]) - world.start_ns
     off = int(np.abs(true - happened[number]).max())
     if off > STAMP_ERROR_NS:
-        raise Disagreement(f"{source}: the time of an event is off by {off} ns")
+        raise UntrueLogError(f"{source}: the time of an event is off by {off} ns")
     return arrival - world.start_ns - happened[number]
 
 

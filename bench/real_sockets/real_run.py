@@ -23,6 +23,8 @@ SLACKWATER = [sys.executable, "-c", "from engine.cli import main; main()"]
 PATIENCE_SECONDS = 60.0
 FIRST = ("chrt", "--rr", "1")
 """Other work of the machine is not part of the set-up, and must not delay it."""
+CONGESTION = "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"
+"""What every kernel has; defaults differ, and BBR spaces packets."""
 BEND_ERROR_NS = 20_000
 """The bend must be a line as exactly as this, or nothing is known of the truth."""
 
@@ -31,9 +33,12 @@ def lacks() -> str | None:
     """What this machine lacks for it; None: nothing."""
     if os.geteuid() != 0:
         return "real sockets behind emulated links need root"
-    for program, package in (("ip", "iproute2"), ("faketime", "faketime")):
+    packages = {"ip": "iproute2", "faketime": "faketime", "chrt": "util-linux"}
+    for program, package in packages.items():
         if shutil.which(program) is None:
             return f"real sockets with wrong clocks need {program} (Debian: apt install {package})"
+    if subprocess.run([*FIRST, "true"], capture_output=True, check=False).returncode:
+        return "a real-time priority is needed, so that other work delays nothing, and is refused"
     if not Path("/dev/net/tun").exists():
         return "emulated links need /dev/net/tun (modprobe tun)"
     return None
@@ -76,7 +81,9 @@ class RealWorld:
         (folder / "site.toml").write_text(setup.site_file())
         gateway = read_links_file(links).addresses[GATEWAY]
         self._start("links", [*SLACKWATER, "emulate", "links.toml"])
-        self._until("links", lambda: (folder / "links.json").exists())
+        self._until("links", (folder / "links.json").exists)
+        for namespace in [GATEWAY, *(device.name for device in DEVICES)]:
+            subprocess.run([*self._inside(namespace), "sh", "-c", CONGESTION], check=True)
         serve = [*SLACKWATER, "serve", "--config", "site.toml"]
         self._start(GATEWAY, [*self._inside(GATEWAY), *serve])
         self._until(GATEWAY, lambda: "listening" in self._said(GATEWAY))
