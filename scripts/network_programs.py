@@ -14,6 +14,7 @@ PROGRAMS = {"ip": "iproute2", "ping": "iputils-ping", "faketime": "faketime"}
 
 
 def main() -> None:
+    """Installs what is missing."""
     missing = [package for program, package in PROGRAMS.items() if shutil.which(program) is None]
     if missing and not may_use_apt():
         print(f"tests with emulated links will skip: they need root, and {', '.join(missing)}")

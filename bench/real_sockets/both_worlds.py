@@ -26,6 +26,8 @@ AGREE = 0.20
 BEYOND_MAX = 0.001
 """Share of syncs whose offset may be wrong by more than their bound."""
 SECONDS = 45
+MEMORY = Path("/dev/shm")
+"""Where the logs are written: the disk, which other work keeps busy, is not part of the set-up."""
 SIMULATIONS = 3
 """Simulated runs, each with other draws of the links, of whose measures the means are taken."""
 LACKING = 3
@@ -55,6 +57,11 @@ class Both:
     truth: Checked
     simulated: Measured
     theirs: Checked
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    """A folder in memory, where there is one."""
+    return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
 
 
 def run_both(setup: Setup, folder: Path) -> Both:
@@ -123,7 +130,7 @@ def main() -> int:
     if reason is not None:
         print(reason)
         return LACKING
-    with tempfile.TemporaryDirectory() as temporary:
+    with scratch() as temporary:
         try:
             both = run_both(Setup(options.seconds, options.seed), options.keep or Path(temporary))
         except UntrueLogError as error:

@@ -16,6 +16,7 @@ from bench.real_sockets.both_worlds import (
     both_tables,
     disagreements,
     run_both,
+    scratch,
     untrue,
 )
 from bench.real_sockets.device_clock import Bend, Reading
@@ -26,12 +27,13 @@ from bench.real_sockets.setup import DEVICES, Setup
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_the_simulator_predicts_what_real_sockets_do(tmp_path: Path) -> None:
+def test_the_simulator_predicts_what_real_sockets_do() -> None:
     reason = lacks()
     if reason is not None:
         pytest.skip(reason)
     # Every event once in the log with the time at which it happened: run_both makes sure.
-    both = run_both(Setup(SECONDS), tmp_path)
+    with scratch() as folder:
+        both = run_both(Setup(SECONDS), Path(folder))
     told = both_tables(both)
     assert untrue(both.truth) == [], told
     assert untrue(both.theirs) == [], told
