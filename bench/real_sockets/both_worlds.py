@@ -133,7 +133,7 @@ def main() -> int:
     with scratch() as temporary:
         try:
             both = run_both(Setup(options.seconds, options.seed), options.keep or Path(temporary))
-        except UntrueLogError as error:
+        except (UntrueLogError, RuntimeError) as error:
             print(error)
             return 1
     print(both_tables(both))

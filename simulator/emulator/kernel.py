@@ -99,8 +99,10 @@ class Namespaces:
 
     def remove(self) -> None:
         """Removes what ``make`` made; what still runs in them loses its network."""
+        there = _existing()
         for name in self._made:
-            ip("netns", "del", name)
+            if name in there:  # the user may have removed it
+                ip("netns", "del", name)
         for name in self.names.values():
             if self._locks:
                 _lock_file(name).unlink(missing_ok=True)

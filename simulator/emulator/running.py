@@ -44,13 +44,16 @@ def emulate(
         The command's exit code; 0 without one.
 
     Raises:
-        UserError: not root, or somebody else has the namespaces.
+        UserError: not root, ``within`` is none of the namespaces or without a command, or somebody
+            else has the namespaces.
         SlackwaterError: the kernel refuses.
     """
-    check_machine()
+    if within is not None and not command:
+        raise UserError("--in needs a command: write -- and the command at the end")
     if within is not None and within not in emulation.namespaces:
         known = ", ".join(emulation.namespaces)
         raise UserError(f"--in {within}: no such namespace in the settings; there are {known}")
+    check_machine()
     # Numba compiles a law when it is first drawn from: not while packets wait.
     for way in Relay(emulation, Place(0, data)).ways:
         way.link.transmit(0, 0, 0)

@@ -23,6 +23,8 @@ MTU_MIN: Final = 576
 """Of IPv4 (RFC 791): what every host takes."""
 MTU_MAX: Final = 65_535
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,14}")
+_TAKEN: Final = {"lo", "all", "default"}
+"""Devices are called as the namespaces that they lead to; these the kernel has already."""
 _PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 
 
@@ -30,9 +32,10 @@ def _between(given: object, place: str) -> tuple[str, str]:
     if isinstance(given, str) or not isinstance(given, Sequence) or len(given) != 2:
         raise UserError(f"{place}: name two namespaces, not {given!r}")
     for name in given:
-        if not isinstance(name, str) or not _NAME.fullmatch(name):
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _TAKEN:
             raise UserError(
-                f"{place}: {name!r} is no name of a namespace: 1 to 15 letters, digits, - and _"
+                f"{place}: {name!r} is no name of a namespace: 1 to 15 letters, digits, - and _, "
+                f"but not {', '.join(sorted(_TAKEN))}"
             )
     check(given[0] != given[1], place, "a link needs two different ends")
     return given[0], given[1]

@@ -45,6 +45,7 @@ def between(*names: Any) -> dict[str, Any]:
         ({"links": [between("a")]}, "between: name two namespaces"),
         ({"links": [between("a", "a")]}, "a link needs two different ends"),
         ({"links": [between("a", "b/..")]}, "'b/..' is no name of a namespace"),
+        ({"links": [between("a", "lo")]}, "'lo' is no name of a namespace"),
         ({"links": [between("a", "b" * 16)]}, "is no name of a namespace"),
         ({"links": [between("a", "b"), between("b", "a")]}, "there are two between a and b"),
         ({"links": [between("a", "b") | {"up": {"reliable": True}}]}, "up.reliable: leave it out"),
@@ -89,3 +90,17 @@ def test_without_root_it_says_so(
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert run(["emulate", str(SAMPLE)]) == 2
     assert "must be run as root: sudo slackwater emulate" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--in", "device"], "--in needs a command"),
+        (["--in", "lamp", "--", "true"], "--in lamp: no such namespace in the settings"),
+    ],
+)
+def test_a_namespace_to_run_in_must_be_there_and_needs_a_command(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["emulate", str(SAMPLE), *words]) == 2
+    assert told in capsys.readouterr().err
