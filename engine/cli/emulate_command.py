@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from engine.cli.visible import tell
-from simulator.emulator.running import emulate
-from simulator.emulator.settings import Emulation, read_links_file
-from simulator.links import LinkSettings
-from simulator.recorded import data_directory
+
+if TYPE_CHECKING:
+    from simulator.emulator.settings import Emulation
 
 
 def emulate_links(
@@ -33,6 +32,11 @@ def emulate_links(
 
     Runs until it is interrupted; with -- COMMAND ... until that ends, with its exit code.
     """
+    # ruff: noqa: PLC0415 - links draw with compiled code, which help does without
+    from simulator.emulator.running import emulate
+    from simulator.emulator.settings import read_links_file
+    from simulator.recorded import data_directory
+
     emulation = read_links_file(links)
     if check:
         typer.echo(_shown(emulation), nl=False)
@@ -49,6 +53,8 @@ def _shown(emulation: Emulation) -> str:
     lines = [
         f"{emulation.prefix}{name}  {address}" for name, address in emulation.addresses.items()
     ]
+    from simulator.links import LinkSettings
+
     usual = LinkSettings()
     for link in emulation.links:
         for source, target, _, settings in link.ways:
