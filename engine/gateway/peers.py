@@ -65,6 +65,11 @@ class Source:
     """The newest of its earlier starts of which the log has something."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Site and name."""
+        return self.site, self.name
+
+    @property
     def durable(self) -> tuple[int, tuple[int, ...]]:
         """The control number, and those of the streams, up to which everything is durable."""
         return self.control.durable, tuple(lane.durable for lane in self.lanes)

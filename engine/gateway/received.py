@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from operator import sub
 
 
 class ReceivedSet:
@@ -22,6 +23,13 @@ class ReceivedSet:
     @property
     def islands(self) -> int:
         return len(self._starts)
+
+    @property
+    def missing(self) -> int:
+        """How many numbers lie in the gaps before and between the islands."""
+        if not self._starts:
+            return 0
+        return self._starts[0] - self.next + sum(map(sub, self._starts[1:], self._ends))
 
     def new_parts(self, first: int, end: int) -> list[tuple[int, int]]:
         """The runs of [first, end) that have not come yet, in order."""
