@@ -39,7 +39,7 @@ ROOMS = {
     "query": {"barrier", "stream"},
     "report": {"kernels", "log", "stream"},
     "results": {"kernels", "log", "order", "stream"},
-    "server": {"gateway", "log"},
+    "server": {"gateway", "log", "stream"},
     "spark": {
         "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
     },

@@ -102,6 +102,11 @@ class Admission:
         """What is kept of all sources, about."""
         return self._bytes + self._schemas.bytes
 
+    @property
+    def not_back(self) -> int:
+        """How many sources the log has that have not come since the start."""
+        return len(self._past)
+
     def check_token(self, hello: Hello) -> None:
         """Raises Refusal when the token is not this source's."""
         if self._settings.tokens is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from operator import sub
 
 
 class ReceivedSet:
@@ -29,7 +28,7 @@ class ReceivedSet:
         """How many numbers lie in the gaps before and between the islands."""
         if not self._starts:
             return 0
-        return self._starts[0] - self.next + sum(map(sub, self._starts[1:], self._ends))
+        return sum(self._starts) - self.next - sum(self._ends[:-1])
 
     def new_parts(self, first: int, end: int) -> list[tuple[int, int]]:
         """The runs of [first, end) that have not come yet, in order."""

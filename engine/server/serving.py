@@ -12,16 +12,23 @@ import signal
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from engine.errors import SlackwaterError, UserError
+from engine.extras import need
 from engine.gateway.core import GatewayCore, Recalled
 from engine.gateway.dead_letter import DeadLetters
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.log_files import log_files
 from engine.server.ntp_responder import NtpResponder
+from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings
 from engine.server.tcp_host import TcpHost
+from engine.server.watch.overview import Overview
+from engine.server.watch.source_figures import SourceFigures
+
+if TYPE_CHECKING:
+    from engine.server.page.web_server import PageServer
 
 Tell = Callable[[str], None]
 """Takes a line for people, without its newline."""
@@ -43,9 +50,12 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
 
         room = max(settings.dead_letters_max - letters.tell(), 0)
         recalled = _recalled(settings.log)
-        core = GatewayCore(settings.gateway, writer, DeadLetters(keep, room), recalled)
+        figures = SourceFigures(writer, settings.gateway.sources_max)
+        core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
+        feed = ResultFeed()
         tell(f"log {settings.log}: {_known(recalled)}")
-        asyncio.run(_serve(core, settings, tls, tell))
+        page = _page(settings, Overview(core, figures), feed)
+        asyncio.run(_serve(core, settings, tls, page, tell))
 
 
 def _opened(path: Path) -> TextIO:
@@ -57,7 +67,11 @@ def _opened(path: Path) -> TextIO:
 
 
 async def _serve(
-    core: GatewayCore, settings: SiteSettings, tls: ssl.SSLContext | None, tell: Tell
+    core: GatewayCore,
+    settings: SiteSettings,
+    tls: ssl.SSLContext | None,
+    page: PageServer | None,
+    tell: Tell,
 ) -> None:
     host = TcpHost(core)
     listen = settings.gateway.listen
@@ -77,8 +91,12 @@ async def _serve(
     responder.start()
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
     try:
+        if page is not None:
+            tell(f"page at {await page.start()}")
         await stopped.wait()
     finally:
+        if page is not None:
+            await page.stop()
         responder.close()
         try:
             await host.stop()
@@ -88,6 +106,17 @@ async def _serve(
                 "agents will send it again"
             ) from error
     tell("stopped; everything that came is in the log")
+
+
+def _page(settings: SiteSettings, overview: Overview, feed: ResultFeed) -> PageServer | None:
+    """The page, if it is asked for; its packages are loaded only then."""
+    if settings.page is None:
+        return None
+    need("page")
+    from engine.server.page.web_server import PageServer  # noqa: PLC0415
+
+    tls = settings.tls.context(ask_clients=False) if settings.tls and settings.page.tls else None
+    return PageServer(settings.page, overview, feed, tls)
 
 
 def _responder(listen: str, port: int, core: GatewayCore) -> NtpResponder:
