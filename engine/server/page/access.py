@@ -93,8 +93,7 @@ class Access:
 
 async def put_headers(_request: web.Request, response: web.StreamResponse) -> None:
     """On every answer, also on refusals."""
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
+    response.headers.update(HEADERS)
 
 
 def _names_this_machine(request: web.Request) -> bool:

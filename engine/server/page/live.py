@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,7 +25,7 @@ STATE_EVERY_S: Final = 1.0
 RESULTS_EVERY_S: Final = 0.25
 SLOW_S: Final = 10.0
 _UNSENT_MAX: Final = 1 << 16
-"""Bytes that a reader may leave unread before its stream waits."""
+"""Bytes that a reader may leave unread here, and so many in the kernel, before its stream waits."""
 
 
 class LiveStreams:
@@ -79,6 +80,8 @@ class LiveStreams:
         transport = request.transport
         if transport is not None:
             transport.set_write_buffer_limits(high=_UNSENT_MAX)
+            own = transport.get_extra_info("socket")
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _UNSENT_MAX)
         await response.prepare(request)
         loop = asyncio.get_running_loop()
         read, due = wish.after, loop.time()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from edge_agent.settings_file import Table
@@ -21,7 +21,7 @@ class PageSettings:
 
     listen: str = "127.0.0.1"
     port: int = PORT
-    token: str = ""
+    token: str = field(default="", repr=False)
     tls: bool = False
     metrics_sources_max: int = 500
 
