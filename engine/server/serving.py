@@ -17,8 +17,12 @@ from typing import TextIO
 from engine.errors import SlackwaterError, UserError
 from engine.gateway.core import GatewayCore, Recalled
 from engine.gateway.dead_letter import DeadLetters
+from engine.live.claim import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.log_files import log_files
+from engine.server.durable_log import DurableLog
+from engine.server.engine_process import EngineProcess, OnResults
+from engine.server.engine_section import spark_ready
 from engine.server.ntp_responder import NtpResponder
 from engine.server.site_file import SiteSettings
 from engine.server.tcp_host import TcpHost
@@ -27,8 +31,13 @@ Tell = Callable[[str], None]
 """Takes a line for people, without its newline."""
 
 
-def serve(settings: SiteSettings, tell: Tell) -> None:
-    """Runs a gateway until a signal stops it.
+def serve(settings: SiteSettings, tell: Tell, on_results: OnResults = lambda _: None) -> None:
+    """Runs a gateway, and the engine that answers its queries, until a signal stops it.
+
+    Args:
+        settings: of the site.
+        tell: takes a line for people.
+        on_results: takes answers as they are written, on the server's event loop.
 
     Raises:
         UserError: the log's folder, an address or a certificate is not as it must be.
@@ -43,9 +52,23 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
 
         room = max(settings.dead_letters_max - letters.tell(), 0)
         recalled = _recalled(settings.log)
-        core = GatewayCore(settings.gateway, writer, DeadLetters(keep, room), recalled)
+        engine = _engine(settings, writer.files, tell, on_results)
+        log = DurableLog(writer, engine.durable) if engine else writer
+        core = GatewayCore(settings.gateway, log, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
-        asyncio.run(_serve(core, settings, tls, tell))
+        asyncio.run(_serve(core, settings, tls, tell, engine))
+
+
+def _engine(
+    settings: SiteSettings, files: int, tell: Tell, on_results: OnResults
+) -> EngineProcess | None:
+    asked = settings.engine
+    if asked is None:
+        return None
+    check_claim(asked.answers, settings.log, asked.questions.of_each())
+    if asked.kind == "spark":
+        spark_ready()
+    return EngineProcess(asked.task(settings.log), files, tell, on_results)
 
 
 def _opened(path: Path) -> TextIO:
@@ -57,7 +80,11 @@ def _opened(path: Path) -> TextIO:
 
 
 async def _serve(
-    core: GatewayCore, settings: SiteSettings, tls: ssl.SSLContext | None, tell: Tell
+    core: GatewayCore,
+    settings: SiteSettings,
+    tls: ssl.SSLContext | None,
+    tell: Tell,
+    engine: EngineProcess | None,
 ) -> None:
     host = TcpHost(core)
     listen = settings.gateway.listen
@@ -75,6 +102,8 @@ async def _serve(
         await host.stop()
         raise
     responder.start()
+    if engine is not None:
+        engine.start()
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
     try:
         await stopped.wait()
@@ -87,6 +116,9 @@ async def _serve(
                 f"{settings.log}: {error.strerror}; what is not in the log was not acked, so that "
                 "agents will send it again"
             ) from error
+        finally:
+            if engine is not None:
+                await engine.stop()
     tell("stopped; everything that came is in the log")
 
 

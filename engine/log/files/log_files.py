@@ -42,6 +42,11 @@ FILE_NAME: Final = re.compile(r"frames-([0-9]+)\.parquet")
 _PIECE_BYTES: Final = 1 << 20
 
 
+def file_name(number: int) -> str:
+    """Of a log's file, which are numbered from 1."""
+    return f"frames-{number:012d}.parquet"
+
+
 def log_files(directory: Path) -> list[Path]:
     """Complete files of the log.
 
@@ -96,7 +101,7 @@ def check_files(files: Sequence[Path]) -> list[FileFacts | None]:
                                 "give it its name again")  # fmt: skip
         if number is not None:
             if number != last + 1:
-                lost = file.with_name(f"frames-{last + 1:012d}.parquet").name
+                lost = file_name(last + 1)
                 raise UserError(
                     f"{file.parent}: file {lost} of the log is missing; restore it, as what "
                     "follows cannot be told without"
