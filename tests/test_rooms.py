@@ -30,7 +30,7 @@ ROOMS = {
     "gateway": {"stream"},
     "kernels": set[str](),
     "live": {
-        "chain", "kernels", "log", "order", "passes", "query", "results", "stream",
+        "chain", "kernels", "log", "order", "passes", "query", "results", "spark", "stream",
     },
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.errors import UserError
-from engine.log.files.log_files import facts_in, file_name
+from engine.log.files.log_files import file_mark
 from engine.log.whole_file import whole_file
 
 QUERY_FILE: Final = "query.json"
@@ -37,7 +37,9 @@ def claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]]) ->
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path) as sink:
-                content = json.dumps({**mine, _LOG: mark(log, 1)}, indent=1, ensure_ascii=False)
+                content = json.dumps(
+                    {**mine, _LOG: file_mark(log, 1)}, indent=1, ensure_ascii=False
+                )
                 sink.write(content.encode())
 
 
@@ -54,7 +56,7 @@ def check_claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any
             continue
         first = known.pop(_LOG, None)
         other = sorted(key for key in {*known, *mine} if known.get(key) != mine.get(key))
-        if not other and first != mark(log, 1):
+        if not other and first != file_mark(log, 1):
             other = [_LOG]
         if other:
             raise UserError(
@@ -62,19 +64,6 @@ def check_claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any
                 "query another name, or move that folder away; then its answers are made anew "
                 "from the log"
             )
-
-
-def mark(log: Path, number: int) -> int | None:
-    """What tells the log's file of that number from others; None: there is none.
-
-    Raises:
-        UserError: it is damaged.
-    """
-    path = log / file_name(number)
-    if not path.exists():
-        return None
-    facts = facts_in(path)
-    return -1 if facts is None else facts.checksum
 
 
 def _read(path: Path) -> dict[str, Any]:

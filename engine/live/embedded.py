@@ -17,10 +17,9 @@ from typing import Any, Final
 from engine.chain import Chain, ChainSettings
 from engine.chain.output_parts import parts_of
 from engine.live.attribute_watch import AttributeWatch
-from engine.live.claim import mark
-from engine.live.saved_state import load, save
 from engine.log.arrival_log import frames_in
-from engine.log.files.log_files import file_name
+from engine.log.files.log_files import file_mark, file_name
+from engine.log.saved_state import load, save
 from engine.results.answer_lines import AnswersDamaged
 from engine.results.live_answers import LiveAnswers
 from engine.results.run_writer import Part
@@ -91,11 +90,11 @@ class EmbeddedEngine:
         return bool(
             state["version"] == _VERSION
             and state["settings"] == repr(self._settings)
-            and state["mark"] == mark(self._place.log, state["done"])
+            and state["mark"] == file_mark(self._place.log, state["done"])
         )
 
-    def upto(self, number: int, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Takes the log's files up to that number, or until the time to end has come.
+    def upto(self, number: int) -> None:
+        """Takes the log's files up to that number.
 
         Raises:
             UserError: a damaged file, or a query that does not fit what events turn out to have.
@@ -104,8 +103,6 @@ class EmbeddedEngine:
             self._process(frames)
             self.done = done
             self._save_if_due()
-            if is_over():
-                return
         if not self._caught_up:
             self._caught_up = True
             self._answers.caught_up()
@@ -147,7 +144,7 @@ class EmbeddedEngine:
                 "version": _VERSION,
                 "settings": repr(self._settings),
                 "done": self.done,
-                "mark": mark(self._place.log, self.done),
+                "mark": file_mark(self._place.log, self.done),
                 "attributes": self._watch.known,
                 "answers": self._answers.state(),
                 "chains": self._snapshots,

@@ -11,17 +11,18 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from engine.errors import SlackwaterError, UserError
 from engine.kernels.jit import when_compiling
 from engine.live.claim import claim
-from engine.live.embedded import EmbeddedEngine, Place
+from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
 from engine.live.notices import Notices
 from engine.live.questions import Questions
 from engine.log.whole_file import sync_folder
@@ -31,6 +32,10 @@ from engine.results.answer_tables import AnswerTables
 from engine.results.live_answers import LiveAnswers
 from engine.results.sole_use import sole_use
 from engine.units import unit_ns
+
+if TYPE_CHECKING:
+    from engine.chain import ChainSettings
+    from engine.spark.live_engine import SparkEngine
 
 LINES: Final = b"L"
 TELL: Final = b"T"
@@ -81,6 +86,7 @@ class _Outlet:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._lost = False
+        self._one = threading.Lock()  # answers come from threads of Spark, too
 
     def lines(self, content: bytes) -> None:
         self._send(LINES, content)
@@ -89,13 +95,14 @@ class _Outlet:
         self._send(TELL, line.encode())
 
     def _send(self, kind: bytes, content: bytes) -> None:
-        if self._lost:
-            return
-        try:
-            self._stream.write(kind + len(content).to_bytes(HEAD - 1, "big") + content)
-            self._stream.flush()
-        except BrokenPipeError:
-            self._lost = True
+        with self._one:
+            if self._lost:
+                return
+            try:
+                self._stream.write(kind + len(content).to_bytes(HEAD - 1, "big") + content)
+                self._stream.flush()
+            except BrokenPipeError:
+                self._lost = True
 
 
 def main() -> int:
@@ -155,8 +162,7 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
             )
         return LiveAnswers(lines, tables, unit, times, outlet.lines, patient)
 
-    place = Place(log, folder / STATE / "embedded", task.save_every_s)
-    engine = EmbeddedEngine(place, settings, opened, outlet.tell)
+    engine = _engine(task, settings, opened, outlet.tell)
     while True:
         if notices.beyond(engine.done, _IDLE_S):
             engine.upto(notices.number)
@@ -165,6 +171,18 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
         else:
             engine.idle()
     patient(engine.close)
+
+
+def _engine(
+    task: Task, settings: ChainSettings, opened: OpenAnswers, tell: Callable[[str], None]
+) -> EmbeddedEngine | SparkEngine:
+    log, state = Path(task.log), Path(task.answers) / STATE / task.kind
+    if task.kind == "embedded":
+        return EmbeddedEngine(Place(log, state, task.save_every_s), settings, opened, tell)
+    # pyspark and a JVM only where they are asked for
+    from engine.spark.live_engine import SparkEngine  # noqa: PLC0415
+
+    return SparkEngine(log, state, settings, opened, task.master, tell)
 
 
 def _patient(

@@ -42,27 +42,28 @@ class LiveAnswers:
         self._unit = unit_ns
         self._times = times
         self._fed = fed
-        self._patient = patient
+        self.patient = patient
+        """For what else must be written."""
 
     def take(self, parts: Sequence[Part]) -> None:
         """Writes the results among ``parts``: each site's in the order of emission."""
         for key, kind, table in _pieces(parts):
             lines = self._lines_of(key, kind, table)
-            new = self._patient(partial(self._lines.append, key, lines))
+            new = self.patient(partial(self._lines.append, key, lines))
             if new:
                 self._fed(new)
             if self._tables is not None:
                 self._tables.add(key, kind, table)
-                self._patient(self._tables.close_if_full)
+                self.patient(self._tables.close_if_full)
 
     def caught_up(self) -> None:
         """All that the log gives has been taken: nothing more may be there."""
-        self._patient(self._lines.trim)
+        self.patient(self._lines.trim)
 
     def rest(self) -> None:
         """Nothing comes for now: what has waited long enough is written."""
         if self._tables is not None:
-            self._patient(self._tables.close_if_full)
+            self.patient(self._tables.close_if_full)
 
     def close(self, end: Sequence[Part] = ()) -> None:
         """Nothing more comes for now: all that waits is written.
@@ -73,9 +74,9 @@ class LiveAnswers:
         lines: dict[tuple[str, str], bytes] = {}
         for key, kind, table in _pieces(end):
             lines[key] = lines.get(key, b"") + self._lines_of(key, kind, table)
-        self._patient(lambda: self._lines.end(lines))
+        self.patient(lambda: self._lines.end(lines))
         if self._tables is not None:
-            self._patient(self._tables.close_all)
+            self.patient(self._tables.close_all)
 
     def state(self) -> dict[str, Any]:
         """For the next life; all that it names is on disk.

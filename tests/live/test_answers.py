@@ -93,7 +93,7 @@ def test_kills_lose_and_double_nothing(field: Field, seed: int, kills: int) -> N
     gateway = field.serve()
     name = field.agent_file("door", field.replay("d.jsonl", range(kills * 1000), pace=1))
     agent = field.start("agent", "--config", name)
-    seen = {query: b"" for query in QUERIES}
+    seen = dict.fromkeys(QUERIES, b"")
     for _ in range(kills):
         time.sleep(random.uniform(0.2, 1.5))
         if random.random() < 0.5:

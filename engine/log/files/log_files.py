@@ -127,6 +127,19 @@ def facts_in(file: Path) -> FileFacts | None:
     return facts
 
 
+def file_mark(log: Path, number: int) -> int | None:
+    """What tells the file of that number in a log from others; None: there is none.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = log / file_name(number)
+    if not path.exists():
+        return None
+    facts = facts_in(path)
+    return -1 if facts is None else facts.checksum
+
+
 def arrivals_given(file: Path, facts: FileFacts | None) -> bool:
     """Whether arrivals are instants, as the log's last file says."""
     if facts is not None:
