@@ -29,6 +29,9 @@ ROOMS = {
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
     "gateway": {"stream"},
     "kernels": set[str](),
+    "live": {
+        "chain", "kernels", "log", "order", "passes", "query", "results", "spark", "stream",
+    },
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},
     "passes": {
@@ -39,7 +42,7 @@ ROOMS = {
     "query": {"barrier", "stream"},
     "report": {"kernels", "log", "stream"},
     "results": {"kernels", "log", "order", "stream"},
-    "server": {"gateway", "log", "stream"},
+    "server": {"gateway", "live", "log", "stream"},
     "spark": {
         "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
     },

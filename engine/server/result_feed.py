@@ -31,7 +31,11 @@ class Unread(NamedTuple):
 class ResultFeed:
     """Result lines (DESIGN "Results"), numbered from 1 on as they are published. Thread-safe."""
 
-    def __init__(self, lines_max: int = LINES_MAX, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(
+        self, lines_max: int = LINES_MAX, bytes_max: int = BYTES_MAX, *, unit_ns: int = 1
+    ) -> None:
+        self.unit_ns = unit_ns
+        """Of the times in the lines."""
         self.inserted = 0
         self.retracted = 0
         """Lines with ``+`` and with ``-``, since the start."""

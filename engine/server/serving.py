@@ -18,14 +18,19 @@ from engine.errors import SlackwaterError, UserError
 from engine.extras import need
 from engine.gateway.core import GatewayCore, Recalled
 from engine.gateway.dead_letter import DeadLetters
+from engine.live.claim import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.log_files import log_files
+from engine.server.durable_log import DurableLog
+from engine.server.engine_process import EngineProcess, OnResults
+from engine.server.engine_section import spark_ready
 from engine.server.ntp_responder import NtpResponder
 from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings
 from engine.server.tcp_host import TcpHost
 from engine.server.watch.overview import Overview
 from engine.server.watch.source_figures import SourceFigures
+from engine.units import unit_ns
 
 if TYPE_CHECKING:
     from engine.server.page.web_server import PageServer
@@ -35,7 +40,11 @@ Tell = Callable[[str], None]
 
 
 def serve(settings: SiteSettings, tell: Tell) -> None:
-    """Runs a gateway until a signal stops it.
+    """Runs a gateway, and the engine that answers its queries, until a signal stops it.
+
+    Args:
+        settings: of the site.
+        tell: takes a line for people.
 
     Raises:
         UserError: the log's folder, an address or a certificate is not as it must be.
@@ -50,12 +59,27 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
 
         room = max(settings.dead_letters_max - letters.tell(), 0)
         recalled = _recalled(settings.log)
-        figures = SourceFigures(writer, settings.gateway.sources_max)
+        asked = settings.engine
+        feed = ResultFeed(unit_ns=unit_ns(asked.questions.time_unit) if asked else 1)
+        engine = _engine(settings, writer.files, tell, feed.publish)
+        log = DurableLog(writer, engine.durable) if engine else writer
+        figures = SourceFigures(log, settings.gateway.sources_max)
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
-        feed = ResultFeed()
         tell(f"log {settings.log}: {_known(recalled)}")
         page = _page(settings, Overview(core, figures), feed)
-        asyncio.run(_serve(core, settings, tls, page, tell))
+        asyncio.run(_serve(core, settings, tls, page, tell, engine))
+
+
+def _engine(
+    settings: SiteSettings, files: int, tell: Tell, on_results: OnResults
+) -> EngineProcess | None:
+    asked = settings.engine
+    if asked is None:
+        return None
+    check_claim(asked.answers, settings.log, asked.questions.of_each())
+    if asked.kind == "spark":
+        spark_ready()
+    return EngineProcess(asked.task(settings.log), files, tell, on_results)
 
 
 def _opened(path: Path) -> TextIO:
@@ -72,6 +96,7 @@ async def _serve(
     tls: ssl.SSLContext | None,
     page: PageServer | None,
     tell: Tell,
+    engine: EngineProcess | None,
 ) -> None:
     host = TcpHost(core)
     listen = settings.gateway.listen
@@ -89,6 +114,8 @@ async def _serve(
         await host.stop()
         raise
     responder.start()
+    if engine is not None:
+        engine.start()
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
     try:
         if page is not None:
@@ -105,6 +132,9 @@ async def _serve(
                 f"{settings.log}: {error.strerror}; what is not in the log was not acked, so that "
                 "agents will send it again"
             ) from error
+        finally:
+            if engine is not None:
+                await engine.stop()
     tell("stopped; everything that came is in the log")
 
 

@@ -11,6 +11,7 @@ from edge_agent.errors import SettingsError
 from edge_agent.settings_file import Table, read_toml
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
+from engine.server.engine_section import EngineSettings, read_engine
 from engine.server.page.settings import PageSettings, read_page
 
 PORT: Final = 9750
@@ -66,25 +67,31 @@ class SiteSettings:
     tls: TlsFiles | None
     page: PageSettings | None
     """None: no page."""
+    engine: EngineSettings | None
+    """Who answers what; None: the log is all that is written."""
     printed: str
     """The settings in effect, as TOML; tokens are not shown."""
 
 
-def read_site(path: Path) -> SiteSettings:
+def read_site(path: Path, engine: str | None = None) -> SiteSettings:
     """The settings in the file ``path``; files that it names are relative to its folder.
+
+    Args:
+        path: of the file.
+        engine: the kind that is to answer, whatever the file says; None: as it says.
 
     Raises:
         UserError: a mistake in it; names the place and the remedy.
     """
     try:
-        return _site(read_toml(path), path.parent)
+        return _site(read_toml(path), path.parent, engine)
     except SettingsError as error:
         raise UserError(str(error)) from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def _site(whole: Table, folder: Path) -> SiteSettings:
+def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     table = whole.table("gateway")
     listen = table.text("listen", "127.0.0.1")
     port = table.integer("port", PORT, 0, 65_535)
@@ -98,6 +105,7 @@ def _site(whole: Table, folder: Path) -> SiteSettings:
     tls = _tls(whole.table("tls"), folder)
     given = "page" in whole
     page = read_page(whole.table("page"), given=given, has_tls=tls is not None)
+    engine = read_engine(whole, folder, log, kind)
     whole.done()
     return SiteSettings(
         gateway=GatewaySettings(
@@ -110,6 +118,7 @@ def _site(whole: Table, folder: Path) -> SiteSettings:
         dead_letters_max=letters_max,
         tls=tls,
         page=page,
+        engine=engine,
         printed=whole.printed(),
     )
 

@@ -91,10 +91,10 @@ class LiveStreams:
                     due = loop.time() + STATE_EVERY_S
                     told = view.state(self._overview, self._feed, wish)
                     await self._send(response, "state", told, None)
-                unread = self._feed.since(read, view.RESULTS)
-                if unread.end != read:
-                    read = unread.end
-                    await self._send(response, "results", view.results(unread), read)
+                if self._feed.end != read:
+                    new = view.results(self._feed, read)
+                    read = new["end"]
+                    await self._send(response, "results", new, read)
                 await asyncio.sleep(RESULTS_EVERY_S)
         except TimeoutError:
             self.dropped += 1

@@ -11,8 +11,8 @@ _EVENTS_MAX: Final = 6
 _FIELDS_MAX: Final = 6
 
 
-def shown(line: bytes) -> dict[str, Any]:
-    """What the page gets of a line.
+def shown(line: bytes, unit_ns: int) -> dict[str, Any]:
+    """What the page gets of a line whose times are in ``unit_ns``.
 
     ``key``: equal for an insertion and its retraction; ``at``, ``window`` [s]; ``what`` and
     ``more``: texts for people; ``certainty`` of a match, ``certain``, ``ambiguous`` and
@@ -26,12 +26,12 @@ def shown(line: bytes) -> dict[str, Any]:
         "op": result["op"],
         "query": _cut(str(result.get("query"))),
         "site": _cut(str(result.get("site"))),
-        "at": result["at"] / 1e9,
+        "at": result["at"] * unit_ns / 1e9,
         "what": _cut(what),
         "more": _cut(more),
     }
     if is_window:
-        found["window"] = [result["window"]["start"] / 1e9, result["window"]["end"] / 1e9]
+        found["window"] = [result["window"][end] * unit_ns / 1e9 for end in ("start", "end")]
     for name in ("certainty", "probability", "certain", "ambiguous", "missing"):
         if result.get(name) is not None:
             found[name] = result[name]

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from engine.errors import UserError
 from engine.server.page.shown_result import shown
-from engine.server.result_feed import ResultFeed, Unread
+from engine.server.result_feed import ResultFeed
 from engine.server.watch.overview import SORTS, Overview
 
 ROWS: Final = 50
@@ -92,10 +92,11 @@ def _clock(overview: Overview, number: int) -> dict[str, Any]:
     return {"site": site, "source": source, "points": points}
 
 
-def results(unread: Unread) -> dict[str, Any]:
-    """Results to be shown; ``skipped``: lines that are left out before them."""
+def results(feed: ResultFeed, after: int) -> dict[str, Any]:
+    """Results after that number; ``skipped``: lines that are left out before them."""
+    unread = feed.since(after, RESULTS)
     return {
         "end": unread.end,
         "skipped": unread.skipped,
-        "results": [shown(line) for line in unread.lines],
+        "results": [shown(line, feed.unit_ns) for line in unread.lines],
     }

@@ -114,7 +114,7 @@ class PageServer:
         except UserError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
         told = view.state(self._overview, self._feed, wish)
-        told["results"] = view.results(self._feed.since(wish.after, view.RESULTS))
+        told["results"] = view.results(self._feed, wish.after)
         return web.json_response(told)
 
     async def _login(self, request: web.Request) -> web.Response:
