@@ -3,7 +3,7 @@
 // stand side by side. Everything is made by the DOM, so no text is ever taken for markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-const WIDE = 420, HIGH = 116, LEFT = 4, RIGHT = 4, TOP = 8, BOTTOM = 20;
+const WIDE = 420, HIGH = 116, LEFT = 62, RIGHT = 4, TOP = 8, BOTTOM = 20;
 
 function svg(name, attributes, text) {
   const made = document.createElementNS(SVG, name);
@@ -50,8 +50,8 @@ function clockPlot(points) {
     picture.append(svg("circle", { class: "point", cx: x(at).toFixed(1), cy: y(offset).toFixed(1), r: 2.5 }));
   }
   const step = (high - low) / 4;
-  picture.append(svg("text", { x: LEFT + 6, y: TOP + 12 }, seconds(high, step)));
-  picture.append(svg("text", { x: LEFT + 6, y: HIGH - BOTTOM - 5 }, seconds(low, step)));
+  picture.append(svg("text", { x: LEFT - 6, y: TOP + 9, "text-anchor": "end" }, seconds(high, step)));
+  picture.append(svg("text", { x: LEFT - 6, y: HIGH - BOTTOM, "text-anchor": "end" }, seconds(low, step)));
   picture.append(svg("text", { x: LEFT, y: HIGH - 5 }, `${ago(first)} ago`));
   picture.append(svg("text", { x: WIDE - RIGHT, y: HIGH - 5, "text-anchor": "end" }, "now"));
   return picture;

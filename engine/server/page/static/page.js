@@ -1,7 +1,7 @@
 "use strict";
 // One stream of server-sent events fills the page. Whatever comes is put in as text, never as markup.
 
-const RESULTS_SHOWN = 200, SILENT_MS = 6000, RETRY_MS = 3000, DRAW_MS = 4000;
+const RESULTS_SHOWN = matchMedia("(max-width: 50rem)").matches ? 50 : 200, SILENT_MS = 6000, RETRY_MS = 3000, DRAW_MS = 4000;
 const COLUMNS = [
   ["source", "Source", "asc"], ["state", "State", "asc"], ["offset", "Clock offset", "desc"],
   ["delay", "Path delay", "desc"], ["rate", "Events/s", "desc"], ["lag", "Lag", "desc"],
@@ -14,6 +14,8 @@ const SUMS = [
 ];
 const byId = (id) => document.getElementById(id);
 const numbers = new Intl.NumberFormat("en");
+const clockTime = new Intl.DateTimeFormat([], { timeStyle: "medium", hourCycle: "h23" });
+const dayAndTime = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" });
 const wish = { sort: "source", order: "asc", find: "", page: 0 };
 let stream = null, read = 0, heard = 0, retry = 0, drawn = 0, held = false;
 const waiting = [], entries = new Map();
@@ -71,7 +73,7 @@ function link(state, text) {
 
 function showState(told) {
   link("live", "live");
-  setText(byId("clock"), new Date(told.at * 1000).toLocaleString());
+  setText(byId("clock"), dayAndTime.format(told.at * 1000));
   showSums(told.sums);
   const states = Object.entries(told.sums.states).filter(([, n]) => n).map(([name, n]) => `${numbers.format(n)} ${name}`);
   const back = told.sums.not_back ? `; ${numbers.format(told.sums.not_back)} of the log not back yet` : "";
@@ -159,6 +161,7 @@ function emptyRow() {
   for (const [key, label] of COLUMNS.slice(1)) {
     const cell = element("td", undefined, key === "state" ? "text" : "");
     cell.dataset.label = label;
+    cell.dataset.name = key;
     cell.append(element("span", "", key === "state" ? "state" : ""));
     if (key === "offset") cell.firstChild.append(element("span", ""), element("span", "", "bound"));
     line.append(cell);
@@ -233,7 +236,7 @@ function showResults(told) {
 
 function prepend(list, result, taken) {
   const line = element("li", undefined, "new");
-  const time = element("time", new Date(result.at * 1000).toLocaleTimeString());
+  const time = element("time", clockTime.format(result.at * 1000));
   time.dateTime = new Date(result.at * 1000).toISOString();
   const what = element("span", result.what, "what");
   const more = [result.window ? span(result.window) : "", result.more, faults(result)].filter(Boolean).join("; ");
@@ -248,7 +251,7 @@ function prepend(list, result, taken) {
 }
 
 function span(window) {
-  const [start, end] = window.map((at) => new Date(at * 1000).toLocaleTimeString());
+  const [start, end] = window.map((at) => clockTime.format(at * 1000));
   return `${start} to ${end}`;
 }
 
