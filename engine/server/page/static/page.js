@@ -1,7 +1,7 @@
 "use strict";
 // One stream of server-sent events fills the page. Whatever comes is put in as text, never as markup.
 
-const RESULTS_SHOWN = matchMedia("(max-width: 50rem)").matches ? 50 : 200, SILENT_MS = 6000, RETRY_MS = 3000, DRAW_MS = 4000;
+const RESULTS_SHOWN = matchMedia("(max-width: 50rem)").matches ? 120 : 200, SILENT_MS = 6000, RETRY_MS = 3000, DRAW_MS = 4000;
 const COLUMNS = [
   ["source", "Source", "asc"], ["state", "State", "asc"], ["offset", "Clock offset", "desc"],
   ["delay", "Path delay", "desc"], ["rate", "Events/s", "desc"], ["lag", "Lag", "desc"],
