@@ -22,8 +22,8 @@ ROOMS = {
         "window",
     },
     "cli": {
-        "barrier", "chain", "compare", "kernels", "log", "order", "passes", "query", "report",
-        "results", "server", "stream",
+        "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
+        "report", "results", "server", "stream",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},

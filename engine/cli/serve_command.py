@@ -10,7 +10,12 @@ import typer
 
 from engine.cli.visible import tell
 from engine.errors import UserError
+from engine.live.claim import check_claim
+from engine.log.files.log_files import log_files
+from engine.passes.pipeline import attribute_types, check_order, check_plans
+from engine.query.fields import named_attributes
 from engine.server.demo.demonstration import demonstrate
+from engine.server.engine_section import EngineSettings
 from engine.server.serving import serve
 from engine.server.site_file import read_site
 
@@ -61,6 +66,20 @@ def serve_site(
     if check:
         if settings.tls is not None:
             settings.tls.context()
+        if settings.engine is not None:
+            _check(settings.engine, settings.log)
         typer.echo(settings.printed, nl=False)
         return
     serve(settings, say)
+
+
+def _check(engine: EngineSettings, log: Path) -> None:
+    """What is asked against what the log and the answers already have."""
+    check_claim(engine.answers, log, engine.questions.of_each())
+    if not log.is_dir() or not log_files(log):
+        return
+    settings = engine.questions.chain_settings()
+    wanted = set().union(*map(named_attributes, settings.plans))
+    if attribute_types(log, wanted):  # else there were no events yet
+        check_plans(log, settings.plans)
+        check_order(log, settings.order, settings.plans)

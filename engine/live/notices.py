@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import BinaryIO
+from io import FileIO
 
 
 class Notices:
@@ -13,7 +13,7 @@ class Notices:
         stream: lines with numbers; its end: the server stops, or is gone.
     """
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: FileIO) -> None:
         self._stream = stream
         self._changed = threading.Condition()
         self._number = 0

@@ -7,6 +7,7 @@ and the content. The end of standard input ends it; a crash at any point does no
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -111,8 +112,10 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)
     outlet = _Outlet(os.fdopen(os.dup(sys.stdout.fileno()), "wb"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints
-    task = Task.of_line(sys.stdin.buffer.readline())
-    notices = Notices(sys.stdin.buffer)
+    # Without a buffer, whose lock a thread that waits for notices would hold at the end.
+    given = io.FileIO(sys.stdin.fileno(), closefd=False)
+    task = Task.of_line(given.readline())
+    notices = Notices(given)
     when_compiling.append(lambda: outlet.tell("answers: compiling, once: about half a minute"))
     try:
         with ExitStack() as stack:

@@ -16,6 +16,7 @@ from engine.live.questions import Questions
 
 KINDS: Final = ("spark", "embedded", "none")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+CERTAINTIES: Final = ("pairwise", "max-delay")
 _SAVE_NS: Final = 10 * 10**9
 _PARQUET_NS: Final = 60 * 10**9
 
@@ -63,8 +64,9 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     defaults = Questions(queries=())
     options: dict[str, Any] = {
         name: table.text(name, getattr(defaults, name))
-        for name in ("order", "barrier", "certainty", "purge", "window", "guard", "time_unit")
+        for name in ("order", "barrier", "purge", "window", "guard", "time_unit")
     }
+    options["certainty"] = table.text("certainty", defaults.certainty, among=CERTAINTIES)
     formats = table.texts("formats", ["jsonl"])
     parquet_every = table.duration_ns("parquet_every", _PARQUET_NS, low=10**6)
     if "jsonl" not in formats or not set(formats) <= {"jsonl", "parquet"}:
