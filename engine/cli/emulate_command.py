@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.visible import tell
+from engine.cli.terminal.visible import tell
 
 if TYPE_CHECKING:
     from simulator.emulator.settings import Emulation

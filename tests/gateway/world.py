@@ -313,8 +313,11 @@ class World:
             if start == len(self.agents) - 1 and self.resends:
                 assert len(mine) == emitted
         if self.gateway_starts == 1:
-            recorded = self.gateway.counts["d", "recorded"]
+            recorded = self.gateway.counts["main", "d", "recorded"]
             assert recorded == sum(len(each) for each in self.log.numbers.values())
+        counts = self.gateway.counts
+        ends = ("recorded", "duplicate", "refused", "put_off")
+        assert counts["main", "d", "received"] == sum(counts["main", "d", end] for end in ends)
         assert sum(agent.counts["refused_full"] for agent in self.agents) == self.refused
         for row in rows:
             if row["kind"] == 0:
