@@ -15,7 +15,8 @@ from simulator.emulator.kernel import LOCKS
 from tests.emulator.conftest import Emulator
 from tests.live.conftest import ENV
 
-pytestmark = pytest.mark.slow
+# One after the other: an emulator removes what a killed one has left, which a test looks at.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("links")]
 
 CONSTANT = '{ model = "constant", delay = "%s" }'
 RECEIVE = """
