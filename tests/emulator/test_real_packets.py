@@ -15,7 +15,8 @@ from simulator.emulator.kernel import LOCKS
 from tests.emulator.conftest import Emulator
 from tests.live.conftest import ENV
 
-pytestmark = pytest.mark.slow
+# One after the other: an emulator removes what a killed one has left, which a test looks at.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("links")]
 
 CONSTANT = '{ model = "constant", delay = "%s" }'
 RECEIVE = """
@@ -120,7 +121,8 @@ def test_a_bottleneck_limits_the_rate_and_drops_at_its_tail(emulator: Emulator) 
     assert up["queue_dropped"] > 150  # 500 kB/s into 50 kB/s
     waiting = json.loads((emulator.folder / "status.json").read_text())["waiting"]
     assert up["delivered"] + up["queue_dropped"] + waiting == up["entered"]
-    assert max(delays_ms(came)) == pytest.approx(200, abs=30)  # 10 kB at 50 kB/s
+    # The queue is full nearly all the time: 10 kB at 50 kB/s.
+    assert statistics.quantiles(delays_ms(came), n=10)[-1] == pytest.approx(195, abs=25)
     span_s = (came[-1][2] - came[0][2]) / 1e9
     assert (len(came) - 1) * 1028 / span_s == pytest.approx(50_000, rel=0.05)
 

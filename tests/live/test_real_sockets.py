@@ -26,6 +26,7 @@ from bench.real_sockets.setup import DEVICES, Setup
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("links")
 @pytest.mark.timeout(400)
 def test_the_simulator_predicts_what_real_sockets_do() -> None:
     reason = lacks()
