@@ -73,7 +73,7 @@ class OutboxFolder:
                     )
             opened = [self._opened(path, start, bytes_max) for path, start in known]
             newest = known[-1][1] if known else None
-            if newest is None or newest.ended or newest.streams != tuple(streams):
+            if newest is None or newest.ended or _shape(newest.streams) != _shape(streams):
                 above = max((start.incarnation for _, start in known), default=-1)
                 number = 1 + max((int(path.name[:6]) for path, _ in found), default=0)
                 made = Start(
@@ -107,6 +107,11 @@ class OutboxFolder:
         most = bytes_max if len(start.streams) == len(bytes_max) else [max(bytes_max)]
         of_each = [most[min(i, len(most) - 1)] for i in range(len(start.streams))]
         return Outbox(DiskFiles(path), start, of_each, SEGMENT_BYTES, path)
+
+
+def _shape(streams: Sequence[StreamSchema]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """What messages of the streams are laid out by; equal attributes in another order are not."""
+    return [(stream.name, list(stream.attrs.items())) for stream in streams]
 
 
 def starts(folder: Path) -> list[Path]:

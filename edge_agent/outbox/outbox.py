@@ -55,7 +55,8 @@ class Start:
             "site": self.site, "source": self.source, "incarnation": self.incarnation,
             "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
             "processes": self.processes, "unsent": list(self.unsent), "quiet": self.quiet,
-            "streams": [[stream.name, stream.attrs] for stream in self.streams],
+            # Pairs, as the order of attributes is that of the columns: JSON's objects have none.
+            "streams": [[stream.name, list(stream.attrs.items())] for stream in self.streams],
         }  # fmt: skip
 
     @classmethod

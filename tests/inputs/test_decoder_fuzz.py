@@ -30,7 +30,7 @@ def tried(decoder: Decoder, data: bytes) -> None:
 def seconds(decoder: Decoder, data: bytes) -> float:
     """Processor time of the best of some runs."""
     best = 1e9
-    for _ in range(3):
+    for _ in range(5):
         began = time.thread_time()
         tried(decoder, data)
         best = min(best, time.thread_time() - began)
@@ -60,8 +60,13 @@ def test_no_long_input_takes_long(name: str) -> None:
                 decoder.valid[0][: -1 - len(decoder.valid[0]) // 4] + piece * (size // len(piece)),
                 decoder.valid[0][:-2] + piece * (size // len(piece)) + decoder.valid[0][-2:],
             ):
-                taken = seconds(decoder, data)
-                assert taken < SECONDS_PER_KB * len(data) / 1024, (piece, size, taken)
+                allowed = SECONDS_PER_KB * len(data) / 1024
+                began = time.thread_time()
+                tried(decoder, data)
+                taken = time.thread_time() - began
+                if taken >= allowed:  # the garbage collector may have run
+                    taken = seconds(decoder, data)
+                assert taken < allowed, (piece, size, taken)
 
 
 @pytest.mark.slow

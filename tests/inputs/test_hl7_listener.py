@@ -167,3 +167,16 @@ def test_a_flood_of_empty_messages_is_refused() -> None:
             assert made.counts["refused_AR"] == 5000
 
     run(check)
+
+
+def test_a_sender_that_says_no_more_still_gets_its_answer() -> None:
+    async def check() -> None:
+        outlet = KeptOutlet()
+        async with listening(outlet) as made:
+            sender = await a_sender(made)
+            sender.writer.write(framed(1))
+            sender.writer.write_eof()
+            assert await sender.answer() == "AA|1"
+            assert await sender.reader.read() == b""
+
+    run(check)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 from hypothesis import given
@@ -41,11 +42,16 @@ def test_a_backlog_leaves_at_the_rate(field: Field) -> None:
     inputs = field.replay("a.jsonl", range(6000))
     name = field.agent_file("door", inputs, '[outbox]\nfolder = "outbox"\n')
     text = (field.folder / name).read_text().replace("[gateway]\n", "[gateway]\ndrain_max = 2000\n")
-    (field.folder / name).write_text(text)
+    status = '[agent]\nstatus = "status.json"\nstatus_every = "20 ms"\n'
+    (field.folder / name).write_text(text.replace("[agent]\n", status))
     field.site()
     field.serve()
     began = time.monotonic()
     running = field.start("agent", "--config", name)
     assert running.end(None) == 0, running.text
     assert time.monotonic() - began >= 2.4  # the last of six messages is not waited for
+    told = json.loads((field.folder / "status.json").read_text())
+    assert told["inputs"] == {"replay": {"records": 6000}}
+    assert told["outbox"]["events"]["committed"] == 6000
+    assert told["outbox"]["events"]["bytes"] > 6000
     assert until(lambda: field.values("door"), "the events") == list(range(6000))

@@ -106,12 +106,14 @@ class Hl7Input:
                 return
             self.counts["connected"] += 1
             await self._converse(reader, writer, outlet, place)
+            writer.close()  # what was answered last still goes out
         except OSError as error:
             self.counts["lost"] += 1
             outlet.trouble(error.strerror or str(error) or "the connection was lost", place)
         finally:
             self._connections -= 1
-            writer.transport.abort()
+            if not writer.is_closing():
+                writer.transport.abort()
 
     async def _converse(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outlet: Outlet,

@@ -15,6 +15,7 @@ from edge_agent.errors import AgentError
 SEGMENTS_MAX: Final = 5_000
 HEADER: Final = "MSH"
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9]{2}")
+_FREQUENT: Final = frozenset(("OBX", "OBR", "PID", "NTE"))
 _DELIMITERS: Final = 5
 _CHARSETS: Final = {
     "": "", "ASCII": "ascii", "UNICODE": "utf-8", "UNICODE UTF-8": "utf-8",
@@ -126,7 +127,7 @@ class Message:
         found = []
         for number, line in enumerate(self._lines, 2):
             name, *fields = line.split(self.delimiters.field)
-            if not _NAME.fullmatch(name):
+            if name not in _FREQUENT and not _NAME.fullmatch(name):
                 raise Refused("AE", 100, f"line {number} is no segment: {name!r:.20}")
             found.append(Segment(name, [name, *fields], self.delimiters))
         return found
@@ -147,7 +148,7 @@ def read_message(content: bytes, charset: str) -> Message:
     """
     header = content.partition(b"\r")[0].decode("latin-1")
     text = _decoded(content, _charset_of(header) or charset)
-    first, *lines = [line for line in re.split("[\r\n]", text) if line] or [""]
+    first, *lines = [line for line in text.replace("\n", "\r").split("\r") if line] or [""]
     delimiters = _delimiters(first)
     if len(lines) > SEGMENTS_MAX:
         raise Refused("AE", 207, f"{len(lines)} segments: more than {SEGMENTS_MAX}")

@@ -35,6 +35,8 @@ _PATH: Final = re.compile(r"([A-Z][A-Z0-9]{2})-([0-9]{1,3})(?:\.([0-9]{1,3}))?")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
 _WITHDRAWN: Final = frozenset("DWX")
 """OBX-11: deleted, wrong, cannot be obtained."""
+_EMPTY: Final = ("", '""')
+_NOTHING: Final[dict[str, Segment]] = {}
 _GROUPS: Final = {"PID": ("PV1", "OBR"), "OBR": ("OBR",)}
 """What a segment begins anew."""
 
@@ -138,35 +140,34 @@ class Observations:
                     around[segment.name] = segment
                     joins = None if gone else joins
                 continue
-            if not self._counts(segment):
+            code = segment.text(3, 1)
+            if not self._counts(segment, code):
                 continue
             count += 1
             if count > OBSERVATIONS_MAX:
                 raise Refused("AE", 207, f"more than {OBSERVATIONS_MAX} observations")
             ts = self._instant(segment, around, zone)
-            name = self._mapping.codes.get(segment.text(3, 1), "")
+            if not self._mapping.as_attrs:
+                events.append(_Event(ts, code, segment, around, _NOTHING))
+                continue
+            name = self._mapping.codes[code]
             if joins is None or joins.ts != ts or name in joins.observed:
-                joins = _Event(ts, self._type(segment, around), segment, around, {})
+                joins = _Event(ts, self._type(around), segment, around, {})
                 events.append(joins)
-            if name:
-                joins.observed[name] = segment
-            else:
-                joins = None
+            joins.observed[name] = segment
         return events
 
-    def _counts(self, segment: Segment) -> bool:
+    def _counts(self, segment: Segment, code: str) -> bool:
         """Whether an OBX says something that is taken."""
         withdrawn = segment.raw(11) in _WITHDRAWN and "status" not in self._mapping.schema.attrs
-        unmapped = self._mapping.as_attrs and segment.text(3, 1) not in self._mapping.codes
-        if withdrawn or unmapped or segment.text(5) == "":
+        unmapped = self._mapping.as_attrs and code not in self._mapping.codes
+        if withdrawn or unmapped or segment.raw(5) in _EMPTY:
             why = "withdrawn" if withdrawn else "unmapped" if unmapped else "empty"
             self.counts[why] += 1
             return False
         return True
 
-    def _type(self, segment: Segment, around: Mapping[str, Segment]) -> str:
-        if not self._mapping.as_attrs:
-            return segment.text(3, 1)
+    def _type(self, around: Mapping[str, Segment]) -> str:
         return self._mapping.type or (around["OBR"].text(4, 1) if "OBR" in around else "")
 
     def _instant(self, segment: Segment, around: Mapping[str, Segment], zone: tzinfo | None) -> int:
@@ -182,10 +183,9 @@ class Observations:
     def _row(self, event: _Event) -> Row:
         schema, attrs = self._mapping.schema, {}
         for name, kind in schema.attrs.items():
-            observed = event.observed.get(name)
             path = self._mapping.paths.get(name)
-            if observed is not None:
-                attrs[name] = self._value(observed, kind)
+            if name in event.observed:
+                attrs[name] = self._value(event.observed[name], kind)
             elif path is not None:
                 here = path.segment == "OBX"
                 segment = event.segment if here else event.around.get(path.segment)
