@@ -125,10 +125,9 @@ class AnswerLines:
         Raises:
             OSError: a file cannot be cut.
         """
+        known = {file.path: file for file in self._files.values()}
         for path in self._paths(SUFFIX):
-            file = next((f for f in self._files.values() if f.path == path), None)
-            if file is None:
-                file = _File(path, 0, path.stat().st_size)
+            file = known.get(path) or _File(path, 0, path.stat().st_size)
             if file.size > file.at:
                 self._cut(file, file.at, "had more than the log gives")
 

@@ -56,14 +56,14 @@ class LiveAnswers:
                 self._fed(new)
             if self._tables is not None:
                 self._tables.add(key, kind, table)
-                self.patient(self._tables.close_if_full)
+        self.rest()
 
     def caught_up(self) -> None:
         """All that the log gives has been taken: nothing more may be there."""
         self.patient(self._lines.trim)
 
     def rest(self) -> None:
-        """Nothing comes for now: what has waited long enough is written."""
+        """Writes what has waited long enough."""
         if self._tables is not None:
             self.patient(self._tables.close_if_full)
 

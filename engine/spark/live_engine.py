@@ -18,6 +18,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.chain import ChainSettings
+from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.errors import SlackwaterError
 from engine.log.files.log_files import file_mark, file_name
 from engine.log.saved_state import load, save
@@ -32,7 +33,7 @@ from engine.spark.staged import Staged
 _SINK: Final = "sink"
 _STAGED: Final = "staged"
 _LOOK_S: Final = 0.2
-_VERSION: Final = 1
+_VERSION: Final = (1, SNAPSHOT_VERSION)
 
 
 def spark_log(folder: Path) -> Path:
@@ -112,7 +113,7 @@ class SparkEngine:
             and state["batch"] in (committed - 1, committed)
         ):
             return state
-        self._tell("the engine's state is of other queries, or of another log: begins anew")
+        self._tell("the engine's state is of other queries, log or version: begins anew")
         return None
 
     def _start(self, session: SparkSession) -> StreamingQuery:
