@@ -31,7 +31,7 @@ from engine.log.arrival_log import frames_in
 from engine.log.files.log_files import file_name
 from engine.log.whole_file import sync_folder
 from engine.query.fields import time_labels
-from engine.results.answer_lines import AnswerLines
+from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
 from engine.results.live_answers import LiveAnswers
 from engine.results.sole_use import sole_use
@@ -129,7 +129,7 @@ def main() -> int:
     except UserError as error:
         outlet.tell(f"no more answers: {error}")
         return AT_FAULT
-    except SlackwaterError as error:
+    except (SlackwaterError, AnswersDamaged) as error:  # a new start makes answers again
         outlet.tell(f"answers: {error}")
         return 1
     return 0

@@ -91,6 +91,7 @@ class AnswerLines:
 
         Raises:
             OSError: they could not be written; the same call may be made again.
+            AnswersDamaged: the file is gone.
         """
         file = self._file(key)
         there = _read(file.path, file.at, min(len(lines), file.size - file.at))
@@ -98,7 +99,10 @@ class AnswerLines:
         if same < len(there):
             self._cut(file, file.at + same, "was damaged, and is made anew from there")
         if same < len(lines):
-            with file.path.open("r+b" if file.path.exists() else "xb") as stream:
+            is_there = file.path.exists()
+            if not is_there and file.at + same:
+                raise AnswersDamaged(f"{file.path}: is gone")
+            with file.path.open("r+b" if is_there else "xb") as stream:
                 stream.seek(file.at + same)
                 stream.write(lines[same:])
             file.unsynced = True
