@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.visible import tell
+from engine.cli.terminal.visible import tell
+from engine.errors import UserError
 from engine.live.claim import check_claim
 from engine.log.files.log_files import log_files
 from engine.passes.pipeline import attribute_types, check_order, check_plans
 from engine.query.fields import named_attributes
+from engine.server.demo.demonstration import demonstrate
 from engine.server.engine_section import EngineSettings
 from engine.server.serving import serve
 from engine.server.site_file import read_site
@@ -28,8 +30,9 @@ class Engine(StrEnum):
 
 def serve_site(
     config: Annotated[
-        Path, typer.Option("--config", "-c", metavar="FILE", help="Settings of the site (TOML).")
-    ],
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="Settings of the site (TOML)."),
+    ] = None,
     engine: Annotated[
         Engine | None,
         typer.Option(help="Who answers the queries, instead of what the settings say."),
@@ -38,9 +41,27 @@ def serve_site(
         bool,
         typer.Option("--check", help="Only say whether the settings are right, and print them."),
     ] = False,
+    demo: Annotated[
+        bool,
+        typer.Option(
+            "--demo", help="A shop with three readers whose clocks are wrong, and the live page."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
 ) -> None:
     """Receives the events of agents, writes the arrival log, answers queries as events come."""
+
+    def say(line: str) -> None:
+        if not quiet:
+            tell(f"{line}\n")
+
+    if demo:
+        if config is not None or engine is not None or check:
+            raise UserError("--demo has settings of its own: give no others")
+        demonstrate(say)
+        return
+    if config is None:
+        raise UserError("--config FILE must be given; --demo shows what it is like")
     settings = read_site(config, None if engine is None else engine.value)
     if check:
         if settings.tls is not None:
@@ -49,7 +70,7 @@ def serve_site(
             _check(settings.engine, settings.log)
         typer.echo(settings.printed, nl=False)
         return
-    serve(settings, lambda line: None if quiet else tell(f"{line}\n"))
+    serve(settings, say)
 
 
 def _check(engine: EngineSettings, log: Path) -> None:

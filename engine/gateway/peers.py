@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from edge_agent.messages import HELLO_MAX, Hello
+from edge_agent.ntp_mac import NtpKeys
 from edge_agent.wire import Decoder
 from engine.gateway.promises import WaitingPromises
 from engine.gateway.recall import PastSource, Recalled
@@ -65,6 +66,11 @@ class Source:
     """The newest of its earlier starts of which the log has something."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Site and name."""
+        return self.site, self.name
+
+    @property
     def durable(self) -> tuple[int, tuple[int, ...]]:
         """The control number, and those of the streams, up to which everything is durable."""
         return self.control.durable, tuple(lane.durable for lane in self.lanes)
@@ -88,6 +94,7 @@ class Admission:
         """``recalled``: the log that is continued."""
         self.sources: dict[tuple[str, str], Source] = {}
         self._settings = settings
+        self._ntp_keys = NtpKeys(settings.tokens or {})
         self._past = dict(recalled.sources)
         self._schemas = SchemaStore(recalled.attr_types)
         self._bytes = 0
@@ -96,6 +103,22 @@ class Admission:
     def kept_bytes(self) -> int:
         """What is kept of all sources, about."""
         return self._bytes + self._schemas.bytes
+
+    def time(self, data: bytes, received_ns: int, sent_ns: int) -> bytes:
+        """The answer to an NTP question, authenticated where the question is.
+
+        Raises:
+            NtpRefused: it is none, or has a MAC that no source's token makes.
+        """
+        key = self._ntp_keys.key_of(data)
+        if key is None:
+            return self._settings.ntp.answer(data, received_ns, sent_ns)
+        return key.signed(self._settings.ntp.answer(key.packet(data), received_ns, sent_ns))
+
+    @property
+    def not_back(self) -> int:
+        """How many sources the log has that have not come since the start."""
+        return len(self._past)
 
     def check_token(self, hello: Hello) -> None:
         """Raises Refusal when the token is not this source's."""

@@ -34,7 +34,7 @@ from engine.query.fields import time_labels
 from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
 from engine.results.live_answers import LiveAnswers
-from engine.results.sole_use import sole_use
+from engine.results.store.sole_use import sole_use
 from engine.units import unit_ns
 
 if TYPE_CHECKING:

@@ -281,9 +281,10 @@ def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[
     Raises:
         UserError: a damaged file.
     """
-    return read_ahead(
-        partial(_frames, directory / name, sorted(places[name])) for name in sorted(places)
-    )
+    jobs = [partial(_frames, directory / name, sorted(places[name])) for name in sorted(places)]
+    if all(KEPT.has(directory / name) for name in places):
+        return (job() for job in jobs)  # a thread would take longer to start
+    return read_ahead(jobs)
 
 
 def _frames_of(file: Path, sites: Collection[str] | None) -> list[tuple[int, Frame]]:

@@ -19,8 +19,8 @@ import pyarrow as pa
 from engine.errors import UserError
 from engine.results.answer_lines import AnswersDamaged, Key, site_file
 from engine.results.kinds import KINDS, ResultKind
-from engine.results.table_file import PARQUET, write_table
-from engine.results.typed_columns import TypedColumns
+from engine.results.tables.table_file import PARQUET, write_table
+from engine.results.tables.typed_columns import TypedColumns
 
 _NAME: Final = re.compile(r"(.+)\.rows-([0-9]{12,})-([0-9]{12,})\.parquet")
 ROWS_MAX: Final = 1 << 16

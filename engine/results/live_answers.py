@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from engine.results.answer_lines import AnswerLines
 from engine.results.answer_tables import AnswerTables
-from engine.results.json_texts import in_one_text
 from engine.results.kinds import KINDS, ResultKind, kind_of
+from engine.results.lines.json_texts import in_one_text
 from engine.results.run_writer import RESULTS, Part
 
 Fed = Callable[[bytes], None]

@@ -12,9 +12,10 @@ import signal
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from engine.errors import SlackwaterError, UserError
+from engine.extras import need
 from engine.gateway.core import GatewayCore, Recalled
 from engine.gateway.dead_letter import DeadLetters
 from engine.live.claim import check_claim
@@ -24,20 +25,26 @@ from engine.server.durable_log import DurableLog
 from engine.server.engine_process import EngineProcess, OnResults
 from engine.server.engine_section import spark_ready
 from engine.server.ntp_responder import NtpResponder
+from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings
 from engine.server.tcp_host import TcpHost
+from engine.server.watch.overview import Overview
+from engine.server.watch.source_figures import SourceFigures
+from engine.units import unit_ns
+
+if TYPE_CHECKING:
+    from engine.server.page.web_server import PageServer
 
 Tell = Callable[[str], None]
 """Takes a line for people, without its newline."""
 
 
-def serve(settings: SiteSettings, tell: Tell, on_results: OnResults = lambda _: None) -> None:
+def serve(settings: SiteSettings, tell: Tell) -> None:
     """Runs a gateway, and the engine that answers its queries, until a signal stops it.
 
     Args:
         settings: of the site.
         tell: takes a line for people.
-        on_results: takes answers as they are written, on the server's event loop.
 
     Raises:
         UserError: the log's folder, an address or a certificate is not as it must be.
@@ -52,11 +59,15 @@ def serve(settings: SiteSettings, tell: Tell, on_results: OnResults = lambda _: 
 
         room = max(settings.dead_letters_max - letters.tell(), 0)
         recalled = _recalled(settings.log)
-        engine = _engine(settings, writer.files, tell, on_results)
+        asked = settings.engine
+        feed = ResultFeed(unit_ns=unit_ns(asked.questions.time_unit) if asked else 1)
+        engine = _engine(settings, writer.files, tell, feed.publish)
         log = DurableLog(writer, engine.durable) if engine else writer
-        core = GatewayCore(settings.gateway, log, DeadLetters(keep, room), recalled)
+        figures = SourceFigures(log, settings.gateway.sources_max)
+        core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
-        asyncio.run(_serve(core, settings, tls, tell, engine))
+        page = _page(settings, Overview(core, figures), feed)
+        asyncio.run(_serve(core, settings, tls, page, tell, engine))
 
 
 def _engine(
@@ -83,6 +94,7 @@ async def _serve(
     core: GatewayCore,
     settings: SiteSettings,
     tls: ssl.SSLContext | None,
+    page: PageServer | None,
     tell: Tell,
     engine: EngineProcess | None,
 ) -> None:
@@ -106,8 +118,12 @@ async def _serve(
         engine.start()
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
     try:
+        if page is not None:
+            tell(f"page at {await page.start()}")
         await stopped.wait()
     finally:
+        if page is not None:
+            await page.stop()
         responder.close()
         try:
             await host.stop()
@@ -120,6 +136,17 @@ async def _serve(
             if engine is not None:
                 await engine.stop()
     tell("stopped; everything that came is in the log")
+
+
+def _page(settings: SiteSettings, overview: Overview, feed: ResultFeed) -> PageServer | None:
+    """The page, if it is asked for; its packages are loaded only then."""
+    if settings.page is None:
+        return None
+    need("page")
+    from engine.server.page.web_server import PageServer  # noqa: PLC0415
+
+    tls = settings.tls.context(ask_clients=False) if settings.tls and settings.page.tls else None
+    return PageServer(settings.page, overview, feed, tls)
 
 
 def _responder(listen: str, port: int, core: GatewayCore) -> NtpResponder:

@@ -23,9 +23,9 @@ from engine.errors import UserError
 from engine.java import java_home
 from engine.log.arrival_log import LogReader
 from engine.log.whole_file import whole_file
-from engine.results.ledger import END
 from engine.results.run_writer import CHECKPOINT, READING, SETTINGS, Part, RunWriter
-from engine.results.sole_use import sole_use
+from engine.results.store.ledger import END
+from engine.results.store.sole_use import sole_use
 from engine.spark.class_archive import java_options
 from engine.spark.failure import spark_failure
 from engine.spark.interruptible import wait_for
