@@ -140,9 +140,12 @@ class AnswerLines:
 
         Raises:
             OSError: they cannot be brought to the disk.
+            AnswersDamaged: a file is gone.
         """
         for key, file in self._files.items():
             if file.unsynced:
+                if not file.path.exists():
+                    raise AnswersDamaged(f"{file.path}: is gone")
                 with file.path.open("rb") as stream:
                     os.fsync(stream.fileno())
                 file.unsynced = False
