@@ -41,7 +41,7 @@ from engine.stream.columns import (
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
 
-__all__ = ["Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
+__all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
@@ -49,7 +49,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-_VERSION: Final = 7
+SNAPSHOT_VERSION: Final = 7
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""
@@ -321,7 +321,7 @@ class Chain:
         """The whole state, as bytes that only this version reads."""
         return pickle.dumps(
             {
-                "version": _VERSION,
+                "version": SNAPSHOT_VERSION,
                 "strings": self.strings.snapshot(),
                 "types": dict(self._types),
                 "clocks": self.clocks.snapshot(),
@@ -342,10 +342,10 @@ class Chain:
     ) -> Chain:
         """The chain as it was at ``snapshot``, taken with equal settings."""
         state = pickle.loads(snapshot)  # noqa: S301 - of our own checkpoint, never a peer's
-        if state["version"] != _VERSION:
+        if state["version"] != SNAPSHOT_VERSION:
             raise ContractViolation(
-                f"checkpoint of version {state['version']}; this program writes {_VERSION}: "
-                "start again with a new checkpoint directory"
+                f"checkpoint of version {state['version']}; this program writes "
+                f"{SNAPSHOT_VERSION}: start again with a new checkpoint directory"
             )
         chain = cls(settings, site, chunks)
         chain.strings.restore(*state["strings"])

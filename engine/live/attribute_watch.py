@@ -30,13 +30,18 @@ class AttributeWatch:
         self.known = known
         self._check()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether something is still to be checked."""
+        return bool(self._unchecked or self._by_order)
+
     def see(self, frames: Iterable[Frame]) -> None:
         """Frames that come next.
 
         Raises:
             UserError: a query, or the order, cannot be meant for attributes of such types.
         """
-        if not self._unchecked and not self._by_order:
+        if not self.is_open:
             return
         before = dict(self.known)
         for frame in frames:

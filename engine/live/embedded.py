@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
 from engine.chain.output_parts import parts_of
+from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.live.attribute_watch import AttributeWatch
 from engine.log.arrival_log import frames_in
 from engine.log.files.log_files import file_mark, file_name
@@ -28,7 +29,7 @@ from engine.stream.frame import Frame
 _ROWS_AT_ONCE: Final = 1 << 16
 _SHARE: Final = 20
 """Saving may take a part in so many of the time."""
-_VERSION: Final = 1
+_VERSION: Final = (1, SNAPSHOT_VERSION)
 Tell = Callable[[str], None]
 OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
 """From what ``LiveAnswers.state`` gave (empty: nothing) to the answers that go on with it."""
@@ -69,7 +70,7 @@ class EmbeddedEngine:
     def _opened(self, open_answers: OpenAnswers) -> LiveAnswers:
         state = load(self._place.state)
         if state is not None and not self._fits(state):
-            self._tell("the engine's state is of other queries, or of another log: begins anew")
+            self._tell("the engine's state is of other queries, log or version: begins anew")
             state = None
         if state is not None:
             try:

@@ -22,13 +22,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from engine.errors import SlackwaterError, UserError
 from engine.kernels.jit import when_compiling
+from engine.live.attribute_watch import AttributeWatch
 from engine.live.claim import claim
 from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
 from engine.live.notices import Notices
 from engine.live.questions import Questions
+from engine.log.arrival_log import frames_in
+from engine.log.files.log_files import file_name
 from engine.log.whole_file import sync_folder
 from engine.query.fields import time_labels
-from engine.results.answer_lines import AnswerLines
+from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
 from engine.results.live_answers import LiveAnswers
 from engine.results.store.sole_use import sole_use
@@ -126,7 +129,7 @@ def main() -> int:
     except UserError as error:
         outlet.tell(f"no more answers: {error}")
         return AT_FAULT
-    except SlackwaterError as error:
+    except (SlackwaterError, AnswersDamaged) as error:  # a new start makes answers again
         outlet.tell(f"answers: {error}")
         return 1
     return 0
@@ -151,6 +154,8 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     unit, times = unit_ns(task.questions.time_unit), time_labels(settings.plans)
     names = [plan.name for plan in settings.plans]
     patient = _patient(folder, notices, outlet.tell)
+    if task.kind == "spark":
+        _begin_spark(task)
     if not notices.beyond(0, None):
         return
     sync_folder(log)  # a file that a killed server has renamed is to stay
@@ -166,14 +171,27 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
         return LiveAnswers(lines, tables, unit, times, outlet.lines, patient)
 
     engine = _engine(task, settings, opened, outlet.tell)
+    # On Spark no frame comes this way.
+    watch = AttributeWatch(settings, {}) if task.kind == "spark" else None
     while True:
         if notices.beyond(engine.done, _IDLE_S):
-            engine.upto(notices.number)
+            number = notices.number
+            if watch is not None:
+                _look(watch, log, range(engine.done + 1, number + 1))
+            engine.upto(number)
         elif notices.ended:
             break
         else:
             engine.idle()
     patient(engine.close)
+
+
+def _look(watch: AttributeWatch, log: Path, numbers: range) -> None:
+    """Looks at the log's files, as long as there is something to be found."""
+    for number in numbers:
+        if not watch.is_open:
+            return
+        watch.see(frames_in(log / file_name(number)))
 
 
 def _engine(
@@ -186,6 +204,14 @@ def _engine(
     from engine.spark.live_engine import SparkEngine  # noqa: PLC0415
 
     return SparkEngine(log, state, settings, opened, task.master, tell)
+
+
+def _begin_spark(task: Task) -> None:
+    """Starts it before there is anything to do: that takes seconds."""
+    from engine.spark.host import spark_session  # noqa: PLC0415
+    from engine.spark.live_engine import spark_log  # noqa: PLC0415
+
+    spark_session(task.master, spark_log(Path(task.answers) / STATE / task.kind))
 
 
 def _patient(

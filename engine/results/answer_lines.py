@@ -91,6 +91,7 @@ class AnswerLines:
 
         Raises:
             OSError: they could not be written; the same call may be made again.
+            AnswersDamaged: the file is gone.
         """
         file = self._file(key)
         there = _read(file.path, file.at, min(len(lines), file.size - file.at))
@@ -98,7 +99,10 @@ class AnswerLines:
         if same < len(there):
             self._cut(file, file.at + same, "was damaged, and is made anew from there")
         if same < len(lines):
-            with file.path.open("r+b" if file.path.exists() else "xb") as stream:
+            is_there = file.path.exists()
+            if not is_there and file.at + same:
+                raise AnswersDamaged(f"{file.path}: is gone")
+            with file.path.open("r+b" if is_there else "xb") as stream:
                 stream.seek(file.at + same)
                 stream.write(lines[same:])
             file.unsynced = True
@@ -125,10 +129,9 @@ class AnswerLines:
         Raises:
             OSError: a file cannot be cut.
         """
+        known = {file.path: file for file in self._files.values()}
         for path in self._paths(SUFFIX):
-            file = next((f for f in self._files.values() if f.path == path), None)
-            if file is None:
-                file = _File(path, 0, path.stat().st_size)
+            file = known.get(path) or _File(path, 0, path.stat().st_size)
             if file.size > file.at:
                 self._cut(file, file.at, "had more than the log gives")
 
@@ -137,9 +140,12 @@ class AnswerLines:
 
         Raises:
             OSError: they cannot be brought to the disk.
+            AnswersDamaged: a file is gone.
         """
         for key, file in self._files.items():
             if file.unsynced:
+                if not file.path.exists():
+                    raise AnswersDamaged(f"{file.path}: is gone")
                 with file.path.open("rb") as stream:
                     os.fsync(stream.fileno())
                 file.unsynced = False

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,9 @@ from engine.results.tables.typed_columns import TypedColumns
 _NAME: Final = re.compile(r"(.+)\.rows-([0-9]{12,})-([0-9]{12,})\.parquet")
 ROWS_MAX: Final = 1 << 16
 """A file is closed when so many rows wait for it, or after some time."""
+
+_LOOK_S: Final = 1.0
+"""So often it is looked which are due: there may be thousands of sites."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,7 @@ class AnswerTables:
         self._unit = unit_ns
         self._times = times
         self._clock = clock
+        self._look_at = -inf
         self._rows: dict[Key, _Rows] = {}
         for key, (kind, made, waiting) in known.items():
             rows = self._of(key, KINDS[kind])
@@ -80,6 +85,8 @@ class AnswerTables:
             if not rows.waiting:
                 rows.since = self._clock()
             rows.waiting.append(table.slice(there))
+            if rows.made - rows.filed >= ROWS_MAX:
+                self._look_at = -inf
 
     def close_if_full(self) -> None:
         """Writes the files that are due.
@@ -87,11 +94,15 @@ class AnswerTables:
         Raises:
             OSError: they could not be; the same call may be made again.
         """
+        now = self._clock()
+        if now < self._look_at:
+            return
         for key, rows in self._rows.items():
             if rows.waiting and (
-                rows.made - rows.filed >= ROWS_MAX or self._clock() - rows.since >= self._every_s
+                rows.made - rows.filed >= ROWS_MAX or now - rows.since >= self._every_s
             ):
                 self._close(key, rows)
+        self._look_at = now + min(self._every_s / 4, _LOOK_S)
 
     def close_all(self) -> None:
         """Writes all that waits.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -54,14 +56,14 @@ class LiveAnswers:
                 self._fed(new)
             if self._tables is not None:
                 self._tables.add(key, kind, table)
-                self.patient(self._tables.close_if_full)
+        self.rest()
 
     def caught_up(self) -> None:
         """All that the log gives has been taken: nothing more may be there."""
         self.patient(self._lines.trim)
 
     def rest(self) -> None:
-        """Nothing comes for now: what has waited long enough is written."""
+        """Writes what has waited long enough."""
         if self._tables is not None:
             self.patient(self._tables.close_if_full)
 
@@ -93,13 +95,22 @@ class LiveAnswers:
 
 
 def _pieces(parts: Sequence[Part]) -> Iterator[tuple[tuple[str, str], ResultKind, pa.Table]]:
-    """(query, site), kind and rows of the results among ``parts``, in their order."""
+    """(query, site), kind and rows of the results among ``parts``, in their order.
+
+    Those of one site are put together: to make lines of a table costs milliseconds, however few.
+    """
+    tables: dict[tuple[str, str], list[pa.Table]] = {}
     for part in parts:
         for kind, table in _tables(part):
+            tables.setdefault((part.site, kind.name), []).append(table)
+    for (site, kind_name), of_site in tables.items():
+        for _, alike in groupby(of_site, attrgetter("schema")):
+            together = list(alike)
+            table = pa.concat_tables(together) if len(together) > 1 else together[0]
             names = table.column("query").unique().to_pylist()
             for name in names:
                 mine = table if len(names) == 1 else table.filter(pc.field("query") == name)
-                yield (name, part.site), kind, mine
+                yield (name, site), KINDS[kind_name], mine
 
 
 def _tables(part: Part) -> Iterator[tuple[ResultKind, pa.Table]]:

@@ -17,6 +17,7 @@ from engine.live.program import AT_FAULT, HEAD, LINES, Task
 OnResults = Callable[[Sequence[bytes]], None]
 """Takes lines of answers that have just been written, each a JSON object without its newline."""
 _AGAIN_S: Final = (1.0, 60.0)
+FAILED: Final = 1
 _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
 STOP_S: Final = {"embedded": 10.0, "spark": 30.0}
@@ -94,10 +95,14 @@ class EngineProcess:
 
     async def _once(self) -> int:
         """One life of the process; gives its exit code."""
-        process = self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "engine.live.program",
-            stdin=PIPE, stdout=PIPE, start_new_session=True,
-        )  # fmt: skip
+        try:
+            process = self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "engine.live.program",
+                stdin=PIPE, stdout=PIPE, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            self._tell(f"answers: the engine cannot be started: {error.strerror}")
+            return FAILED
         assert process.stdin is not None
         process.stdin.write(self._task.as_line())
         self._notify()

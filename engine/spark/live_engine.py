@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.chain import ChainSettings
+from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.errors import SlackwaterError
 from engine.log.files.log_files import file_mark, file_name
 from engine.log.saved_state import load, save
@@ -31,11 +32,13 @@ from engine.spark.staged import Staged
 
 _SINK: Final = "sink"
 _STAGED: Final = "staged"
-_LOG: Final = "spark.log"
-_PAGES_AHEAD: Final = 2
-"""With more, pages would be small while Spark is behind."""
 _LOOK_S: Final = 0.2
-_VERSION: Final = 1
+_VERSION: Final = (1, SNAPSHOT_VERSION)
+
+
+def spark_log(folder: Path) -> Path:
+    """What Spark says, of an engine whose state is in ``folder``."""
+    return folder.with_suffix(".log")
 
 
 class SparkEngine:
@@ -43,7 +46,7 @@ class SparkEngine:
 
     Args:
         log: the arrival log; workers reach it, and ``folder``, under the same paths.
-        folder: of this engine's state alone.
+        folder: of this engine's state alone. What Spark says goes to a file beside it.
         settings: of every chain.
         open_answers: from what ``LiveAnswers.state`` gave (empty: nothing) to the answers.
         master: any Spark master.
@@ -73,11 +76,11 @@ class SparkEngine:
         self._ended = False
         self._staged = Staged(folder / _STAGED)
         self._open(open_answers)
-        self._query = self._start(master)
+        self._query = self._start(spark_session(master, spark_log(folder)))
 
     @property
     def done(self) -> int:
-        """Number of the log's last file that Spark was given."""
+        """Number of the log's file that was read last."""
         return self._list.listed
 
     def _open(self, open_answers: Callable[[dict[str, Any]], LiveAnswers]) -> None:
@@ -110,11 +113,10 @@ class SparkEngine:
             and state["batch"] in (committed - 1, committed)
         ):
             return state
-        self._tell("the engine's state is of other queries, or of another log: begins anew")
+        self._tell("the engine's state is of other queries, log or version: begins anew")
         return None
 
-    def _start(self, master: str) -> StreamingQuery:
-        session = spark_session(master, self._folder / _LOG)
+    def _start(self, session: SparkSession) -> StreamingQuery:
         session.conf.set(
             "spark.sql.shuffle.partitions", session.sparkContext.defaultParallelism
         )  # a checkpoint keeps what it began with
@@ -128,7 +130,7 @@ class SparkEngine:
         )
 
     def upto(self, number: int) -> None:
-        """Gives Spark the log's files up to that number; returns before they are answered.
+        """Takes the log's files up to that number.
 
         Raises:
             UserError: a worker found the log, or a query, at fault.
@@ -137,9 +139,10 @@ class SparkEngine:
         if not self._began:
             self._began, self._goal = True, number
         while self._list.listed < number:
-            self._wait_for(lambda: self._list.next - 1 - self._batch < _PAGES_AHEAD)
             files = self._next_files(number)
             self._list.add(files, self._list.listed + len(files))
+            # What comes meanwhile goes on one page: small ones would only wait behind one another.
+            self._wait_for(self._all_done)
 
     def idle(self) -> None:
         """Nothing came for a while."""
@@ -155,7 +158,7 @@ class SparkEngine:
         """
         if self._list.sites:
             self._list.add([], self._list.listed, ends=True)
-        self._wait_for(lambda: self._batch == self._list.next - 1)
+        self._wait_for(self._all_done)
         self._query.stop()
         with self._written:
             if not self._ended:
@@ -171,6 +174,9 @@ class SparkEngine:
                 break
         return files
 
+    def _all_done(self) -> bool:
+        return self._batch == self._list.next - 1
+
     def _wait_for(self, true: Callable[[], bool]) -> None:
         with self._written:
             while not self._written.wait_for(true, _LOOK_S):
@@ -181,7 +187,7 @@ class SparkEngine:
             raise self._failure()
 
     def _failure(self) -> SlackwaterError:
-        return spark_failure(str(self._query.exception()), self._folder / _LOG)
+        return spark_failure(str(self._query.exception()), spark_log(self._folder))
 
     def _sink(self, rows: list[Row], batch: int) -> None:
         """Writes what a micro-batch gave, unless that was done before a crash."""

@@ -8,7 +8,7 @@ their place in the log first, since Spark promises no order inside a group.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +21,13 @@ from engine.log.arrival_log import frames_at
 from engine.results.run_writer import Part, packed
 from engine.spark.chain_state import ChainState
 from engine.spark.staged import LARGE, Staged
+from engine.stream.frame import Frame
 
 OUTPUT: Final = "site string, number long, last boolean, kind string, payload binary, staged string"
 """``last``: only the end of the input gives it. ``staged``: the payload's name in the folder for
 large ones; empty: it is here."""
+
+_ROWS_AT_ONCE: Final = 1 << 16
 
 
 class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
@@ -65,7 +68,7 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
             else:
                 ended = True
         parts = []
-        for frames in frames_at(self._log, places):
+        for frames in _together(frames_at(self._log, places)):
             parts += parts_of(site, chain.process(frames))
         self._state.keep(chain)
         last = last_parts(self._state.apart(chain)) if ended else []
@@ -84,6 +87,20 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
 
     def close(self) -> None:
         """Nothing to release."""
+
+
+def _together(of_files: Iterable[list[Frame]]) -> Iterator[list[Frame]]:
+    """Frames of small files, as a server writes them, put together: a call costs milliseconds."""
+    waiting: list[Frame] = []
+    rows = 0
+    for frames in of_files:
+        waiting += frames
+        rows += sum(frame.rows for frame in frames)
+        if rows >= _ROWS_AT_ONCE:
+            yield waiting
+            waiting, rows = [], 0
+    if waiting:
+        yield waiting
 
 
 def use_cache(folder: Path) -> None:

@@ -217,6 +217,23 @@ def test_a_name_stands_for_one_query_and_one_log(tmp_path: Path) -> None:
         claim(answers, log, mine)
 
 
+def test_a_file_that_goes_meanwhile_is_made_anew_from_its_beginning(tmp_path: Path) -> None:
+    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
+    files = len(growing.left)
+    growing.grow(files)
+    life = Life(tmp_path)
+    life.engine.upto(files - 4)  # site n comes last
+    life.engine.save()
+    (tmp_path / "answers" / "p" / "n.jsonl").unlink()
+    with pytest.raises(AnswersDamaged, match=r"n.jsonl: is gone"):
+        life.engine.upto(files)
+    again = Life(tmp_path)
+    again.engine.upto(files)
+    again.engine.close()
+    for key, lines in passed(tmp_path).items():
+        assert lines_at(tmp_path, key) + lines_at(tmp_path, key, ".end") == lines
+
+
 def test_names_of_sites_are_names_of_files() -> None:
     hostile = ["main", "", ".", "..", "../../etc", "a/b", "ä" * 200, "ä" * 199 + "o", "n\0l", "x=y"]
     names = [site_file(site) for site in hostile]
