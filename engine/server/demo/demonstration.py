@@ -29,7 +29,7 @@ _TRIES: Final = 100
 THEFTS: Final = (
     "EVENT SEQ(SHELF s, !CHECKOUT c, EXIT e) WHERE s.tag = e.tag AND c.tag = s.tag WITHIN 1 min"
 )
-READS: Final = "SELECT count(*) FROM events GROUP BY type WINDOW TUMBLING 10 s"
+READS: Final = "SELECT count(*) FROM events GROUP BY type WINDOW TUMBLING 20 s"
 
 
 class Reader(NamedTuple):
