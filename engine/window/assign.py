@@ -30,9 +30,9 @@ from engine.window.drift import (
 )
 from engine.window.held.accumulate import Values, add_rows
 from engine.window.held.cells import SPARE, add_to_window, hash_place
-from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Content, Held
+from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 from engine.window.held.kept import keep
-from engine.window.told import STAGES, Outbox, Standing, tell_keys
+from engine.window.told import STAGES, Book, tell_keys
 
 INT_MIN: Final = -(2**63)
 _NEVER: Final = 2**62
@@ -88,13 +88,6 @@ class Agenda(NamedTuple):
     gap_steps: np.ndarray
 
 
-class Entries(NamedTuple):
-    """Which row goes to which cell, in row order, until they are added up."""
-
-    row: np.ndarray
-    cell: np.ndarray
-
-
 class Batch(NamedTuple):
     """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's."""
 
@@ -105,24 +98,6 @@ class Batch(NamedTuple):
     known: int
     geo: Geometry
     can_grow: bool
-
-
-class Book(NamedTuple):
-    """What the pass changes. ``state``: one STATE.
-
-    ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
-    ``no_key``: the key of a header.
-    """
-
-    state: np.ndarray
-    held: Held
-    standing: Standing
-    outbox: Outbox
-    scratch: Content
-    entries: Entries
-    headers: np.ndarray
-    leaders: np.ndarray
-    no_key: np.ndarray
 
 
 CHANGED_MAX: Final = 8
@@ -266,10 +241,7 @@ def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
             elif stage == STAGE_MIDDLE:
                 closed = st.closed_middle
             if window <= closed:
-                tell_keys(
-                    held, book.standing, book.outbox, book.scratch, header,
-                    book.leaders[j : j + 1], False, stage, size, at,
-                )  # fmt: skip
+                tell_keys(book, header, book.leaders[j : j + 1], False, stage, size, at)
     st.changed = 0
 
 

@@ -12,11 +12,12 @@ from engine.window.held.cells import SPARE
 from engine.window.held.kept import SPARE as KEPT_SPARE
 from engine.window.held.kept import keep
 from engine.window.told import SPARE as TOLD_SPARE
+from engine.window.told import Book
 
 
 @njit
-def run(batch: a.Batch, book: a.Book) -> int:
-    """Go on from row ``st[ROW]``; gives ``DONE`` or why it stopped (``engine.window.assign``)."""
+def run(batch: a.Batch, book: Book) -> int:
+    """Go on from the state's row; gives ``DONE`` or why it stopped (``engine.window.assign``)."""
     st = book.state[0]
     n = len(batch.rows.ref)
     while True:
@@ -43,7 +44,7 @@ def run(batch: a.Batch, book: a.Book) -> int:
 
 
 @inline
-def _room(batch: a.Batch, book: a.Book) -> int:
+def _room(batch: a.Batch, book: Book) -> int:
     """``DONE`` if there is room for whatever one row may ask for."""
     cells = book.held.cells
     if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE:
@@ -58,7 +59,7 @@ def _room(batch: a.Batch, book: a.Book) -> int:
 
 
 @inline
-def _take_row(i: int, batch: a.Batch, book: a.Book, st: Record) -> int:
+def _take_row(i: int, batch: a.Batch, book: Book, st: Record) -> int:
     """Any one row; gives the header of its own window, -1 if it entered none."""
     rows = batch.rows
     u, header = rows.unc[i], -1
@@ -78,7 +79,7 @@ def _take_row(i: int, batch: a.Batch, book: a.Book, st: Record) -> int:
 
 
 @inline
-def _go_on(header: int, window: int, batch: a.Batch, book: a.Book, st: Record) -> None:
+def _go_on(header: int, window: int, batch: a.Batch, book: Book, st: Record) -> None:
     """Take the rows that follow as long as they are well inside the open ``window``."""
     rows, geo, out = batch.rows, batch.geo, book.entries
     cells, kept = book.held.cells, book.held.kept

@@ -66,6 +66,31 @@ class Outbox(NamedTuple):
     tally: np.ndarray
 
 
+class Entries(NamedTuple):
+    """Which row goes to which cell, in row order, until they are added up."""
+
+    row: np.ndarray
+    cell: np.ndarray
+
+
+class Book(NamedTuple):
+    """What the pass changes. ``state``: one STATE.
+
+    ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
+    ``no_key``: the key of a header.
+    """
+
+    state: np.ndarray
+    held: Held
+    standing: Standing
+    outbox: Outbox
+    scratch: Content
+    entries: Entries
+    headers: np.ndarray
+    leaders: np.ndarray
+    no_key: np.ndarray
+
+
 def new_standing(capacity: int, mode: int, aggregates: int) -> Standing:
     """Nothing stands."""
     following = np.arange(1, capacity + 1, dtype=np.int64)
@@ -136,12 +161,10 @@ def forget_told(cells: Cells, standing: Standing, leader: int) -> None:
 
 
 @inline
-def _send(
-    held: Held, standing: Standing, outbox: Outbox, leader: int, stage: int, place: int, plus: bool,
-    at: int,
-) -> None:  # fmt: skip
+def _send(book: Book, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
     """What stands of ``leader`` goes out, as an insertion or a retraction."""
-    cells, slot = held.cells, held.cells.slot[leader]
+    cells, standing, outbox = book.held.cells, book.standing, book.outbox
+    slot = cells.slot[leader]
     n = outbox.tally[0]
     outbox.tally[0] = n + 1
     outbox.plus[n] = plus
@@ -171,16 +194,12 @@ def _same_counts(one: Record, other: Record) -> bool:
 
 @inline
 def tell(
-    held: Held, standing: Standing, outbox: Outbox, scratch: Content, header: int, leader: int,
-    stage: int, size: int, at: int, wanted: bool,
-) -> bool:  # fmt: skip
+    book: Book, header: int, leader: int, stage: int, size: int, at: int, wanted: bool
+) -> bool:
     """Bring what stands of ``leader`` up to date; gives whether it has a result.
 
     Args:
-        held: the windows.
-        standing: what was told, changed in place.
-        outbox: what goes out; has room for two more.
-        scratch: overwritten.
+        book: its outbox has room for two more.
         header: of the window.
         leader: of the key, or the header itself.
         stage: which result.
@@ -188,6 +207,7 @@ def tell(
         at: the instant of release.
         wanted: whether there may be a result; else what stands is taken back.
     """
+    held, standing, scratch = book.held, book.standing, book.scratch
     place = stage if standing.there.shape[1] == STAGES else 0
     start = held.cells.window[header] * size
     there = wanted and read_content(
@@ -204,28 +224,27 @@ def tell(
         if same and _same_counts(standing.counts[slot, place], scratch.counts[0]):
             return True
     if stood:
-        _send(held, standing, outbox, leader, stage, place, False, at)
+        _send(book, leader, stage, place, False, at)
     standing.there[slot, place] = there
     if there:
         for j in range(len(scratch.kinds)):
             standing.kinds[slot, place, j] = scratch.kinds[j]
             standing.words[slot, place, j] = scratch.words[j]
         standing.counts[slot, place] = scratch.counts[0]
-        _send(held, standing, outbox, leader, stage, place, True, at)
+        _send(book, leader, stage, place, True, at)
     return there
 
 
 @kernel
 def tell_keys(
-    held: Held, standing: Standing, outbox: Outbox, scratch: Content, header: int,
-    keys: np.ndarray, every: bool, stage: int, size: int, at: int,
-) -> None:  # fmt: skip
+    book: Book, header: int, keys: np.ndarray, every: bool, stage: int, size: int, at: int
+) -> None:
     """Bring up to date what ``stage`` says of a window: of each of its leaders ``keys``.
 
     Where the window has no result but events are missing, it has one that is of no key: its header
     stands for it. ``every``: ``keys`` are all that the window has.
     """
-    some = False
+    some, held = False, book.held
     for leader in keys:
         some = some or has_result(held, leader, stage)
     nobody = every and not some and held.cells.missing[header] > 0
@@ -233,15 +252,13 @@ def tell_keys(
     for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
         leader = header if j < 0 else keys[j]
         if j >= 0 or settled:
-            tell(
-                held, standing, outbox, scratch, header, leader, stage, size, at, j >= 0 or nobody
-            )  # fmt: skip
+            tell(book, header, leader, stage, size, at, j >= 0 or nobody)
 
 
 @njit
 def tell_windows(
-    held: Held, standing: Standing, outbox: Outbox, scratch: Content, headers: np.ndarray,
-    stages: np.ndarray, leaders: np.ndarray, ends: np.ndarray, size: int, at: int,
+    book: Book, headers: np.ndarray, stages: np.ndarray, leaders: np.ndarray, ends: np.ndarray,
+    size: int, at: int,
 ) -> None:  # fmt: skip
     """As ``tell_keys``, of all that each window of ``headers`` has: nothing is stale after it.
 
@@ -250,9 +267,9 @@ def tell_windows(
     start = 0
     for j in range(len(headers)):
         header, stage, keys = headers[j], stages[j], leaders[start : ends[j]]
-        tell_keys(held, standing, outbox, scratch, header, keys, True, stage, size, at)
+        tell_keys(book, header, keys, True, stage, size, at)
         if stage == STAGE_LAST:
-            held.cells.stale[header] = 0
+            book.held.cells.stale[header] = 0
         start = ends[j]
 
 

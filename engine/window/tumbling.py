@@ -96,7 +96,7 @@ class TumblingWindow:
         self._standing = t.new_standing(_FIRST, self._held.mode, n)
         self._outbox = t.new_outbox(_FIRST, len(plan.group_by), n)
         self._scratch = new_content(n)
-        self._entries = a.Entries(np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64))
+        self._entries = t.Entries(np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64))
         self._no_key = np.zeros((1, len(plan.group_by)), np.int64)
         self._changed = np.empty((2, a.CHANGED_MAX), np.int64)
 
@@ -208,8 +208,8 @@ class TumblingWindow:
             widen_kept(self._held.kept, m)
         return values
 
-    def _book(self) -> a.Book:
-        return a.Book(
+    def _book(self) -> t.Book:
+        return t.Book(
             self._state,
             self._held,
             self._standing,
@@ -311,10 +311,8 @@ class TumblingWindow:
         if self._outbox.tally[0] + 2 * needed > len(self._outbox.at):
             self._send(results)
             self._make_outbox(max(4 * needed, min(2 * len(self._outbox.at), _OUTBOX_MAX)))
-        t.tell_windows(
-            self._held, self._standing, self._outbox, self._scratch, headers, stages, leaders,
-            np.cumsum(counts), self.plan.size_ns, at,
-        )  # fmt: skip
+        ends = np.cumsum(counts)
+        t.tell_windows(self._book(), headers, stages, leaders, ends, self.plan.size_ns, at)
 
     def _make_outbox(self, capacity: int) -> None:
         """Larger ones make fewer and longer pieces of results, but every site has one."""
