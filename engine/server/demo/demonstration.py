@@ -72,7 +72,8 @@ def demonstrate(tell: Callable[[str], None]) -> None:
 def _tell(line: str, tell: Callable[[str], None]) -> None:
     """What somebody who looks on wants to know."""
     if line.startswith("page at "):
-        tell(f"{line}: three readers of a shop, whose clocks are wrong. Ctrl-C ends all")
+        tell("three readers of a shop, whose clocks are wrong; Ctrl-C ends all")
+        tell(line)  # ends with the address, so that a terminal makes a link of it
     elif "answers" in line:
         tell(line)
 
