@@ -186,7 +186,7 @@ class LaneTable:
 
     def stream_of(self, lanes: np.ndarray) -> np.ndarray:
         """Stream codes of ``lanes``."""
-        return np.asarray(self.tables["stream"][lanes], np.int32)
+        return np.asarray(self.tables["stream"].astype(np.int32)[lanes])
 
     def known(self, least: int) -> np.ndarray:
         """Whether a source is remembered, by its code; False to the end, behind ``least`` codes."""
