@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +28,28 @@ def _tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "engine"
 
 
-def digest(path: Path) -> str:
-    for remembered in (jit._digest, jit._content, jit._imported):
+def digest(path: Path) -> str | None:
+    for remembered in (jit._digest, jit._content, jit._imported, jit._written):
         remembered.cache_clear()
     return jit._digest(path)
+
+
+@pytest.fixture(autouse=True)
+def _before_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests write counts as written before this process began."""
+    monkeypatch.setattr(jit, "_BEGAN", time.time() + 3600)
+
+
+def test_what_is_edited_while_a_process_runs_is_not_kept(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert digest(tree / "outer.py") is not None
+    began = (tree / "lazy.py").stat().st_mtime
+    monkeypatch.setattr(jit, "_BEGAN", began + 1)
+    assert digest(tree / "outer.py") is not None
+    os.utime(tree / "lazy.py", (began + 2, began + 2))
+    assert digest(tree / "outer.py") is None
+    assert digest(tree / "other.py") is not None
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import functools
 import hashlib
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,6 +29,7 @@ from engine.cache_home import own_cache
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _ROOT = Path(__file__).resolve().parents[2]
+_BEGAN = time.time()
 _IMPORT = re.compile(rb"^[ ]*from (engine(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 when_compiling: list[Callable[[], None]] = []
@@ -44,8 +46,12 @@ def cache_directory() -> Path | None:
 
 
 @cache
-def _digest(module: Path) -> str:
-    """Of Numba, ``module`` and all that it imports of ours; read at a kernel's first call."""
+def _digest(module: Path) -> str | None:
+    """Of Numba, ``module`` and all that it imports of ours; read at a kernel's first call.
+
+    None: one of them was written after this process began, which may still run what was there
+    before: under the digest of what is there now, others would take it for that.
+    """
     import numba  # noqa: PLC0415 - only for those who call a kernel
 
     digest = hashlib.sha256(f"{numba.__version__} {os.path.relpath(module, _ROOT)}".encode())
@@ -54,9 +60,17 @@ def _digest(module: Path) -> str:
         new = set(_imported(left.pop())) - found
         found |= new
         left += new
-    for path in sorted({*found, Path(__file__).resolve()}):
+    found.add(Path(__file__).resolve())
+    if any(_written(path) > _BEGAN for path in found):
+        return None
+    for path in sorted(found):
         digest.update(_content(path))
     return digest.hexdigest()[:16]
+
+
+@cache
+def _written(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 @cache
@@ -175,10 +189,11 @@ class _Compiled:
         if not os.environ.get("NUMBA_CACHE_DIR"):
             module = Path(self._function.__code__.co_filename).resolve()
             directory = cache_directory()
-            if directory is None:
+            digest = None if directory is None else _digest(module)
+            if directory is None or digest is None:
                 options["cache"] = False
             else:
-                folder = directory / _digest(module)
+                folder = directory / digest
                 numba.config.CACHE_DIR = str(folder)
         made = numba.njit(error_model="numpy", **options)(self._function)
         if options.get("cache"):
