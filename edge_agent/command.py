@@ -12,7 +12,7 @@ from typing import Final
 
 from edge_agent import clock
 from edge_agent.drivers.agent_file import AgentSettings, read_agent
-from edge_agent.drivers.agent_program import run_agent
+from edge_agent.drivers.agent_program import jitter, run_agent
 from edge_agent.drivers.dry_run import dry_run
 from edge_agent.drivers.network_interface import default_source, interfaces
 from edge_agent.errors import AgentError, SettingsError
@@ -78,7 +78,7 @@ def _spool(action: Callable[[Path, Say], int], options: argparse.Namespace) -> i
 def _settings(config: Path | None) -> AgentSettings:
     if config is None:
         raise SettingsError("--config FILE must be given; see slackwater agent --help")
-    return read_agent(config, lambda: clock.read().wall_ns, default_source)
+    return read_agent(config, lambda: clock.read().wall_ns, default_source, jitter)
 
 
 def _run(options: argparse.Namespace) -> int:

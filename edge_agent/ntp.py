@@ -78,6 +78,11 @@ def _short_from_ns(duration_ns: int) -> int:
     return min(-(-duration_ns * 65536 // NS), 2**32 - 1)
 
 
+def _ns_from_short(short: int) -> int:
+    """16.16 fixed-point seconds as ns, rounded up."""
+    return -(-short * NS // 65536)
+
+
 class Exchange(NamedTuple):
     """One exchange: sent ``t1`` and received ``t4`` on the client's clock, ``t2``/``t3`` server's.
 
@@ -120,12 +125,18 @@ def request(cookie: int) -> bytes:
 
 
 class Answer(NamedTuple):
-    """What a client believes of a server's answer: its ``t2`` and ``t3``, and its precision."""
+    """What a client believes of a server's answer: its ``t2`` and ``t3``, and its precision.
+
+    ``root_delay_ns``, ``root_dispersion_ns``: its own way to its reference clock; its time is wrong
+    by half the one and the other together, at most (RFC 5905, root distance).
+    """
 
     t2: int
     t3: int
     precision_ns: int
     stratum: int
+    root_delay_ns: int = 0
+    root_dispersion_ns: int = 0
 
 
 def read_answer(data: bytes, cookie: int, near_ns: int) -> Answer:
@@ -151,7 +162,10 @@ def read_answer(data: bytes, cookie: int, near_ns: int) -> Answer:
     if received == 0 or sent == 0:
         raise NtpRefused("empty_time", "a server without time")
     t2 = ns_from_ntp(received, near_ns)
-    return Answer(t2, ns_from_ntp(sent, t2), precision_ns(exponent), stratum)
+    root_delay, root_dispersion = (_ns_from_short(fields[place]) for place in (4, 5))
+    return Answer(
+        t2, ns_from_ntp(sent, t2), precision_ns(exponent), stratum, root_delay, root_dispersion
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,9 +38,13 @@ class SendBytes(NamedTuple):
 
 
 class SendDatagram(NamedTuple):
-    """Send this NTP question to the gateway, now: its time stamp is that of the call."""
+    """Send this NTP question, now: its time stamp is that of the call.
+
+    ``place``: 0: to the gateway, else to the standard server of this number.
+    """
 
     data: bytes
+    place: int = 0
 
 
 class Close(NamedTuple):

@@ -76,7 +76,7 @@ class AgentSession:
         self._control_first, self._control_next = begin.control_first, begin.control_first + 1
         self._acked = dict(enumerate((begin.control_first, *begin.acked), m.CONTROL))
         self._unacked = Unacked(list(self._acked), settings.unacked_bytes_max)
-        self._sync = TimeSync(settings.sync, cookie)
+        self._sync = TimeSync(settings.sync, cookie, settings.ntp_key, settings.time_places)
         self._reports = SyncReports(self._unacked, begin.control_first)
         waits = (settings.reconnect_ns, settings.reconnect_ns_max)
         self._pool = Pool(settings.connections, *waits, jitter)
@@ -358,7 +358,7 @@ class AgentSession:
         self._outputs += [Close(link.number, reason) for link in self._pool.close()]
 
     def _after_sync(self, now: Now) -> None:
-        self._outputs += [SendDatagram(data) for data in self._sync.requests()]
+        self._outputs += [SendDatagram(data, self._sync.place) for data in self._sync.requests()]
         for report in self._sync.reports():
             self._control_next = self._reports.put(report, self._control_next, self._eos_made)
         self._pump(now)

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from edge_agent.errors import SettingsError
+from edge_agent.ntp_mac import NtpKey
 from edge_agent.packing import check_name
 from edge_agent.promising import PromiseSettings
-from edge_agent.timesync import SyncSettings
+from edge_agent.timesync import GATEWAY, SyncSettings
 
 
 class Delivery(Enum):
@@ -30,6 +31,8 @@ class SessionSettings:
     connections: int = 1
     delivery: Delivery = Delivery.RESEND
     sync: SyncSettings = field(default_factory=SyncSettings)
+    time_places: tuple[int, ...] = (GATEWAY,)
+    """Who is asked for the time, in this order (``TimeSync``)."""
     heartbeat_ns: int = 1_000_000_000
     """A stream silent for so long is promised for; 0: never."""
     heartbeat_lag_ns: int = 0
@@ -45,6 +48,11 @@ class SessionSettings:
     """Above 0: the wait fits how long acks take (RFC 6298), from this to ``ack_timeout_ns``."""
     reconnect_ns: int = 100_000_000
     reconnect_ns_max: int = 10_000_000_000
+
+    @property
+    def ntp_key(self) -> NtpKey | None:
+        """What time sync with the gateway is authenticated by; None: there is no token."""
+        return NtpKey(self.site, self.source, self.token) if self.token else None
 
     def __post_init__(self) -> None:
         check_name(self.source, "source")

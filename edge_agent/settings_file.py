@@ -113,7 +113,7 @@ class Table:
         if type(value) is not str:
             raise self.wrong(key, f"write a text in quotes, not {value!r}")
         if among and value not in among:
-            raise self.wrong(key, f'"{value}" is not known{near_miss(value, among)}')
+            raise self.wrong(key, unknown(value, among))
         self.effective[key] = HIDDEN if secret and value else value
         return value
 
@@ -232,6 +232,11 @@ class Table:
             return quantity(value, units, what)
         except SettingsError as error:
             raise self.wrong(key, str(error)) from error
+
+
+def unknown(word: str, known: Collection[str]) -> str:
+    """What to say of a word that is none of ``known``."""
+    return f'"{word}" is not known{near_miss(word, known)}'
 
 
 def near_miss(word: str, known: Collection[str]) -> str:

@@ -17,18 +17,28 @@ a jump of the wall clock against the monotonic one, looked for every ``watch_ns`
 an exchange may contradict what was measured before it by more than both bounds allow: then that is
 forgotten, and all attempts are made again (once per round, so that every round ends). Whoever was
 cut off from the server calls ``start`` again: it may be back with another time.
+
+Where the gateway does not answer, standard servers are asked one after the other, if there are any.
+What they say is of their clock: the bound has half their root delay and their root dispersion.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from edge_agent import ntp
 from edge_agent.clock import Now
 from edge_agent.errors import NtpRefused, SettingsError
+from edge_agent.ntp_mac import NtpKey
+
+GATEWAY: Final = 0
+SERVER_ATTEMPTS: Final = 4
+SERVER_SPACING_NS: Final = 2_000_000_000
+"""Servers of others are asked so often at most, as ntpd's iburst asks them."""
 
 
 class SyncState(Enum):
@@ -103,14 +113,25 @@ class SyncReport:
 class TimeSync:
     """Sans-IO client: call ``wake`` when ``next_wake`` has come, send what ``requests`` gives."""
 
-    def __init__(self, settings: SyncSettings, cookie: Callable[[], int]) -> None:
-        """``cookie()`` gives 64 random bits, one call per question."""
+    def __init__(
+        self, settings: SyncSettings, cookie: Callable[[], int], key: NtpKey | None = None,
+        places: Sequence[int] = (GATEWAY,),
+    ) -> None:  # fmt: skip
+        """``cookie()`` gives 64 random bits, one call per question. With a ``key`` questions to the
+        gateway have its MAC, and answers without it are ignored. ``places``: whom to ask, the next
+        one where one does not answer; above ``GATEWAY`` they are standard servers.
+        """
         self.settings = settings
+        self.place = places[0]
+        """Who is asked in the present round."""
+        self._places = places
+        self._measured_at = places[0]
+        self._key = key
         self.state = SyncState.UNSYNCED
         self.counts: Counter[str] = Counter()
         """``asked``, ``answered``, ``timeout``, ``rounds``, ``failed_rounds``; ``clock_set``: looks
-        that found the clock set, ``contradictions``: exchanges that did; and ``refused_REASON`` for
-        every answer that was not believed."""
+        that found the clock set, ``contradictions``: exchanges that did; ``from_servers``: reports
+        of standard servers; and ``refused_REASON`` for every answer that was not believed."""
         self._cookie = cookie
         self._best: SyncReport | None = None
         self._good = 0
@@ -180,19 +201,38 @@ class TimeSync:
             return
         cookie, t1 = self._pending
         try:
-            answer = ntp.read_answer(data, cookie, now.wall_ns)
+            packet = data if self._signing is None else self._signing.packet(data)
+            answer = ntp.read_answer(packet, cookie, now.wall_ns)
         except NtpRefused as refused:
             self.counts[f"refused_{refused.reason}"] += 1
             if refused.reason in ("leap", "stratum", "empty_time"):
                 # It is the server's honest answer: waiting for another one is no use.
                 self._pending = None
-                self._after_exchange(now, now.mono_ns + self.settings.spacing_ns)
+                self._after_exchange(now, now.mono_ns + self._spacing_ns)
             return
         self._pending = None
         self._take(ntp.Exchange(t1, answer.t2, answer.t3, now.wall_ns), answer)
-        self._after_exchange(now, now.mono_ns + self.settings.spacing_ns)
+        self._after_exchange(now, now.mono_ns + self._spacing_ns)
 
-    def _begin(self, now: Now) -> None:
+    @property
+    def _signing(self) -> NtpKey | None:
+        return self._key if self.place == GATEWAY else None
+
+    @property
+    def _attempts(self) -> int:
+        few = self.place != GATEWAY
+        return min(self.settings.attempts, SERVER_ATTEMPTS) if few else self.settings.attempts
+
+    @property
+    def _spacing_ns(self) -> int:
+        spacing = self.settings.spacing_ns
+        return spacing if self.place == GATEWAY else max(spacing, SERVER_SPACING_NS)
+
+    def _begin(self, now: Now, place: int | None = None) -> None:
+        """A round at the first place, or at a later one."""
+        self.place = self._places[0] if place is None else place
+        if self.place != self._measured_at:
+            self._last = None  # another clock is no contradiction
         self.counts["rounds"] += 1
         self._active = True
         self._begun_anew = False
@@ -207,7 +247,8 @@ class TimeSync:
         self._due = now.mono_ns + self.settings.timeout_ns
         self._asked += 1
         self.counts["asked"] += 1
-        self._requests.append(ntp.request(cookie))
+        question = ntp.request(cookie)
+        self._requests.append(question if self._signing is None else self._signing.signed(question))
 
     def _take(self, exchange: ntp.Exchange, answer: ntp.Answer) -> None:
         precision = self.settings.precision_ns + answer.precision_ns
@@ -221,6 +262,10 @@ class TimeSync:
         # A clock that ticks coarsely may read no time passed at all: that is a delay of zero,
         # not a lie; the precision, reported beside it, covers the difference.
         delay = max(delay, 0)
+        if self.place != GATEWAY:
+            # The gateway's clock is the reference; another server's is off by its root distance.
+            delay += answer.root_delay_ns
+            precision += answer.root_dispersion_ns
         middle = (exchange.t1 + exchange.t4) // 2
         found = SyncReport(
             exchange.offset_ns, delay, middle, precision, self.settings.skew_error_ppb
@@ -258,8 +303,8 @@ class TimeSync:
     def _after_exchange(self, now: Now, next_ask: int) -> None:
         limits = self.settings
         silent = self._good == 0 and self._asked >= limits.silent_max
-        used_up = self._asked >= limits.attempts + limits.retries_max
-        if self._good < limits.attempts and not silent and not used_up:
+        used_up = self._asked >= self._attempts + limits.retries_max
+        if self._good < self._attempts and not silent and not used_up:
             self._due = next_ask
             return
         self._active = False
@@ -267,9 +312,15 @@ class TimeSync:
             self.state = SyncState.SYNCED
             self._told = True
             self._reports.append(self._best)
-            self._last = self._best
+            self._last, self._measured_at = self._best, self.place
+            if self.place != GATEWAY:
+                self.counts["from_servers"] += 1
             self._due = now.mono_ns + limits.resync_ns
             self._look(now)
+            return
+        following = self._places.index(self.place) + 1
+        if following < len(self._places):
+            self._begin(now, self._places[following])
             return
         self.counts["failed_rounds"] += 1
         self._due = now.mono_ns + limits.retry_ns

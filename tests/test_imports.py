@@ -30,10 +30,13 @@ ALLOWED = {
     },
     "scenarios": {"scenarios", "slackwater", "numpy", "numba", "pyarrow"},
 }  # fmt: skip
+# An input of an extra has its library.
 # What scenarios still take from within. Who measures an algorithm of a paper needs the algorithm
 # itself; a page beside reports is made of a report's parts; a pass of which nothing is kept is a
 # chain's.
 INNER = {
+    "edge_agent/inputs/mqtt/link.py": {"paho"},
+    "edge_agent/inputs/parquet.py": {"pyarrow"},
     "scenarios/papers/": {
         "engine.barrier", "engine.chain", "engine.errors", "engine.kernels.jit", "engine.operator",
         "engine.order.registry", "engine.pattern", "engine.query", "engine.stream",

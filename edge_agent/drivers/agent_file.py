@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import ssl
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.errors import SettingsError
-from edge_agent.inputs.base import Input
-from edge_agent.inputs.registry import read_input
+from edge_agent.drivers.metrics_server import MetricsSettings, read_metrics
+from edge_agent.drivers.time_servers import TimeServer
+from edge_agent.inputs.base import Surroundings
+from edge_agent.inputs.registry import NamedInput, read_inputs
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
 from edge_agent.settings_file import NS_PER, Table, read_toml
-from edge_agent.timesync import SyncSettings
+from edge_agent.timesync import GATEWAY, SyncSettings
+from edge_agent.tls_files import TlsFiles, read_tls
 
 PORT: Final = 9750
+NTP_PORT: Final = 123
+_SERVER: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s:\[\]/]{1,253}))(?::([0-9]{1,5}))?")
 WHEN_FULL: Final = ("block", "drop-oldest", "drop-newest")
 _SESSION_DURATIONS: Final = (
     "heartbeat_ns", "heartbeat_lag_ns", "hello_timeout_ns", "ack_timeout_ns", "reconnect_ns",
@@ -28,33 +32,6 @@ _BENT_PPM_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
-    """PEM files. ``authorities`` None: those of the system; certificate and key: of this device."""
-
-    authorities: Path | None
-    certificate: Path | None
-    key: Path | None
-
-    def context(self) -> ssl.SSLContext:
-        """What connections to the gateway use.
-
-        Raises:
-            SettingsError: a file that cannot be read, or holds no certificate or key.
-        """
-        try:
-            context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=self.authorities)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if self.certificate is not None:
-                context.load_cert_chain(self.certificate, self.key)
-        except OSError as error:
-            files = ", ".join(
-                str(each) for each in (self.authorities, self.certificate, self.key) if each
-            )
-            raise SettingsError(f"[tls] {files}: {error.strerror or error}") from error
-        return context
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
     """What an agent is told."""
 
@@ -62,6 +39,8 @@ class AgentSettings:
     host: str
     port: int
     ntp_port: int
+    time_servers: tuple[TimeServer, ...]
+    """Standard NTP servers, asked in this order where the gateway does not answer."""
     tls: TlsFiles | None
     streams: tuple[StreamSchema, ...]
     when_full: dict[str, str]
@@ -70,13 +49,17 @@ class AgentSettings:
     """Folder of the durable outbox; None: events wait in memory."""
     outbox_bytes_max: int
     """Per stream."""
+    drain_max: int
+    """Events per second that leave the outbox at most; 0: no limit."""
     sync_every_ns: int
     """Events are fsynced together, so often at most."""
-    inputs: tuple[Input, ...]
+    inputs: tuple[NamedInput, ...]
     stop_ns: int
     """How long a stop waits for acks."""
     status: Path | None
     status_every_ns: int
+    metrics: MetricsSettings | None
+    """Where Prometheus finds what the status file says; None: nowhere."""
     clock_ahead_ns: int
     """By how much the clock is bent on purpose, and how fast it runs [ns/s]."""
     clock_fast_ppb: int
@@ -85,14 +68,16 @@ class AgentSettings:
 
 
 def read_agent(
-    path: Path, wall_ns: Callable[[], int], own_name: Callable[[], str]
-) -> AgentSettings:
+    path: Path, wall_ns: Callable[[], int], own_name: Callable[[], str],
+    jitter: Callable[[int], int] = lambda most: most,
+) -> AgentSettings:  # fmt: skip
     """The settings in the file ``path``; files that it names are relative to its folder.
 
     Args:
         path: of a TOML file.
         wall_ns: this device's wall clock.
         own_name: what the source is called where the file does not say.
+        jitter: a random whole number up to its argument, for waits of inputs that connect again.
 
     Raises:
         SettingsError: a mistake in it; names the place and the remedy.
@@ -101,9 +86,13 @@ def read_agent(
     table = whole.table("agent")
     folder = path.parent
     session = _session(whole, table, folder, own_name)
+    servers, places = _time(whole.table("time"))
+    session = replace(session, time_places=places)
     stop_ns = table.duration_ns("stop_timeout", 5 * NS_PER["s"])
     status = table.text("status", "")
     status_every_ns = table.duration_ns("status_every", 10 * NS_PER["s"], low=NS_PER["ms"])
+    given = "metrics" in whole
+    metrics = read_metrics(whole.table("metrics"), given=given)
     bent = whole.table("clock")
     ahead_ns = bent.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
     fast_ppb = bent.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
@@ -111,7 +100,8 @@ def read_agent(
     host = gateway.text("host", "127.0.0.1")
     port = gateway.integer("port", PORT, 1, 65_535)
     ntp_port = gateway.integer("ntp_port", port, 1, 65_535)
-    tls = _tls(whole.table("tls"), folder)
+    drain_max = gateway.integer("drain_max", 0)
+    tls = read_tls(whole.table("tls"), folder)
     streams, when_full = _streams(whole)
     outbox = whole.table("outbox")
     outbox_folder = outbox.text("folder", "")
@@ -119,21 +109,27 @@ def read_agent(
     sync_every_ns = outbox.duration_ns("sync_every", 20 * NS_PER["ms"])
     if not outbox_folder and "drop-oldest" in when_full.values():
         raise outbox.wrong("folder", "must be given: only an outbox drops its oldest events")
+    if drain_max and not outbox_folder:
+        raise gateway.wrong("drain_max", "needs an outbox, which keeps what is not sent yet")
     if outbox_folder:
         window = min(session.unacked_bytes_max, outbox_max // 4)
         session = replace(session, unacked_bytes_max=window)
     schemas = {stream.name: stream for stream in streams}
-    inputs = tuple(read_input(each, schemas, wall_ns) for each in whole.tables("input"))
+    surroundings = Surroundings(
+        schemas=schemas, wall_ns=wall_ns, jitter=jitter,
+        source=f"{session.site}/{session.source}",
+    )  # fmt: skip
+    inputs = read_inputs(whole.tables("input"), surroundings)
     whole.done()
     if not inputs:
         raise whole.wrong("input", "there is none: write [[input]] with its kind")
     return AgentSettings(
-        session=session, host=host, port=port, ntp_port=ntp_port, tls=tls, streams=streams,
-        when_full=when_full, inputs=inputs, stop_ns=stop_ns,
+        session=session, host=host, port=port, ntp_port=ntp_port, time_servers=servers,
+        tls=tls, streams=streams, when_full=when_full, inputs=inputs, stop_ns=stop_ns,
         outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
-        sync_every_ns=sync_every_ns,
+        drain_max=drain_max, sync_every_ns=sync_every_ns,
         status=folder / status if status else None, status_every_ns=status_every_ns,
-        clock_ahead_ns=ahead_ns, clock_fast_ppb=fast_ppb,
+        metrics=metrics, clock_ahead_ns=ahead_ns, clock_fast_ppb=fast_ppb,
         printed=whole.printed(),
     )  # fmt: skip
 
@@ -193,6 +189,25 @@ def _sync(table: Table) -> SyncSettings:
     return SyncSettings(**found)
 
 
+def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
+    """The servers of ``[time]``, and who is asked: the gateway first, unless it is not to be."""
+    found = tuple(_server(table, text) for text in table.texts("servers", []))
+    gateway = table.flag("gateway", True)
+    if not found and not gateway:
+        raise table.wrong("servers", "must be given: the gateway is not to be asked")
+    first = () if not gateway else (GATEWAY,)
+    return found, (*first, *range(GATEWAY + 1, GATEWAY + 1 + len(found)))
+
+
+def _server(table: Table, text: str) -> TimeServer:
+    """``host``, ``host:port``, ``[address]:port``."""
+    found = _SERVER.fullmatch(text)
+    port = int(found[3] or NTP_PORT) if found else 0
+    if found is None or not 1 <= port <= 65_535:
+        raise table.wrong("servers", f'{text!r:.100} is no server: write "name" or "name:port"')
+    return TimeServer(found[1] or found[2], port)
+
+
 def _streams(whole: Table) -> tuple[tuple[StreamSchema, ...], dict[str, str]]:
     found: list[StreamSchema] = []
     when_full: dict[str, str] = {}
@@ -206,16 +221,3 @@ def _streams(whole: Table) -> tuple[tuple[StreamSchema, ...], dict[str, str]]:
         found, when_full = [StreamSchema("events")], {"events": "block"}
     check_schemas(found)
     return tuple(found), when_full
-
-
-def _tls(table: Table, folder: Path) -> TlsFiles | None:
-    on = table.flag("on", False)
-    given = {name: table.text(name, "") for name in ("authorities", "certificate", "key")}
-    if bool(given["certificate"]) != bool(given["key"]):
-        raise table.wrong("certificate", "certificate and key go together")
-    if not on:
-        if any(given.values()):
-            raise table.wrong("on", "write true: files of TLS are given")
-        return None
-    paths = {name: folder / value if value else None for name, value in given.items()}
-    return TlsFiles(**paths)

@@ -16,10 +16,13 @@ from edge_agent import clock
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.channel import Channel
 from edge_agent.drivers.memory_channel import MemoryChannel
+from edge_agent.drivers.metrics_server import MetricsServer
+from edge_agent.drivers.metrics_text import metrics_text
 from edge_agent.drivers.network_interface import interface_of
 from edge_agent.drivers.outbox_channel import OutboxChannel
 from edge_agent.drivers.session_driver import Address, SessionDriver
-from edge_agent.drivers.status_file import StatusFile
+from edge_agent.drivers.status_file import StatusFile, status_of
+from edge_agent.drivers.systemd import Systemd
 from edge_agent.drivers.tellings import Tellings
 from edge_agent.outbox.folder import OutboxFolder
 from edge_agent.outbox.outbox import Outbox
@@ -50,17 +53,28 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    watch = asyncio.create_task(_watch(settings, channel, tellings))
+    systemd = Systemd()
+    watch = asyncio.create_task(_watch(settings, channel, tellings, systemd))
+    alive = asyncio.create_task(systemd.watch())
+    metrics = _metrics(settings, channel)
     try:
+        if metrics is not None:
+            tellings.tell(f"metrics at port {await metrics.start()}")
         await channel.start()
+        systemd.ready()
         if await _all_read(settings, channel, stopping):
             await _first_of(channel.finish(), stopping.wait())
         if stopping.is_set():
             await channel.stop(settings.stop_ns / NS_PER["s"])
     finally:
+        systemd.stopping()
+        if metrics is not None:
+            await metrics.stop()
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
         await channel.close()
+        alive.cancel()
+        await asyncio.gather(alive, return_exceptions=True)
         tellings.end()
     failure = channel.driver.session.failure
     if failure is not None:
@@ -71,12 +85,23 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
     return DONE if channel.told(tell) else FAILED
 
 
+def _metrics(settings: AgentSettings, channel: Channel) -> MetricsServer | None:
+    if settings.metrics is None:
+        return None
+    return MetricsServer(
+        settings.metrics, lambda: metrics_text(status_of(channel, settings.inputs))
+    )
+
+
 def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
     tls = None if settings.tls is None else settings.tls.context()
-    address = Address(host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls)
+    address = Address(
+        host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls,
+        time_servers=settings.time_servers,
+    )  # fmt: skip
     if settings.outbox is None:
         session = AgentSession(
-            settings.session, settings.streams, clock.read().wall_ns, _cookie, _jitter
+            settings.session, settings.streams, clock.read().wall_ns, _cookie, jitter
         )
         return MemoryChannel(settings, session, address, tellings)
     folder = OutboxFolder(settings.outbox, tellings.tell)
@@ -92,7 +117,7 @@ def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
     def session_of(outbox: Outbox) -> SpooledSession:
         start = outbox.start
         return SpooledSession(
-            settings.session, start.streams, start.incarnation, _cookie, _jitter, outbox.resumed()
+            settings.session, start.streams, start.incarnation, _cookie, jitter, outbox.resumed()
         )
 
     return OutboxChannel(settings, folder, outboxes, session_of, address, tellings, _cookie)
@@ -102,14 +127,14 @@ def _cookie() -> int:
     return secrets.randbits(_COOKIE_BITS)
 
 
-def _jitter(most: int) -> int:
+def jitter(most: int) -> int:
     """Full jitter: any wait up to the longest."""
     return secrets.randbelow(most + 1)
 
 
 async def _all_read(settings: AgentSettings, channel: Channel, stopping: asyncio.Event) -> bool:
     """Returns when all inputs have ended (True), or nothing can be sent, or a stop is asked for."""
-    reading = [asyncio.create_task(each.run(channel.outlet)) for each in settings.inputs]
+    reading = [asyncio.create_task(each.input.run(channel.outlet)) for each in settings.inputs]
 
     async def read() -> None:
         await asyncio.gather(*reading)
@@ -136,7 +161,9 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _watch(settings: AgentSettings, channel: Channel, tellings: Tellings) -> None:
+async def _watch(
+    settings: AgentSettings, channel: Channel, tellings: Tellings, systemd: Systemd
+) -> None:
     """Tells what changes, and writes the status file."""
     status = None if settings.status is None else StatusFile(settings.status)
     state = SessionState.IDLE
@@ -149,13 +176,15 @@ async def _watch(settings: AgentSettings, channel: Channel, tellings: Tellings) 
         if session.state is not state:
             state = session.state
             if session.failure is None or session.failure.reason != NUMBERS_LOST:
-                tellings.tell(_state_line(settings, driver))
+                line = _state_line(settings, driver)
+                systemd.doing(line)
+                tellings.tell(line)
         if driver.last_error != error:
             error = driver.last_error
             tellings.rarely(error)
         if status is not None and loop.time() >= due:
             due = loop.time() + settings.status_every_ns / NS_PER["s"]
-            status.write(driver, channel.counts)
+            status.write(channel, settings.inputs)
         await driver.changed(max(due - loop.time(), 0.0) if status else None)
 
 

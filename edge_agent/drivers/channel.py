@@ -24,6 +24,9 @@ class Channel(Protocol):
     def outlet(self) -> Outlet:
         """Where inputs hand their events."""
 
+    def spool_counts(self) -> dict[str, dict[str, int]]:
+        """Of each stream's part of the outbox: bytes, and what has happened to it; none: empty."""
+
     async def start(self) -> None:
         """Begins to connect."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 
@@ -23,8 +24,9 @@ class PrintingOutlet:
         self._out = out
         self._tellings = tellings
 
-    async def take(self, stream: str, rows: Sequence[Row]) -> None:
+    async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
         """Prints them."""
+        del keys
         for row in rows:
             named = zip(self._attrs[stream], row.attrs, strict=True)
             fields = {
@@ -35,20 +37,33 @@ class PrintingOutlet:
             }  # fmt: skip
             given = {name: value for name, value in fields.items() if value is not None}
             self._out(json.dumps(given) + "\n")
+        return True
 
     def bad(self, what: str, place: str) -> None:
         """A record that was left out."""
         self.bad_count += 1
         self._tellings.rarely(f"{place}: {what}")
 
+    def trouble(self, what: str, place: str) -> None:
+        """A fault that costs no record by itself."""
+        self._tellings.rarely(f"{place}: {what}")
+
+    def knows(self, key: bytes) -> bool:
+        """Nothing is kept."""
+        del key
+        return False
+
+    async def durable(self) -> None:
+        """Never: senders are not told that anything is safe, and will send it again."""
+        await asyncio.Event().wait()
+
 
 async def dry_run(
     settings: AgentSettings, out: Callable[[str], object], tell: Callable[[str], None]
 ) -> int:
-    """Reads all inputs, one after the other; gives 0, or 1 when records were bad."""
+    """Reads all inputs; gives 0, or 1 when records were bad."""
     tellings = Tellings(tell)
     outlet = PrintingOutlet(settings, out, tellings)
-    for each in settings.inputs:
-        await each.run(outlet)
+    await asyncio.gather(*(each.input.run(outlet) for each in settings.inputs))
     tellings.end()
     return 1 if outlet.bad_count else 0

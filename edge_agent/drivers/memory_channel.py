@@ -10,6 +10,7 @@ from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.outlets import BaseOutlet
 from edge_agent.drivers.session_driver import Address, SessionDriver
 from edge_agent.drivers.tellings import Tellings
+from edge_agent.outbox.keys import KnownKeys
 from edge_agent.outputs import SessionState
 from edge_agent.rows import Row, columns_of
 from edge_agent.session import AgentSession
@@ -25,6 +26,7 @@ class MemoryChannel(BaseOutlet):
         self.driver = SessionDriver(session, address)
         self._schemas = {stream.name: stream for stream in settings.streams}
         self._when_full = settings.when_full
+        self._keys = KnownKeys()
 
     @property
     def outlet(self) -> MemoryChannel:
@@ -52,6 +54,9 @@ class MemoryChannel(BaseOutlet):
     async def close(self) -> None:
         await self.driver.close()
 
+    def spool_counts(self) -> dict[str, dict[str, int]]:
+        return {}
+
     def told(self, tell: Callable[[str], None]) -> bool:
         session = self.driver.session
         emitted, acked = session.counts["emitted"], session.counts["acked"]
@@ -61,7 +66,17 @@ class MemoryChannel(BaseOutlet):
         tell(f"stopped: {emitted - acked} of {emitted} events are not acked")
         return session.state is not SessionState.FAILED and emitted == acked
 
-    async def _put(self, stream: str, rows: Sequence[Row]) -> None:
+    def knows(self, key: bytes) -> bool:
+        return key in self._keys
+
+    async def durable(self) -> None:
+        """The gateway has acked what was taken: there is no other place where it is safe."""
+        counts = self.driver.session.counts
+        taken = counts["emitted"]
+        while counts["acked"] < taken:
+            await self.driver.changed()
+
+    async def _put(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
         while True:
             ts, te, ids, types, attrs = columns_of(self._schemas[stream], rows)
             emitted = self.driver.session.emit(
@@ -69,8 +84,9 @@ class MemoryChannel(BaseOutlet):
             )
             self.driver.carry_out()
             if emitted.reason != "full":
-                return
+                self._keys.remember(keys)
+                return True
             if self._when_full[stream] != "block":
                 self.counts["dropped_full"] += len(rows)
-                return
+                return False
             await self.driver.changed()

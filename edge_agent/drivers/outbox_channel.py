@@ -115,6 +115,29 @@ class OutboxChannel(BaseOutlet):
             if isinstance(problem, Exception):
                 raise problem  # a bug of ours is not to be passed over
 
+    def knows(self, key: bytes) -> bool:
+        return any(key in pump.outbox.keys for pump in self._pumps)
+
+    async def durable(self) -> None:
+        """What was taken is fsynced, with the keys that came with it."""
+        spools = self._live.outbox.spools
+        ends = [spool.next for spool in spools]
+        while True:
+            version = self._live.driver.version
+            if all(spool.committed >= end for spool, end in zip(spools, ends, strict=True)):
+                return
+            await self._live.driver.changed(since=version)
+
+    def spool_counts(self) -> dict[str, dict[str, int]]:
+        outbox = self._live.outbox
+        return {
+            stream.name: {
+                "bytes": spool.bytes, "unwritten_bytes": spool.unwritten_bytes,
+                "committed": spool.committed, **spool.counts,
+            }
+            for stream, spool in zip(outbox.start.streams, outbox.spools, strict=True)
+        }  # fmt: skip
+
     def told(self, tell: Callable[[str], None]) -> bool:
         waiting = sum(pump.waiting_events() for pump in self._pumps)
         acked = sum(pump.acked_events() for pump in self._pumps)
@@ -141,7 +164,7 @@ class OutboxChannel(BaseOutlet):
         if self._live.done:
             await self.on_disk(self._folder.remove, self._live.outbox)
 
-    async def _put(self, stream: str, rows: Sequence[Row]) -> None:
+    async def _put(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
         index = self._places[stream]
         schema, spool = self._settings.streams[index], self._live.outbox.spools[index]
         ts, te, ids, types, attrs = columns_of(schema, rows)
@@ -150,14 +173,15 @@ class OutboxChannel(BaseOutlet):
             version = self._live.driver.version
             record = Record(spool.next, len(rows), encoded_data(message, spool.next, schema.name))
             if spool.fits(record.size):
+                self._live.outbox.keys.add(index, record.first, record.rows, keys)
                 spool.append(record)
                 self._live.session.numbered(index, len(rows), message.types, clock.read())
                 self._live.driver.carry_out()
-                return
+                return True
             match self._settings.when_full[stream]:
                 case "drop-newest":
                     self.counts["dropped_full"] += len(rows)
-                    return
+                    return False
                 case "drop-oldest":
                     dropped = await self.on_disk(spool.drop_oldest)
                     self.counts["dropped_oldest"] += len(dropped)

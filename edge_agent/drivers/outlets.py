@@ -17,28 +17,32 @@ class BaseOutlet(ABC):
         self.counts: Counter[str] = Counter()
         self._tellings = tellings
 
-    async def take(self, stream: str, rows: Sequence[Row]) -> None:
+    async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
         """Puts ``rows``; where there is no room they wait, or are dropped and counted."""
         self.counts["read"] += len(rows)
-        await self._cut(stream, rows)
+        return await self._cut(stream, rows, keys)
 
     def bad(self, what: str, place: str) -> None:
         """A record that was left out."""
         self.counts["bad"] += 1
         self._tellings.rarely(f"{place}: {what}")
 
-    @abstractmethod
-    async def _put(self, stream: str, rows: Sequence[Row]) -> None:
-        """Raises ValueError: they are too long for one message; nothing was put."""
+    def trouble(self, what: str, place: str) -> None:
+        """A fault that costs no record by itself."""
+        self._tellings.rarely(f"{place}: {what}")
 
-    async def _cut(self, stream: str, rows: Sequence[Row]) -> None:
+    @abstractmethod
+    async def _put(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
+        """Whether there was room. ValueError: too long for one message; nothing was put."""
+
+    async def _cut(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
         try:
-            await self._put(stream, rows)
+            return await self._put(stream, rows, keys)
         except ValueError as error:
             if len(rows) == 1:
                 self.counts["too_long"] += 1
                 self.bad(str(error), f"an event of stream {stream}")
-                return
+                return False
             middle = len(rows) // 2
-            await self._cut(stream, rows[:middle])
-            await self._cut(stream, rows[middle:])
+            first = await self._cut(stream, rows[:middle], ())
+            return await self._cut(stream, rows[middle:], keys) and first

@@ -17,8 +17,10 @@ from functools import partial
 
 from edge_agent import clock
 from edge_agent.drivers.stream_socket import StreamSocket
+from edge_agent.drivers.time_servers import TimeServer, TimeServers
 from edge_agent.outputs import Close, Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.session import AgentSession
+from edge_agent.timesync import GATEWAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,7 @@ class Address:
     port: int
     ntp_port: int
     tls: ssl.SSLContext | None = None
+    time_servers: tuple[TimeServer, ...] = ()
 
 
 class SessionDriver:
@@ -49,6 +52,7 @@ class SessionDriver:
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._datagrams: asyncio.DatagramTransport | None = None
         self._asked_host = ""
+        self._servers = TimeServers(address.time_servers, self.answered, self._not_asked)
         self._alarm: asyncio.TimerHandle | None = None
         self.version = 0
         """Counts what has happened."""
@@ -93,6 +97,7 @@ class SessionDriver:
         for link in self._links.values():
             link.abort()
         self._links.clear()
+        self._servers.close()
         if self._datagrams is not None:
             self._datagrams.abort()
         await asyncio.sleep(0)  # the loop closes the sockets
@@ -110,8 +115,8 @@ class SessionDriver:
                     self._links[number].send(data)
                 case Close(number, _):
                     self._give_up(number)
-                case SendDatagram(data):
-                    self._ask(data)
+                case SendDatagram(data, place):
+                    self._ask(data, place)
         self.notify()
         self._set_alarm()
 
@@ -201,9 +206,17 @@ class SessionDriver:
             return
         self._datagrams, self._asked_host = made, host
 
-    def _ask(self, data: bytes) -> None:
+    def _ask(self, data: bytes, place: int) -> None:
+        if place != GATEWAY:
+            self._servers.ask(place - 1, data)
+            return
+        self._servers.close()
         if self._datagrams is not None and not self._datagrams.is_closing():
             self._datagrams.sendto(data)
+
+    def _not_asked(self, host: str, error: OSError) -> None:
+        self.counts["no_ntp_socket"] += 1
+        self.last_error = f"time sync with {host}: {_told(error)}"
 
     def _wake(self) -> None:
         self._alarm = None

@@ -11,6 +11,7 @@ from edge_agent import clock
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.session_driver import SessionDriver
 from edge_agent.drivers.tellings import Tellings
+from edge_agent.outbox.drain import DrainLimit
 from edge_agent.outbox.outbox import Outbox
 from edge_agent.outbox.segment import Record
 from edge_agent.outbox.spooled_session import SpooledSession
@@ -42,6 +43,7 @@ class SpoolPump:
         """Nothing will be appended any more."""
         self._on_disk = on_disk
         self._sync_seconds = settings.sync_every_ns / NS_PER["s"]
+        self._drain = DrainLimit(settings.drain_max)
         self._tellings = tellings
         self._settled = 0.0
         self._acked_before = 0
@@ -130,7 +132,8 @@ class SpoolPump:
                 self.session.finish(clock.read())
                 self.driver.carry_out()
             await self._settle()
-            await self.driver.changed(_SETTLE_SECONDS, since=version)
+            wait = self._drain.wait_ns(clock.read().mono_ns) / NS_PER["s"]
+            await self.driver.changed(min(wait or _SETTLE_SECONDS, _SETTLE_SECONDS), since=version)
         self.outbox.acked(self.session.acked_seqs())
 
     async def _offer(self, index: int) -> None:
@@ -151,7 +154,10 @@ class SpoolPump:
     def _offer_one(self, index: int, record: Record) -> bool:
         """Whether the session took it, or it is acked already."""
         expected, acked = self._offered_to[index], self.session.acked_seqs()[index]
-        if record.end > acked and not self.session.has_room(len(record.data)):
+        now = clock.read()
+        if record.end > acked and (
+            self._drain.wait_ns(now.mono_ns) or not self.session.has_room(len(record.data))
+        ):
             return False
         if record.first > expected:
             if acked < expected:
@@ -159,7 +165,8 @@ class SpoolPump:
             self._gone(index, record.first)
         self._offered_to[index] = record.end
         if record.end > acked:
-            self.session.offer(index, record, clock.read())
+            self._drain.sent(record.rows, now.mono_ns)
+            self.session.offer(index, record, now)
         return True
 
     def _pass_over(self, index: int) -> None:

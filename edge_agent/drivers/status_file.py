@@ -7,21 +7,24 @@ disk, which would wear flash memory out for nothing: after a power cut it may be
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from edge_agent import clock
+from edge_agent.drivers.channel import Channel
 from edge_agent.drivers.network_interface import interface_of
-from edge_agent.drivers.session_driver import SessionDriver
+from edge_agent.inputs.registry import NamedInput
 
 
-def status_of(driver: SessionDriver, counts: Mapping[str, int]) -> dict[str, Any]:
+def status_of(channel: Channel, inputs: Sequence[NamedInput]) -> dict[str, Any]:
     """Fields of the status file; counts are of this run of the agent.
 
     ``at`` [ns, this device's wall clock]; ``interface`` and ``address`` of the newest connection;
-    ``unacked_bytes``: kept for the gateway's ack; ``outlet``: what came from the inputs.
+    ``unacked_bytes``: kept for the gateway's ack; ``outlet``: what came from all inputs;
+    ``inputs``: what each of them counts; ``outbox``: per stream.
     """
+    driver = channel.driver
     session = driver.session
     interface = interface_of(driver.local_address) if driver.local_address else None
     return {
@@ -36,7 +39,9 @@ def status_of(driver: SessionDriver, counts: Mapping[str, int]) -> dict[str, Any
         "last_error": driver.last_error or None,
         "unacked_bytes": session.unacked_bytes,
         "next_seq": {stream.name: session.next_seq(stream.name) for stream in session.streams},
-        "outlet": dict(counts),
+        "outlet": dict(channel.counts),
+        "inputs": {each.name: dict(each.input.counts) for each in inputs},
+        "outbox": channel.spool_counts(),
         "session": dict(session.counts),
         "sync": dict(session.sync_counts),
         "sockets": dict(driver.counts),
@@ -50,11 +55,11 @@ class StatusFile:
         self.path = path
         self.error: OSError | None = None
 
-    def write(self, driver: SessionDriver, counts: Mapping[str, int]) -> None:
+    def write(self, channel: Channel, inputs: Sequence[NamedInput]) -> None:
         """Replaces the file."""
         unfinished = self.path.with_name(f".{self.path.name}.writing")
         try:
-            unfinished.write_text(json.dumps(status_of(driver, counts)) + "\n", encoding="utf-8")
+            unfinished.write_text(json.dumps(status_of(channel, inputs)) + "\n", encoding="utf-8")
             unfinished.replace(self.path)
         except OSError as error:
             self.error = error

@@ -1,1 +1,3 @@
-"""Where an agent's events come from: each input is one file here and one line in ``registry``."""
+"""Where an agent's events come from: each input is one file or folder here and one line in
+``registry``.
+"""

@@ -6,14 +6,14 @@ import asyncio
 import os
 import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from edge_agent.errors import AgentError
-from edge_agent.inputs.base import Outlet
+from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.json_lines import JsonLines
 from edge_agent.inputs.record_fields import RecordFields, read_fields
-from edge_agent.messages import StreamSchema
 from edge_agent.settings_file import NS_PER, Table
 
 CHUNK_BYTES: Final = 1 << 16
@@ -30,6 +30,8 @@ class StdinInput:
     """Reads standard input to its end."""
 
     def __init__(self, fields: RecordFields, wall_ns: WallClock) -> None:
+        self.counts: Counter[str] = Counter()
+        """``bytes`` that were read."""
         self._fields = fields
         self._wall_ns = wall_ns
 
@@ -40,6 +42,7 @@ class StdinInput:
         if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number)):
             # A file, or /dev/null, is always ready, and no event loop takes it.
             while chunk := os.read(number, CHUNK_BYTES):
+                self.counts["bytes"] += len(chunk)
                 await lines.feed(chunk, self._wall_ns(), outlet)
                 await asyncio.sleep(0)
         else:
@@ -48,7 +51,7 @@ class StdinInput:
                 lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
             )
             try:
-                await _read_on(reader, lines, self._wall_ns, outlet)
+                await _read_on(reader, lines, self._wall_ns, outlet, self.counts)
             finally:
                 transport.close()
         await lines.end(self._wall_ns(), outlet)
@@ -65,6 +68,8 @@ class ExecInput:
         self, command: list[str], restart: str, wait_ns: int, fields: RecordFields,
         wall_ns: WallClock,
     ) -> None:  # fmt: skip
+        self.counts: Counter[str] = Counter()
+        """``bytes`` that were read; ``started`` and ``failed``: times."""
         self._command = command
         self._restart = restart
         self._wait_ns = wait_ns
@@ -75,6 +80,7 @@ class ExecInput:
         while True:
             code = await self._once(outlet)
             if code:
+                self.counts["failed"] += 1
                 outlet.bad(f"ended with exit code {code}", " ".join(self._command))
             if self._restart == "never" or (self._restart == "on-failure" and code == 0):
                 return
@@ -88,10 +94,11 @@ class ExecInput:
             )  # fmt: skip
         except OSError as error:
             raise AgentError(f"{self._command[0]}: {error.strerror}") from error
+        self.counts["started"] += 1
         assert program.stdout is not None
         lines = JsonLines(self._fields, self._command[0])
         try:
-            await _read_on(program.stdout, lines, self._wall_ns, outlet)
+            await _read_on(program.stdout, lines, self._wall_ns, outlet, self.counts)
             await lines.end(self._wall_ns(), outlet)
             return await program.wait()
         finally:
@@ -99,9 +106,11 @@ class ExecInput:
 
 
 async def _read_on(
-    reader: asyncio.StreamReader, lines: JsonLines, wall_ns: WallClock, outlet: Outlet
-) -> None:
+    reader: asyncio.StreamReader, lines: JsonLines, wall_ns: WallClock, outlet: Outlet,
+    counts: Counter[str],
+) -> None:  # fmt: skip
     while chunk := await reader.read(CHUNK_BYTES):
+        counts["bytes"] += len(chunk)
         await lines.feed(chunk, wall_ns(), outlet)
 
 
@@ -118,18 +127,16 @@ async def _ended(program: asyncio.subprocess.Process) -> None:
         await program.wait()
 
 
-def stdin_input(
-    table: Table, schemas: Mapping[str, StreamSchema], wall_ns: WallClock
-) -> StdinInput:
+def stdin_input(table: Table, around: Surroundings) -> StdinInput:
     """``kind = "stdin"``."""
-    return StdinInput(read_fields(table, schemas), wall_ns)
+    return StdinInput(read_fields(table, around.schemas), around.wall_ns)
 
 
-def exec_input(table: Table, schemas: Mapping[str, StreamSchema], wall_ns: WallClock) -> ExecInput:
+def exec_input(table: Table, around: Surroundings) -> ExecInput:
     """``kind = "exec"``: ``command`` (a list: no shell), ``restart``, ``restart_wait``."""
     command = table.texts("command")
     if not command or not command[0]:
         raise table.wrong("command", 'write the program and its arguments: ["program", "-v"]')
     restart = table.text("restart", "on-failure", among=RESTARTS)
     wait_ns = table.duration_ns("restart_wait", NS_PER["s"], low=NS_PER["ms"])
-    return ExecInput(command, restart, wait_ns, read_fields(table, schemas), wall_ns)
+    return ExecInput(command, restart, wait_ns, read_fields(table, around.schemas), around.wall_ns)

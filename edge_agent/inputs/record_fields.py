@@ -50,8 +50,10 @@ class RecordFields:
         attrs = {name: inner.get(key, record.get(key)) for name, key in names.items()}
         given, until, id_ = (self._field(record, name) for name in (r.TS, r.TE, r.ID))
         if self.texts:
-            attrs = {name: _read(attrs[name], kind, name) for name, kind in schema.attrs.items()}
-            id_ = _read(id_, "int", r.ID)
+            attrs = {
+                name: read_text(attrs[name], kind, name) for name, kind in schema.attrs.items()
+            }
+            id_ = read_text(id_, "int", r.ID)
         return stream, checked_row(
             schema,
             now_ns if given is None else self._ns(given, r.TS),
@@ -112,8 +114,8 @@ def instant_ns(value: Any, unit: str) -> int:
     return whole * NS_PER["s"] + found.microsecond * NS_PER["us"]
 
 
-def _read(text: Any, kind: str, name: str) -> Any:
-    """The value of a text in a table of texts; an empty one is null."""
+def read_text(text: Any, kind: str, name: str) -> Any:
+    """The value of a text in a table of texts; an empty one is null. Raises BadRecord."""
     if text is None or text == "":
         return None
     try:

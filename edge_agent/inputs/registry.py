@@ -1,32 +1,102 @@
-"""The kinds of input: one line each."""
+"""The kinds of input, found as entry points of the group ``slackwater.inputs``.
+
+An installed package adds a kind in its pyproject.toml. Ours are written here in the same form, so
+that they are found where no package's metadata is (a checkout, a zip file), and so that an agent
+that needs no other starts without looking through all packages. A kind is loaded when settings name
+it; what it lacks is told with the extra that brings it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+import importlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, cast
 
-from edge_agent.inputs.base import Input
-from edge_agent.inputs.pipes import exec_input, stdin_input
-from edge_agent.inputs.replay import replay_input
-from edge_agent.messages import StreamSchema
-from edge_agent.settings_file import Table
+from edge_agent.inputs.base import Input, Maker, Surroundings
+from edge_agent.settings_file import Table, unknown
 
-Maker = Callable[[Table, Mapping[str, StreamSchema], Callable[[], int]], Input]
-"""From the input's settings, the streams by name and this device's wall clock [ns]."""
+GROUP: Final = "slackwater.inputs"
 
-KINDS: Final[dict[str, Maker]] = {
-    "exec": exec_input,
-    "replay": replay_input,
-    "stdin": stdin_input,
+
+class Kind(NamedTuple):
+    """Where the maker of a kind's inputs is: an entry point, as packages write them."""
+
+    maker: str
+    """``module:function``"""
+    extras: tuple[str, ...] = ()
+    package: str = "slackwater"
+
+
+OURS: Final[dict[str, Kind]] = {
+    "exec": Kind("edge_agent.inputs.pipes:exec_input"),
+    "hl7-mllp": Kind("edge_agent.inputs.hl7.listener:hl7_input"),
+    "mqtt": Kind("edge_agent.inputs.mqtt.subscription:mqtt_input", ("mqtt",)),
+    "replay": Kind("edge_agent.inputs.replay:replay_input"),
+    "rfid-llrp": Kind("edge_agent.inputs.llrp.reader:llrp_input"),
+    "soccer-udp": Kind("edge_agent.inputs.soccer:soccer_input"),
+    "stdin": Kind("edge_agent.inputs.pipes:stdin_input"),
 }
 
 
-def read_input(
-    table: Table, schemas: Mapping[str, StreamSchema], wall_ns: Callable[[], int]
-) -> Input:
-    """The input that an ``[[input]]`` describes.
+class NamedInput(NamedTuple):
+    """An input and what messages and the status file call it."""
+
+    name: str
+    input: Input
+
+
+def read_inputs(tables: Sequence[Table], around: Surroundings) -> tuple[NamedInput, ...]:
+    """The inputs that the ``[[input]]`` tables describe.
 
     Raises:
-        SettingsError: a mistake in it.
+        SettingsError: a mistake in one, a name that two have, a package that is not installed.
     """
-    return KINDS[table.text("kind", among=list(KINDS))](table, schemas, wall_ns)
+    found: dict[str, NamedInput] = {}
+    count: Counter[str] = Counter()
+    for table in tables:
+        kind = table.text("kind")
+        maker = _maker(_kind(kind, table), table)
+        count[kind] += 1
+        name = table.text("name", kind if count[kind] == 1 else f"{kind}-{count[kind]}")
+        if name in found:
+            raise table.wrong("name", f'two inputs are called "{name}"')
+        found[name] = NamedInput(name, maker(table, replace(around, name=name)))
+    return tuple(found.values())
+
+
+def _kind(name: str, table: Table) -> Kind:
+    """Ours count where another package has the same name."""
+    if name in OURS:
+        return OURS[name]
+    others = _others()
+    if name not in others:
+        raise table.wrong("kind", unknown(name, {**others, **OURS}))
+    return others[name]
+
+
+def _others() -> dict[str, Kind]:
+    """Those of installed packages."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a third of an agent's start
+
+    return {
+        each.name: Kind(
+            f"{each.module}:{each.attr}", tuple(each.extras),
+            each.name if each.dist is None else each.dist.name,
+        )
+        for each in entry_points(group=GROUP)
+    }  # fmt: skip
+
+
+def _maker(kind: Kind, table: Table) -> Maker:
+    module, _, name = kind.maker.partition(":")
+    try:
+        return cast("Maker", getattr(importlib.import_module(module), name))
+    except ModuleNotFoundError as error:
+        lacking = (error.name or str(error)).partition(".")[0]
+        extras = f"[{','.join(kind.extras)}]" if kind.extras else ""
+        remedy = f"pip install '{kind.package}{extras}'"
+        raise table.wrong("kind", f"it needs {lacking}: {remedy}") from error
+    except (ImportError, AttributeError) as error:
+        raise table.wrong("kind", f"{kind.maker} cannot be used: {error}") from error

@@ -1,23 +1,24 @@
-"""A recording, played again: CSV or lines of JSON, as fast as it was, faster, or all at once."""
+"""A recording, played again (CSV, JSONL, Parquet): as fast as it was, faster, or all at once."""
 
 from __future__ import annotations
 
 import asyncio
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import AgentError
-from edge_agent.inputs.base import Outlet
+from edge_agent.inputs.base import Outlet, Surroundings
+from edge_agent.inputs.parquet import PARQUET, is_installed, records
 from edge_agent.inputs.record_fields import RecordFields, read_fields
-from edge_agent.messages import StreamSchema
 from edge_agent.rows import BadRecord, Row, fits
 from edge_agent.settings_file import NS_PER, Table
 
 ROWS_AT_ONCE: Final = 1000
-FORMATS: Final = ("csv", "jsonl")
+FORMATS: Final = ("csv", "jsonl", PARQUET)
 _SLICE_NS: Final = 10 * 10**6
 """Events that are due within so long go together."""
 
@@ -34,6 +35,8 @@ class ReplayInput:
         self, file: Path, form: str, pace: float, *, restamp: bool, fields: RecordFields,
         wall_ns: Callable[[], int],
     ) -> None:  # fmt: skip
+        self.counts: Counter[str] = Counter()
+        """``records`` that were played."""
         self._file = file
         self._form = form
         self._pace = pace
@@ -42,6 +45,9 @@ class ReplayInput:
         self._wall_ns = wall_ns
 
     async def run(self, outlet: Outlet) -> None:
+        if self._form == PARQUET:
+            await self._play(records(self._file, ROWS_AT_ONCE), outlet)
+            return
         try:
             with self._file.open(encoding="utf-8-sig", newline="") as text:
                 await self._play(_records(text, self._form), outlet)
@@ -87,6 +93,7 @@ class ReplayInput:
         """Hands on ``rows`` when the last of them is due."""
         wait = began + due_ns / NS_PER["s"] - asyncio.get_running_loop().time()
         await asyncio.sleep(max(wait, 0.0))
+        self.counts["records"] += len(rows)
         await outlet.take(stream, rows)
 
 
@@ -116,15 +123,17 @@ def _object(line: str) -> dict[str, Any] | None:
     return record if type(record) is dict else None
 
 
-def replay_input(
-    table: Table, schemas: Mapping[str, StreamSchema], wall_ns: Callable[[], int]
-) -> ReplayInput:
+def replay_input(table: Table, around: Surroundings) -> ReplayInput:
     """``kind = "replay"``: ``file format pace restamp``."""
     folder = Path(table.file).parent
     name = table.text("file")
     suffix = Path(name).suffix.lower().removeprefix(".")
     form = table.text("format", suffix if suffix in FORMATS else "jsonl", among=FORMATS)
+    if form == PARQUET and not is_installed():
+        raise table.wrong("format", "Parquet needs pyarrow: pip install 'slackwater[parquet]'")
     pace = table.number("pace", 1.0)
     restamp = table.flag("restamp", False)
-    fields = read_fields(table, schemas, texts=form == "csv")
-    return ReplayInput(folder / name, form, pace, restamp=restamp, fields=fields, wall_ns=wall_ns)
+    fields = read_fields(table, around.schemas, texts=form == "csv")
+    return ReplayInput(
+        folder / name, form, pace, restamp=restamp, fields=fields, wall_ns=around.wall_ns
+    )

@@ -40,6 +40,9 @@ class Files(Protocol):
     def create(self, name: str) -> AppendFile:
         """A file begun anew; its name is durable after ``sync_names``."""
 
+    def append(self, name: str) -> AppendFile:
+        """A file that is there, to be written on."""
+
     def replace(self, name: str, data: bytes) -> None:
         """``name`` has ``data``, durably, or is as it was."""
 
@@ -74,6 +77,10 @@ class DiskFiles:
     def create(self, name: str) -> AppendFile:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         return _DiskFile(os.open(self.folder / name, flags, 0o600))
+
+    def append(self, name: str) -> AppendFile:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        return _DiskFile(os.open(self.folder / name, flags))
 
     def replace(self, name: str, data: bytes) -> None:
         unfinished = f".{name}.writing"

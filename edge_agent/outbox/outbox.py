@@ -1,8 +1,9 @@
 """One start of an agent on the disk: who it is, how far it is acked, and the events of its streams.
 
-Folder: ``start`` (who), ``position`` (how far), ``sNN-FIRST.seg`` (events; ``segment``). A process
-that opens it goes on with the same start (``edge_agent.sequence``): the same incarnation, the same
-64 bits, the next numbers. Each process takes control numbers of its own, 2**40 of them.
+Folder: ``start`` (who), ``position`` (how far), ``sNN-FIRST.seg`` (events; ``segment``), ``keys``
+(of the messages that they came in). A process that opens it goes on with the same start
+(``edge_agent.sequence``): the same incarnation, the same 64 bits, the next numbers. Each process
+takes control numbers of its own, 2**40 of them.
 
 What is stored when: the events before they are sent; that a gateway has welcomed this start before
 anything else is sent; the position before a segment is removed, and now and then.
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 from edge_agent.messages import StreamSchema
 from edge_agent.outbox.files import Files
+from edge_agent.outbox.keys import StoredKeys
 from edge_agent.outbox.spool import Spool
 from edge_agent.outbox.whole_record import load, store
 from edge_agent.sequence import Resumed
@@ -87,6 +89,7 @@ class Outbox:
             Spool(files, index, most, min(segment_bytes, max(most // 8, 1)), acked[index])
             for index, most in enumerate(bytes_max)
         ]
+        self.keys = StoredKeys(files, [spool.next for spool in self.spools])
         # What the disk has lost since it was sent is not to be numbered again: see ``renew``.
         before = start.unsent if start.quiet else [spool.next for spool in self.spools]
         unsent = [min(old, spool.next) for old, spool in zip(before, self.spools, strict=True)]
@@ -178,9 +181,12 @@ class Outbox:
             OSError: of one stream at least; all were tried.
         """
         failed: OSError | None = None
-        for spool in self.spools:
+        # Keys are added before their events: all those of events below these numbers are known.
+        ends = [spool.next for spool in self.spools]
+        self.keys.commit()
+        for spool, end in zip(self.spools, ends, strict=True):
             try:
-                spool.commit()
+                spool.commit(end)
             except OSError as error:
                 failed = error
         if failed is not None:
@@ -192,6 +198,7 @@ class Outbox:
             self.commit()
         finally:
             self.settle()
+            self.keys.close()
             for spool in self.spools:
                 spool.close()
 

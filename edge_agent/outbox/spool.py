@@ -105,8 +105,8 @@ class Spool:
         self._appended_bytes += record.size
         self._fresh.append(record)
 
-    def commit(self) -> None:
-        """*Disk.* Returns when everything appended before the call is on the disk.
+    def commit(self, end: int) -> None:
+        """*Disk.* Returns when everything appended below the number ``end`` is on the disk.
 
         Raises:
             OSError: some of it is not; it is kept in memory, for another call.
@@ -116,7 +116,9 @@ class Spool:
         except OSError:
             self.counts["write_failed"] += 1
             raise
-        batch = [self._fresh.popleft() for _ in range(len(self._fresh))]
+        batch = []
+        while self._fresh and self._fresh[0].end <= end:
+            batch.append(self._fresh.popleft())
         done = 0
         try:
             while done < len(batch):

@@ -126,7 +126,7 @@ class GatewayCore:
         """
         ahead = self.clock.ahead_ns
         try:
-            return self.settings.ntp.answer(data, received_ns + ahead, sent_ns + ahead)
+            return self.admission.time(data, received_ns + ahead, sent_ns + ahead)
         except NtpRefused as refused:
             self.counts["", "", f"ntp_{refused.reason}"] += 1
             return None

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from edge_agent.messages import HELLO_MAX, Hello
+from edge_agent.ntp_mac import NtpKeys
 from edge_agent.wire import Decoder
 from engine.gateway.promises import WaitingPromises
 from engine.gateway.recall import PastSource, Recalled
@@ -93,6 +94,7 @@ class Admission:
         """``recalled``: the log that is continued."""
         self.sources: dict[tuple[str, str], Source] = {}
         self._settings = settings
+        self._ntp_keys = NtpKeys(settings.tokens or {})
         self._past = dict(recalled.sources)
         self._schemas = SchemaStore(recalled.attr_types)
         self._bytes = 0
@@ -106,6 +108,17 @@ class Admission:
     def not_back(self) -> int:
         """How many sources the log has that have not come since the start."""
         return len(self._past)
+
+    def time(self, data: bytes, received_ns: int, sent_ns: int) -> bytes:
+        """The answer to an NTP question, authenticated where the question is.
+
+        Raises:
+            NtpRefused: it is none, or has a MAC that no source's token makes.
+        """
+        key = self._ntp_keys.key_of(data)
+        if key is None:
+            return self._settings.ntp.answer(data, received_ns, sent_ns)
+        return key.signed(self._settings.ntp.answer(key.packet(data), received_ns, sent_ns))
 
     def check_token(self, hello: Hello) -> None:
         """Raises Refusal when the token is not this source's."""

@@ -38,6 +38,14 @@ def test_who_says_how_late_events_are_read_may_promise(tmp_path: Path) -> None:
     assert (found.session.heartbeat_ns, found.session.heartbeat_lag_ns) == (10**9, 2 * 10**9)
 
 
+def test_standard_time_servers_are_asked_after_the_gateway(tmp_path: Path) -> None:
+    found = an_agent(tmp_path, INPUT + "[time]\nservers = ['ntp1', '[::1]:1123', '10.0.0.1:99']\n")
+    assert found.time_servers == (("ntp1", 123), ("::1", 1123), ("10.0.0.1", 99))
+    assert found.session.time_places == (0, 1, 2, 3)
+    only = an_agent(tmp_path, INPUT + "[time]\nservers = ['ntp1']\ngateway = false\n")
+    assert only.session.time_places == (1,)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -58,6 +66,11 @@ def test_who_says_how_late_events_are_read_may_promise(tmp_path: Path) -> None:
         ("[delivery]\nreconnect = '11 s'\n" + INPUT, "reconnect_ns_max must not be below"),
         ("[[stream]]\nname = 'a'\nattrs = {v = 'number'}\n" + INPUT, '"number" is not known'),
         ("[[stream]]\nname = 'a'\n[[stream]]\nname = 'a'\n" + INPUT, "of different names"),
+        ("[gateway]\ndrain_max = 5\n" + INPUT, "[gateway] drain_max: needs an outbox"),
+        ("[time]\nservers = ['a b']\n" + INPUT, "[time] servers: 'a b' is no server"),
+        ("[time]\nservers = ['a:0']\n" + INPUT, "[time] servers: 'a:0' is no server"),
+        ("[time]\nservers = ['a:99999']\n" + INPUT, "'a:99999' is no server"),
+        ("[time]\ngateway = false\n" + INPUT, "servers: must be given: the gateway is not"),
         ("[tls]\ncertificate = 'a.pem'\n" + INPUT, "certificate and key go together"),
         ("[tls]\nauthorities = 'a.pem'\n" + INPUT, "[tls] on: write true"),
         ("[agent]\ntoken_file = 'gone'\n" + INPUT, "token_file"),

@@ -51,6 +51,10 @@ class FakeDisk:
         self.files[name] = FakeFile()
         return FakeAppend(self, self.files[name])
 
+    def append(self, name: str) -> FakeAppend:
+        self.fail(writes=False)
+        return FakeAppend(self, self.files[name])
+
     def replace(self, name: str, data: bytes) -> None:
         self.fail()
         self.files[name] = FakeFile(data, data)

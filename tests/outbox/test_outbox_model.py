@@ -30,6 +30,7 @@ class Model:
         self.sent: dict[int, Record] = {}
         self.acked = self.stored = self.expected = 0
         self.dropped: set[int] = set()
+        self.keys: dict[bytes, Record] = {}
         self.open()
 
     def open(self) -> None:
@@ -50,6 +51,10 @@ class Model:
             self.random.randbytes(self.random.randint(0, 150)),
         )  # fmt: skip
         if self.spool.fits(record.size):
+            if self.random.random() < 0.5:
+                keys = [self.random.randbytes(16) for _ in range(self.random.randint(1, 2))]
+                self.outbox.keys.add(0, record.first, record.rows, keys)
+                self.keys |= dict.fromkeys(keys, record)
             self.spool.append(record)
             self.fresh.append(record)
         assert self.spool.bytes <= self.bytes_max
@@ -102,6 +107,10 @@ class Model:
         assert self.spool.next >= max([r.end for r in self.committed.values()], default=0)
         # What the disk has beyond what was committed is what was appended; it may be lost again.
         self.fresh = [record for record in fresh if record.end <= self.spool.next]
+        here = {id(record) for record in (*self.committed.values(), *self.fresh)}
+        for key, record in self.keys.items():
+            # Exactly the messages whose events are there are known when they come again.
+            assert (key in self.outbox.keys) == (id(record) in here)
         assert self.spool.next in {
             0,
             self.acked,

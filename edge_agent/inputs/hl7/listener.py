@@ -1,0 +1,223 @@
+"""``kind = "hl7-mllp"``: listens for ORU^R01, and answers when the events are durable.
+
+Answers come in the order of the messages. A message that comes again (its acknowledgement was lost,
+perhaps with this agent) is answered like the first time and not taken twice: same sender (MSH-3,
+MSH-4), same control id (MSH-10), same segments behind the header. Devices that count from 1 again
+after a start are so not taken for senders that repeat themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import socket
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from edge_agent.errors import AgentError
+from edge_agent.inputs.base import Outlet, Surroundings
+from edge_agent.inputs.hl7.answer import answers
+from edge_agent.inputs.hl7.framing import Frame, Framing
+from edge_agent.inputs.hl7.message import Message, Refused, read_message
+from edge_agent.inputs.hl7.observations import Observations, mapping_of
+from edge_agent.inputs.hl7.times import LOCAL, named_zone
+from edge_agent.outbox.keys import KEY_BYTES
+from edge_agent.settings_file import Table
+
+PORT: Final = 2575
+"""Registered for HL7 over MLLP."""
+MESSAGE_MAX: Final = 256 << 10
+CONTROL_ID_MAX: Final = 199
+_CHUNK_BYTES: Final = 1 << 16
+_TOGETHER: Final = 64
+"""Messages of one connection that wait for one fsync together."""
+_STALLED_SECONDS: Final = 30.0
+"""So long the rest of a message, or of an answer, may take."""
+_OBSERVATION: Final = ("type", "attr")
+_CHARSETS: Final = ("utf-8", "iso-8859-1", "ascii")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hl7Settings:
+    """How it listens, and what it takes."""
+
+    name: str
+    host: str
+    port: int
+    connections_max: int
+    message_max: int
+    charset: str
+    processing: tuple[str, ...]
+    """Of MSH-11 (P production, T training, D debugging)."""
+
+
+class Hl7Input:
+    """One listening socket and its senders."""
+
+    def __init__(
+        self, settings: Hl7Settings, observations: Observations, wall_ns: Callable[[], int]
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        """Of messages: ``accepted``, ``repeated``, ``refused_AE``, ``refused_AR``; of connections:
+        ``connected``, ``refused_connections``, ``lost``; and those of ``Observations`` and of
+        ``Framing``."""
+        self._settings = settings
+        self._observations = observations
+        observations.counts = self.counts
+        self._wall_ns = wall_ns
+        self._taking = asyncio.Lock()
+        self._connections = 0
+        self._answers = 0
+        self.port = 0
+        """Where it listens; 0: not yet."""
+
+    async def run(self, outlet: Outlet) -> None:
+        host, port = self._settings.host, self._settings.port
+        senders = asyncio.TaskGroup()
+
+        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            senders.create_task(self._serve(reader, writer, outlet))
+
+        try:
+            server = await asyncio.start_server(
+                begin, host, port, limit=_CHUNK_BYTES, start_serving=False
+            )
+        except OSError as error:
+            reason = error.strerror or error
+            raise AgentError(f"{self._settings.name}: {host} port {port}: {reason}") from error
+        self.port = server.sockets[0].getsockname()[1]
+        async with senders, server:
+            await server.serve_forever()
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outlet: Outlet
+    ) -> None:
+        peer = writer.get_extra_info("peername") or ("?", 0)
+        place = f"{self._settings.name}: {peer[0]} port {peer[1]}"
+        self._connections += 1
+        # A sender that is switched off never closes its connection: the kernel finds out.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            if self._connections > self._settings.connections_max:
+                self.counts["refused_connections"] += 1
+                outlet.trouble(f"more than {self._settings.connections_max} connections", place)
+                return
+            self.counts["connected"] += 1
+            await self._converse(reader, writer, outlet, place)
+        except OSError as error:
+            self.counts["lost"] += 1
+            outlet.trouble(error.strerror or str(error) or "the connection was lost", place)
+        finally:
+            self._connections -= 1
+            writer.transport.abort()
+
+    async def _converse(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outlet: Outlet,
+        place: str,
+    ) -> None:  # fmt: skip
+        framing = Framing(self._settings.message_max)
+        framing.counts = self.counts
+        while True:
+            async with asyncio.timeout(_STALLED_SECONDS if framing.partial else None):
+                data = await reader.read(_CHUNK_BYTES)
+            if not data:
+                return
+            frames = framing.feed(data)
+            for first in range(0, len(frames), _TOGETHER):
+                # Of a sender that does not wait for answers; they are begun in turn.
+                some = (self.answered(each, outlet, place) for each in frames[first:][:_TOGETHER])
+                for found in await asyncio.gather(*some):
+                    writer.writelines(found)
+                async with asyncio.timeout(_STALLED_SECONDS):
+                    await writer.drain()
+
+    async def answered(self, frame: Frame, outlet: Outlet, place: str) -> list[bytes]:
+        """Takes a message; gives what its sender is answered, once that is true."""
+        message: Message | None = None
+        refused: Refused | None = None
+        try:
+            # The header first: a refusal names the control id whatever follows.
+            message = read_message(frame.content.partition(b"\r")[0], self._settings.charset)
+            self._check(frame, message)
+            message = read_message(frame.content, self._settings.charset)
+            await self._take(message, outlet)
+        except Refused as error:
+            refused = error
+            self.counts[f"refused_{error.code}"] += 1
+            control = "" if message is None else f" {message.control_id!r:.40}"
+            outlet.bad(f"message{control} refused: {error.reason}", place)
+        self._answers += 1
+        return answers(message, refused, self._wall_ns(), self._answers)
+
+    def _check(self, frame: Frame, message: Message) -> None:
+        header = message.header
+        kind = (header.text(9, 1), header.text(9, 2))
+        if not frame.whole:
+            raise Refused("AR", 207, f"a message of more than {self._settings.message_max} bytes")
+        if kind != ("ORU", "R01"):
+            number = 201 if kind[0] == "ORU" else 200
+            raise Refused("AR", number, f"{'^'.join(kind)!r:.40} is not ORU^R01")
+        if (header.text(11, 1) or "P") not in self._settings.processing:
+            raise Refused("AR", 202, f"processing id {header.text(11, 1)!r:.20} is not taken here")
+        if not 1 <= len(message.control_id) <= CONTROL_ID_MAX:
+            reason = f"a control id (MSH-10) of 1 to {CONTROL_ID_MAX} characters is needed"
+            raise Refused("AE", 101, reason)
+
+    async def _take(self, message: Message, outlet: Outlet) -> None:
+        key = self._key(message)
+        async with self._taking:  # the same message may be on another connection
+            if outlet.knows(key):
+                self.counts["repeated"] += 1
+            else:
+                rows = self._observations.rows(message)
+                stream = self._observations.stream
+                if rows and not await outlet.take(stream, rows, (key,)):
+                    raise Refused("AE", 207, "no room for its events")
+                self.counts["accepted"] += 1
+        await outlet.durable()
+
+    def _key(self, message: Message) -> bytes:
+        parts = (
+            self._settings.name, message.header.raw(3), message.header.raw(4), message.control_id,
+            message.after_header,
+        )  # fmt: skip
+        told = "\r".join(part.replace("\r", "\n") for part in parts[:-1]) + "\r" + parts[-1]
+        return hashlib.blake2b(told.encode("utf-8"), digest_size=KEY_BYTES).digest()
+
+
+def hl7_input(table: Table, around: Surroundings) -> Hl7Input:
+    """``kind = "hl7-mllp"``; its settings are in docs/devices.md."""
+    schema = around.schemas[
+        table.text("stream", next(iter(around.schemas)), among=list(around.schemas))
+    ]
+    as_attrs = table.text("observation", "type", among=_OBSERVATION) == "attr"
+    type_ = table.text("type", "") if as_attrs else ""
+    zone_name = table.text("zone", LOCAL)
+    try:
+        zone = named_zone(zone_name)
+    except (KeyError, ValueError, OSError) as error:
+        problem = 'write "local", "+01:00" or a name that this device knows, as "Europe/Berlin"'
+        raise table.wrong("zone", problem) from error
+    names = table.table("map")
+    given = {name: names.text(name, among=()) for name in names.keys()}  # noqa: SIM118 - no dict
+    for name in given:
+        if name not in schema.attrs:
+            raise names.wrong(name, f"stream {schema.name} has no such attribute")
+    try:
+        mapping = mapping_of(schema, given, as_attrs=as_attrs, type_=type_, zone=zone)
+    except ValueError as error:
+        raise table.wrong("map", str(error)) from error
+    settings = Hl7Settings(
+        name=around.name,
+        host=table.text("listen", "127.0.0.1"),
+        port=table.integer("port", PORT, 0, 65_535),
+        connections_max=table.integer("connections", 32, 1, 1000),
+        message_max=table.size("message_max", MESSAGE_MAX, low=1 << 10),
+        charset=table.text("charset", "utf-8", among=_CHARSETS),
+        processing=tuple(table.texts("processing", ["P"])),
+    )
+    if settings.message_max > MESSAGE_MAX:
+        raise table.wrong("message_max", f"must be at most {MESSAGE_MAX} B")
+    return Hl7Input(settings, Observations(mapping), around.wall_ns)

@@ -1,0 +1,151 @@
+"""What a reader is asked to do, and what its reports say.
+
+The ROSpec reads all the time on the antennas that are wanted and reports each tag at once, or every
+``report_every`` tags (LLRP 1.1, sections 11.2 and 14.2).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from edge_agent.inputs.llrp import protocol as p
+from edge_agent.inputs.llrp.protocol import LlrpError, parameter, parameters
+
+ROSPEC_ID: Final = 1
+_GEN2: Final = 1
+"""AirProtocolID of EPCglobal Class 1 Gen 2."""
+_IMMEDIATE: Final = 1
+_N_TAGS_OR_END: Final = 2
+_CONTENT: Final = 0x1F80
+"""Antenna, channel, RSSI, first and last time seen, count (bits 12 to 7 of 16)."""
+_US_NS: Final = 1_000
+
+
+class TagRead(NamedTuple):
+    """One TagReportData. Times [ns] of the reader's own clock; None: not in the report."""
+
+    epc: str
+    """Hexadecimal digits, capitals."""
+    antenna: int | None
+    rssi_dbm: int | None
+    channel: int | None
+    seen: int
+    """How often the tag was seen for this report."""
+    first_utc_ns: int | None
+    first_uptime_ns: int | None
+    last_utc_ns: int | None
+
+
+class ReaderEvent(NamedTuple):
+    """A READER_EVENT_NOTIFICATION. ``attempt``: how a connection went (0: it is open), or None."""
+
+    utc_ns: int | None
+    uptime_ns: int | None
+    attempt: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InventorySettings:
+    """``antennas`` empty: all of them."""
+
+    antennas: tuple[int, ...] = ()
+    report_every: int = 1
+    keepalive_ms: int = 5_000
+
+
+def rospec(settings: InventorySettings) -> bytes:
+    """The ROSpec parameter."""
+    antennas: Sequence[int] = settings.antennas or (0,)
+    return parameter(
+        p.ROSPEC,
+        struct.pack(">IBB", ROSPEC_ID, 0, 0),  # priority 0, disabled
+        parameter(
+            p.RO_BOUNDARY,
+            parameter(p.RO_START, bytes([_IMMEDIATE])),
+            parameter(p.RO_STOP, struct.pack(">BI", 0, 0)),
+        ),
+        parameter(
+            p.AI_SPEC,
+            struct.pack(f">H{len(antennas)}H", len(antennas), *antennas),
+            parameter(p.AI_STOP, struct.pack(">BI", 0, 0)),
+            parameter(p.INVENTORY, struct.pack(">HB", 1, _GEN2)),
+        ),
+        parameter(
+            p.RO_REPORT,
+            struct.pack(">BH", _N_TAGS_OR_END, settings.report_every),
+            parameter(p.TAG_CONTENT, struct.pack(">H", _CONTENT)),
+        ),
+    )
+
+
+def reader_config(settings: InventorySettings) -> bytes:
+    """The body of SET_READER_CONFIG: keepalives, and reports are held while nobody is connected."""
+    return (
+        b"\x00"
+        + parameter(p.KEEPALIVE_SPEC, struct.pack(">BI", 1, settings.keepalive_ms))
+        + parameter(p.EVENTS_AND_REPORTS, b"\x80")
+    )
+
+
+def has_rospec(body: bytes) -> bool:
+    """Whether an answer to GET_ROSPECS has ours, enabled."""
+    return any(
+        kind == p.ROSPEC and value[:4] == ROSPEC_ID.to_bytes(4, "big") and value[5:6] in b"\x01\x02"
+        for kind, value in parameters(body)
+        if len(value) > 5
+    )
+
+
+def reader_event(body: bytes) -> ReaderEvent:
+    """What a READER_EVENT_NOTIFICATION says; raises LlrpError: it is none."""
+    data = next((value for kind, value in parameters(body) if kind == p.READER_EVENT), None)
+    if data is None:
+        raise LlrpError("a reader's event without its data")
+    utc = uptime = attempt = None
+    for kind, value in parameters(data):
+        if kind in (p.UTC_TIMESTAMP, p.UPTIME) and len(value) == 8:
+            ns = int.from_bytes(value, "big") * _US_NS
+            utc, uptime = (ns, uptime) if kind == p.UTC_TIMESTAMP else (utc, ns)
+        if kind == p.CONNECTION_ATTEMPT and len(value) == 2:
+            attempt = int.from_bytes(value, "big")
+    return ReaderEvent(utc, uptime, attempt)
+
+
+def tag_reads(body: bytes) -> list[TagRead]:
+    """The reads of an RO_ACCESS_REPORT; raises LlrpError: it is none."""
+    return [_read(value) for kind, value in parameters(body) if kind == p.TAG_REPORT]
+
+
+def _read(data: bytes) -> TagRead:
+    values: dict[int, int] = {}
+    epc = ""
+    for kind, value in parameters(data):
+        if kind == p.EPC_96:
+            epc = value.hex().upper()
+        elif kind == p.EPC_DATA:
+            epc = _epc(value)
+        elif kind in p.TV_BYTES:
+            values[kind] = int.from_bytes(value, "big", signed=kind == p.PEAK_RSSI)
+    if not epc:
+        raise LlrpError("a tag's report without its EPC")
+
+    def ns(kind: int) -> int | None:
+        return None if kind not in values else values[kind] * _US_NS
+
+    return TagRead(
+        epc, values.get(p.ANTENNA_ID), values.get(p.PEAK_RSSI), values.get(p.CHANNEL_INDEX),
+        values.get(p.TAG_SEEN_COUNT, 1), ns(p.FIRST_SEEN_UTC), ns(p.FIRST_SEEN_UPTIME),
+        ns(p.LAST_SEEN_UTC),
+    )  # fmt: skip
+
+
+def _epc(value: bytes) -> str:
+    """An EPC of any length: its bits, in whole bytes."""
+    bits = int.from_bytes(value[:2], "big")
+    size = (bits + 7) // 8
+    if not size or size > len(value) - 2:
+        raise LlrpError(f"an EPC of {bits} bits in {len(value) - 2} bytes")
+    return value[2 : 2 + size].hex().upper()

@@ -1,0 +1,197 @@
+"""One connection to a broker: paho-mqtt speaks MQTT, asyncio says when the socket is ready.
+
+A connection has a client object of its own, so nothing of a lost one is left; the session is the
+broker's (by the client id). What is acknowledged on a connection that is gone is not: the broker
+sends it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+
+CONNECT_SECONDS: Final = 5.0
+_TICK_SECONDS: Final = 1.0
+"""How often the age of the connection is looked at (keepalive)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Where the broker is, and who the agent is to it."""
+
+    host: str
+    port: int
+    client_id: str
+    username: str
+    password: str
+    topics: tuple[str, ...]
+    keepalive_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message as it came. ``again``: marked (DUP) as sent before; ``mid``: its packet id."""
+
+    link: Link
+    mid: int
+    qos: int
+    again: bool
+    retained: bool
+    topic: str
+    payload: bytes
+
+
+class Link:
+    """Connected by ``connect``; ``ended`` returns when it is lost. ``close`` in any case."""
+
+    def __init__(
+        self, settings: BrokerSettings, tls: ssl.SSLContext | None,
+        welcomed: Callable[[bool], bool], received: Callable[[Delivery], None],
+    ) -> None:  # fmt: skip
+        """``welcomed``: told whether the broker had kept the session, says whether to subscribe."""
+        self.why = ""
+        """Why it was lost."""
+        self.subscribed = False
+        """Whether the broker has confirmed all topics, on this connection."""
+        self._welcomed = welcomed
+        self._settings = settings
+        self._received = received
+        self._lost = asyncio.Event()
+        self._paused = False
+        self._socket: Any = None
+        self._client = client = paho.Client(
+            CallbackAPIVersion.VERSION2, settings.client_id, clean_session=False,
+            protocol=paho.MQTTv311, manual_ack=True, reconnect_on_failure=False,
+        )  # fmt: skip
+        if settings.username:
+            client.username_pw_set(settings.username, settings.password or None)
+        if tls is not None:
+            client.tls_set_context(tls)
+        client.connect_timeout = CONNECT_SECONDS
+        client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
+        client.on_message = self._on_message
+
+    async def connect(self) -> None:
+        """Opens the connection; raises OSError (or ValueError: no such host name)."""
+        arguments = (self._settings.host, self._settings.port, self._settings.keepalive_s)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._client.connect, *arguments)
+        self._socket = self._client.socket()
+        if self._socket is None:
+            raise ConnectionError("the broker closed the connection")
+        self._client.on_socket_close = self._on_socket_close
+        loop.add_reader(self._socket, self._readable)
+
+    async def ended(self) -> None:
+        """Returns when the connection is lost; keeps it alive until then."""
+        while not self._lost.is_set():
+            if not self._paused:  # an answer that is not read is none that is missing
+                self._client.loop_misc()
+            self._write_on()
+            try:
+                async with asyncio.timeout(_TICK_SECONDS):
+                    await self._lost.wait()
+            except TimeoutError:
+                continue
+
+    def acknowledge(self, mid: int) -> None:
+        """The message is safe: the broker may forget it."""
+        if not self._lost.is_set():
+            self._client.ack(mid, 1)
+            self._write_on()
+
+    def pause(self) -> None:
+        """Reads no more for now."""
+        if not self._paused and not self._lost.is_set():
+            self._paused = True
+            asyncio.get_running_loop().remove_reader(self._socket)
+
+    def resume(self) -> None:
+        """Reads again."""
+        if self._paused and not self._lost.is_set():
+            self._paused = False
+            asyncio.get_running_loop().add_reader(self._socket, self._readable)
+
+    def close(self) -> None:
+        """Without a word to the broker: the session is kept either way."""
+        self._lose("closed")
+        if self._socket is not None:
+            self._socket.close()
+
+    # --- inside
+
+    def _readable(self) -> None:
+        try:
+            self._went(self._client.loop_read())
+            # TLS reads ahead of what it hands on: what it has makes no socket readable.
+            while not self._lost.is_set() and getattr(self._socket, "pending", int)():
+                self._went(self._client.loop_read())
+        except Exception as error:  # whatever hostile bytes do to the library
+            self._lose(f"what the broker sent cannot be read: {error!r:.100}")
+            return
+        self._write_on()
+
+    def _write_on(self) -> None:
+        """What the kernel does not take at once is written when it can be."""
+        if self._lost.is_set():
+            return
+        if self._client.want_write():
+            self._went(self._client.loop_write())
+        loop = asyncio.get_running_loop()
+        if self._lost.is_set():
+            return
+        if self._client.want_write():
+            loop.add_writer(self._socket, self._write_on)
+        else:
+            loop.remove_writer(self._socket)
+
+    def _went(self, code: MQTTErrorCode) -> None:
+        if code is not MQTTErrorCode.MQTT_ERR_SUCCESS:
+            self._lose(str(paho.error_string(code)))
+
+    def _lose(self, why: str) -> None:
+        self.why = self.why or why
+        if self._socket is not None and not self._lost.is_set():
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._socket)
+            loop.remove_writer(self._socket)
+        self._lost.set()
+
+    def _on_connect(
+        self, client: paho.Client, userdata: Any, flags: Any, code: Any, properties: Any
+    ) -> None:
+        del client, userdata, properties
+        if code.is_failure:
+            self._lose(f"the broker refuses: {code}")
+            return
+        if self._welcomed(bool(flags.session_present)):
+            self._client.subscribe([(topic, 1) for topic in self._settings.topics])
+
+    def _on_subscribe(
+        self, client: paho.Client, userdata: Any, mid: int, codes: Any, properties: Any
+    ) -> None:
+        del client, userdata, mid, properties
+        for topic, code in zip(self._settings.topics, codes, strict=False):
+            if code.is_failure:
+                self._lose(f"the broker refuses the topic {topic!r:.100}: {code}")
+        self.subscribed = not self._lost.is_set()
+
+    def _on_message(self, client: paho.Client, userdata: Any, message: paho.MQTTMessage) -> None:
+        del client, userdata
+        self._received(
+            Delivery(
+                self, message.mid, message.qos, message.dup, message.retain, message.topic,
+                bytes(message.payload),
+            )
+        )  # fmt: skip
+
+    def _on_socket_close(self, client: paho.Client, userdata: Any, found: Any) -> None:
+        del client, userdata, found
+        self._lose("")  # what loop_read returns says why

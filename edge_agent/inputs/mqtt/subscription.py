@@ -1,0 +1,212 @@
+"""``kind = "mqtt"``: subscribes with QoS 1, and acknowledges to the broker what is durable.
+
+The broker keeps the session (client id, subscriptions, what is not acknowledged) while the agent is
+away, and sends again what it was not told to be safe. What comes again with MQTT's mark for that
+(DUP) and was taken before is known by its key, so that a lost connection, or a killed agent,
+doubles nothing (``edge_agent.outbox.keys``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from edge_agent.inputs.backoff import Backoff, read_backoff
+from edge_agent.inputs.base import Outlet, Surroundings
+from edge_agent.inputs.mqtt.link import BrokerSettings, Delivery, Link
+from edge_agent.inputs.mqtt.payload import PayloadFields, read_payload_fields
+from edge_agent.inputs.record_fields import read_fields
+from edge_agent.outbox.keys import KEY_BYTES
+from edge_agent.rows import BadRecord, Row, fits
+from edge_agent.settings_file import NS_PER, Table
+from edge_agent.tls_files import TlsFiles, read_tls
+
+PORT: Final = 1883
+TLS_PORT: Final = 8883
+WAITING_MAX: Final = 1 << 20
+"""Bytes of payloads that may wait for the outbox; then the broker is not read from."""
+BATCH_ROWS: Final = 256
+"""Events that go on together, with the keys of their messages."""
+BATCH_BYTES: Final = 256 << 10
+_PER_MESSAGE: Final = 200
+"""What a message takes in memory beside its payload [bytes]."""
+
+
+class MqttInput:
+    """One session with a broker, over one connection after the other."""
+
+    def __init__(
+        self, name: str, settings: BrokerSettings, tls: TlsFiles | None, payloads: PayloadFields,
+        backoff: Backoff, wall_ns: Callable[[], int], *, retained: bool,
+    ) -> None:  # fmt: skip
+        self.counts: Counter[str] = Counter()
+        """Connections: ``connected``, ``not_connected``, ``lost``; messages: ``messages``,
+        ``acknowledged``, ``repeated``, ``retained`` (left out), ``bad``."""
+        self._name = name
+        self._settings = settings
+        self._tls = tls
+        self._payloads = payloads
+        self._backoff = backoff
+        self._wall_ns = wall_ns
+        self._retained = retained
+        self._waiting: deque[Delivery] = deque()
+        self._waiting_bytes = 0
+        self._came = asyncio.Event()
+        self._link: Link | None = None
+
+    async def run(self, outlet: Outlet) -> None:
+        place = f"{self._name}: {self._settings.host} port {self._settings.port}"
+        context = None if self._tls is None else self._tls.context()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._hand_on(outlet, place))
+            while True:
+                why = await self._connection(context)
+                outlet.trouble(why, place)
+                await self._backoff.wait()
+
+    # --- connections
+
+    async def _connection(self, context: ssl.SSLContext | None) -> str:
+        """Returns when a connection is lost or could not be made, and why."""
+        link = self._link = Link(self._settings, context, self._welcome, self._receive)
+        try:
+            await link.connect()
+            await link.ended()
+        except (OSError, ValueError) as error:
+            self.counts["not_connected"] += 1
+            return str(error) or "no answer in time"
+        finally:
+            link.close()
+        self.counts["lost"] += 1
+        return link.why or "the broker closed the connection"
+
+    def _welcome(self, resumed: bool) -> bool:
+        """A session that was kept has its subscriptions, but settings may have others now."""
+        self.counts["connected"] += 1
+        self._backoff.reset()
+        return not resumed or self.counts["connected"] == 1
+
+    def _receive(self, delivery: Delivery) -> None:
+        self.counts["messages"] += 1
+        self._waiting.append(delivery)
+        self._waiting_bytes += len(delivery.payload) + _PER_MESSAGE
+        if self._waiting_bytes > WAITING_MAX:
+            delivery.link.pause()
+        self._came.set()
+
+    # --- from messages to events
+
+    async def _hand_on(self, outlet: Outlet, place: str) -> None:
+        """Takes what waits, and acknowledges it when it is durable."""
+        while True:
+            self._came.clear()
+            if not self._waiting:
+                await self._came.wait()
+                continue
+            batch = self._batch()
+            await self._take(batch, outlet, place)
+            await outlet.durable()
+            for each in batch:
+                if each.qos:
+                    each.link.acknowledge(each.mid)
+                    self.counts["acknowledged"] += 1
+
+    def _batch(self) -> list[Delivery]:
+        batch: list[Delivery] = []
+        size = 0
+        while self._waiting and len(batch) < BATCH_ROWS and size < BATCH_BYTES:
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1].payload)
+            self._waiting_bytes -= len(batch[-1].payload) + _PER_MESSAGE
+        if self._link is not None and self._waiting_bytes <= WAITING_MAX // 2:
+            self._link.resume()
+        return batch
+
+    async def _take(self, batch: list[Delivery], outlet: Outlet, place: str) -> None:
+        """Events of one stream that came one after the other go on together."""
+        rows: list[Row] = []
+        keys: list[bytes] = []
+        stream = ""
+        for each in batch:
+            key = self._key(each)
+            events = self._events(each, key, outlet, place)
+            full = len(rows) + len(events) > BATCH_ROWS  # events of one message stay together
+            for at, (named, row) in enumerate(events):
+                cut = named != stream or not fits(rows, row) or (full and at == 0)
+                if rows and cut:
+                    await outlet.take(stream, rows, keys)
+                    rows, keys = [], []
+                stream = named
+                rows.append(row)
+            if rows and each.qos:
+                keys.append(key)  # with the last of its events
+        if rows:
+            await outlet.take(stream, rows, keys)
+
+    def _events(
+        self, delivery: Delivery, key: bytes, outlet: Outlet, place: str
+    ) -> list[tuple[str, Row]]:
+        if delivery.retained and not self._retained:
+            self.counts["retained"] += 1
+            return []
+        if delivery.again and outlet.knows(key):
+            self.counts["repeated"] += 1
+            return []
+        try:
+            return self._payloads.events(delivery.topic, delivery.payload, self._wall_ns())
+        except BadRecord as error:
+            self.counts["bad"] += 1
+            outlet.bad(str(error), f"{place}: topic {delivery.topic!r:.100}")
+            return []
+
+    def _key(self, delivery: Delivery) -> bytes:
+        digest = hashlib.blake2b(digest_size=KEY_BYTES)
+        for part in (self._name, self._settings.client_id, str(delivery.mid), delivery.topic):
+            digest.update(part.encode("utf-8") + b"\0")
+        digest.update(delivery.payload)
+        return digest.digest()
+
+
+def mqtt_input(table: Table, around: Surroundings) -> MqttInput:
+    """``kind = "mqtt"``; its settings are in docs/devices.md."""
+    folder = Path(table.file).parent
+    tls = read_tls(table.table("tls"), folder)
+    if tls is not None:
+        tls.context()  # its files are looked at before anything begins
+    topics = tuple(table.texts("topics"))
+    if not topics or not all(0 < len(topic.encode()) <= 65_535 for topic in topics):
+        raise table.wrong("topics", 'write the topics to subscribe to: ["ward/+/vitals"]')
+    keepalive_ns = table.duration_ns("keepalive", 60 * NS_PER["s"], low=NS_PER["s"])
+    settings = BrokerSettings(
+        host=table.text("host", "127.0.0.1"),
+        port=table.integer("port", PORT if tls is None else TLS_PORT, 1, 65_535),
+        client_id=table.text("client_id", f"slackwater-{around.source}-{around.name}"),
+        username=table.text("username", ""),
+        password=_password(table, folder),
+        topics=topics,
+        keepalive_s=min(keepalive_ns // NS_PER["s"], 65_535),
+    )
+    retained = table.flag("retained", False)
+    backoff = read_backoff(table, around.jitter)
+    payloads = read_payload_fields(table, read_fields(table, around.schemas))
+    return MqttInput(
+        around.name, settings, tls, payloads, backoff, around.wall_ns, retained=retained
+    )
+
+
+def _password(table: Table, folder: Path) -> str:
+    password = table.text("password", "", secret=True)
+    name = table.text("password_file", "")
+    if not name:
+        return password
+    if password:
+        raise table.wrong("password_file", "give a password or the file that has it, not both")
+    try:
+        return (folder / name).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise table.wrong("password_file", f"{folder / name}: {error}") from error

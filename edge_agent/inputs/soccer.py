@@ -1,0 +1,137 @@
+"""``kind = "soccer-udp"``: positions of players and ball as the DEBS 2013 Grand Challenge has them.
+
+A datagram has lines of CSV, a position each: ``sid,ts,x,y,z,|v|,|a|,vx,vy,vz,ax,ay,az`` (DEBS 2013
+Grand Challenge, "Soccer monitoring"; SPEC R19, Table 5.1): sensor, time [ps], place [mm], speed
+[um/s] and acceleration [um/s^2], their directions. Locating systems send so over UDP, which loses
+and reorders: what was lost between sensor and agent nobody can number.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from edge_agent.errors import AgentError
+from edge_agent.inputs.base import Outlet, Surroundings
+from edge_agent.inputs.datagrams import receive
+from edge_agent.inputs.record_fields import instant_ns, read_text
+from edge_agent.messages import StreamSchema
+from edge_agent.rows import BadRecord, Row, checked_row
+from edge_agent.settings_file import Table, near_miss
+
+PORT: Final = 9763
+COLUMNS: Final = ("sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", "ay", "az")
+LINE_MAX: Final = 1_000
+"""Characters."""
+_PS_PER_NS: Final = 1_000
+_DIGITS_MAX: Final = 20
+_ROWS_MAX: Final = 4_096
+"""Events that go on together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionFields:
+    """How a position becomes an event."""
+
+    schema: StreamSchema
+    places: Mapping[str, int]
+    """Attribute -> column."""
+    types: Mapping[str, str]
+    """Type of the events of a sensor, by its ``sid``."""
+    type: str
+    """Of those of other sensors; empty: none."""
+    zero_ns: int
+    """The instant at which the sensors' time is 0 [ns since 1970]."""
+
+    def row(self, line: str) -> Row:
+        """The event of a line; raises BadRecord: it is none."""
+        if len(line) > LINE_MAX:
+            raise BadRecord(f"a line of {len(line)} characters")
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != len(COLUMNS):
+            raise BadRecord(f"{len(cells)} values; a position has {len(COLUMNS)}")
+        ps = cells[1]
+        if not (ps.isascii() and ps.isdecimal() and len(ps) <= _DIGITS_MAX):
+            raise BadRecord(f"ts: {ps!r:.50} is no whole number of picoseconds")
+        attrs: dict[str, Any] = {
+            name: read_text(cells[place], self.schema.attrs[name], name)
+            for name, place in self.places.items()
+        }
+        ts = self.zero_ns + int(ps) // _PS_PER_NS
+        type_ = self.types.get(cells[0], self.type) or None
+        return checked_row(self.schema, ts, None, None, type_, attrs)
+
+
+class SoccerInput:
+    """A UDP socket that positions come to."""
+
+    def __init__(self, name: str, host: str, port: int, fields: PositionFields) -> None:
+        self.counts: Counter[str] = Counter()
+        """``datagrams``, ``dropped_datagrams`` (no room), ``positions``, ``bad`` lines."""
+        self._name = name
+        self._host = host
+        self._port = port
+        self._fields = fields
+        self.port = 0
+        """Where it listens; 0: not yet."""
+
+    async def run(self, outlet: Outlet) -> None:
+        place = f"{self._name}: {self._host} port {self._port}"
+        try:
+            transport, datagrams = await receive(self._host, self._port, self.counts)
+        except OSError as error:
+            raise AgentError(f"{place}: {error.strerror}") from error
+        self.port = transport.get_extra_info("sockname")[1]
+        try:
+            while True:
+                rows = self._rows(await datagrams.take(), outlet, place)
+                for first in range(0, len(rows), _ROWS_MAX):
+                    await outlet.take(self._fields.schema.name, rows[first : first + _ROWS_MAX])
+        finally:
+            transport.abort()
+
+    def _rows(self, found: list[bytes], outlet: Outlet, place: str) -> list[Row]:
+        rows = []
+        for datagram in found:
+            for line in datagram.decode("ascii", "replace").split("\n"):
+                if not line.strip():
+                    continue
+                try:
+                    rows.append(self._fields.row(line))
+                except BadRecord as error:
+                    self.counts["bad"] += 1
+                    outlet.bad(str(error), place)
+        self.counts["positions"] += len(rows)
+        return rows
+
+
+def soccer_input(table: Table, around: Surroundings) -> SoccerInput:
+    """``kind = "soccer-udp"``; its settings are in docs/devices.md."""
+    schema = around.schemas[
+        table.text("stream", next(iter(around.schemas)), among=list(around.schemas))
+    ]
+    for name, kind in schema.attrs.items():
+        if name not in COLUMNS or name == "ts" or kind == "bool":
+            raise table.wrong(
+                "stream", f"attribute {name} ({kind}) is no value of a position"
+                f"{near_miss(name, [each for each in COLUMNS if each != 'ts'])}",
+            )  # fmt: skip
+    types = table.table("types")
+    fields = PositionFields(
+        schema=schema,
+        places={name: COLUMNS.index(name) for name in schema.attrs},
+        types={sid: types.text(sid) for sid in types.keys()},  # noqa: SIM118 - a Table is no dict
+        type=table.text("type", ""),
+        zero_ns=_zero(table),
+    )
+    host, port = table.text("listen", "127.0.0.1"), table.integer("port", PORT, 0, 65_535)
+    return SoccerInput(around.name, host, port, fields)
+
+
+def _zero(table: Table) -> int:
+    try:
+        return instant_ns(table.text("zero", "1970-01-01T00:00:00Z"), "ns")
+    except ValueError as error:
+        raise table.wrong("zero", f'write an instant as "2013-06-29T13:00:00Z": {error}') from error
