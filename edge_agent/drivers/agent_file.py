@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from edge_agent.drivers.metrics_server import MetricsSettings, read_metrics
 from edge_agent.drivers.time_servers import TimeServer
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
@@ -57,6 +58,8 @@ class AgentSettings:
     """How long a stop waits for acks."""
     status: Path | None
     status_every_ns: int
+    metrics: MetricsSettings | None
+    """Where Prometheus finds what the status file says; None: nowhere."""
     clock_ahead_ns: int
     """By how much the clock is bent on purpose, and how fast it runs [ns/s]."""
     clock_fast_ppb: int
@@ -88,6 +91,8 @@ def read_agent(
     stop_ns = table.duration_ns("stop_timeout", 5 * NS_PER["s"])
     status = table.text("status", "")
     status_every_ns = table.duration_ns("status_every", 10 * NS_PER["s"], low=NS_PER["ms"])
+    given = "metrics" in whole
+    metrics = read_metrics(whole.table("metrics"), given=given)
     bent = whole.table("clock")
     ahead_ns = bent.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
     fast_ppb = bent.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
@@ -124,7 +129,7 @@ def read_agent(
         outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
         drain_max=drain_max, sync_every_ns=sync_every_ns,
         status=folder / status if status else None, status_every_ns=status_every_ns,
-        clock_ahead_ns=ahead_ns, clock_fast_ppb=fast_ppb,
+        metrics=metrics, clock_ahead_ns=ahead_ns, clock_fast_ppb=fast_ppb,
         printed=whole.printed(),
     )  # fmt: skip
 

@@ -16,10 +16,12 @@ from edge_agent import clock
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.channel import Channel
 from edge_agent.drivers.memory_channel import MemoryChannel
+from edge_agent.drivers.metrics_server import MetricsServer
+from edge_agent.drivers.metrics_text import metrics_text
 from edge_agent.drivers.network_interface import interface_of
 from edge_agent.drivers.outbox_channel import OutboxChannel
 from edge_agent.drivers.session_driver import Address, SessionDriver
-from edge_agent.drivers.status_file import StatusFile
+from edge_agent.drivers.status_file import StatusFile, status_of
 from edge_agent.drivers.systemd import Systemd
 from edge_agent.drivers.tellings import Tellings
 from edge_agent.outbox.folder import OutboxFolder
@@ -54,7 +56,10 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
     systemd = Systemd()
     watch = asyncio.create_task(_watch(settings, channel, tellings, systemd))
     alive = asyncio.create_task(systemd.watch())
+    metrics = _metrics(settings, channel)
     try:
+        if metrics is not None:
+            tellings.tell(f"metrics at port {await metrics.start()}")
         await channel.start()
         systemd.ready()
         if await _all_read(settings, channel, stopping):
@@ -63,6 +68,8 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
             await channel.stop(settings.stop_ns / NS_PER["s"])
     finally:
         systemd.stopping()
+        if metrics is not None:
+            await metrics.stop()
         watch.cancel()
         await asyncio.gather(watch, return_exceptions=True)
         await channel.close()
@@ -76,6 +83,14 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
         if what in _TOLD:
             tell(f"{count} {_TOLD[what]}")
     return DONE if channel.told(tell) else FAILED
+
+
+def _metrics(settings: AgentSettings, channel: Channel) -> MetricsServer | None:
+    if settings.metrics is None:
+        return None
+    return MetricsServer(
+        settings.metrics, lambda: metrics_text(status_of(channel, settings.inputs))
+    )
 
 
 def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:

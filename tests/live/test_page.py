@@ -126,3 +126,41 @@ def test_the_demonstration_takes_no_settings(field: Field) -> None:
     neither = field.start("serve")
     assert neither.end(None) == 2
     assert "--config FILE must be given; --demo shows what it is like" in neither.text
+
+
+def test_a_running_agent_tells_its_metrics(field: Field) -> None:
+    port = free_port()
+    field.site()
+    field.serve()
+    inputs = field.replay("a.jsonl", range(1000), pace=1, step_ms=20)
+    settings = field.agent_file("d", inputs, f"[metrics]\nport = {port}\n")
+    agent = field.start("agent", "--config", settings)
+    agent.says(f"metrics at port {port}")
+    acked = re.compile(rb'^slackwater_agent_session_total\{what="acked"\} [1-9]', re.MULTILINE)
+    until(lambda: acked.search(ask(port, "/metrics")), "acks")
+    assert ask(port, "/healthz") == b"alive\n"
+    agent.end()
+
+
+def test_a_clock_is_bent_as_its_settings_say(field: Field) -> None:
+    page = free_port()
+    field.site(f"[page]\nport = {page}\n")
+    field.serve()
+    bent = "[clock]\nahead_ms = -90000\nfast_ppm = 10000\n"
+    inputs = field.replay("a.jsonl", range(300), pace=1, step_ms=10)
+    agent = field.start("agent", "--config", field.agent_file("d", inputs, bent))
+    assert agent.end(None) == 0
+    (row,) = until(lambda: state(page)["rows"], "a source")
+    assert 89.9 < row["offset"] < 90.0
+
+
+def test_a_metrics_port_that_is_taken_is_told(field: Field) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        inputs = field.replay("a.jsonl", range(3))
+        settings = field.agent_file("d", inputs, f"[metrics]\nport = {port}\n")
+        agent = field.start("agent", "--config", settings)
+        assert agent.end(None) == 2
+    assert f"[metrics] port {port} at 127.0.0.1" in agent.text

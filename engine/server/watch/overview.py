@@ -89,6 +89,9 @@ class Overview:
         self._gaps = np.zeros(0, np.int64)
         self._missing = np.zeros(0, np.int64)
         self._means: Means = figures.means(0)
+        self._names: list[str] = []
+        self._places = np.zeros(0, np.int64)
+        """Of each row among all, by name."""
         self._due = 0.0
 
     def __len__(self) -> int:
@@ -101,6 +104,7 @@ class Overview:
             return
         self.now = self.core.clock.now
         self._look_at_sources()
+        self._look_at_names()
         self._means = self.figures.means(self.now)
         self.sums = self._summed()
         taken = time.monotonic() - begun
@@ -112,21 +116,18 @@ class Overview:
         Rows whose value is not known come last.
         """
         size = len(self)
-        keys = self.figures.keys[:size]
-        names = np.array(["/".join(key) for key in keys], np.str_)
         chosen = np.arange(size)
         if find:
             text = find.casefold()
-            chosen = np.array([i for i in chosen if text in str(names[i]).casefold()], np.int64)
-        values = self._values(sort, names)[chosen]
-        by_name = chosen[np.argsort(names[chosen], kind="stable")]
+            found = [place for place, name in enumerate(self._names[:size]) if text in name]
+            chosen = np.array(found, np.int64)
+        place = self._places[chosen]
         if sort == "source":
-            return by_name[::-1] if descending else by_name
-        place = np.empty(size, np.int64)
-        place[by_name] = np.arange(len(by_name))
+            return chosen[np.argsort(-place if descending else place)]
+        values = self._values(sort)[chosen]
         unknown = np.isnan(values)
         ranked = np.where(unknown, 0.0, -values if descending else values)
-        return chosen[np.lexsort((place[chosen], ranked, unknown))]
+        return chosen[np.lexsort((place, ranked, unknown))]
 
     def row(self, number: int) -> Row:
         """One source."""
@@ -177,6 +178,16 @@ class Overview:
                     self._gaps[number] += lane.received.islands
                     self._missing[number] += lane.received.missing
 
+    def _look_at_names(self) -> None:
+        """Names are only added, and seldom: what is made of them is kept."""
+        keys = self.figures.keys
+        if len(keys) == len(self._names):
+            return
+        names = ["/".join(key) for key in keys]
+        self._names = [name.casefold() for name in names]
+        self._places = np.empty(len(keys), np.int64)
+        self._places[np.argsort(np.array(names, np.object_), kind="stable")] = np.arange(len(keys))
+
     def _summed(self) -> Sums:
         events: Counter[str] = Counter()
         faults: Counter[str] = Counter()
@@ -200,14 +211,13 @@ class Overview:
             states=dict(zip(STATES, numbers, strict=True)),
         )
 
-    def _values(self, sort: str, names: np.ndarray) -> np.ndarray:
+    def _values(self, sort: str) -> np.ndarray:
         """What rows are compared by, as float64; NaN: not known."""
-        size = len(names)
+        size = len(self)
         column = {name: values[:size] for name, values in self.figures.columns.items()}
         never = column["synced"] == NEVER
         unheard = column["last_record"] == NEVER
         found: dict[str, Any] = {
-            "source": np.zeros(size),
             "state": self._state,
             "offset": np.where(never, np.nan, np.abs(column["offset"])),
             "delay": np.where(never, np.nan, column["delay"]),

@@ -1,0 +1,160 @@
+"""``/metrics`` and ``/healthz`` of an agent: a few lines of HTTP, as a device has no web server.
+
+One request a connection, GET alone, few connections at once, and each must be quick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from edge_agent.drivers.metrics_text import KIND
+from edge_agent.errors import SettingsError
+from edge_agent.settings_file import Table
+
+PORT: Final = 9752
+CONNECTIONS_MAX: Final = 16
+TOKEN_LEAST: Final = 12
+REQUEST_MAX: Final = 8192
+PATIENCE_SECONDS: Final = 5.0
+_WORDS: Final = {
+    200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Not Allowed",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsSettings:
+    """Where an agent tells its metrics; without a token to this machine alone."""
+
+    listen: str
+    port: int
+    token: str = field(repr=False)
+
+
+def read_metrics(table: Table, *, given: bool) -> MetricsSettings | None:
+    """``[metrics]``; None: the file has no such table.
+
+    Raises:
+        SettingsError: an address that others can reach without a token, or one easily guessed.
+    """
+    if not given:
+        return None
+    listen = table.text("listen", "127.0.0.1")
+    token = table.text("token", "", secret=True)
+    if token and len(token) < TOKEN_LEAST:
+        raise table.wrong("token", f"can be guessed: at least {TOKEN_LEAST} characters")
+    if not token and not _is_loopback(listen):
+        raise table.wrong(
+            "token", f"must be given, as others can reach {listen}; or listen at 127.0.0.1"
+        )
+    port = table.integer("port", PORT, 0, 65_535)
+    return MetricsSettings(listen=listen, port=port, token=token)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class MetricsServer:
+    """Answers with what ``text`` gives at that moment."""
+
+    def __init__(self, settings: MetricsSettings, text: Callable[[], str]) -> None:
+        self._settings = settings
+        self._text = text
+        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    async def start(self) -> int:
+        """Answers from now on; gives the port.
+
+        Raises:
+            SettingsError: the address cannot be bound.
+        """
+        listen, port = self._settings.listen, self._settings.port
+        try:
+            self._server = await asyncio.start_server(
+                self._connected, listen, port, limit=REQUEST_MAX
+            )
+        except OSError as error:
+            raise SettingsError(f"[metrics] port {port} at {listen}: {error.strerror}") from error
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """No more answers."""
+        if self._server is not None:
+            self._server.close()
+        tasks = list(self._open)
+        for writer in list(self._open.values()):
+            writer.transport.abort()  # which ends its task
+        await asyncio.gather(*tasks)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[task] = writer
+        try:
+            if len(self._open) <= CONNECTIONS_MAX:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._answer(head))
+                    await writer.drain()
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+            writer.transport.abort()  # too slow, or gone
+        except asyncio.LimitOverrunError:
+            writer.write(_response(400, "too long\n"))
+        finally:
+            del self._open[task]
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def _answer(self, head: bytes) -> bytes:
+        lines = head.decode("latin-1").split("\r\n")
+        words = lines[0].split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return _response(400, "not HTTP\n")
+        path = words[1].partition("?")[0]
+        if words[0] != "GET":
+            return _response(405, "GET alone\n", "Allow: GET\r\n")
+        if path == "/healthz":
+            return _response(200, "alive\n")
+        if path != "/metrics":
+            return _response(404, "/metrics or /healthz\n")
+        if not self._admits(lines[1:]):
+            return _response(401, "the token is missing or wrong\n", "WWW-Authenticate: Bearer\r\n")
+        return _response(200, self._text())
+
+    def _admits(self, lines: list[str]) -> bool:
+        fields = dict[str, str]()
+        for line in lines:
+            name, _, value = line.partition(":")
+            fields[name.lower()] = value.strip()
+        token = self._settings.token
+        if token:
+            kind, _, given = fields.get("authorization", "").partition(" ")
+            right = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
+            return kind.lower() == "bearer" and right
+        # A name that some site in a browser points here is none of this machine's.
+        try:
+            return _is_loopback(urlsplit(f"//{fields.get('host', '')}").hostname or "")
+        except ValueError:
+            return False
+
+
+def _response(code: int, text: str, more: str = "") -> bytes:
+    body = text.encode()
+    head = (
+        f"HTTP/1.1 {code} {_WORDS[code]}\r\nContent-Type: {KIND}\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\nCache-Control: no-store\r\n"
+        f"X-Content-Type-Options: nosniff\r\n{more}\r\n"
+    )
+    return head.encode() + body
