@@ -32,6 +32,7 @@ test: $(STAMP)  ## all tests but the slow ones (below 10 minutes on 2 cores)
 	$(PYTEST) -m "not slow"
 
 test-all: $(STAMP)  ## the slow suites that make test leaves out, and some minutes of make fuzz
+	-@$(BIN)/python scripts/network_programs.py
 	$(PYTEST) -m slow
 	$(BIN)/python scripts/fuzz.py --minutes 4 --only-tell
 

@@ -15,6 +15,7 @@ from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.query import query
 
+EVENTS = 4_000_000
 QUERY = "SELECT avg(v) GROUP BY sid WINDOW TUMBLING 10 s DRIFT together"
 ORDERS = ("sequence:latency=1100ms", "sequence:timeout=fixed:1100ms", "none")
 
@@ -46,9 +47,9 @@ def sort_rate(events: int, sources: int) -> float:
 def main() -> None:
     rate(ORDERS[0], 100_000, 20)  # compile
     for sources in (1, 20):
-        baseline = sort_rate(4_000_000, sources)
+        baseline = sort_rate(EVENTS, sources)
         for order in ORDERS:
-            mine = rate(order, 4_000_000, sources)
+            mine = rate(order, EVENTS, sources)
             print(
                 f"chain, {sources:4d} sources, {order:32s} {mine / 1e6:6.2f} M events/s, "
                 f"{mine / baseline:5.2f} x one sort"

@@ -16,13 +16,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.workload import columns, write_log
-from engine.chain import ChainSettings
+import numpy as np
+
+from bench.workload import columns, frames, write_log
+from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.results.export import export_jsonl
-from engine.results.part_store import HELD_BYTES, PartStore
+from engine.results.store.part_store import HELD_BYTES, PartStore
 
 SOURCES = 20
 QUERY = "SELECT avg(v), count(*) GROUP BY sid WINDOW TUMBLING {size}"
@@ -44,11 +46,21 @@ def spent(log: Path, order: str, size: str) -> tuple[float, int]:
         return time.process_time() - started, results
 
 
+def rate(made: dict[str, np.ndarray]) -> tuple[float, int]:
+    """(events per second of CPU in the chain alone, number of results), in no order."""
+    chain = Chain(ChainSettings(parse_order("none"), (query(QUERY.format(size="1 s")),)), "main")
+    given = list(frames(made, SOURCES))
+    started = time.process_time()
+    results = sum(len(each) for frame in given for each in chain.process([frame]).results)
+    return len(made["ts"]) / (time.process_time() - started), results
+
+
 def main() -> None:
     events = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
-        write_log(columns(events, SOURCES), SOURCES, log)
+        made = columns(events, SOURCES)
+        write_log(made, SOURCES, log)
         best = dict.fromkeys(RUNS, (float("inf"), 0))
         for _ in range(ROUNDS + 1):  # the first compiles
             for run in RUNS:
@@ -59,6 +71,8 @@ def main() -> None:
             f"W1, {order:24s} {size:6s} {seconds:6.2f} s CPU, {seconds / base:5.2f} x the first, "
             f"{results} results"
         )
+    alone, results = max(rate(made) for _ in range(ROUNDS))
+    print(f"W1, none, the chain alone: {alone / 1e6:.2f} M events/s, {results} results (goal 2)")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -146,26 +147,41 @@ def spent() -> float:
 def mb(name: str, folder: Path = Path("/proc/self")) -> int:
     """A line of a process's status [MB]."""
     lines = (folder / "status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) // 1024
+    found = (int(line.split()[1]) for line in lines if line.startswith(f"{name}:"))
+    return next(found, 0) // 1024  # it has just ended
+
+
+def in_another_process(job: Callable[..., None], *arguments: Any) -> None:
+    """With memory of its own."""
+    process = multiprocessing.get_context("spawn").Process(target=job, args=arguments)
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise SystemExit(process.exitcode)
+
+
+def write_sites(log: Path, sites: int) -> None:
+    """The log of ``many_sites``."""
+    with LogWriter(log) as writer:
+        for each in gathered(site_frames(sites)):
+            writer.append(each)
 
 
 def many_sites(sites: int, on_spark: bool) -> None:
     """A log of many sites, its answers as JSON lines."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with LogWriter(folder / "log") as writer:
-            for each in gathered(site_frames(sites)):
-                writer.append(each)
-        written, started = spent(), time.perf_counter()
+        in_another_process(write_sites, folder / "log", sites)
+        began, started = spent(), time.perf_counter()
         run = run_on_spark if on_spark else run_in_process
         run(folder / "log", settings(), folder / "out")
         lines = export_jsonl(folder / "out", folder / "out.jsonl")
-        wall, ended = time.perf_counter() - started, spent()
+        wall, seconds = time.perf_counter() - started, spent() - began
     most = [f"{mb('VmHWM', each):,}" for each in family()]
     print(
         f"{sites:,} sites x {EVENTS_OF_SITE} events {'on Spark' if on_spark else 'in process'}: "
-        f"log {written:.1f} s, chains and {lines:,} results {ended - written:.1f} s of CPU, "
-        f"{wall:.1f} s by the clock; at most {' + '.join(most)} MB"
+        f"{lines:,} results, {seconds:.1f} s of CPU, {wall:.1f} s by the clock; "
+        f"at most {' + '.join(most)} MB"
     )
 
 
@@ -189,13 +205,8 @@ def main() -> None:
         (compared, ("sources that come and go", passing, SOURCES, events)),
         (compared, ("keys that rotate", rotating, KEYS, KEYS * EVENTS_OF_KEY)),
     )
-    context = multiprocessing.get_context("spawn")  # each with memory of its own
     for job, arguments in jobs:
-        process = context.Process(target=job, args=arguments)
-        process.start()
-        process.join()
-        if process.exitcode:
-            raise SystemExit(process.exitcode)
+        in_another_process(job, *arguments)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
-from engine.stream.released import Released, Strings
+from engine.stream.released import NO_EPOCH, Released, Strings
 from engine.window.tumbling import TumblingWindow
 
 ROWS = 8_000_000
@@ -29,6 +29,7 @@ def batches(rows: int, batch: int, uncertainty: int = 2_500_000) -> list[Release
         columns = {
             "ref": ref,
             "unc": np.full(n, uncertainty, np.int64),
+            "epoch": np.full(n, NO_EPOCH),
             "release": ref + 5_000_000,
             "status": np.zeros(n, np.int8),
             "source": generator.integers(1, 21, n).astype(np.int32),

@@ -8,7 +8,9 @@ runs forward; every timer of the session runs on it.
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+_PPB: Final = 10**9
 
 
 class Now(NamedTuple):
@@ -20,6 +22,29 @@ class Now(NamedTuple):
     """Source's monotonic clock: ns since some instant that only this process knows."""
 
 
-def read() -> Now:
-    """This machine's clocks; only drivers ask (cores have the time handed in)."""
-    return Now(time.time_ns(), time.monotonic_ns())
+class DeviceClock:
+    """This machine's clocks, which may be bent on purpose: to show and to test what comes of it.
+
+    A bent clock is wrong as a device's would be: both clocks run on one crystal.
+    """
+
+    def __init__(self) -> None:
+        self._ahead_ns = 0
+        self._fast_ppb = 0
+        self._since_ns = 0
+
+    def read(self) -> Now:
+        """Both clocks; only drivers ask (cores have the time handed in)."""
+        wall_ns, mono_ns = time.time_ns(), time.monotonic_ns()
+        gained_ns = (mono_ns - self._since_ns) * self._fast_ppb // _PPB
+        return Now(wall_ns + self._ahead_ns + gained_ns, mono_ns + gained_ns)
+
+    def bend(self, ahead_ns: int, fast_ppb: int) -> None:
+        """From now on the wall clock is ahead, and both run fast by so much; called once."""
+        self._since_ns = time.monotonic_ns()
+        self._ahead_ns, self._fast_ppb = ahead_ns, fast_ppb
+
+
+DEVICE: Final = DeviceClock()
+"""The clock of this process."""
+read: Final = DEVICE.read

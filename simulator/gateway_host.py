@@ -39,7 +39,7 @@ class GatewayHost:
         self.core = start()
         self.clock = clock
         self._begin = start
-        self._former: Counter[tuple[str, str]] = Counter()
+        self._former: Counter[tuple[str, str, str]] = Counter()
         for at_ns in restarts_ns:
             call_at(env, at_ns, self._restart)
         self.delivered: dict[str, Tally] = {}
@@ -52,8 +52,11 @@ class GatewayHost:
 
     @property
     def counts(self) -> Counter[tuple[str, str]]:
-        """``GatewayCore.counts`` over all starts."""
-        return self._former + self.core.counts
+        """``GatewayCore.counts`` over all starts and sites, by (source, reason)."""
+        found: Counter[tuple[str, str]] = Counter()
+        for (_, source, reason), count in (self._former + self.core.counts).items():
+            found[source, reason] += count
+        return found
 
     def start(self) -> None:
         """Starts the core's timers."""

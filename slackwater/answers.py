@@ -18,8 +18,8 @@ from engine.query import query as parse_query
 from engine.query.analysis.analyse import read_query
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
-from engine.results.part_store import PartStore
 from engine.results.side_output import SIDE_OUTPUT
+from engine.results.store.part_store import PartStore
 from slackwater.doubt import doubt
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
-from engine.results.flat_columns import flat as flat_table
+from engine.results.tables.flat_columns import flat as flat_table
 from slackwater.folder import Closing, Folder
 from slackwater.frames import as_pandas, as_polars
 

@@ -23,7 +23,7 @@ ALLOWED = {
     "engine": {
         "engine", "edge_agent", "numpy", "numba", "pyarrow", "lark", "msgpack", "pyspark",
         "pandas", "rich", "typer", "packaging", "plotly", "jinja2", "markupsafe", "simulator",
-        "scenarios",
+        "scenarios", "aiohttp", "prometheus_client",
     },
     "slackwater": {
         "slackwater", "engine", "edge_agent", "simulator", "pyarrow", "pandas", "polars",
@@ -100,6 +100,8 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
         ("lark", ("engine/query/",)),
         ("typer", ("engine/cli/",)),
         ("packaging", ("engine/cli/",)),
+        ("aiohttp", ("engine/server/page/",)),
+        ("prometheus_client", ("engine/server/page/",)),
     ],
 )
 def test_a_library_stays_in_its_folder(word: str, places: tuple[str, ...]) -> None:
@@ -134,4 +136,6 @@ def test_a_device_loads_nothing_heavy() -> None:
 
 
 def test_the_command_line_starts_without_its_heavy_parts() -> None:
-    assert not {"pyspark", "numba", "simpy", "plotly", "jinja2"} & loaded_by("engine.cli")
+    assert not {"pyspark", "numba", "simpy", "plotly", "jinja2", "aiohttp"} & loaded_by(
+        "engine.cli"
+    )

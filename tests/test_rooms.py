@@ -22,13 +22,16 @@ ROOMS = {
         "window",
     },
     "cli": {
-        "barrier", "chain", "compare", "kernels", "log", "order", "passes", "query", "report",
-        "results", "server", "stream",
+        "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
+        "report", "results", "server", "stream",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
     "gateway": {"stream"},
     "kernels": set[str](),
+    "live": {
+        "chain", "kernels", "log", "order", "passes", "query", "results", "spark", "stream",
+    },
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},
     "passes": {
@@ -39,7 +42,7 @@ ROOMS = {
     "query": {"barrier", "stream"},
     "report": {"kernels", "log", "stream"},
     "results": {"kernels", "log", "order", "stream"},
-    "server": {"gateway", "log"},
+    "server": {"gateway", "live", "log", "stream"},
     "spark": {
         "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
     },

@@ -37,6 +37,9 @@ DRIFT_FOLDERS = ("engine/window/", "engine/query/", "docs/glossary.md", "tests/t
 DRIFT_ALLOWED = re.compile(
     r"DRIFT|Drift\b|\.drift\b|drift=|R19|r19|drift[-_ ](windows?|variation|sequence)"
 )
+KERNELS = {"kernel", "inline", "njit"}
+TREES = {"merge", "timer"}
+"""Arrays that are trees: their root is at 1."""
 # Pieces, so that this file does not name what it forbids.
 UNFINISHED = tuple(
     "".join(word)
@@ -160,6 +163,47 @@ def undocumented(source: Source) -> Iterator[str]:
         yield f"{source.path}: no docstring says what the module is for"
 
 
+def kernels(source: Source) -> Iterator[ast.FunctionDef]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef) and not source.is_test:
+            named = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
+            if named & KERNELS:
+                yield node
+
+
+def _is_number(index: ast.expr) -> bool:
+    """A literal, or a constant that stands for one, also added to a place."""
+    match index:
+        case ast.Constant(value=value):
+            return isinstance(value, int)
+        case ast.UnaryOp(operand=operand):
+            return _is_number(operand)
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            return any(_is_number(each) and not isinstance(each, ast.Constant)
+                       for each in (left, right))  # fmt: skip
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.strip("_").isupper()
+    return False
+
+
+def unnamed_columns(source: Source) -> Iterator[str]:
+    """What has a meaning of its own is a field of a record, not column 3 or place ``S_CLOCK``.
+
+    An index that is one: the first item, the root of a tree, a number of dimensions.
+    """
+    for kernel in kernels(source):
+        for node in ast.walk(kernel):
+            if not isinstance(node, ast.Subscript):
+                continue
+            of, index = ast.unparse(node.value).split(".")[-1], node.slice
+            columns = index.elts if isinstance(index, ast.Tuple) else [index]
+            is_index = of == "shape" or (
+                isinstance(index, ast.Constant) and index.value == (1 if of in TREES else 0)
+            )
+            if not is_index and any(map(_is_number, columns)):
+                yield f"{source.path}:{node.lineno}: {ast.unparse(node)} is a column without a name"
+
+
 RULES: dict[Callable[[Source], Iterator[str]], Source] = {
     long_files: Source("engine/a.py", '"""A."""\n' * 401),
     long_functions: Source("engine/a.py", "def f():\n" + "    g()\n" * 70),
@@ -169,6 +213,7 @@ RULES: dict[Callable[[Source], Iterator[str]], Source] = {
     registry_hosts: Source("README.md", f"see https://{REGISTRIES[0]}/project\n"),
     impure_cores: Source("engine/order/a.py", "from time import monotonic\n"),
     undocumented: Source("engine/a.py", "def visible():\n    pass\n"),
+    unnamed_columns: Source("engine/a.py", "@kernel\ndef f(s):\n    s[HOPS, hop, 8] = 1\n"),
 }
 """Every rule, with an offender that it must see."""
 
@@ -200,6 +245,20 @@ def test_impure_cores_sees(text: str) -> None:
     assert len(list(impure_cores(Source("edge_agent/session.py", text)))) == 1
     assert not list(impure_cores(Source("edge_agent/clock.py", text)))
     assert not list(impure_cores(Source("simulator/link.py", text)))
+
+
+@pytest.mark.parametrize(
+    ("index", "has_name"),
+    [
+        ("a[i, 2]", False), ("a[TOTAL]", False), ("a.b[m.CLOCK]", False), ("a[3]", False),
+        ("a[place + _SUM]", False), ("a[i, -1]", False), ("a[FIRST + part]", False),
+        ("a[i].total", True), ("a.state[0].clock", True), ("a.shape[1]", True), ("heap[0]", True),
+        ("s.merge[1].key", True), ("a[i - 1]", True), ("a[i & MASK]", True), ("a[i, j]", True),
+    ],
+)  # fmt: skip
+def test_unnamed_columns_sees(index: str, has_name: bool) -> None:
+    text = f"@inline\ndef f(a, i):\n    return {index}\n"
+    assert bool(list(unnamed_columns(Source("engine/a.py", text)))) != has_name
 
 
 def mentioned_modules(source: Source) -> Iterator[str]:

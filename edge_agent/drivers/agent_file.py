@@ -26,6 +26,8 @@ _SESSION_DURATIONS: Final = (
     "heartbeat_ns", "heartbeat_lag_ns", "hello_timeout_ns", "ack_timeout_ns", "reconnect_ns",
     "reconnect_ns_max",
 )  # fmt: skip
+_BENT_MS_MAX: Final = 10**12
+_BENT_PPM_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,9 @@ class AgentSettings:
     """How long a stop waits for acks."""
     status: Path | None
     status_every_ns: int
+    clock_ahead_ns: int
+    """By how much the clock is bent on purpose, and how fast it runs [ns/s]."""
+    clock_fast_ppb: int
     printed: str
     """The settings in effect, as TOML; the token is not shown."""
 
@@ -83,6 +88,9 @@ def read_agent(
     stop_ns = table.duration_ns("stop_timeout", 5 * NS_PER["s"])
     status = table.text("status", "")
     status_every_ns = table.duration_ns("status_every", 10 * NS_PER["s"], low=NS_PER["ms"])
+    bent = whole.table("clock")
+    ahead_ns = bent.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
+    fast_ppb = bent.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
     gateway = whole.table("gateway")
     host = gateway.text("host", "127.0.0.1")
     port = gateway.integer("port", PORT, 1, 65_535)
@@ -116,6 +124,7 @@ def read_agent(
         outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
         drain_max=drain_max, sync_every_ns=sync_every_ns,
         status=folder / status if status else None, status_every_ns=status_every_ns,
+        clock_ahead_ns=ahead_ns, clock_fast_ppb=fast_ppb,
         printed=whole.printed(),
     )  # fmt: skip
 

@@ -45,6 +45,7 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
     Raises:
         AgentError: an input that cannot be read at all, a certificate, an outbox.
     """
+    clock.DEVICE.bend(settings.clock_ahead_ns, settings.clock_fast_ppb)
     tellings = Tellings(tell)
     channel = _channel(settings, tellings)
     stopping = asyncio.Event()

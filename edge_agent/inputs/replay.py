@@ -62,7 +62,7 @@ class ReplayInput:
         first: int | None = None
         began, began_wall_ns = loop.time(), self._wall_ns()
         rows: list[Row] = []
-        stream, due_ns = "", 0
+        stream, first_due_ns, due_ns = "", 0, 0
         for line, record in records:
             try:
                 named, row = self._fields.event(_there(record), self._wall_ns())
@@ -75,14 +75,16 @@ class ReplayInput:
                 row = row._replace(
                     ts=began_wall_ns + at_ns, te=began_wall_ns + at_ns + row.te - row.ts
                 )
-            late = at_ns - due_ns > _SLICE_NS
+            late = at_ns - first_due_ns > _SLICE_NS
             if rows and (late or named != stream or len(rows) >= ROWS_AT_ONCE):
                 await self._hand(stream, rows, began, due_ns, outlet)
                 rows = []
             if rows and not fits(rows, row):
                 await self._hand(stream, rows, began, due_ns, outlet)
                 rows = []
-            stream, due_ns = named, at_ns if not rows else max(due_ns, at_ns)
+            if not rows:
+                first_due_ns = due_ns = at_ns
+            stream, due_ns = named, max(due_ns, at_ns)
             rows.append(row)
         if rows:
             await self._hand(stream, rows, began, due_ns, outlet)

@@ -19,25 +19,22 @@ import numpy as np
 from engine.barrier.base import Asked
 from engine.barrier.changes import ORDER, Changes, EventTable, Given, nothing_given
 from engine.barrier.replay import (
-    ADAPTS,
     CHANGED,
-    CORRECTED,
-    DROPPED,
     DUE,
     FATES,
     HELD,
     LAST_DUE,
     NEW,
     TO_COME,
-    WAITS,
     Entries,
     Happenings,
     Let,
     Turns,
     replay,
     room_for,
-    same_rows,
-)  # fmt: skip
+)
+from engine.kernels.records import one
+from engine.kernels.table import places_of
 from engine.stream.timeline import LONG_AGO, Steps, Timeline, Told
 
 _NEVER: Final = 2**63 - 1
@@ -111,9 +108,7 @@ class Holding:
         self._ordered = ordered
         self._steps = asked.steps
         self._purged = asked.purged
-        self._state = np.zeros(FATES, np.int64)
-        self._state[ADAPTS] = policy.adapts
-        self._state[WAITS] = not policy.adapts
+        self._fates = one(FATES, adapts=policy.adapts, waits=not policy.adapts)
         self._held: _Held | None = None
         self._number = 0
         self._broken = 0
@@ -124,8 +119,8 @@ class Holding:
         """
         return {
             "promises_broken": self._broken,
-            "matches_dropped": int(self._state[DROPPED]),
-            "matches_corrected": int(self._state[CORRECTED]),
+            "matches_dropped": int(self._fates["dropped"][0]),
+            "matches_corrected": int(self._fates["corrected"][0]),
             "matches_held": 0 if self._held is None else len(self._held.number),
         }
 
@@ -223,10 +218,10 @@ class Holding:
         where = np.full(n, TO_COME)
         where[:old] = HELD
         entries = Entries(
-            where, held.due, held.last_due, held.number, held.last_ns, held.confirmed, held.chance,
+            where, held.due, held.last_due, held.last_ns, held.confirmed, held.chance,
             np.empty(n, np.int64),
         )  # fmt: skip
-        replay(happens, entries, turns, self._ordered, self._state, let)
+        replay(happens, entries, turns, self._ordered, self._fates, let)
         given = _given(held, changes, let)
         self._held = held.take(np.flatnonzero(where == HELD))
         return given
@@ -244,7 +239,7 @@ class Holding:
     def snapshot(self) -> dict[str, Any]:
         return {
             "held": None if self._held is None else [c.copy() for c in self._held.columns()],
-            "state": self._state.copy(),
+            "fates": self._fates.copy(),
             "number": self._number,
             "broken": self._broken,
         }
@@ -252,7 +247,7 @@ class Holding:
     def restore(self, state: dict[str, Any]) -> None:
         held = state["held"]
         self._held = None if held is None else _Held(*(column.copy() for column in held))
-        self._state = state["state"].copy()
+        self._fates = state["fates"].copy()
         self._number, self._broken = state["number"], state["broken"]
 
 
@@ -323,7 +318,7 @@ def _changing(held: _Held, old: int, changes: Changes, store: EventTable) -> _Pa
 
 def _found(held: _Held, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
     """Per match the entry with its rows, or -1."""
-    return same_rows(np.column_stack([held.branch, held.rows]), np.column_stack([branch, rows]))
+    return places_of(np.column_stack([held.branch, held.rows]), np.column_stack([branch, rows]))
 
 
 def _turns(changes: Changes | None) -> Turns:

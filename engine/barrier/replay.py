@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.hashing import mixed
+from engine.kernels import heap
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record, record
 
 # What happens.
 NEW: Final = 0
@@ -25,14 +26,10 @@ TO_COME: Final = 0
 HELD: Final = 1
 GONE: Final = 2
 
-# Places in ``Fates.state``.
-RATE_PPM: Final = 0
-WAITS: Final = 1
-"""1: new matches wait until they are due; 0: they leave at once."""
-ADAPTS: Final = 2
-DROPPED: Final = 3
-CORRECTED: Final = 4
-FATES: Final = 5
+FATES: Final = record("rate_ppm", "waits", "adapts", "dropped", "corrected")
+"""``rate_ppm``: of matches that a later row changed. ``waits``: 1: new matches wait until they are
+due; 0: they leave at once; ``adapts``: 1: the rate decides that. Counters.
+"""
 
 _ONE: Final = 1_000_000
 _SMOOTHING: Final = 64
@@ -41,12 +38,11 @@ _AT_ONCE_BELOW_PPM: Final = 50_000
 
 
 class Entries(NamedTuple):
-    """Matches, by entry. ``heap``: scratch of as many entries."""
+    """Matches, by entry, in order of their numbers. ``heap``: scratch of as many entries."""
 
     where: np.ndarray
     due: np.ndarray
     last_due: np.ndarray
-    number: np.ndarray
     last_ns: np.ndarray
     confirmed: np.ndarray
     chance: np.ndarray
@@ -97,14 +93,14 @@ def room_for(entries: int, changes: int) -> Let:
 
 
 @inline
-def _observe(state: np.ndarray, spoilt: int) -> None:
+def _observe(state: Record, spoilt: int) -> None:
     """A match was let go or, ``spoilt``, changed by a later row."""
-    if state[ADAPTS]:
-        state[RATE_PPM] += ((_ONE if spoilt else 0) - state[RATE_PPM]) // _SMOOTHING
-        if state[RATE_PPM] > _WAIT_ABOVE_PPM:
-            state[WAITS] = 1
-        elif state[RATE_PPM] < _AT_ONCE_BELOW_PPM:
-            state[WAITS] = 0
+    if state.adapts:
+        state.rate_ppm += ((_ONE if spoilt else 0) - state.rate_ppm) // _SMOOTHING
+        if state.rate_ppm > _WAIT_ABOVE_PPM:
+            state.waits = 1
+        elif state.rate_ppm < _AT_ONCE_BELOW_PPM:
+            state.waits = 0
 
 
 @inline
@@ -118,64 +114,32 @@ def _write(
 
 
 @inline
-def _let_go(e: Entries, entry: int, at: int, state: np.ndarray, let: Let) -> None:
+def _let_go(e: Entries, entry: int, at: int, state: Record, let: Let) -> None:
     _observe(state, 0)
     e.where[entry] = GONE
     _write(let, entry, -1, True, at, e.confirmed[entry], e.chance[entry])
 
 
 @inline
-def _earlier(e: Entries, first: int, second: int) -> bool:
-    """Whether ``first`` leaves before ``second``: by its last event, then by number."""
-    if e.last_ns[first] != e.last_ns[second]:
-        return bool(e.last_ns[first] < e.last_ns[second])
-    return bool(e.number[first] < e.number[second])
+def _let_go_ordered(e: Entries, size: int, at: int, state: Record, let: Let) -> int:
+    """Those that are due and before which none is held or can come; the heap's new size.
 
-
-@inline
-def _push(e: Entries, size: int, entry: int) -> None:
-    at = size
-    while at > 0 and _earlier(e, entry, e.heap[(at - 1) >> 1]):
-        e.heap[at] = e.heap[(at - 1) >> 1]
-        at = (at - 1) >> 1
-    e.heap[at] = entry
-
-
-@inline
-def _pop(e: Entries, size: int) -> None:
-    """Takes the first off a heap of ``size``."""
-    entry, at, size = e.heap[size - 1], 0, size - 1
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            break
-        if child + 1 < size and _earlier(e, e.heap[child + 1], e.heap[child]):
-            child += 1
-        if not _earlier(e, e.heap[child], entry):
-            break
-        e.heap[at] = e.heap[child]
-        at = child
-    if size > 0:
-        e.heap[at] = entry
-
-
-@inline
-def _let_go_ordered(e: Entries, size: int, at: int, state: np.ndarray, let: Let) -> int:
-    """Those that are due and before which none is held or can come; the heap's new size."""
+    By their last event, then by number, in which order entries are.
+    """
     while size > 0:
         first = e.heap[0]
         if e.where[first] == HELD:
             if not (e.due[first] and e.last_due[first]):
                 return size
             _let_go(e, first, at, state, let)
-        _pop(e, size)
+        heap.pop(e.heap, size, e.last_ns)
         size -= 1
     return size
 
 
 @kernel
 def replay(
-    happens: Happenings, e: Entries, turns: Turns, ordered: bool, state: np.ndarray, let: Let
+    happens: Happenings, e: Entries, turns: Turns, ordered: bool, fates: np.ndarray, let: Let
 ) -> None:
     """Go through ``happens``.
 
@@ -184,29 +148,29 @@ def replay(
         e: the matches; those held already are HELD.
         turns: by change.
         ordered: whether matches leave by their last event's time.
-        state: FATES numbers.
+        fates: one FATES.
         let: has room (``room_for``).
     """
-    size = 0
+    state, size = fates[0], 0
     if ordered:
         for entry in range(len(e.where)):
             if e.where[entry] == HELD:
-                _push(e, size, entry)
+                heap.push(e.heap, size, e.last_ns, entry)
                 size += 1
     for i in range(len(happens.kind)):
         kind, entry, at = happens.kind[i], happens.entry[i], happens.at[i]
         if kind == NEW:
             e.where[entry] = HELD
             if ordered:
-                _push(e, size, entry)
+                heap.push(e.heap, size, e.last_ns, entry)
                 size += 1
-            if not state[WAITS]:
+            if not state.waits:
                 e.due[entry] = True
         elif kind == CHANGED:
             _observe(state, 1)
             change = happens.change[i]
             if entry < 0 or e.where[entry] != HELD:
-                state[CORRECTED] += 1
+                state.corrected += 1
                 _write(
                     let, -1, change, False, at, turns.was_confirmed[change],
                     turns.was_chance[change],
@@ -217,7 +181,7 @@ def replay(
                 e.confirmed[entry], e.chance[entry] = turns.confirmed[change], turns.chance[change]
             else:
                 e.where[entry] = GONE
-                state[DROPPED] += 1
+                state.dropped += 1
         elif kind == DUE:
             e.due[entry] = True
         else:
@@ -226,47 +190,3 @@ def replay(
             size = _let_go_ordered(e, size, at, state, let)
         elif entry >= 0 and e.where[entry] == HELD and e.due[entry]:
             _let_go(e, entry, at, state, let)
-
-
-@kernel
-def _look_up(known: np.ndarray, wanted: np.ndarray, table: np.ndarray, found: np.ndarray) -> None:
-    mask = len(table) - 1
-    for i in range(len(known)):
-        place = _hash(known, i) & mask
-        while table[place] >= 0:
-            place = (place + 1) & mask
-        table[place] = i
-    for i in range(len(wanted)):
-        place = _hash(wanted, i) & mask
-        while table[place] >= 0 and not _equal(known, table[place], wanted, i):
-            place = (place + 1) & mask
-        found[i] = table[place]
-
-
-@inline
-def _hash(rows: np.ndarray, i: int) -> int:
-    found = 0
-    for column in range(rows.shape[1]):
-        found = mixed(found, rows[i, column])
-    return found
-
-
-@inline
-def _equal(first: np.ndarray, i: int, second: np.ndarray, j: int) -> bool:
-    same = True
-    for column in range(first.shape[1]):
-        same = same and first[i, column] == second[j, column]
-    return bool(same)
-
-
-def same_rows(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Per row of ``wanted`` the place of an equal row of ``known`` (whose rows differ), or -1.
-
-    Args:
-        known: (n, columns) int64.
-        wanted: (m, columns) int64.
-    """
-    table = np.full(1 << (2 * len(known) + 1).bit_length(), -1)
-    found = np.empty(len(wanted), np.int64)
-    _look_up(known, wanted, table, found)
-    return found

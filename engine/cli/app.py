@@ -13,7 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from engine.cli.examples import epilog
-from engine.cli.visible import tell
+from engine.cli.terminal.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
 from engine.extras import told
 
@@ -26,13 +26,18 @@ _NAMES: Final = {
     "paper": "Published tables and figures made anew.",
     "agent": "Sends a device's events to a gateway.",
     "serve": "Receives the events of agents into a log.",
+    "emulate": "A scenario's links between real sockets.",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
     "doctor": "Can this machine run slackwater?",
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
-_THEIR_OWN: Final = {
-    "allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": [],
+_CONTEXTS: Final[dict[str, dict[str, Any]]] = {
+    # The agent reads its own words: on a device there is no typer.
+    "agent": {
+        "allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": [],
+    },
+    "emulate": {"allow_extra_args": True},  # a command of the user's
 }  # fmt: skip
 _HELP_OPTIONS: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -71,6 +76,10 @@ def _command(name: str) -> Any:
             from engine.cli.serve_command import serve_site
 
             return serve_site
+        case "emulate":
+            from engine.cli.emulate_command import emulate_links
+
+            return emulate_links
         case "log":
             from engine.cli.log_commands import log_app
 
@@ -98,8 +107,7 @@ def _application(names: Sequence[str]) -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, short_help=_NAMES[name])
         else:
-            # The agent reads its own words: on a device there is no typer.
-            theirs = _THEIR_OWN if name == "agent" else {}
+            theirs = _CONTEXTS.get(name, {})
             app.command(
                 name, short_help=_NAMES[name], epilog=epilog(name), context_settings=theirs
             )(found)

@@ -11,11 +11,11 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.input_options import reads_input
-from engine.cli.plain_console import PlainConsole
+from engine.cli.options.input_options import reads_input
 from engine.cli.query_commands import Guard, Input, TimeUnit
-from engine.cli.visible import json_out
-from engine.cli.watch import tell_compiling, watched
+from engine.cli.terminal.plain_console import PlainConsole
+from engine.cli.terminal.visible import json_out
+from engine.cli.terminal.watch import tell_compiling, watched
 from engine.cli.work_folder import work_folder
 from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare

@@ -35,6 +35,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "agent": ("slackwater agent check agent.toml",),
     "serve": ("slackwater serve --config site.toml --check",),
+    "emulate": ("slackwater emulate links.toml --check",),
     "log": (
         "slackwater log import rows.csv --time-unit us --out rows.log",
         "slackwater log show rows.log",

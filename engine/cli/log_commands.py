@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from engine.cli.examples import epilog
-from engine.cli.input_options import DeadLetter, OnBad, bad_file, reads_input
-from engine.cli.plain_console import PlainConsole
-from engine.cli.visible import json_out, tell, visible
-from engine.cli.watch import watched
+from engine.cli.options.input_options import DeadLetter, OnBad, bad_file, reads_input
+from engine.cli.terminal.plain_console import PlainConsole
+from engine.cli.terminal.visible import json_out, tell, visible
+from engine.cli.terminal.watch import watched
 from engine.errors import UserError, did_you_mean
 from engine.log.arrival_log import LogWriter
 from engine.log.describe import describe

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Shown
 
-from engine.cli.watch import tell_compiling, watched
+from engine.cli.terminal.watch import tell_compiling, watched
 from engine.errors import UserError
 from engine.extras import need
 from engine.report.page.document import spoken

@@ -12,13 +12,13 @@ import typer
 
 from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
-from engine.cli.host_option import InProcess, Master, OnSpark, choose_host
-from engine.cli.input_options import DeadLetter, OnBad, bad_file, reads_input
-from engine.cli.pass_summary import tell_streams, tell_summary, tell_types
-from engine.cli.spill_option import Spill
-from engine.cli.visible import tell
-from engine.cli.watch import if_interrupted, tell_compiling, watched
-from engine.cli.window_option import WindowText
+from engine.cli.options.host_option import InProcess, Master, OnSpark, choose_host
+from engine.cli.options.input_options import DeadLetter, OnBad, bad_file, reads_input
+from engine.cli.options.spill_option import Spill
+from engine.cli.options.window_option import WindowText
+from engine.cli.terminal.pass_summary import tell_streams, tell_summary, tell_types
+from engine.cli.terminal.visible import tell
+from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
 from engine.cli.work_folder import work_folder
 from engine.errors import UserError
 from engine.log.input.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
@@ -32,8 +32,8 @@ from engine.query import explain
 from engine.query.analysis.analyse import read_query
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
-from engine.results.part_store import PartStore
 from engine.results.side_output import SIDE_OUTPUT
+from engine.results.store.part_store import PartStore
 
 Input = Annotated[
     str,
@@ -247,7 +247,7 @@ def _at_terminal() -> bool:
 
 
 def _show(lines: Path) -> None:
-    from engine.cli.result_table import show_results  # noqa: PLC0415 - only for people
+    from engine.cli.terminal.result_table import show_results  # noqa: PLC0415 - only for people
 
     show_results(lines)
     lines.unlink()

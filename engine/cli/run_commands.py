@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from engine.cli.visible import tell
-from engine.cli.watch import if_interrupted, tell_compiling, watched
+from engine.cli.terminal.visible import tell
+from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
 from engine.errors import UserError
 from engine.extras import need
 from engine.passes.pipeline import Advanced, Host
@@ -120,7 +120,7 @@ def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
     from rich.markup import escape  # noqa: PLC0415 - only for people
     from rich.table import Table  # noqa: PLC0415
 
-    from engine.cli.plain_console import PlainConsole  # noqa: PLC0415
+    from engine.cli.terminal.plain_console import PlainConsole  # noqa: PLC0415
 
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
     console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)

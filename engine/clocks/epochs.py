@@ -9,43 +9,41 @@ import numpy as np
 from edge_agent.limits import UNC_MAX_NS
 from engine.kernels.integers import NONE, NS_PER_S
 from engine.kernels.jit import inline
+from engine.kernels.records import record
 
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per source, to correct events stamped before the newest sync."""
-CLOCK: Final = np.dtype(
-    [
-        ("start", "i8"), ("offset", "i8"), ("unc", "i8"), ("rate", "i8"), ("anchor", "i8"),
-        ("ident", "i8"), ("skew", "i8"),
-        ("doubt", "i8"),  # uncertainty of its events since a step was found behind them; 0: none
-        # of the source; kept in its first entry. gone: events released by its newest entry
-        ("n", "i8"), ("first_lane", "i8"), ("gone", "i8"),
-    ]
-)  # fmt: skip
-"""One offset of a source, in force from event time ``start`` on; an array [source, epoch].
+EPOCH: Final = record("start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt")
+"""One offset of a source, in force from event time ``start`` on.
 
 ``skew``: slope of the offset, ``rate``: of its uncertainty [ppb], both from ``anchor`` on.
+``doubt``: the uncertainty of its events since a step was found behind them; 0: none was.
 """
+CLOCK: Final = np.dtype(
+    [("n", "i8"), ("first_lane", "i8"), ("gone", "i8"), ("epochs", EPOCH, (EPOCHS_KEPT,))]
+)
+"""A source's ``n`` offsets, oldest first. ``gone``: events released by the newest."""
 
 
 @inline
-def reference(ck: np.ndarray, default: int, source: int, ts: int) -> tuple[int, int, int]:
+def reference(clocks: np.ndarray, default: int, source: int, ts: int) -> tuple[int, int, int]:
     """(ref, uncertainty, epoch) of event time ``ts`` at ``source``'s clock (R19 Eq 3.14, 3.15).
 
     Never descending in ``ts`` within an epoch: a slope is far from -1. The uncertainty saturates.
     """
-    n = ck[source, 0].n
-    if n == 0:
+    of = clocks[source]
+    if of.n == 0:
         return ts, default, NONE
-    j = n - 1
-    while j > 0 and ts < ck[source, j].start:
+    j = of.n - 1
+    while j > 0 and ts < of.epochs[j].start:
         j -= 1
-    offset, unc = ck[source, j].offset, ck[source, j].unc
-    skew, rate = ck[source, j].skew, ck[source, j].rate
-    if rate > 0 or skew != 0:
+    epoch = of.epochs[j]
+    offset, unc = epoch.offset, epoch.unc
+    if epoch.rate > 0 or epoch.skew != 0:
         # Whole seconds and the rest apart: their products with a rate stay within int64.
-        age = max(0, ts - ck[source, j].anchor)
+        age = max(0, ts - epoch.anchor)
         seconds, rest = age // NS_PER_S, age % NS_PER_S
-        grown = seconds * rate + rest * rate // NS_PER_S
+        grown = seconds * epoch.rate + rest * epoch.rate // NS_PER_S
         unc = unc + grown if grown < UNC_MAX_NS - unc else UNC_MAX_NS
-        offset += seconds * skew + rest * skew // NS_PER_S
-    return ts + offset, unc, ck[source, j].ident
+        offset += seconds * epoch.skew + rest * epoch.skew // NS_PER_S
+    return ts + offset, unc, epoch.ident

@@ -205,7 +205,7 @@ class SourceClocks:
         rows = np.flatnonzero(mine)
         for code, first in zip(*np.unique(source[rows], return_index=True), strict=True):
             ts = int(columns["ts"][rows[first]])
-            anchors = self.clocks["anchor"][code]
+            anchors = self.clocks["epochs"]["anchor"][code]
             anchors[anchors == _UNANCHORED] = ts
             known = self._known[self.strings.texts[code]]
             known.line = replace(known.line, anchor=ts)
@@ -222,7 +222,7 @@ class SourceClocks:
         if step is not None:
             known.clock_steps += 1
             known.last_step_ns = step.by
-            known.released_before_step += int(self.clocks["gone"][code, 0])
+            known.released_before_step += int(self.clocks["gone"][code])
             self._doubt(code, before, known.line, step)
             known.samples = [sample]
             return start + step.back
@@ -239,8 +239,8 @@ class SourceClocks:
         That is what the source stamped from the sync before on; and, where it was set back, as much
         before that, and after this sync, as it was set back by.
         """
-        ck = self.clocks
-        ck["doubt"][code, ck["n"][code, 0] - 1] = step.unc
+        of = self.clocks[code]
+        of["epochs"]["doubt"][of["n"] - 1] = step.unc
         wide = Line(before.anchor, before.offset, step.unc, before.skew_ppb, 0)
         self._enter(code, before.anchor - step.back, wide, NONE)
         if step.back:
@@ -249,27 +249,22 @@ class SourceClocks:
 
     def _enter(self, code: int, start: int, line: Line, epoch: int) -> None:
         """``line`` holds from event time ``start`` on."""
-        ck = self.clocks
-        n = int(ck["n"][code, 0])
+        of = self.clocks[code]
+        n, epochs = int(of["n"]), of["epochs"]
         if n == EPOCHS_KEPT:
-            for name in ("start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt"):
-                ck[name][code, :-1] = ck[name][code, 1:].copy()
+            epochs[:-1] = epochs[1:].copy()
             n -= 1
         if n:
-            age = max(0, start - int(ck["anchor"][code, n - 1]))
-            grown = age * int(ck["rate"][code, n - 1]) // NS_PER_S
-            self._site.ends(int(ck["unc"][code, n - 1]) + grown)
+            last = epochs[n - 1]
+            grown = max(0, start - int(last["anchor"])) * int(last["rate"]) // NS_PER_S
+            self._site.ends(int(last["unc"]) + grown)
         self._site.begins(code, line)
-        ck["start"][code, n] = min(max(start, INT_MIN), INT_MAX)
-        ck["offset"][code, n] = line.offset
-        ck["unc"][code, n] = min(line.unc, UNC_MAX_NS)
-        ck["rate"][code, n] = line.skew_error_ppb
-        ck["anchor"][code, n] = line.anchor
-        ck["ident"][code, n] = epoch
-        ck["skew"][code, n] = line.skew_ppb
-        ck["doubt"][code, n] = 0
-        ck["n"][code, 0] = n + 1
-        ck["gone"][code, 0] = 0
+        # start, offset, unc, rate, anchor, ident, skew, doubt
+        epochs[n] = (
+            min(max(start, INT_MIN), INT_MAX), line.offset, min(line.unc, UNC_MAX_NS),
+            line.skew_error_ppb, line.anchor, epoch, line.skew_ppb, 0,
+        )  # fmt: skip
+        of["n"], of["gone"] = n + 1, 0
 
     def correct(
         self, source: np.ndarray, ts: np.ndarray, default_uncertainty: int
@@ -338,37 +333,37 @@ class SourceClocks:
 
 @kernel
 def _correct(
-    ck: np.ndarray, source: np.ndarray, ts: np.ndarray, default: int, ref: np.ndarray,
+    clocks: np.ndarray, source: np.ndarray, ts: np.ndarray, default: int, ref: np.ndarray,
     unc: np.ndarray, epoch: np.ndarray,
 ) -> None:  # fmt: skip
     for i in range(len(source)):
-        ref[i], unc[i], epoch[i] = reference(ck, default, source[i], ts[i])
+        ref[i], unc[i], epoch[i] = reference(clocks, default, source[i], ts[i])
 
 
 @kernel
 def _release(
-    ck: np.ndarray, source: np.ndarray, status: np.ndarray, unc: np.ndarray, epoch: np.ndarray,
-    counts: bool,
+    clocks: np.ndarray, source: np.ndarray, status: np.ndarray, unc: np.ndarray,
+    epoch: np.ndarray, counts: bool,
 ) -> None:  # fmt: skip
     """Count what the newest offset of a source released; widen what an offset in doubt did."""
     for i in range(len(source)):
         if epoch[i] == NONE:
             continue
-        of = source[i]
-        j = ck[of, 0].n - 1
-        if epoch[i] == ck[of, j].ident:
+        of = clocks[source[i]]
+        j = of.n - 1
+        if epoch[i] == of.epochs[j].ident:
             if counts and status[i] != LATE_DROPPED:
-                ck[of, 0].gone += 1
+                of.gone += 1
             continue
-        while j >= 0 and ck[of, j].ident != epoch[i]:
+        while j >= 0 and of.epochs[j].ident != epoch[i]:
             j -= 1
-        if j >= 0 and ck[of, j].doubt > 0:
-            unc[i] = max(unc[i], ck[of, j].doubt)
+        if j >= 0 and of.epochs[j].doubt > 0:
+            unc[i] = max(unc[i], of.epochs[j].doubt)
             epoch[i] = NONE
 
 
 def _empty(sources: int) -> np.ndarray:
     """Clock tables of ``sources`` codes, none of them synchronised."""
-    table = np.zeros((sources, EPOCHS_KEPT), CLOCK)
+    table = np.zeros(sources, CLOCK)
     table["first_lane"] = NONE
     return table

@@ -58,15 +58,15 @@ class GatewayCore:
         self.settings = settings
         self.sources = SourceStore()
         self.dead_letters = DeadLetters() if dead_letters is None else dead_letters
-        self.counts: Counter[tuple[str, str]] = Counter()
-        """By (source, reason); source "" before it is known. Of events: ``recorded``,
-        ``duplicate``, ``refused``, ``given_up``; all others: messages, connections, datagrams,
-        ``sink_failed``."""
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        """By (site, source, reason), both "" before they are known. Of events: ``received`` =
+        ``recorded`` + ``duplicate`` + ``refused`` + ``put_off``, and ``given_up``; all others:
+        messages, connections, datagrams, ``sink_failed``."""
         self.sink_error: OSError | None = None
         """Why the sink failed when it was last tried; None: it did not."""
         self.clock = ArrivalClock(recalled.last_arrival)
         self._sink = sink
-        self._admission = Admission(settings, recalled)
+        self.admission = Admission(settings, recalled)
         self._intake = Intake(self.sources, self.counts, settings)
         self._peers: dict[Hashable, Peer] = {}
         self._half_bytes = 0
@@ -105,7 +105,7 @@ class GatewayCore:
         arrival = self.clock.advance(now_ns)
         peer = self._peers.get(connection)
         if peer is None:
-            self.counts["", "closed_connection"] += 1
+            self.counts["", "", "closed_connection"] += 1
             return
         whole = 0
         try:
@@ -126,9 +126,9 @@ class GatewayCore:
         """
         ahead = self.clock.ahead_ns
         try:
-            return self._admission.time(data, received_ns + ahead, sent_ns + ahead)
+            return self.admission.time(data, received_ns + ahead, sent_ns + ahead)
         except NtpRefused as refused:
-            self.counts["", f"ntp_{refused.reason}"] += 1
+            self.counts["", "", f"ntp_{refused.reason}"] += 1
             return None
 
     def next_wake(self) -> int | None:
@@ -171,7 +171,7 @@ class GatewayCore:
     # --- inside
 
     def _turn_away(self, connection: Hashable, reason: str, detail: str, *, retry: bool) -> None:
-        self.counts["", reason] += 1
+        self.counts["", "", reason] += 1
         self._outputs.append(Send(connection, wire.encode(m.ErrorMessage(reason, detail, retry))))
         self._outputs.append(Close(connection, reason))
 
@@ -188,7 +188,7 @@ class GatewayCore:
                 self._left(peer.source)
 
     def _left(self, source: Source) -> None:
-        self._admission.left(source)
+        self.admission.left(source)
         site = self._sites[source.site]
         if not source.announced:
             self._intake.forgot(source)
@@ -227,7 +227,7 @@ class GatewayCore:
         """Tells the peer why, closes its connection and keeps what it sent."""
         source = peer.source
         site, name = (source.site, source.name) if source else ("", name)
-        self.counts[source.name if source else "", reason] += 1
+        self.counts[*(source.key if source else ("", "")), reason] += 1
         self.dead_letters.add(
             self.clock.now, (site, name, str(peer.connection)), reason, detail, sample
         )
@@ -280,8 +280,8 @@ class GatewayCore:
         try:
             return self._intake.data(source, site, data, arrival)
         except ContentRefused as refused:
-            self.counts[source.name, refused.reason] += 1
-            self.counts[source.name, "refused"] += refused.rows
+            self.counts[*source.key, refused.reason] += 1
+            self.counts[*source.key, "refused"] += refused.rows
             name = (source.site, source.name, str(peer.connection))
             sample = wire.encode(data)[:SAMPLE_BYTES]
             self.dead_letters.add(
@@ -292,8 +292,8 @@ class GatewayCore:
     def _hello(self, peer: Peer, hello: m.Hello, arrival: int) -> None:
         claimed = f"{hello.site}/{hello.source}"
         try:
-            self._admission.check_token(hello)
-            source, old = self._admission.admit(hello, arrival)
+            self.admission.check_token(hello)
+            source, old = self.admission.admit(hello, arrival)
         except Refusal as refusal:
             self._refuse(
                 peer, refusal.reason, refusal.detail, b"", retry=refusal.retry, name=claimed,
@@ -389,7 +389,7 @@ class GatewayCore:
             self._timers.set(_COMMIT, self.clock.now + self.settings.sink_retry_ns)
 
     def _failed(self, error: OSError) -> None:
-        self.counts["", "sink_failed"] += 1
+        self.counts["", "", "sink_failed"] += 1
         self.sink_error = error
 
     def _ack(self, source: Source) -> None:

@@ -69,7 +69,10 @@ class Intake:
     """Writes messages of accepted sources into their site's frame."""
 
     def __init__(
-        self, store: SourceStore, counts: Counter[tuple[str, str]], limits: GatewaySettings
+        self,
+        store: SourceStore,
+        counts: Counter[tuple[str, str, str]],
+        limits: GatewaySettings,
     ) -> None:
         self._store = store
         self._counts = counts
@@ -102,11 +105,16 @@ class Intake:
         first, end = data.first_seq, data.first_seq + data.rows
         parts = lane.received.new_parts(first, end)
         new = sum(b - a for a, b in parts)
+        self._counts[*source.key, "received"] += data.rows
         if new < data.rows:
-            self._counts[source.name, "duplicate"] += data.rows - new
+            self._counts[*source.key, "duplicate"] += data.rows - new
         if not parts:
             return False
-        self._make_room(source, lane, first, end)
+        try:
+            self._make_room(source, lane, first, end)
+        except WireError:
+            self._counts[*source.key, "put_off"] += new  # its connection closes: they come again
+            raise
         self._came(lane, first, end)
         site.touched(source)
         try:
@@ -124,7 +132,7 @@ class Intake:
                 Kind.EVENT, arrival, rows, source.name, schema.name, a, source.incarnation, schema
             )
             site.builder.add(part)
-        self._counts[source.name, "recorded"] += new
+        self._counts[*source.key, "recorded"] += new
         self._proven(source, site, data.stream, arrival)
         return True
 
@@ -149,7 +157,7 @@ class Intake:
             if site.frame_due is None:
                 site.frame_due = arrival + frame_every
             if index != m.CONTROL:
-                self._counts[source.name, "given_up"] += gone
+                self._counts[*source.key, "given_up"] += gone
                 self._proven(source, site, index, arrival)
 
     def control(self, source: Source, site: Site, message: m.Control, arrival: int) -> bool:
@@ -160,7 +168,7 @@ class Intake:
         """
         lane, number = source.control, message.number
         if not lane.received.new_parts(number, number + 1):
-            self._counts[source.name, "duplicate_control"] += 1
+            self._counts[*source.key, "duplicate_control"] += 1
             return False
         self._make_room(source, lane, number, number + 1)
         match message:
@@ -189,7 +197,7 @@ class Intake:
         if source.resend or not received.islands:
             # The first gap will be resent: closing makes the agent begin there.
             raise WireError("islands_max", f"{received.islands} gaps before number {first}")
-        self._counts[source.name, "given_up"] += received.give_up_first_gap()
+        self._counts[*source.key, "given_up"] += received.give_up_first_gap()
         self._islands -= 1
 
     def _announce(
@@ -243,7 +251,7 @@ class Intake:
                 room = self._promises < self._limits.promises_max
                 kept = room and source.promises.wait(stream, promised)
                 self._promises += source.promises.keys - before
-                self._counts[source.name, "promise_waited" if kept else "promise_dropped"] += 1
+                self._counts[*source.key, "promise_waited" if kept else "promise_dropped"] += 1
 
     def _proven(self, source: Source, site: Site, stream: int, arrival: int) -> None:
         """Records the promises that waited for the numbers which have just come."""

@@ -66,6 +66,11 @@ class Source:
     """The newest of its earlier starts of which the log has something."""
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Site and name."""
+        return self.site, self.name
+
+    @property
     def durable(self) -> tuple[int, tuple[int, ...]]:
         """The control number, and those of the streams, up to which everything is durable."""
         return self.control.durable, tuple(lane.durable for lane in self.lanes)
@@ -109,6 +114,11 @@ class Admission:
         if key is None:
             return self._settings.ntp.answer(data, received_ns, sent_ns)
         return key.signed(self._settings.ntp.answer(key.packet(data), received_ns, sent_ns))
+
+    @property
+    def not_back(self) -> int:
+        """How many sources the log has that have not come since the start."""
+        return len(self._past)
 
     def check_token(self, hello: Hello) -> None:
         """Raises Refusal when the token is not this source's."""

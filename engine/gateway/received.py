@@ -23,6 +23,13 @@ class ReceivedSet:
     def islands(self) -> int:
         return len(self._starts)
 
+    @property
+    def missing(self) -> int:
+        """How many numbers lie in the gaps before and between the islands."""
+        if not self._starts:
+            return 0
+        return sum(self._starts) - self.next - sum(self._ends[:-1])
+
     def new_parts(self, first: int, end: int) -> list[tuple[int, int]]:
         """The runs of [first, end) that have not come yet, in order."""
         if first == self.next and not self._starts:

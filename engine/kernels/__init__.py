@@ -1,1 +1,1 @@
-"""What kernels of several rooms share: integers with a meaning, hashing."""
+"""What kernels of several rooms share: records, integers with a meaning, a heap, a hash table."""

@@ -32,6 +32,7 @@ from engine.log.files.log_files import (
     arrivals_given,
     check_files,
     check_rows,
+    file_name,
     frame_of,
     is_log_file,
     log_files,
@@ -50,7 +51,7 @@ from engine.stream.value_rules import joined_type
 
 __all__ = [
     "FIRST_ARRIVAL", "LAST_ARRIVAL", "LOG_SCHEMA", "PAYLOAD", "ROWS", "SITE", "LogReader",
-    "LogWriter", "frames_at", "is_log_file",
+    "LogWriter", "frames_at", "frames_in", "is_log_file",
 ]  # fmt: skip
 ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
@@ -115,6 +116,11 @@ class LogWriter:
             for site, last in zip(*(column.to_pylist() for column in index.columns), strict=True):
                 self._arrived[site] = max(last, self._arrived.get(site, last))
 
+    @property
+    def files(self) -> int:
+        """How many files are on disk, which is the number of the last one."""
+        return self._number
+
     def append(self, frame: Frame) -> None:
         """Adds ``frame``, whose site's arrival clock must not go backwards.
 
@@ -174,7 +180,7 @@ class LogWriter:
             [pa.array(values, of.type) for values, of in zip(columns, schema, strict=True)],
             schema=schema,
         )
-        path = self.directory / f"frames-{self._number + 1:012d}.parquet"
+        path = self.directory / file_name(self._number + 1)
         self._mtime_ms = write_parquet(
             path, [table], schema, plain_columns=(PAYLOAD,), after_ms=self._mtime_ms
         )
@@ -260,15 +266,25 @@ class LogReader:
                 yield frame_of(file, row, entry)
 
 
+def frames_in(file: Path) -> list[Frame]:
+    """The frames of one of a log's files, in order.
+
+    Raises:
+        UserError: a damaged file.
+    """
+    return [frame for _, frame in _frames_of(file, None)]
+
+
 def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[list[Frame]]:
     """The frames in rows ``places[name]`` of the log's file ``name``: file by file, both in order.
 
     Raises:
         UserError: a damaged file.
     """
-    return read_ahead(
-        partial(_frames, directory / name, sorted(places[name])) for name in sorted(places)
-    )
+    jobs = [partial(_frames, directory / name, sorted(places[name])) for name in sorted(places)]
+    if all(KEPT.has(directory / name) for name in places):
+        return (job() for job in jobs)  # a thread would take longer to start
+    return read_ahead(jobs)
 
 
 def _frames_of(file: Path, sites: Collection[str] | None) -> list[tuple[int, Frame]]:

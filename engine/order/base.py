@@ -121,8 +121,3 @@ class Guards:
 
     guard_ns: int | None = 1_000_000_000
     default_uncertainty_ns: int = 0
-
-
-def no_events() -> np.ndarray:
-    """An empty int64 column."""
-    return np.empty(0, np.int64)

@@ -12,7 +12,7 @@ dropped only where numbers are not unique within the horizon, which ``duplicates
 Bounded. A lane takes 8 bytes per 64 numbers that it spans, 4 kB at most. There are two generations
 of lanes: one that is heard moves to the young one; when that is full the old one is forgotten and
 the young one is the old one. So at least the last 2,000 lanes are known, and the last 65,536 where
-each has sent little; all take 37 MB at most.
+each has sent little; all take 38 MB at most.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from edge_agent import records as r
-from engine.kernels.hashing import mixed
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import copy_of, numbers_of, one, record
+from engine.kernels.table import empty_slots, enter, slot_of
 from engine.stream.columns import Columns
 
 HORIZON: Final = 32_000
@@ -37,68 +38,45 @@ BLOCKS_MAX: Final = 1 << 21
 """Of a generation; 16 MB."""
 LANE: Final = np.dtype(
     [
-        ("incarnation", "i8"), ("newest", "i8"),
-        ("low", "i8"),  # the first block that anything came of
-        ("start", "i8"), ("blocks", "i4"),  # where its bits are, a power of two of blocks
-        ("source", "i4"), ("stream", "i4"),
+        ("source", "i8"), ("stream", "i8"), ("incarnation", "i8"),  # its key
+        ("newest", "i8"), ("low", "i8"),  # the first block that anything came of
+        ("start", "i4"), ("blocks", "i4"),  # where its bits are, a power of two of blocks
     ]
 )  # fmt: skip
-_LANES, _USED, _NEEDED = range(3)
+_KEY: Final = 3
+STATE: Final = record("lanes", "used", "needed")
+"""How many lanes and blocks are in use, and how many blocks found no room."""
 _NEW, _COPY, _NO_ROOM = 0, 1, 2
 _NO_INTS: Final = np.empty(0, np.int64)
 _NO_CODES: Final = np.empty(0, np.int32)
 
 
 class Generation(NamedTuple):
-    """Lanes and their bits. ``slots``: hash table of places in ``lanes``, at most half full.
-
-    ``bits``: int64 per block of 64 numbers; block b of a lane of n blocks is at ``start + b % n``.
-    ``scalars``: how many lanes and blocks are in use, and how many blocks found no room.
+    """Lanes and their bits. ``slots``: hash table of places in ``lanes``; ``keys``: what these
+    begin with. ``bits``: int64 per block of 64 numbers; block b of a lane of n blocks is at
+    ``start + b % n``. ``state``: one STATE.
     """
 
     slots: np.ndarray
+    keys: np.ndarray
     lanes: np.ndarray
     bits: np.ndarray
-    scalars: np.ndarray
-
-
-@inline
-def _slot(g: Generation, source: int, stream: int, incarnation: int) -> int:
-    """The place of a lane in the hash table, or the empty one where it belongs."""
-    mask = len(g.slots) - 1
-    place = mixed(mixed(mixed(0, source), stream), incarnation) & mask
-    while g.slots[place] != NONE:
-        lane = g.slots[place]
-        if (
-            g.lanes[lane].source == source
-            and g.lanes[lane].stream == stream
-            and g.lanes[lane].incarnation == incarnation
-        ):
-            break
-        place = (place + 1) & mask
-    return int(place)
-
-
-@kernel
-def _enter_all(g: Generation) -> None:
-    """Every lane into the hash table, which is empty."""
-    for lane in range(g.scalars[_LANES]):
-        of = g.lanes[lane]
-        g.slots[_slot(g, of.source, of.stream, of.incarnation)] = lane
+    state: np.ndarray
 
 
 @kernel
 def _is_full(g: Generation) -> bool:
     """Whether the generation is over. It says nothing of the arrays, which a restart cuts."""
-    return bool(g.scalars[_LANES] >= LANES_MAX or g.scalars[_USED] > BLOCKS_MAX - _BLOCKS_MAX)
+    return bool(g.state[0].lanes >= LANES_MAX or g.state[0].used > BLOCKS_MAX - _BLOCKS_MAX)
 
 
 @kernel
 def _has_room(g: Generation, blocks: int) -> bool:
     """Whether one more lane, and so many more blocks, fit."""
-    g.scalars[_NEEDED] = blocks
-    count = g.scalars[_LANES] + 1
-    fits = count <= len(g.lanes) and g.scalars[_USED] + blocks <= len(g.bits)
+    state = g.state[0]
+    state.needed = blocks
+    count = state.lanes + 1
+    fits = count <= len(g.lanes) and state.used + blocks <= len(g.bits)
     return bool(fits and 2 * count <= len(g.slots) and not _is_full(g))
 
 
@@ -113,28 +91,24 @@ def _begin(g: Generation, lane: int, number: int) -> None:
 
 
 @kernel
-def _enter(young: Generation, old: Generation, source: int, stream: int, incarnation: int) -> int:
+def _enter(young: Generation, old: Generation, key: tuple[int, int, int]) -> int:
     """The lane moved over from the old generation, or a new one; NONE: there is no room."""
-    before = old.slots[_slot(old, source, stream, incarnation)]
+    before = old.slots[slot_of(old.slots, old.keys, key)]
     blocks = 1 if before == NONE else old.lanes[before].blocks
     if not _has_room(young, blocks):
         return NONE
-    lane, start = young.scalars[_LANES], young.scalars[_USED]
-    young.scalars[_LANES] += 1
-    young.scalars[_USED] += blocks
-    young.slots[_slot(young, source, stream, incarnation)] = lane
-    young.lanes[lane].source = source
-    young.lanes[lane].stream = stream
-    young.lanes[lane].incarnation = incarnation
-    young.lanes[lane].start = start
-    young.lanes[lane].blocks = blocks
-    young.lanes[lane].newest = NONE
+    lane, start = young.state[0].lanes, young.state[0].used
+    young.state[0].lanes += 1
+    young.state[0].used += blocks
+    young.slots[slot_of(young.slots, young.keys, key)] = lane
+    new = young.lanes[lane]
+    new.source, new.stream, new.incarnation = key
+    new.start, new.blocks, new.newest = start, blocks, NONE
     if before != NONE:
-        was = old.lanes[before].start
+        was = old.lanes[before]
         for block in range(blocks):
-            young.bits[start + block] = old.bits[was + block]
-        young.lanes[lane].newest = old.lanes[before].newest
-        young.lanes[lane].low = old.lanes[before].low
+            young.bits[start + block] = old.bits[was.start + block]
+        new.newest, new.low = was.newest, was.low
     return int(lane)
 
 
@@ -147,8 +121,8 @@ def _grow(g: Generation, lane: int, needed: int) -> bool:
         blocks *= 2
     if not _has_room(g, blocks):
         return False
-    start = g.scalars[_USED]
-    g.scalars[_USED] += blocks
+    start = g.state[0].used
+    g.state[0].used += blocks
     g.bits[start : start + blocks] = 0
     top = g.lanes[lane].newest >> 6
     for block in range(max(g.lanes[lane].low, top - before + 1), top + 1):
@@ -192,17 +166,18 @@ def _sift(
     ``stream``, ``incarnation``: empty where every event is of stream ``default``, of 0.
     """
     lane = NONE
-    of, within, during = 0, 0, 0
+    of = (0, 0, 0)
     for row in range(start, len(seq)):
         if seq[row] < 0:
             continue  # has no number
         of_row = stream[row] if len(stream) else default
         since = incarnation[row] if len(incarnation) else 0
-        if lane == NONE or source[row] != of or of_row != within or since != during:
-            of, within, during = source[row], of_row, since
-            lane = young.slots[_slot(young, of, within, during)]
+        key = (int(np.int64(source[row])), int(np.int64(of_row)), int(since))
+        if lane == NONE or key != of:
+            of = key
+            lane = young.slots[slot_of(young.slots, young.keys, key)]
             if lane == NONE:
-                lane = _enter(young, old, of, within, during)
+                lane = _enter(young, old, key)
             if lane == NONE:
                 return row
         found = _note(young, lane, seq[row])
@@ -265,31 +240,26 @@ def _generation() -> Generation:
 
 
 def _saved(g: Generation) -> tuple[np.ndarray, np.ndarray]:
-    lanes, used, _ = g.scalars
-    return g.lanes[:lanes].copy(), g.bits[:used].copy()
+    state = g.state[0]
+    return copy_of(g.lanes[: state["lanes"]]), g.bits[: state["used"]].copy()
 
 
 def _restored(lanes: np.ndarray, bits: np.ndarray) -> Generation:
     """These lanes and bits, copied, with their hash table and no room for more."""
-    size = 1 << (2 * len(lanes) + 1).bit_length()
-    g = Generation(
-        np.full(size, NONE, np.int32), lanes.copy(), bits.copy(),
-        np.array([len(lanes), len(bits), 0]),
-    )  # fmt: skip
-    _enter_all(g)
-    return g
+    return _made(lanes, bits, len(lanes), len(bits))
 
 
 def _roomy(g: Generation) -> Generation:
     """The same with room for one more lane and for the blocks that were needed, and for more."""
-    lanes, used, needed = (int(count) for count in g.scalars)
-    grown = Generation(
-        np.full(1 << (4 * lanes + 7).bit_length(), NONE, np.int32),
-        np.empty(2 * lanes + 1, LANE),
-        np.empty(2 * used + needed, np.int64),
-        g.scalars,
-    )
-    grown.lanes[:lanes] = g.lanes[:lanes]
-    grown.bits[:used] = g.bits[:used]
-    _enter_all(grown)
-    return grown
+    lanes, bits = _saved(g)
+    needed = int(g.state["needed"][0])
+    return _made(lanes, bits, 2 * len(lanes) + 1, 2 * len(bits) + needed)
+
+
+def _made(lanes: np.ndarray, bits: np.ndarray, lanes_room: int, bits_room: int) -> Generation:
+    """These lanes and bits, in arrays with room."""
+    made, of = np.empty(lanes_room, LANE), np.empty(bits_room, np.int64)
+    numbers_of(made)[: len(lanes)], of[: len(bits)] = numbers_of(lanes), bits
+    keys, slots = numbers_of(made)[:, :_KEY], empty_slots(lanes_room)
+    enter(slots, keys[: len(lanes)], 0)
+    return Generation(slots, keys, made, of, one(STATE, lanes=len(lanes), used=len(bits)))

@@ -16,9 +16,9 @@ from engine.chain import Chain, ChainSettings
 from engine.chain.output_parts import last_parts, parts_of
 from engine.kernels.jit import plain
 from engine.log.arrival_log import LogReader
-from engine.results.part_store import PartStore, store_of
 from engine.results.run_writer import Part, RunWriter
-from engine.results.sole_use import sole_use
+from engine.results.store.part_store import PartStore, store_of
+from engine.results.store.sole_use import sole_use
 from engine.stream.frame import Frame, by_site
 
 _ROWS_PER_BATCH: Final = 1 << 18

@@ -18,8 +18,8 @@ from engine.results.ordered import (
     export_ordered_jsonl,
     export_ordered_table,
 )
-from engine.results.part_store import PartStore
-from engine.results.table_file import CSV, PARQUET
+from engine.results.store.part_store import PartStore
+from engine.results.tables.table_file import CSV, PARQUET
 
 TABLES: Final = (PARQUET, CSV)
 """Endings of the files that hold tables."""

@@ -26,7 +26,7 @@ from engine.passes.inprocess import run_in_process
 from engine.query import check_attributes
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
-from engine.results.part_store import HELD_BYTES, PartStore
+from engine.results.store.part_store import HELD_BYTES, PartStore
 from engine.stream.frame import ATTR_PREFIX
 
 Advanced = Callable[[int], None]

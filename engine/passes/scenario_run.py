@@ -25,7 +25,7 @@ from engine.query import query as parse_query
 from engine.query.plan import Plan
 from engine.report.write import write_report
 from engine.results.export import export_jsonl
-from engine.results.part_store import PartStore
+from engine.results.store.part_store import PartStore
 from engine.scenario import Pass, RunnableScenario, Score
 
 RESULTS: Final = "results.jsonl"

@@ -8,7 +8,8 @@ import numpy as np
 
 from engine.barrier.changes import ORDER
 from engine.errors import ContractViolation
-from engine.pattern.compiled.records import EVENT, copy_of, numbers_of
+from engine.kernels.records import copy_of, numbers_of
+from engine.pattern.compiled.records import EVENT
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
 from engine.pattern.verdict.certainty import Clock
 from engine.query.expression import View, column

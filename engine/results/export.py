@@ -21,14 +21,14 @@ import pyarrow.compute as pc
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
 from engine.operator import Result
-from engine.results.batch_files import site_groups
-from engine.results.flat_columns import flat
-from engine.results.json_texts import in_one, in_one_text
 from engine.results.kinds import KINDS
-from engine.results.part_store import Batches, PartStore, store_of
+from engine.results.lines.json_texts import in_one, in_one_text
 from engine.results.schema import POSITION
-from engine.results.table_file import CSV, write_table
-from engine.results.typed_columns import TypedColumns
+from engine.results.store.batch_files import site_groups
+from engine.results.store.part_store import Batches, PartStore, store_of
+from engine.results.tables.flat_columns import flat
+from engine.results.tables.table_file import CSV, write_table
+from engine.results.tables.typed_columns import TypedColumns
 from engine.units import unit_ns
 
 _AT_ONCE: Final = 1 << 14
@@ -88,7 +88,7 @@ def export_table(
     """Writes the results of a ``ResultSink`` as one table; gives their number.
 
     In Parquet, objects (keys, values, bounds, attributes of events) are structs with typed fields;
-    in CSV their fields are columns (``engine.results.flat_columns``).
+    in CSV their fields are columns (``engine.results.tables.flat_columns``).
 
     Args:
         directory: what the sink wrote; results of an empty run are no rows.

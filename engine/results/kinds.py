@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from engine.errors import ContractViolation
 from engine.operator import Result
-from engine.results.json_texts import Texts, in_one, woven
-from engine.results.match_lines import match_pieces
+from engine.results.lines.json_texts import Texts, in_one, woven
+from engine.results.lines.match_lines import match_pieces
+from engine.results.lines.window_lines import window_pieces
 from engine.results.schema import (
     MATCH_SCHEMA,
     MATCHES,
@@ -25,7 +26,6 @@ from engine.results.schema import (
     match_rows,
     window_rows,
 )
-from engine.results.window_lines import window_pieces
 
 _AT_ONCE: Final = 1 << 14
 """Rows: bounds the texts in memory."""

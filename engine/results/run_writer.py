@@ -1,9 +1,9 @@
 """Everything one pass over a log leaves behind, written batch by batch, idempotently.
 
 Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
-``written/`` (see ``engine.results.ledger``) and ``counters.json`` (see ``engine.scenario``). Chains
-run elsewhere in general, so their output comes as ``Part``s: a site, a kind and content, which is
-bytes where it crosses between processes.
+``written/`` (see ``engine.results.store.ledger``) and ``counters.json`` (see ``engine.scenario``).
+Chains run elsewhere in general, so their output comes as ``Part``s: a site, a kind and content,
+which is bytes where it crosses between processes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from engine.log.whole_file import whole_file
 from engine.results.kinds import KINDS
-from engine.results.ledger import WRITTEN, Ledger
 from engine.results.ordered import ORDERED, OrderedSink
-from engine.results.part_store import PartStore, store_of
 from engine.results.side_output import LATE, QUARANTINED
+from engine.results.store.ledger import WRITTEN, Ledger
+from engine.results.store.part_store import PartStore, store_of
 from engine.results.writer import ResultSink
 
 RESULTS: Final = "results"

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from engine.operator import Result
 from engine.results.kinds import KINDS, ResultKind, kind_of
-from engine.results.part_store import PartStore, store_of
 from engine.results.schema import POSITION
+from engine.results.store.part_store import PartStore, store_of
 
 
 class ResultSink:

@@ -12,23 +12,39 @@ import signal
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from engine.errors import SlackwaterError, UserError
+from engine.extras import need
 from engine.gateway.core import GatewayCore, Recalled
 from engine.gateway.dead_letter import DeadLetters
+from engine.live.claim import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.log_files import log_files
+from engine.server.durable_log import DurableLog
+from engine.server.engine_process import EngineProcess, OnResults
+from engine.server.engine_section import spark_ready
 from engine.server.ntp_responder import NtpResponder
+from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings
 from engine.server.tcp_host import TcpHost
+from engine.server.watch.overview import Overview
+from engine.server.watch.source_figures import SourceFigures
+from engine.units import unit_ns
+
+if TYPE_CHECKING:
+    from engine.server.page.web_server import PageServer
 
 Tell = Callable[[str], None]
 """Takes a line for people, without its newline."""
 
 
 def serve(settings: SiteSettings, tell: Tell) -> None:
-    """Runs a gateway until a signal stops it.
+    """Runs a gateway, and the engine that answers its queries, until a signal stops it.
+
+    Args:
+        settings: of the site.
+        tell: takes a line for people.
 
     Raises:
         UserError: the log's folder, an address or a certificate is not as it must be.
@@ -43,9 +59,27 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
 
         room = max(settings.dead_letters_max - letters.tell(), 0)
         recalled = _recalled(settings.log)
-        core = GatewayCore(settings.gateway, writer, DeadLetters(keep, room), recalled)
+        asked = settings.engine
+        feed = ResultFeed(unit_ns=unit_ns(asked.questions.time_unit) if asked else 1)
+        engine = _engine(settings, writer.files, tell, feed.publish)
+        log = DurableLog(writer, engine.durable) if engine else writer
+        figures = SourceFigures(log, settings.gateway.sources_max)
+        core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
-        asyncio.run(_serve(core, settings, tls, tell))
+        page = _page(settings, Overview(core, figures), feed)
+        asyncio.run(_serve(core, settings, tls, page, tell, engine))
+
+
+def _engine(
+    settings: SiteSettings, files: int, tell: Tell, on_results: OnResults
+) -> EngineProcess | None:
+    asked = settings.engine
+    if asked is None:
+        return None
+    check_claim(asked.answers, settings.log, asked.questions.of_each())
+    if asked.kind == "spark":
+        spark_ready()
+    return EngineProcess(asked.task(settings.log), files, tell, on_results)
 
 
 def _opened(path: Path) -> TextIO:
@@ -57,7 +91,12 @@ def _opened(path: Path) -> TextIO:
 
 
 async def _serve(
-    core: GatewayCore, settings: SiteSettings, tls: ssl.SSLContext | None, tell: Tell
+    core: GatewayCore,
+    settings: SiteSettings,
+    tls: ssl.SSLContext | None,
+    page: PageServer | None,
+    tell: Tell,
+    engine: EngineProcess | None,
 ) -> None:
     host = TcpHost(core)
     listen = settings.gateway.listen
@@ -75,10 +114,16 @@ async def _serve(
         await host.stop()
         raise
     responder.start()
+    if engine is not None:
+        engine.start()
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
     try:
+        if page is not None:
+            tell(f"page at {await page.start()}")
         await stopped.wait()
     finally:
+        if page is not None:
+            await page.stop()
         responder.close()
         try:
             await host.stop()
@@ -87,7 +132,21 @@ async def _serve(
                 f"{settings.log}: {error.strerror}; what is not in the log was not acked, so that "
                 "agents will send it again"
             ) from error
+        finally:
+            if engine is not None:
+                await engine.stop()
     tell("stopped; everything that came is in the log")
+
+
+def _page(settings: SiteSettings, overview: Overview, feed: ResultFeed) -> PageServer | None:
+    """The page, if it is asked for; its packages are loaded only then."""
+    if settings.page is None:
+        return None
+    need("page")
+    from engine.server.page.web_server import PageServer  # noqa: PLC0415
+
+    tls = settings.tls.context(ask_clients=False) if settings.tls and settings.page.tls else None
+    return PageServer(settings.page, overview, feed, tls)
 
 
 def _responder(listen: str, port: int, core: GatewayCore) -> NtpResponder:

@@ -11,6 +11,8 @@ from edge_agent.errors import SettingsError
 from edge_agent.settings_file import Table, read_toml
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
+from engine.server.engine_section import EngineSettings, read_engine
+from engine.server.page.settings import PageSettings, read_page
 
 PORT: Final = 9750
 """Of TCP and, for time sync, of UDP."""
@@ -25,8 +27,8 @@ class TlsFiles:
     key: Path
     clients: Path | None = None
 
-    def context(self) -> ssl.SSLContext:
-        """What the server's sockets use.
+    def context(self, *, ask_clients: bool = True) -> ssl.SSLContext:
+        """What the server's sockets use; ``ask_clients`` False: clients need no certificate.
 
         Raises:
             UserError: a file that cannot be read, or holds no certificate or key.
@@ -37,7 +39,7 @@ class TlsFiles:
             context.load_cert_chain(self.certificate, self.key)
         except (OSError, ssl.SSLError) as error:
             raise UserError(f"[tls] {self.certificate}, {self.key}: {_reason(error)}") from error
-        if self.clients is not None:
+        if self.clients is not None and ask_clients:
             try:
                 context.load_verify_locations(self.clients)
             except (OSError, ssl.SSLError) as error:
@@ -63,25 +65,33 @@ class SiteSettings:
     dead_letters: Path
     dead_letters_max: int
     tls: TlsFiles | None
+    page: PageSettings | None
+    """None: no page."""
+    engine: EngineSettings | None
+    """Who answers what; None: the log is all that is written."""
     printed: str
     """The settings in effect, as TOML; tokens are not shown."""
 
 
-def read_site(path: Path) -> SiteSettings:
+def read_site(path: Path, engine: str | None = None) -> SiteSettings:
     """The settings in the file ``path``; files that it names are relative to its folder.
+
+    Args:
+        path: of the file.
+        engine: the kind that is to answer, whatever the file says; None: as it says.
 
     Raises:
         UserError: a mistake in it; names the place and the remedy.
     """
     try:
-        return _site(read_toml(path), path.parent)
+        return _site(read_toml(path), path.parent, engine)
     except SettingsError as error:
         raise UserError(str(error)) from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def _site(whole: Table, folder: Path) -> SiteSettings:
+def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     table = whole.table("gateway")
     listen = table.text("listen", "127.0.0.1")
     port = table.integer("port", PORT, 0, 65_535)
@@ -93,6 +103,9 @@ def _site(whole: Table, folder: Path) -> SiteSettings:
     tokens = _tokens(whole.table("tokens"))
     limits = _limits(whole.table("limits"))
     tls = _tls(whole.table("tls"), folder)
+    given = "page" in whole
+    page = read_page(whole.table("page"), given=given, has_tls=tls is not None)
+    engine = read_engine(whole, folder, log, kind)
     whole.done()
     return SiteSettings(
         gateway=GatewaySettings(
@@ -104,6 +117,8 @@ def _site(whole: Table, folder: Path) -> SiteSettings:
         dead_letters=dead_letters,
         dead_letters_max=letters_max,
         tls=tls,
+        page=page,
+        engine=engine,
         printed=whole.printed(),
     )
 

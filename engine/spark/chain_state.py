@@ -44,8 +44,9 @@ class ChainState:
         Raises:
             ContractViolation: the state is of an earlier version.
         """
-        if self._digest.exists():
-            live = LIVE.take(self._run, site, bytes(self._digest.get()[0]))
+        digest = self._digest.get()
+        if digest is not None:
+            live = LIVE.take(self._run, site, bytes(digest[0]))
             if live is not None:
                 return live
         elif not self._snapshot.exists():  # else of a version that wrote no digests

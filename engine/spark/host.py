@@ -23,9 +23,9 @@ from engine.errors import UserError
 from engine.java import java_home
 from engine.log.arrival_log import LogReader
 from engine.log.whole_file import whole_file
-from engine.results.ledger import END
 from engine.results.run_writer import CHECKPOINT, READING, SETTINGS, Part, RunWriter
-from engine.results.sole_use import sole_use
+from engine.results.store.ledger import END
+from engine.results.store.sole_use import sole_use
 from engine.spark.class_archive import java_options
 from engine.spark.failure import spark_failure
 from engine.spark.interruptible import wait_for
@@ -95,9 +95,9 @@ def _standard_error_to(log: Path | None) -> Iterator[None]:
             os.close(kept)
 
 
-def _chained(due: DataFrame, settings: ChainSettings, log: Path, staged: Path) -> DataFrame:
-    """Every site's chain over the frames of ``log`` that are due."""
-    return due.groupBy("site").transformWithState(
+def chained(listed: DataFrame, settings: ChainSettings, log: Path, staged: Path) -> DataFrame:
+    """Every site's chain over the frames of ``log`` that are ``listed``."""
+    return listed.groupBy("site").transformWithState(
         statefulProcessor=SiteChain(settings, log.resolve(), staged.resolve(), cache_home()),
         outputStructType=OUTPUT,
         outputMode="Append",
@@ -105,9 +105,15 @@ def _chained(due: DataFrame, settings: ChainSettings, log: Path, staged: Path) -
     )
 
 
-def _due(session: SparkSession, folder: Path) -> DataFrame:
-    """Rows of the reading list, a file of it for each micro-batch."""
-    listed = session.readStream.schema(LIST_COLUMNS)
+def due(session: SparkSession, folder: Path, **options: str) -> DataFrame:
+    """Rows of the reading list, a file of it for each micro-batch.
+
+    Args:
+        session: of the run.
+        folder: of the list.
+        options: more, of Spark's file source.
+    """
+    listed = session.readStream.schema(LIST_COLUMNS).options(**options)
     return listed.option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
@@ -158,7 +164,7 @@ def _run(
     started = time.perf_counter()
     reader = LogReader(log)
     writer, staged = RunWriter(out), Staged(out / _STAGED)
-    committed = _committed(out / CHECKPOINT)
+    committed = committed_batches(out / CHECKPOINT)
     if committed:
         _check_settings(out / SETTINGS, settings)
         writer.check(committed)
@@ -180,7 +186,7 @@ def _run(
     )
 
 
-def _committed(checkpoint: Path) -> int:
+def committed_batches(checkpoint: Path) -> int:
     """How many micro-batches Spark will not do again; it keeps the names of the last ones."""
     folder = checkpoint / "commits"
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
@@ -195,7 +201,7 @@ def _micro_batches(
     tasks = max(1, min(tasks, session.sparkContext.defaultParallelism))
     session.conf.set("spark.sql.shuffle.partitions", tasks)  # a checkpoint keeps what it began with
     query = (
-        _chained(_due(session, out / READING), settings, log, out / _STAGED)
+        chained(due(session, out / READING), settings, log, out / _STAGED)
         .writeStream.foreachBatch(lambda batch, batch_id: sink(batch.collect(), batch_id))
         .option("checkpointLocation", str(out / CHECKPOINT))
         .start()
@@ -223,16 +229,17 @@ def _sink(writer: RunWriter, staged: Staged) -> Sink:
     def write(rows: list[Row], batch_id: int) -> None:
         # Sorted here: a sort in Spark samples its input first, and so runs the chains twice.
         given = sorted(rows, key=lambda row: (row.site, row.number))
-        last = [_part(row, staged) for row in given if row.last]
+        last = [part_of(row, staged) for row in given if row.last]
         if last:
             writer.write(END, last)
-        parts = [_part(row, staged) for row in given if not row.last]
+        parts = [part_of(row, staged) for row in given if not row.last]
         writer.write(batch_id, parts, ends=bool(last))
         staged.clear()
 
     return write
 
 
-def _part(row: Row, staged: Staged) -> Part:
+def part_of(row: Row, staged: Staged) -> Part:
+    """What a row of ``OUTPUT`` holds."""
     payload = staged.get(row.staged) if row.staged else bytes(row.payload)
     return Part(row.site, row.kind, payload)

@@ -81,7 +81,7 @@ class ReadingList:
                 restored = restored or any(_other(there, *mark) for mark in marks.items())
                 if restored:
                     ends = page.schema.metadata[_ENDS] == _YES
-                    pages[number] = _made([there[name] for name in marks], sites, last=ends)
+                    pages[number] = page_of([there[name] for name in marks], sites, last=ends)
                     self._write(number, pages[number])
             sites.update(_sites(pages[number]))
         listed = {name: mark for page in pages for name, mark in _marks(page).items()}
@@ -90,7 +90,7 @@ class ReadingList:
         if new or not pages or pages[-1].schema.metadata[_ENDS] != _YES:
             for files in _chunks(new, files_per_batch):
                 last = not files or files[-1] is new[-1]
-                pages.append(_made(files, sites, last=last))
+                pages.append(page_of(files, sites, last=last))
                 self._write(len(pages) - 1, pages[-1])
         rows = sum(pc.sum(page[ROWS]).as_py() for page in pages)
         return LogFacts(rows, len(sites), len(pages))
@@ -130,7 +130,7 @@ def _chunks(files: Sequence[Path], size: int) -> Iterator[list[Path]]:
         yield chunk
 
 
-def _made(files: Iterable[Path], sites: set[str], *, last: bool) -> pa.Table:
+def page_of(files: Iterable[Path], sites: set[str], *, last: bool) -> pa.Table:
     """The rows of a file of the list; adds the sites of ``files`` to ``sites``.
 
     Args:

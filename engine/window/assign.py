@@ -12,6 +12,7 @@ import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record, record
 from engine.stream.released import IN_ORDER, LATE
 from engine.window.doubt.assignments import NO_EPOCH
 from engine.window.doubt.missing import WINDOWS_MAX, GapTable, header_of, know
@@ -27,8 +28,8 @@ from engine.window.drift import (
     WHOLE,
     Geometry,
 )
-from engine.window.held.accumulate import KEEPS_ALL, Values, add_rows
-from engine.window.held.cells import LIVE, SPARE, add_to_window, hash_place
+from engine.window.held.accumulate import Values, add_rows
+from engine.window.held.cells import SPARE, add_to_window, hash_place
 from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Content, Held
 from engine.window.held.kept import keep
 from engine.window.told import STAGES, Outbox, Standing, tell_keys
@@ -36,13 +37,16 @@ from engine.window.told import STAGES, Outbox, Standing, tell_keys
 INT_MIN: Final = -(2**63)
 _NEVER: Final = 2**62
 
-# Places in the state array that outlive a batch.
-FRONTIER, FRONTIER_AT, CLOSE_AT, CLOSED_LOW, CLOSED_MIDDLE, CLOSED_ALL = 0, 1, 2, 3, 4, 5
-TOO_LATE, REFUSED, CAPPED, WIDE_GAPS = 6, 7, 8, 9
-# Places that belong to the batch: where the pass stands.
-ROW, STEP, SCANNED, GAP, ENTRIES, CHANGED = 10, 11, 12, 13, 14, 15
-STATE_SIZE: Final = 16
-LASTING: Final = 10
+LASTING: Final = (
+    "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
+    "too_late", "refused", "capped", "wide_gaps",
+)  # fmt: skip
+BATCH: Final = ("row", "step", "scanned", "gap", "entries", "changed")
+STATE: Final = record(*LASTING, *BATCH)
+"""``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
+the largest window of which that is told; counters (``engine.window.tumbling``). And where the pass
+stands in its batch.
+"""
 
 DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL = 0, 1, 2, 3, 4, 5
 """Why the pass returned: all rows taken; windows are due; something has too little room."""
@@ -104,12 +108,13 @@ class Batch(NamedTuple):
 
 
 class Book(NamedTuple):
-    """What the pass changes, beside ``st``, the state (``FRONTIER`` ... above).
+    """What the pass changes. ``state``: one STATE.
 
-    ``headers``, ``leaders``: of the closed windows that the row entered, ``st[CHANGED]`` of them.
+    ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
     ``no_key``: the key of a header.
     """
 
+    state: np.ndarray
     held: Held
     standing: Standing
     outbox: Outbox
@@ -126,31 +131,31 @@ more by LOW and HIGH."""
 
 
 @inline
-def _over(st: np.ndarray, geo: Geometry) -> int:
+def _over(st: Record, geo: Geometry) -> int:
     """The largest window that is closed and corrected no more."""
-    if st[FRONTIER] < INT_MIN + geo.horizon + 2 * geo.size:
+    if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
         return INT_MIN
-    return int(min(st[CLOSED_ALL], (st[FRONTIER] - geo.horizon) // geo.size - 1))
+    return int(min(st.closed_all, (st.frontier - geo.horizon) // geo.size - 1))
 
 
 @kernel
-def add_entries(batch: Batch, book: Book, st: np.ndarray) -> None:
+def add_entries(batch: Batch, book: Book, st: Record) -> None:
     """Add up what was entered so far."""
-    n = st[ENTRIES]
+    n = st.entries
     if n > 0:
         add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.held.sums)
-        st[ENTRIES] = 0
+        st.entries = 0
 
 
 @inline
 def _contribute(
-    k: int, part: int, u: int, how: int, i: int, batch: Batch, book: Book, st: np.ndarray
+    k: int, part: int, u: int, how: int, i: int, batch: Batch, book: Book, st: Record
 ) -> tuple[int, int]:
     """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
     rows, cells = batch.rows, book.held.cells
     if k <= _over(st, batch.geo):
         return -2, NONE
-    header = header_of(cells, k, batch.gaps, batch.known + st[GAP], book.no_key)
+    header = header_of(cells, k, batch.gaps, batch.known + st.gap, book.no_key)
     if header == NONE:
         return NONE, NONE
     tag = part
@@ -161,9 +166,9 @@ def _contribute(
         return NONE, NONE
     cells.rows[cell] += 1
     cells.unc[header] = max(cells.unc[header], u)
-    book.entries.row[st[ENTRIES]] = i
-    book.entries.cell[st[ENTRIES]] = cell
-    st[ENTRIES] += 1
+    book.entries.row[st.entries] = i
+    book.entries.cell[st.entries] = cell
+    st.entries += 1
     leader = cells.lead[cell]
     if part & AMBIGUOUS or keeps_all(book.held):
         event = (rows.source[i], rows.epoch[i], rows.ref[i], rows.unc[i])
@@ -177,7 +182,7 @@ def _contribute(
 def keeps_all(held: Held) -> bool:
     """Whether some aggregate needs every single value."""
     for m in range(len(held.sums.of)):  # noqa: SIM110 - compiled code has no any()
-        if held.sums.of[m, KEEPS_ALL]:
+        if held.sums.of[m].keeps_all:
             return True
     return False
 
@@ -205,7 +210,7 @@ def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
 
 
 @inline
-def enter(i: int, u: int, batch: Batch, book: Book, st: np.ndarray) -> int:
+def enter(i: int, u: int, batch: Batch, book: Book, st: Record) -> int:
     """Enter a row in each of its windows; gives the header of its own window, or -1."""
     geo, r = batch.geo, batch.rows.ref[i]
     low, high, how = r - u, r + u, SURE
@@ -236,79 +241,79 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: np.ndarray) -> int:
             continue
         if k == r // geo.size:
             own = header
-        if k <= st[CLOSED_LOW]:
+        if k <= st.closed_low:
             book.headers[n] = header
             book.leaders[n] = leader
             n += 1
-    st[TOO_LATE] += lost
-    st[REFUSED] += refused
-    st[CHANGED] = n
+    st.too_late += lost
+    st.refused += refused
+    st.changed = n
     return own
 
 
 @inline
-def correct(at: int, batch: Batch, book: Book, st: np.ndarray) -> None:
+def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
     """Retract and replace what the closed windows that a row entered say of its key."""
     held, size = book.held, batch.geo.size
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
-    for j in range(st[CHANGED]):
+    for j in range(st.changed):
         header = book.headers[j]
         window = held.cells.window[header]
         for stage in range(first, STAGE_LAST + 1):
-            closed = st[CLOSED_ALL]
+            closed = st.closed_all
             if stage == STAGE_LOW:
-                closed = st[CLOSED_LOW]
+                closed = st.closed_low
             elif stage == STAGE_MIDDLE:
-                closed = st[CLOSED_MIDDLE]
+                closed = st.closed_middle
             if window <= closed:
                 tell_keys(
                     held, book.standing, book.outbox, book.scratch, header,
                     book.leaders[j : j + 1], False, stage, size, at,
                 )  # fmt: skip
-    st[CHANGED] = 0
+    st.changed = 0
 
 
 @inline
-def take_agenda(i: int, batch: Batch, book: Book, st: np.ndarray) -> int:
+def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
     """Take what holds before row ``i``; DONE, or why not."""
     agenda, cells = batch.agenda, book.held.cells
     gaps, steps = len(agenda.gap_row), len(agenda.step_row)
     while True:
-        gap, step = st[GAP], st[STEP]
+        gap, step = st.gap, st.step
         if gap < gaps and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
             j = batch.known + gap
             wide = batch.gaps.last[j] - batch.gaps.first[j]
             new = 0 if wide >= WINDOWS_MAX else wide + 1
-            if batch.can_grow and cells.tally[LIVE] + new > len(cells.window) - SPARE:
+            if batch.can_grow and cells.tally[0].live + new > len(cells.window) - SPARE:
                 return GROW_CELLS
             refused, too_wide = know(
-                cells, batch.gaps, j, st[CLOSED_ALL], _over(st, batch.geo), book.no_key
+                cells, batch.gaps, j, st.closed_all, _over(st, batch.geo), book.no_key
             )
-            st[REFUSED] += refused
-            st[WIDE_GAPS] += too_wide
-            st[GAP] += 1
+            st.refused += refused
+            st.wide_gaps += too_wide
+            st.gap += 1
         elif step < steps and agenda.step_row[step] <= i:
-            st[FRONTIER] = max(st[FRONTIER], agenda.step_frontier[step])
-            st[FRONTIER_AT] = agenda.step_at[step]
-            st[STEP] += 1
-            if st[FRONTIER] >= st[CLOSE_AT]:
+            st.frontier = max(st.frontier, agenda.step_frontier[step])
+            st.frontier_at = agenda.step_at[step]
+            st.step += 1
+            if st.frontier >= st.close_at:
                 return CLOSING
         else:
             return DONE
 
 
 @inline
-def next_agenda(agenda: Agenda, st: np.ndarray) -> int:
+def next_agenda(agenda: Agenda, st: Record) -> int:
     """The next row before which a gap gets known, or a step closes a window."""
-    st[SCANNED] = max(st[SCANNED], st[STEP])
+    st.scanned = max(st.scanned, st.step)
     steps = len(agenda.step_row)
-    while st[SCANNED] < steps and agenda.step_frontier[st[SCANNED]] < st[CLOSE_AT]:
-        st[SCANNED] += 1
+    while st.scanned < steps and agenda.step_frontier[st.scanned] < st.close_at:
+        st.scanned += 1
     following = _NEVER
-    if st[GAP] < len(agenda.gap_row):
-        following = min(following, agenda.gap_row[st[GAP]])
-    if st[SCANNED] < steps:
-        following = min(following, agenda.step_row[st[SCANNED]])
+    if st.gap < len(agenda.gap_row):
+        following = min(following, agenda.gap_row[st.gap])
+    if st.scanned < steps:
+        following = min(following, agenda.step_row[st.scanned])
     return int(following)
 
 

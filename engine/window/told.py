@@ -12,9 +12,11 @@ import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import Record, numbers_of
 from engine.window.drift import PART_BITS
 from engine.window.held.cells import HEADER, Cells, leaders
 from engine.window.held.content import (
+    COUNTS,
     EACH,
     NUMBERS,
     STAGE_LAST,
@@ -23,10 +25,9 @@ from engine.window.held.content import (
     has_result,
     read_content,
 )
-from engine.window.held.number import same_numbers
+from engine.window.held.kept import TALLY
+from engine.window.held.number import WORDS, same_numbers
 
-FREE, LIVE = 0, 1
-"""Places in ``Standing.tally``."""
 STAGES: Final = 3
 SPARE: Final = 64
 """More places than the results that one late row can change."""
@@ -35,8 +36,8 @@ SPARE: Final = 64
 class Standing(NamedTuple):
     """``s`` places for a key of a window; with three stages where each is told, else with one.
 
-    ``next``: of free places. ``there`` (s, stages), ``kinds`` (s, stages, numbers), ``words`` (s,
-    stages, numbers, 2), ``counts`` (s, stages, 3): as in ``Content``.
+    ``next``: of free places. ``there`` (s, stages), ``kinds`` and ``words`` (s, stages, numbers),
+    ``counts`` (s, stages): as in ``Content``. ``tally``: one TALLY.
     """
 
     next: np.ndarray
@@ -48,7 +49,7 @@ class Standing(NamedTuple):
 
 
 class Outbox(NamedTuple):
-    """Results that go out, in order; ``tally[0]`` of them. ``plus``: inserted, or else taken back.
+    """Results that go out, in order; ``tally`` of them. ``plus``: inserted, or else taken back.
 
     ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
     """
@@ -73,8 +74,8 @@ def new_standing(capacity: int, mode: int, aggregates: int) -> Standing:
     return Standing(
         following, np.zeros((capacity, stages), np.bool_),
         np.zeros((capacity, stages, numbers), np.int8),
-        np.zeros((capacity, stages, numbers, 2), np.int64),
-        np.zeros((capacity, stages, 3), np.int64), np.zeros(2, np.int64),
+        np.zeros((capacity, stages, numbers), WORDS),
+        np.zeros((capacity, stages), COUNTS), np.zeros(1, TALLY),
     )  # fmt: skip
 
 
@@ -82,10 +83,13 @@ def more_standing(standing: Standing, capacity: int, mode: int) -> Standing:
     """A copy of ``capacity`` places, which keep their numbers."""
     old = len(standing.next)
     made = new_standing(capacity, mode, standing.kinds.shape[2] // NUMBERS)
-    for name in Standing._fields:
-        getattr(made, name)[: len(getattr(standing, name))] = getattr(standing, name)
-    made.next[-1] = standing.tally[FREE]
-    made.tally[FREE] = old
+    for new, column in zip(made, standing, strict=True):
+        if column.dtype.names:
+            numbers_of(new)[: len(column)] = numbers_of(column)
+        else:
+            new[: len(column)] = column
+    made.next[-1] = standing.tally["free"][0]
+    made.tally["free"] = old
     return made
 
 
@@ -96,18 +100,24 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> Outbox:
         np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int8), np.zeros(capacity, np.int64),
         np.zeros((capacity, columns), np.int64), np.zeros((capacity, numbers), np.int8),
-        np.zeros((capacity, numbers, 2), np.int64), np.zeros((capacity, 3), np.int64),
-        np.zeros(1, np.int64),
+        np.zeros((capacity, numbers), WORDS), np.zeros(capacity, COUNTS), np.zeros(1, np.int64),
     )  # fmt: skip
+
+
+def in_words(outbox: Outbox) -> Outbox:
+    """The same with ``words`` (n, numbers, 2) and ``counts`` (n, 3) as int64."""
+    n, numbers = outbox.kinds.shape
+    words, counts = (column.view(np.int64) for column in (outbox.words, outbox.counts))
+    return outbox._replace(words=words.reshape(n, numbers, 2), counts=counts.reshape(n, 3))
 
 
 @inline
 def _slot(cells: Cells, standing: Standing, leader: int) -> int:
     """The place of ``leader``, made if it has none."""
     if cells.slot[leader] == NONE:
-        fresh = standing.tally[FREE]
-        standing.tally[FREE] = standing.next[fresh]
-        standing.tally[LIVE] += 1
+        fresh = standing.tally[0].free
+        standing.tally[0].free = standing.next[fresh]
+        standing.tally[0].live += 1
         for place in range(standing.there.shape[1]):
             standing.there[fresh, place] = False
         cells.slot[leader] = fresh
@@ -119,9 +129,9 @@ def forget_told(cells: Cells, standing: Standing, leader: int) -> None:
     """Nothing of ``leader`` stands any more."""
     slot = cells.slot[leader]
     if slot != NONE:
-        standing.next[slot] = standing.tally[FREE]
-        standing.tally[FREE] = slot
-        standing.tally[LIVE] -= 1
+        standing.next[slot] = standing.tally[0].free
+        standing.tally[0].free = slot
+        standing.tally[0].live -= 1
         cells.slot[leader] = NONE
 
 
@@ -146,10 +156,17 @@ def _send(
         outbox.keys[n, j] = cells.keys[leader, j]
     for j in range(outbox.kinds.shape[1]):
         outbox.kinds[n, j] = standing.kinds[slot, place, j]
-        outbox.words[n, j, 0] = standing.words[slot, place, j, 0]
-        outbox.words[n, j, 1] = standing.words[slot, place, j, 1]
-    for j in range(outbox.counts.shape[1]):
-        outbox.counts[n, j] = standing.counts[slot, place, j]
+        outbox.words[n, j] = standing.words[slot, place, j]
+    outbox.counts[n] = standing.counts[slot, place]
+
+
+@inline
+def _same_counts(one: Record, other: Record) -> bool:
+    return bool(
+        one.certain == other.certain
+        and one.ambiguous == other.ambiguous
+        and one.missing == other.missing
+    )
 
 
 @inline
@@ -184,9 +201,7 @@ def tell(
         same = same_numbers(
             standing.kinds[slot, place], standing.words[slot, place], scratch.kinds, scratch.words
         )
-        for j in range(len(scratch.counts)):
-            same = same and standing.counts[slot, place, j] == scratch.counts[j]
-        if same:
+        if same and _same_counts(standing.counts[slot, place], scratch.counts[0]):
             return True
     if stood:
         _send(held, standing, outbox, leader, stage, place, False, at)
@@ -194,10 +209,8 @@ def tell(
     if there:
         for j in range(len(scratch.kinds)):
             standing.kinds[slot, place, j] = scratch.kinds[j]
-            standing.words[slot, place, j, 0] = scratch.words[j, 0]
-            standing.words[slot, place, j, 1] = scratch.words[j, 1]
-        for j in range(len(scratch.counts)):
-            standing.counts[slot, place, j] = scratch.counts[j]
+            standing.words[slot, place, j] = scratch.words[j]
+        standing.counts[slot, place] = scratch.counts[0]
         _send(held, standing, outbox, leader, stage, place, True, at)
     return there
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
 from engine.errors import UserError
+from engine.kernels.records import copy_of, one
 from engine.operator import Result, Results
 from engine.query.expression import View, column, released_mask
 from engine.query.fields import attributes_of, released_columns
@@ -35,9 +36,9 @@ from engine.window.closing import Closing
 from engine.window.doubt.missing import Missing
 from engine.window.doubt.where import chosen
 from engine.window.drift import SURE, Geometry, considered_delay, shifts_ns
-from engine.window.held.accumulate import IS_FLOAT, Values, more_sums, new_sums, values_of
+from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of
 from engine.window.held.aggregate import asked_of, attributes_asked
-from engine.window.held.cells import HEADERS, Cells, grown, new_cells
+from engine.window.held.cells import Cells, grown, new_cells
 from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
 from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.held.windows_freed import free_over
@@ -55,8 +56,8 @@ _FIXED_COLUMNS: Final = frozenset(
     {"ref", "unc", "epoch", "release", "status", "source", "stream", "seq"}
 )
 _COUNTERS: Final = {
-    "too_late": a.TOO_LATE, "refused_groups": a.REFUSED, "capped_uncertainty": a.CAPPED,
-    "wide_gaps": a.WIDE_GAPS,
+    "too_late": "too_late", "refused_groups": "refused", "capped_uncertainty": "capped",
+    "wide_gaps": "wide_gaps",
 }  # fmt: skip
 _MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
 
@@ -83,8 +84,7 @@ class TumblingWindow:
         self._closing = Closing(plan.drift)
         self._missing = Missing()
         self._left_out = 0
-        self._st = np.zeros(a.STATE_SIZE, np.int64)
-        self._st[[a.FRONTIER, a.CLOSE_AT]] = a.INT_MIN
+        self._state = one(a.STATE, frontier=a.INT_MIN, close_at=a.INT_MIN)
         self._note_closed()
         self._attributes, of = attributes_asked(plan)
         self._held = Held(
@@ -110,7 +110,7 @@ class TumblingWindow:
         tell of them. ``sources_left_out_of_t_a``: the most sources at once whose delay is as long
         as the window, so that T_a leaves them out (``engine.window.drift``).
         """
-        counts = {name: int(self._st[place]) for name, place in _COUNTERS.items()}
+        counts = {name: int(self._state[field][0]) for name, field in _COUNTERS.items()}
         if self.plan.drift is not Drift.NONE:
             counts["sources_left_out_of_t_a"] = self._left_out
         return counts
@@ -118,9 +118,10 @@ class TumblingWindow:
     def process(self, released: Released) -> Sequence[Result]:
         t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
         self._left_out = max(self._left_out, left_out)
-        st, results = self._st, Results()
+        results = Results()
         self._geo = Geometry(self.plan.size_ns, *shifts_ns(t_a), self._geo.horizon)
-        st[a.LASTING :] = 0
+        for field in a.BATCH:
+            self._state[field] = 0
         self._set_close_at()
         codes = self._stream_codes(released)
         gaps = released.gaps
@@ -134,9 +135,9 @@ class TumblingWindow:
         while why != a.DONE:
             can_grow = len(self._held.cells.window) < self.settings.cells_max
             batch = a.Batch(rows, values, agenda, self._missing.table, known, self._geo, can_grow)
-            why = run(batch, self._book(), st)
+            why = run(batch, self._book())
             if why == a.CLOSING:
-                self._close(int(st[a.FRONTIER_AT]), results)
+                self._close(int(self._state["frontier_at"][0]), results)
             elif why == a.OUTBOX_FULL:
                 self._send(results)
                 self._make_outbox(min(2 * len(self._outbox.at), _OUTBOX_MAX))
@@ -201,14 +202,15 @@ class TumblingWindow:
                 )
             found.append(None if value.kind == "null" else (value.data, value.valid))
         sums = self._held.sums
-        before = sums.of[:, IS_FLOAT].copy()
+        before = sums.of["is_float"].copy()
         values = values_of(found, sums, released.n)
-        for m in np.flatnonzero(sums.of[:, IS_FLOAT] & ~before).tolist():
+        for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
             widen_kept(self._held.kept, m)
         return values
 
     def _book(self) -> a.Book:
         return a.Book(
+            self._state,
             self._held,
             self._standing,
             self._outbox,
@@ -239,22 +241,22 @@ class TumblingWindow:
     def _live(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(windows ascending, their largest uncertainties, their headers)."""
         cells = self._held.cells
-        headers = cells.headers[: cells.tally[HEADERS]]
+        headers = cells.headers[: cells.tally["headers"][0]]
         headers = headers[np.argsort(cells.window[headers])]
         return cells.window[headers], cells.unc[headers], headers
 
     def _set_close_at(self) -> None:
         windows, unc, _ = self._live()
-        self._st[a.CLOSE_AT] = self._closing.next_at(windows, unc, self._geo)
+        self._state["close_at"] = self._closing.next_at(windows, unc, self._geo)
 
     def _note_closed(self) -> None:
         closed = self._closing.closed
-        self._st[a.CLOSED_LOW] = closed[0]
-        self._st[a.CLOSED_MIDDLE] = closed[len(closed) // 2]
-        self._st[a.CLOSED_ALL] = closed[-1]
+        self._state["closed_low"] = closed[0]
+        self._state["closed_middle"] = closed[len(closed) // 2]
+        self._state["closed_all"] = closed[-1]
 
     def _close(self, at: int, results: Results) -> None:
-        frontier, before = int(self._st[a.FRONTIER]), self._closing.closed[-1]
+        frontier, before = int(self._state["frontier"][0]), self._closing.closed[-1]
         windows, unc, headers = self._live()
         due = self._closing.advance(frontier, windows, unc, self._geo)
         if self._closing.closed[-1] > before:
@@ -304,7 +306,7 @@ class TumblingWindow:
             order = self._keys.in_order(cells.tag[leaders], cells.keys[leaders], window)
             leaders = leaders[order]
         needed = keys + len(headers) + t.SPARE
-        if self._standing.tally[t.LIVE] + needed > len(self._standing.next):
+        if self._standing.tally["live"][0] + needed > len(self._standing.next):
             self._stand(2 * len(self._standing.next) + needed)
         if self._outbox.tally[0] + 2 * needed > len(self._outbox.at):
             self._send(results)
@@ -322,12 +324,14 @@ class TumblingWindow:
 
     def _send(self, results: Results) -> None:
         if self._outbox.tally[0]:
-            results.extend(WindowResults(self._outbox, self.plan, self._keys, self.site))
+            results.extend(
+                WindowResults(t.in_words(self._outbox), self.plan, self._keys, self.site)
+            )
             self._outbox.tally[0] = 0
 
     def _forget_gaps(self) -> None:
         """Drop gaps that no window still kept can touch."""
-        frontier = int(self._st[a.FRONTIER])
+        frontier = int(self._state["frontier"][0])
         if frontier > a.INT_MIN:
             reach = self._geo.horizon + 2 * self.plan.size_ns + 2 * self._geo.high_shift
             self._missing.forget(frontier - reach)
@@ -350,27 +354,27 @@ class TumblingWindow:
             "standing": self._standing._asdict(),
         }
         return {
-            "st": self._st[: a.LASTING].tolist(),
+            "state": {name: int(self._state[name][0]) for name in a.LASTING},
             "geo": list(self._geo),
             "closed": list(self._closing.closed),
             "left_out": self._left_out,
             "missing": self._missing.snapshot(),
             "keys": self._keys.snapshot(held.cells.keys[live]),
             **{
-                name: {field: column.copy() for field, column in part.items()
-                       if field != "floats"}
+                name: _copied({n: column for n, column in part.items() if n != "floats"})
                 for name, part in parts.items()
             },
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._st[: a.LASTING] = state["st"]
+        self._state = one(a.STATE, **state["state"])
         self._geo = Geometry(*state["geo"])
         self._closing.closed = list(state["closed"])
         self._left_out = state["left_out"]
         self._missing.restore(state["missing"])
         self._keys.restore(state["keys"])
-        sums, kept = (_with_floats(state[name]) for name in ("sums", "kept"))
+        sums = _with_floats(state["sums"], FLOATS)
+        kept = _with_floats(state["kept"], np.float64)
         self._held = self._held._replace(
             cells=Cells(**_copied(state["cells"])), kept=Kept(**kept),
             sums=self._held.sums._replace(**sums),
@@ -379,10 +383,13 @@ class TumblingWindow:
 
 
 def _copied(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: column.copy() for name, column in columns.items()}
+    return {
+        name: copy_of(column) if column.dtype.names and name != "of" else column.copy()
+        for name, column in columns.items()
+    }
 
 
-def _with_floats(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _with_floats(columns: dict[str, np.ndarray], kind: Any) -> dict[str, np.ndarray]:
     """Integers are seen as floats, too."""
     made = _copied(columns)
-    return made | {"floats": made["ints"].view(np.float64)}
+    return made | {"floats": made["ints"].view(kind)}

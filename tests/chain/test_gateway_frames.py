@@ -134,7 +134,7 @@ def recorded(said: list[tuple[str, Any, int]], frame_rows: int, resend: bool) ->
             numbers[source] += 1
         core.received(source, wire.encode(sent), now)
     core.finish(now)
-    closed = [reason for (_, reason) in core.counts if reason in ("msgpack", "type", "range")]
+    closed = [reason for (_, _, reason) in core.counts if reason in ("msgpack", "type", "range")]
     assert not closed, "the wire refused a message that the test meant for the content's check"
     return sink.frames
 

@@ -24,7 +24,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.match_table import columns_table
 from engine.query import query
-from engine.results.match_lines import match_pieces
+from engine.results.lines.match_lines import match_pieces
 from engine.results.ordered import released_table
 from tests.order.conftest import frame
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from engine.cli.result_table import ROWS_SHOWN, show_results
+from engine.cli.terminal.result_table import ROWS_SHOWN, show_results
 
 ROOT = Path(__file__).resolve().parents[2]
 WINDOW = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli.watch import COMPILING
+from engine.cli.terminal.watch import COMPILING
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -101,7 +101,10 @@ def test_a_quiet_network_needs_no_resending(world_of: WorldOf) -> None:
     world.settle()
     world.check()
     assert world.agent.counts["resent_messages"] == 0
-    assert world.gateway.counts == {("d", "recorded"): 1000}
+    assert world.gateway.counts == {
+        ("main", "d", "received"): 1000,
+        ("main", "d", "recorded"): 1000,
+    }
     assert world.agent.sync_state is SyncState.SYNCED
     clock = world.gateway.sources.get("main", "d")
     assert clock is not None
@@ -201,7 +204,7 @@ def test_a_restart_is_neither_a_gap_nor_a_duplicate(world_of: WorldOf) -> None:
         (0, "events"): 10,
         (1, "events"): 4,
     }
-    assert world.gateway.counts["d", "duplicate"] == 0
+    assert world.gateway.counts["main", "d", "duplicate"] == 0
 
 
 def test_a_wrong_token_fails_for_good_and_says_why(world_of: WorldOf) -> None:

@@ -81,9 +81,9 @@ def test_duplicates_are_counted_refused_and_acked_again(bench_of: BenchOf) -> No
     bench.core.finish(S)
     assert bench.answers() == [m.Ack(1, (6,))]
     assert [seq for kind, seq in bench.log.rows("kind", "seq") if kind == 0] == [0, 1, 2, 3, 4, 5]
-    assert bench.core.counts["d", "duplicate"] == 5
-    assert bench.core.counts["d", "duplicate_control"] == 1
-    assert bench.core.counts["d", "recorded"] == 6
+    assert bench.core.counts["main", "d", "duplicate"] == 5
+    assert bench.core.counts["main", "d", "duplicate_control"] == 1
+    assert bench.core.counts["main", "d", "recorded"] == 6
 
 
 def test_acks_stop_at_a_gap_and_go_on_when_it_is_filled(bench_of: BenchOf) -> None:
@@ -108,7 +108,7 @@ def test_too_many_gaps_close_a_resending_agent_and_are_given_up_for_others(
     bench.say("d", SYNC, a_data(1, 1), a_data(3, 1), a_data(5, 1))
     bench.core.finish(S)
     assert m.Ack(1, (2,)) in bench.answers()
-    assert bench.core.counts["e", "given_up"] == 1
+    assert bench.core.counts["main", "e", "given_up"] == 1
 
 
 def test_wrong_content_is_kept_counted_and_acked_so_that_it_is_not_sent_for_ever(
@@ -121,7 +121,7 @@ def test_wrong_content_is_kept_counted_and_acked_so_that_it_is_not_sent_for_ever
     bench.core.finish(S)
     assert bench.answers() == [m.Ack(1, (4,))]
     assert [seq for kind, seq in bench.log.rows("kind", "seq") if kind == 0] == [0, 1, 3]
-    assert bench.core.counts["d", "te"] == bench.core.counts["d", "refused"] == 1
+    assert bench.core.counts["main", "d", "te"] == bench.core.counts["main", "d", "refused"] == 1
     letter = json.loads(bench.core.dead_letters.lines[0])
     assert (letter["source"], letter["reason"], letter["rows"]) == ("d", "te", 1)
     assert base64.b64decode(letter["sample"]) == wire.encode(backwards)[:256]
@@ -134,7 +134,7 @@ def test_a_frame_of_refused_content_only_is_acked_too(bench_of: BenchOf) -> None
     bench.core.wake(200 * MS)
     assert bench.answers() == [m.Ack(0, (1,))]
     assert bench.log.frames == []
-    assert bench.core.counts["d", "time"] == 1
+    assert bench.core.counts["main", "d", "time"] == 1
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_each_rule_of_content_has_its_reason(
     bench.join("c", a_hello())
     plain = {"ts": bytes(8), "te": None, "ids": None, "types": None, "attrs": (None,), **columns}
     bench.say("c", m.Data(0, 0, 1, **plain))
-    assert bench.core.counts["d", reason] == 1
+    assert bench.core.counts["main", "d", reason] == 1
 
 
 def test_silence_is_recorded_until_the_source_ends(bench_of: BenchOf) -> None:
@@ -224,4 +224,4 @@ def test_ntp_questions_are_answered_from_the_engine_clock(bench_of: BenchOf) -> 
     assert data is not None
     assert ntp.read_answer(data, 9, 5 * S)[:2] == (5 * S, 5 * S + 7)
     assert bench.core.datagram_received(b"?", 0, 0) is None
-    assert bench.core.counts["", "ntp_length"] == 1
+    assert bench.core.counts["", "", "ntp_length"] == 1

@@ -73,7 +73,7 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost_or_twice(
     assert bench.core.next_wake() == 1200 * MS
     bench.say("c", a_data(5, 3), now=300 * MS)
     bench.core.wake(1200 * MS)
-    assert bench.core.counts["", "sink_failed"] == 2
+    assert bench.core.counts["", "", "sink_failed"] == 2
     assert seqs(tmp_path) == []
     monkeypatch.setattr(arrival_log, "write_parquet", write)
     said = []
@@ -98,7 +98,7 @@ def test_while_the_disk_is_full_memory_is_bounded(bench_of: BenchOf) -> None:
     bench.log.fails = False
     bench.core.finish(S)
     assert bench.core._waiting_bytes == 0
-    assert bench.core.counts["d", "recorded"] == len(bench.log.rows("seq")) - 1
+    assert bench.core.counts["main", "d", "recorded"] == len(bench.log.rows("seq")) - 1
 
 
 def test_a_log_is_gone_on_with(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def test_numbers_below_what_a_hello_says_are_given_up(bench_of: BenchOf) -> None
     bench.core.wake(bench.core.next_wake())
     assert bench.answers()[-1].next_seqs == (2,)
     assert bench.join("d", a_hello(acked=5), now=S) == [m.Welcome(1, (5,))]
-    assert bench.core.counts["d", "given_up"] == 3
+    assert bench.core.counts["main", "d", "given_up"] == 3
     bench.core.wake(bench.core.next_wake())
     assert [said.next_seqs for said in bench.answers()] == [(8,)]
     assert bench.log.rows("seq") == [(None,), *((n,) for n in (0, 1, 5, 6, 7))]
@@ -34,7 +34,7 @@ def test_a_hello_that_says_nothing_new_changes_nothing(bench_of: BenchOf) -> Non
     bench.core.wake(bench.core.next_wake())
     bench.answers()
     assert bench.join("d", a_hello(acked=2, control_acked=1), now=S) == [m.Welcome(1, (2,))]
-    assert bench.core.counts["d", "given_up"] == 0
+    assert bench.core.counts["main", "d", "given_up"] == 0
     assert bench.core.next_wake() is None
 
 

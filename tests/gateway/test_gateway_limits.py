@@ -43,8 +43,8 @@ def test_who_says_hello_and_nothing_else_leaves_nothing_behind(bench_of: BenchOf
         assert reasons(bench.join(f"c{number}", wide_hello(number))) == []
         bench.core.disconnected(f"c{number}", 0)
     core = bench.core
-    assert core._admission.kept_bytes == 0
-    assert not core._admission.sources
+    assert core.admission.kept_bytes == 0
+    assert not core.admission.sources
     assert not core._sites
     assert not core._peers
     assert core.next_wake() is None
@@ -58,7 +58,7 @@ def test_what_is_kept_of_sources_is_bounded_and_shared(bench_of: BenchOf) -> Non
         if reasons(bench.join(f"c{number}", wide_hello(number))) == ["sources_bytes_max"]
     ]
     assert 0 < len(refused) < 40
-    assert bench.core._admission.kept_bytes <= 1 << 20
+    assert bench.core.admission.kept_bytes <= 1 << 20
     # A thousand devices of one make have one schema.
     bench = bench_of(sources_bytes_max=3 << 20)
     for number in range(1000):
@@ -73,9 +73,9 @@ def test_schemas_of_a_source_that_left_come_again_with_its_next_hello(bench_of: 
     bench = bench_of()
     bench.join("c", a_hello())
     bench.say("c", SYNC, a_data(0, 1))
-    kept = bench.core._admission.kept_bytes
+    kept = bench.core.admission.kept_bytes
     bench.core.disconnected("c", 1)
-    assert bench.core._admission.kept_bytes < kept
+    assert bench.core.admission.kept_bytes < kept
     assert bench.join("d", a_hello()) == [m.Welcome(0, (0,))]
     bench.say("d", a_data(1, 1), now=2)
     other = (m.HelloStream(m.StreamSchema("events", {"v": "str"}), 0, 0),)
@@ -138,11 +138,11 @@ def test_one_text_for_all_rows_is_not_a_column_for_every_attribute(bench_of: Ben
     rows = m.ROWS_MAX
     texts = (m.Texts(["x"], None),) * 200
     bench.say("c", SYNC, m.Data(0, 0, rows, bytes(8 * rows), None, None, None, texts))
-    assert bench.core.counts["d", "cells"] == 1
-    assert bench.core.counts["d", "refused"] == rows
+    assert bench.core.counts["main", "d", "cells"] == 1
+    assert bench.core.counts["main", "d", "refused"] == rows
     fits = m.CELLS_MAX // 200
     bench.say("c", m.Data(0, rows, fits, bytes(8 * fits), None, None, None, texts))
-    assert bench.core.counts["d", "recorded"] == fits
+    assert bench.core.counts["main", "d", "recorded"] == fits
     # The agent does not send what the gateway would refuse.
     codes = Codes(["x"], np.zeros(rows, np.int32))
     with pytest.raises(ValueError, match="65536 rows of 200 attributes at once; emit fewer rows"):
@@ -188,7 +188,7 @@ def test_gaps_share_a_limit_too(bench_of: BenchOf) -> None:
         bench.join(source, a_hello(source))
         said = bench.say(source, *[a_data(2 * number, 1) for number in range(1, 9)])
         assert reasons(said) == ([] if source == "d" else ["islands_max"])
-    lanes = [each.lanes[0].received for each in bench.core._admission.sources.values()]
+    lanes = [each.lanes[0].received for each in bench.core.admission.sources.values()]
     assert sum(lane.islands for lane in lanes) == 10
     assert all(isinstance(lane, ReceivedSet) for lane in lanes)
 
@@ -225,8 +225,8 @@ def test_infinite_is_refused_and_nan_is_no_value(bench_of: BenchOf) -> None:
     bench.core.finish(1)
     rows = [row for row in bench.log.rows("seq", "attrs.v") if row[0] is not None]
     assert rows == [(0, 1.5), (1, None), (4, None), (5, 3.5)]
-    assert bench.core.counts["d", "infinite"] == 1
-    assert bench.core.counts["d", "refused"] == 2
+    assert bench.core.counts["main", "d", "infinite"] == 1
+    assert bench.core.counts["main", "d", "refused"] == 2
     # The agent does not send it either: the program that emits it is told.
     none = {"ts": np.zeros(2, np.int64), "te": None, "ids": None, "types": None}
     data_message(0, schema, **none, attrs={"v": np.array([1, nan])})

@@ -62,7 +62,7 @@ def test_a_promise_that_overtook_its_numbers_waits_for_them(bench_of: BenchOf) -
     rows = said(bench, a_promise(1, 102, 3, "A"), a_data(2, 1), a_data(0, 1), a_data(1, 1))
     assert [row[:2] for row in rows] == [("EVENT", 2), ("EVENT", 0), ("EVENT", 1), ("POG", 3)]
     assert rows[-1] == ("POG", 3, 102, "A", 5 * MS), "it arrives when it is proven"
-    assert bench.core.counts["d", "promise_waited"] == 1
+    assert bench.core.counts["main", "d", "promise_waited"] == 1
 
 
 def test_a_promise_of_a_source_that_does_not_resend_is_the_engines_to_judge(

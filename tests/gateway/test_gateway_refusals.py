@@ -31,9 +31,9 @@ def test_tokens_are_checked_and_an_unknown_name_is_told_no_more(bench_of: BenchO
     assert closes(bench.join("c", a_hello())) == (False, ["close c: token"])
     assert closes(bench.join("e", a_hello("x", token="secret"))) == (False, ["close e: token"])
     assert bench.join("f", a_hello(token="secret")) == [m.Welcome(0, (0,))]
-    assert bench.core.counts["", "token"] == 2
+    assert bench.core.counts["", "", "token"] == 2
     bench.core.received("c", b"late", 0)
-    assert bench.core.counts["", "closed_connection"] == 1
+    assert bench.core.counts["", "", "closed_connection"] == 1
 
 
 def test_a_second_device_under_one_name_is_refused_while_the_first_is_alive(
@@ -113,7 +113,7 @@ def test_a_peer_that_breaks_the_order_is_closed(
     bench = bench_of()
     bench.core.connected("c", 0, "127.0.0.1")
     assert closes(bench.say("c", *sent)) == (True, [f"close c: {reason}"])
-    assert sum(count for (_, key), count in bench.core.counts.items() if key == reason) == 1
+    assert sum(count for (_, _, key), count in bench.core.counts.items() if key == reason) == 1
     assert bench.core.dead_letters.kept == 1
 
 
@@ -190,5 +190,5 @@ def test_nothing_a_peer_sends_crashes_or_bloats_the_gateway(
     assert [row[0] for row in rows] == sorted(row[0] for row in rows)
     numbered = [(source, inc or 0, seq) for _, kind, source, inc, seq in rows if not kind]
     assert len(numbered) == len(set(numbered))
-    recorded = sum(n for (_, reason), n in core.counts.items() if reason == "recorded")
+    recorded = sum(n for (_, _, reason), n in core.counts.items() if reason == "recorded")
     assert recorded == len(numbered)

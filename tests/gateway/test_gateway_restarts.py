@@ -66,6 +66,13 @@ STEPS = st.lists(
     connections=1,
     commit_every_ns=0,
 )
+@example(  # a start that nobody heard of, and the next one with its incarnation
+    seed=0,
+    network={"delay_ns_max": MS},
+    steps=[("begin", 0), ("boot", 0), ("begin", 0), ("begin", 0)],
+    connections=1,
+    commit_every_ns=0,
+)
 def test_nothing_is_lost_or_twice_and_all_is_ordered(
     world_of: WorldOf,
     seed: int,

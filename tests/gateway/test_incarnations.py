@@ -68,7 +68,7 @@ def test_a_restarted_gateway_knows_incarnations_numbers_and_types_from_its_log(
     assert again.log.rows("seq", "arrival", "kind") == [
         (3, 50, None), (4, 50, None), (5, 50, None), (8, 50, None),
     ]  # fmt: skip
-    assert again.core.counts["d", "duplicate"] == 5
+    assert again.core.counts["main", "d", "duplicate"] == 5
 
 
 def test_an_agent_takes_the_next_incarnation_and_loses_nothing(world_of: WorldOf) -> None:

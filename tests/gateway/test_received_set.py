@@ -23,6 +23,10 @@ class Twin:
         beyond = {n for n in self.have if n > self.next}
         return sum(n - 1 not in beyond for n in beyond)
 
+    @property
+    def missing(self) -> int:
+        return len(set(range(max(self.have, default=0))) - self.have)
+
     def new(self, first: int, end: int) -> list[int]:
         return [n for n in range(first, end) if n not in self.have]
 
@@ -38,6 +42,7 @@ def compare(first: int, runs: list[tuple[int, int]]) -> None:
         real.add(start, end)
         twin.have |= set(range(start, end))
         assert (real.next, real.islands) == (twin.next, twin.islands)
+        assert real.missing == twin.missing
         assert grows == (real.islands > before)
 
 

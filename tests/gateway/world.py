@@ -165,9 +165,10 @@ class World:
 
     def begin(self) -> None:
         """An interval begins, which the gateway is told of."""
-        begun = self.begun.setdefault(len(self.agents) - 1, [])
-        wall = self.now().wall_ns
-        if self.agent.begin("events", self.now(), ts=wall, id=len(begun), type="I").accepted:
+        start = len(self.agents) - 1
+        begun, wall = self.begun.setdefault(start, []), self.now().wall_ns
+        of_start = {"id": len(begun), "type": f"start {start}"}
+        if self.agent.begin("events", self.now(), ts=wall, **of_start).accepted:
             begun.append(len(begun))
 
     # --- the network
@@ -312,8 +313,11 @@ class World:
             if start == len(self.agents) - 1 and self.resends:
                 assert len(mine) == emitted
         if self.gateway_starts == 1:
-            recorded = self.gateway.counts["d", "recorded"]
+            recorded = self.gateway.counts["main", "d", "recorded"]
             assert recorded == sum(len(each) for each in self.log.numbers.values())
+        counts = self.gateway.counts
+        ends = ("recorded", "duplicate", "refused", "put_off")
+        assert counts["main", "d", "received"] == sum(counts["main", "d", end] for end in ends)
         assert sum(agent.counts["refused_full"] for agent in self.agents) == self.refused
         for row in rows:
             if row["kind"] == 0:
@@ -326,12 +330,11 @@ class World:
     def check_begun(self) -> None:
         """A gateway that started again may be told of an interval's begin a second time."""
         for start, begun in self.begun.items():
-            incarnation = self.agents[start].incarnation
-            ids = [
-                row["id"]
-                for row in self.log.rows
-                if row["kind"] == 2 and row["incarnation"] == incarnation
+            mine = [
+                row for row in self.log.rows if row["kind"] == 2 and row["type"] == f"start {start}"
             ]
+            ids = [row["id"] for row in mine]
+            assert {row["incarnation"] for row in mine} <= {self.agents[start].incarnation}
             assert self.gateway_starts > 1 or len(ids) == len(set(ids))
             assert set(ids) <= set(begun)
             if start == len(self.agents) - 1:

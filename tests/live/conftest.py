@@ -39,8 +39,8 @@ class Program:
     def __init__(self, words: list[str], folder: Path, **options: Any) -> None:
         self.process = subprocess.Popen(
             [*SLACKWATER, *words],
-            cwd=folder, env=ENV, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            **{"stdin": subprocess.DEVNULL, **options},
+            cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            **{"stdin": subprocess.DEVNULL, "env": ENV, **options},
         )  # fmt: skip
         self.said: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)

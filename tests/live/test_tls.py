@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 import subprocess
 import time
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 
-from tests.live.conftest import Field
+from tests.live.conftest import Field, free_port
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="certificates are made with openssl"
@@ -71,6 +74,19 @@ def test_a_device_without_a_certificate_is_not(tls: Field) -> None:
     assert "certificate required" in agent.text.lower() or "closed the connection" in agent.text
     assert gateway.end() == 0
     assert not list((tls.folder / "site.log").glob("*.parquet"))
+
+
+def test_the_page_is_encrypted_and_asks_browsers_for_no_certificate(tls: Field) -> None:
+    page = free_port()
+    tls.site(f'{SERVER}clients = "ca.pem"\n[page]\nport = {page}\ntls = true\n')
+    gateway = tls.serve()
+    gateway.says(f"page at https://127.0.0.1:{page}/")
+    trusts = ssl.create_default_context(cafile=tls.folder / "ca.pem")
+    with urlopen(f"https://127.0.0.1:{page}/healthz", timeout=20, context=trusts) as answer:
+        assert answer.read() == b"alive\n"
+    with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        urlopen(f"https://127.0.0.1:{page}/healthz", timeout=20)
+    assert gateway.end() == 0
 
 
 def test_a_gateway_of_another_authority_is_not_believed(tls: Field) -> None:

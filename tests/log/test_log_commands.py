@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.cli.app import run
-from engine.cli.input_options import parse_mapping
+from engine.cli.options.input_options import parse_mapping
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 

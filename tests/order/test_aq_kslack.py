@@ -19,7 +19,6 @@ from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.order.slack.aq_kslack import ALPHA, HORIZON, SLACK
 from engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm
 from engine.passes.pipeline import Host, prepare
 from tests.order.conftest import frame
@@ -31,8 +30,8 @@ BY_HAND = [0, 11, 10, 13, 17, 19, 21, 15, 25, 29, 31, 18, 46]
 
 def state(chain: Chain) -> tuple[int, int, int]:
     """(alpha in billionths, K, L)."""
-    scalars = chain._order._index.scalars
-    return tuple(int(scalars[place]) for place in (ALPHA, SLACK, HORIZON))
+    own = chain._order._index.own[0]
+    return tuple(int(own[name]) for name in ("alpha", "slack", "horizon"))
 
 
 def test_with_gains_of_zero_it_is_mp_kslack() -> None:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
 
+from engine.kernels.jit import kernel
 from engine.order.slack.aq_threshold import (
     AVG,
     COUNT,
     MOMENTS,
     PPB,
     SUM,
-    as_bits,
-    as_float,
     coverage_threshold,
     normal_quantile_ppm,
     spread,
@@ -113,18 +111,17 @@ def test_samples_at_the_threshold_err_as_seldom_as_asked(
 
 def test_spread_is_one_for_independent_losses_and_tells_of_those_in_bursts() -> None:
     rng = np.random.default_rng(5)
-    moments = np.zeros(MOMENTS, np.int64)
-    independent = [spread(moments, 500, int(rng.binomial(500, 0.05))) for _ in range(600)]
+    moments = np.zeros(1, MOMENTS)
+    independent = [_spread(moments, 500, int(rng.binomial(500, 0.05))) for _ in range(600)]
     assert independent[0] >= 1
     assert 1 <= np.mean(independent[200:]) < 1.4
-    bursts = [spread(moments, 500, 10 * int(rng.binomial(50, 0.05))) for _ in range(600)]
+    bursts = [_spread(moments, 500, 10 * int(rng.binomial(50, 0.05))) for _ in range(600)]
     assert 7 < np.mean(bursts[200:]) < 14
-    none = [spread(moments, 500, 0) for _ in range(3000)]
+    none = [_spread(moments, 500, 0) for _ in range(3000)]
     assert none[-1] >= 1
-    assert spread(np.zeros(MOMENTS, np.int64), 10, 0) == 1
+    assert _spread(np.zeros(1, MOMENTS), 10, 0) == 1
 
 
-def test_floats_survive_as_bits() -> None:
-    for value in (0.0, -1.5, 1e300, math.inf, NormalDist().inv_cdf(0.3)):
-        assert as_float(as_bits(value)) == value
-    assert math.isnan(as_float(as_bits(math.nan)))
+@kernel
+def _spread(moments: np.ndarray, n: int, missing: int) -> float:
+    return spread(moments[0], n, missing)

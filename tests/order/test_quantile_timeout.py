@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from slow_waits import EDGES, ENDS, Highs, WaitTimes
 
 from engine.chain import Chain, ChainSettings
+from engine.kernels.jit import kernel
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.order.sequence.highs import first_larger, saw_high
@@ -295,12 +296,34 @@ def test_whatever_the_waits_are_the_twin_learns_the_same(
         waits = (rng.exponential(scale, 300) * (rng.random(300) < kind / 3)).astype(np.int64)
         for place, wait in enumerate(waits.tolist()):
             is_new = place % (together + 1) == 0
-            full = learn_wait(lane, memory, 0, wait, is_new, bits, window)
+            full = _learn(lane, memory, wait, is_new, bits, window)
             assert full == twin.add(wait, is_new_instant=is_new)
             if full:
-                value = needed_value(lane, memory, 0, tail_ppm)
+                value = _needed(lane, memory, tail_ppm)
                 needed = twin.needed()
                 assert (None if value < 0 else in_ns(value, bits)) == needed
+
+
+@kernel
+def _learn(
+    lane: np.ndarray, memory: np.ndarray, wait: int, is_new: bool, bits: int, window: int
+) -> bool:
+    return learn_wait(lane[0], memory[0], wait, is_new, bits, window)
+
+
+@kernel
+def _needed(lane: np.ndarray, memory: np.ndarray, tail_ppm: int) -> int:
+    return needed_value(lane[0], memory[0], tail_ppm)
+
+
+@kernel
+def _saw_high(lane: np.ndarray, memory: np.ndarray, seq: int, at: int) -> None:
+    saw_high(lane[0], memory[0], seq, at)
+
+
+@kernel
+def _first_larger(lane: np.ndarray, memory: np.ndarray, seq: int) -> int:
+    return first_larger(lane[0], memory[0], seq)
 
 
 # ---- the parts -------------------------------------------------------------------------------
@@ -350,9 +373,9 @@ def test_waits_are_exact_while_they_are_short_and_nearly_so_later() -> None:
         wait = 0
         if seq > highest:
             highest, highs = seq, highs + 1
-            saw_high(lane, memory, 0, seq, at)
+            _saw_high(lane, memory, seq, at)
         else:
-            wait = at - first_larger(lane, memory, 0, seq)
+            wait = at - _first_larger(lane, memory, seq)
         assert wait == twin.wait(seq, at)
         if exact[place]:
             off.append(abs(wait - exact[place]) / exact[place])

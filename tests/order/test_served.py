@@ -16,7 +16,6 @@ from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import order_attributes, parse_order
 from engine.order.served import Reads, Window, longest_window, reads_of, window_of
-from engine.order.slack.aq_kslack import ALPHA, HORIZON, SLACK
 from engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm
 from engine.passes.pipeline import Host, prepare
 from engine.query import query
@@ -176,7 +175,7 @@ def test_aq_kslack_measures_what_the_queries_read_alone(
         reads=[record["stream"] == "x" for record in given],
     )  # fmt: skip
     assert as_twin(rows) == twin.run()
-    scalars = chain._order._index.scalars
-    assert [int(scalars[at]) for at in (ALPHA, SLACK, HORIZON)] == [
+    own = chain._order._index.own[0]
+    assert [int(own[name]) for name in ("alpha", "slack", "horizon")] == [
         twin.alpha, twin.k, twin.horizon,
     ]  # fmt: skip

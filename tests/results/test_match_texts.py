@@ -14,8 +14,8 @@ from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.pattern.match_table import columns_table
 from engine.query import query
-from engine.results.json_texts import Texts
-from engine.results.match_lines import match_pieces
+from engine.results.lines.json_texts import Texts
+from engine.results.lines.match_lines import match_pieces
 from engine.stream.frame import Frame
 from tests.order.conftest import frame
 

@@ -18,11 +18,11 @@ from engine.log.input.trace import read_trace
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.query import query
-from engine.results.batch_files import BatchFiles
 from engine.results.export import export_jsonl, export_table, read_results
 from engine.results.ordered import export_ordered_jsonl
-from engine.results.part_store import HELD_BYTES, PartStore
 from engine.results.schema import MATCHES, WINDOWS
+from engine.results.store.batch_files import BatchFiles
+from engine.results.store.part_store import HELD_BYTES, PartStore
 
 QUERIES = (
     "SELECT sum(v), count(*), avg(v) GROUP BY k WINDOW TUMBLING 5",

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
+from engine.results.lines.window_lines import window_pieces
 from engine.results.schema import WINDOW_SCHEMA, window_rows
-from engine.results.typed_columns import TypedColumns
-from engine.results.window_lines import window_pieces
+from engine.results.tables.typed_columns import TypedColumns
 from engine.stream.released import LATE, Strings
 from engine.window.shown.results import WindowResults
 from engine.window.shown.table import columns_of_windows

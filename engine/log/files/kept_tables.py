@@ -28,12 +28,15 @@ class KeptTables:
         self._limit = limit
         self._tables: OrderedDict[_Key, pa.Table] = OrderedDict()
 
+    def has(self, file: Path) -> bool:
+        """Whether ``rows`` need not read ``file``."""
+        return file.exists() and _key(file) in self._tables
+
     def rows(self, file: Path, places: list[int], read: Callable[[Path], pa.Table]) -> pa.Table:
         """The rows ``places`` of ``file``, which ``read`` gives whole."""
         if not file.exists():
             return read(file).take(places)  # which says what is amiss
-        facts = file.stat()
-        key = (file, facts.st_mtime_ns, facts.st_size)
+        key = _key(file)
         table = self._tables.pop(key, None)
         if table is None:
             table = read(file)
@@ -43,6 +46,11 @@ class KeptTables:
             while sum(each.nbytes for each in self._tables.values()) > self._limit:
                 self._tables.popitem(last=False)
         return table.take(places)
+
+
+def _key(file: Path) -> _Key:
+    facts = file.stat()
+    return file, facts.st_mtime_ns, facts.st_size
 
 
 KEPT: Final = KeptTables()

@@ -42,6 +42,11 @@ FILE_NAME: Final = re.compile(r"frames-([0-9]+)\.parquet")
 _PIECE_BYTES: Final = 1 << 20
 
 
+def file_name(number: int) -> str:
+    """Of a log's file, which are numbered from 1."""
+    return f"frames-{number:012d}.parquet"
+
+
 def log_files(directory: Path) -> list[Path]:
     """Complete files of the log.
 
@@ -96,7 +101,7 @@ def check_files(files: Sequence[Path]) -> list[FileFacts | None]:
                                 "give it its name again")  # fmt: skip
         if number is not None:
             if number != last + 1:
-                lost = file.with_name(f"frames-{last + 1:012d}.parquet").name
+                lost = file_name(last + 1)
                 raise UserError(
                     f"{file.parent}: file {lost} of the log is missing; restore it, as what "
                     "follows cannot be told without"
@@ -120,6 +125,19 @@ def facts_in(file: Path) -> FileFacts | None:
     if sum(groups) != about.num_rows or (facts is not None and facts.frames != about.num_rows):
         raise damaged(file, FactsError("it has not the rows that it was written with"))
     return facts
+
+
+def file_mark(log: Path, number: int) -> int | None:
+    """What tells the file of that number in a log from others; None: there is none.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = log / file_name(number)
+    if not path.exists():
+        return None
+    facts = facts_in(path)
+    return -1 if facts is None else facts.checksum
 
 
 def arrivals_given(file: Path, facts: FileFacts | None) -> bool:

@@ -10,62 +10,59 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
 from engine.order.sequence.state import HIGH_LEVELS, HIGHS_KEPT
 
 _MASK: Final = HIGHS_KEPT - 1
 
 
 @inline
-def saw_high(ln: np.ndarray, mm: np.ndarray, lane: int, seq: int, now: int) -> None:
+def saw_high(of: Record, memory: Record, seq: int, now: int) -> None:
     """``seq`` is the lane's new highest number, arrived ``now``."""
-    n = ln[lane].highs_n
-    highs = mm[ln[lane].memory].highs
-    if n > 0 and highs[(n - 1) & _MASK, 1] == now:  # the larger one stands for both
-        highs[(n - 1) & _MASK, 0] = seq
+    n = of.highs_n
+    highs = memory.highs
+    last = highs[(n - 1) & _MASK]
+    if n > 0 and last.at == now:  # the larger one stands for both
+        last.seq = seq
         return
-    last = (n - 1) & _MASK
     passed, base = n, 0
     for _ in range(1, HIGH_LEVELS):  # the record before this one is final
         if passed == 0 or passed & 3:
             break
         passed >>= 2
         base += HIGHS_KEPT
-        place = base + ((passed - 1) & _MASK)
-        highs[place, 0] = highs[last, 0]
-        highs[place, 1] = highs[last, 1]
-    highs[n & _MASK, 0] = seq
-    highs[n & _MASK, 1] = now
-    ln[lane].highs_n = n + 1
+        highs[base + ((passed - 1) & _MASK)] = last
+    highs[n & _MASK].seq = seq
+    highs[n & _MASK].at = now
+    of.highs_n = n + 1
 
 
 @kernel
-def first_larger(ln: np.ndarray, mm: np.ndarray, lane: int, seq: int) -> int:
+def first_larger(of: Record, memory: Record, seq: int) -> int:
     """When a number larger than ``seq`` first arrived; there is one."""
-    highs = mm[ln[lane].memory].highs
-    n = ln[lane].highs_n
+    highs = memory.highs
+    n = of.highs_n
     base, step = 0, 1.0
     for level in range(HIGH_LEVELS):
         oldest = max(0, n - HIGHS_KEPT)
-        if oldest == 0 or highs[base + (oldest & _MASK), 0] <= seq or level == HIGH_LEVELS - 1:
+        if oldest == 0 or highs[base + (oldest & _MASK)].seq <= seq or level == HIGH_LEVELS - 1:
             break
-        n = (ln[lane].highs_n - 1) >> (2 * (level + 1))
+        n = (of.highs_n - 1) >> (2 * (level + 1))
         base += HIGHS_KEPT
         step *= 4.0
     low, high = max(0, n - HIGHS_KEPT), n
     first = low
     while low < high:
         middle = (low + high) // 2
-        if highs[base + (middle & _MASK), 0] > seq:
+        if highs[base + (middle & _MASK)].seq > seq:
             high = middle
         else:
             low = middle + 1
-    found = base + (low & _MASK)
+    found = highs[base + (low & _MASK)]
     if base == 0 or low == first:
-        return int(highs[found, 1])
-    before = base + ((low - 1) & _MASK)
-    span = highs[found, 1] - highs[before, 1]
-    share = (seq - highs[before, 0]) / (highs[found, 0] - highs[before, 0]) + 0.5 / step
-    return int(highs[before, 1] + min(int(share * span), span))
+        return int(found.at)
+    before = highs[base + ((low - 1) & _MASK)]
+    span = found.at - before.at
+    share = (seq - before.seq) / (found.seq - before.seq) + 0.5 / step
+    return int(before.at + min(int(share * span), span))

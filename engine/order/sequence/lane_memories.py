@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.kernels.jit import kernel
+from engine.kernels.records import numbers_of
 from engine.order.sequence.state import MEMORY
 
 _WORDS: Final = MEMORY.itemsize // 8
@@ -37,7 +38,7 @@ class LaneMemories:
             size = len(self.pool)
             end = max(size + lacking, 2 * size)
             pool = np.zeros(end, MEMORY)  # pages are the process's only once they are used
-            _words(pool)[:size] = _words(self.pool)
+            numbers_of(pool)[:size] = numbers_of(self.pool)
             self.pool = pool
             self._free = [*range(end - 1, size - 1, -1), *self._free]
         start = len(self._free) - count
@@ -49,7 +50,7 @@ class LaneMemories:
         """What is at each of these places, packed."""
         if not len(places):
             return []
-        words = _words(self.pool)
+        words = numbers_of(self.pool)
         ends = np.empty(len(places), np.int64)
         end = _count(words, places, ends)
         room = np.empty(end, np.int64)
@@ -63,13 +64,13 @@ class LaneMemories:
 
     def free(self, places: np.ndarray) -> None:
         """Nobody needs what is at these places."""
-        _clear(_words(self.pool), places)
+        _clear(numbers_of(self.pool), places)
         self._free += places.tolist()
 
     def again(self, contents: list[bytes]) -> np.ndarray:
         """Places where these are what they were when they were ``kept``."""
         places = self.take(len(contents))
-        words = _words(self.pool)
+        words = numbers_of(self.pool)
         for place, content in zip(places.tolist(), contents, strict=True):
             size = int.from_bytes(content[:4], "little")
             _read(np.frombuffer(_CODEC.decompress(content[4:], size), np.int64), words[place])
@@ -82,13 +83,8 @@ class LaneMemories:
     def close_up(self, places: np.ndarray) -> None:
         """Only these are in use: they become the first ones, in this order."""
         pool = np.empty(len(places), MEMORY)
-        np.take(_words(self.pool), places, axis=0, out=_words(pool))
+        np.take(numbers_of(self.pool), places, axis=0, out=numbers_of(pool))
         self.pool, self._free = pool, []
-
-
-def _words(pool: np.ndarray) -> np.ndarray:
-    """As (memories, words), which NumPy copies many times as fast as records."""
-    return pool.view(np.int64).reshape(len(pool), _WORDS)
 
 
 def _sized(part: memoryview) -> bytes:

@@ -14,13 +14,15 @@ from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
 from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import kernel
+from engine.kernels.records import numbers_of
+from engine.kernels.table import empty_slots, enter, entry_of
 from engine.order.sequence.forgotten import Forgotten
 from engine.order.sequence.lane_memories import LaneMemories
 from engine.order.sequence.lane_names import LaneNames
-from engine.order.sequence.lane_slots import SLOT, enter, look_up
-from engine.order.sequence.quiet_lanes import Lanes, QuietLanes, are_silent, in_words
-from engine.order.sequence.state import LANE, LANE_FIRST, V_BLOCKER, V_CLOCK
-from engine.order.sequence.timeout import start_lanes
+from engine.order.sequence.lane_slots import look_up
+from engine.order.sequence.quiet_lanes import Lanes, QuietLanes, are_silent
+from engine.order.sequence.state import LANE, LANE_FIRST
+from engine.order.sequence.timeout import first_timeout
 from engine.stream.columns import Columns
 from engine.stream.released import Strings
 
@@ -52,8 +54,8 @@ class LaneTable:
         self.memories = LaneMemories()
         self._store = np.empty(0, LANE)  # grown in steps; ``tables`` is the part in use
         self.tables = self._store
-        self._slots = np.full(16, NONE, SLOT)
-        self._streams = np.empty(0, np.int32)
+        self._slots = empty_slots(0)
+        self._keys = np.empty((0, 2), np.int64)  # source and stream of each lane
         self._names = LaneNames()
         self._linked = -1
         self._linked_clocks: np.ndarray | None = None
@@ -69,10 +71,10 @@ class LaneTable:
         """Number of lanes."""
         return len(self.tables)
 
-    def announce(self, sync: Sync, scalars: np.ndarray) -> None:
+    def announce(self, sync: Sync, state: np.ndarray) -> None:
         """A lane's incarnation ``sync.incarnation`` will start at number ``sync.first_seq``."""
         source = self._strings.code(sync.source)
-        lane = self._lane(source, self._strings.code(sync.stream), scalars)
+        lane = self._lane(source, self._strings.code(sync.stream), state)
         ln = self.tables
         ln["ann_inc"][lane] = sync.incarnation
         ln["ann_first"][lane] = sync.first_seq
@@ -83,7 +85,7 @@ class LaneTable:
             ln["last_arrival"][lane] = sync.arrival
             ln["idle"][lane] = 0
             missing = self.memories.pool["missing"][ln["memory"][lane]]
-            missing[0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)
+            missing[0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)  # a RUN
             ln["missing_n"][lane] = 1
 
     def newest_ts(self, source: int) -> int:
@@ -91,7 +93,7 @@ class LaneTable:
         of_source = self.tables["max_ts"][self.tables["source"] == source]
         return int(of_source.max(initial=INT_MIN))
 
-    def of(self, columns: Columns, rows: int, scalars: np.ndarray) -> np.ndarray:
+    def of(self, columns: Columns, rows: int, state: np.ndarray) -> np.ndarray:
         """Lane of every record; new lanes only for events. -1: a record of no lane yet."""
         source = columns[r.SOURCE]
         stream = columns.get(r.STREAM, _NO_STREAMS)
@@ -99,61 +101,61 @@ class LaneTable:
         default = self._strings.code(r.DEFAULT_STREAM)
         lanes = np.empty(rows, np.int32)
         fresh = np.empty(rows, np.int64)
-        missed = look_up(source, stream, default, kind, self._slots, lanes, fresh)
+        missed = look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
         if missed:
-            self._begin(columns, fresh[:missed], default, scalars)
-            look_up(source, stream, default, kind, self._slots, lanes, fresh)
+            self._begin(columns, fresh[:missed], default, state)
+            look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
         self._calls += 1
         heard = np.zeros(self.count + 1, bool)
         heard[lanes] = True  # the last place is of records without a lane
         self._heard[heard[:-1]] = self._calls
         return lanes
 
-    def _begin(self, columns: Columns, rows: np.ndarray, default: int, scalars: np.ndarray) -> None:
+    def _begin(self, columns: Columns, rows: np.ndarray, default: int, state: np.ndarray) -> None:
         """New lanes, for events at ``rows`` that have none; several may be of one lane."""
         source = columns[r.SOURCE][rows].astype(np.int64)
         stream = columns[r.STREAM][rows] if r.STREAM in columns else np.full(len(rows), default)
         _, first = np.unique(source << 32 | stream, return_index=True)
         first.sort()
-        self._make(source[first].astype(np.int32), stream[first].astype(np.int32), scalars)
+        self._make(source[first], stream[first], state)
         if self.forgotten.sources:
             begun = columns[r.SEQ][rows[first]] > 0
             self.forgotten.may_have_returned += int(begun.sum())
 
-    def _lane(self, source: int, stream: int, scalars: np.ndarray) -> int:
+    def _lane(self, source: int, stream: int, state: np.ndarray) -> int:
         """The lane of (source, stream), made when it is new."""
-        pair = np.array([[source], [stream]], np.int32)
-        found, fresh = np.empty(1, np.int32), np.empty(1, np.int64)
-        if look_up(pair[0], pair[1], stream, _NO_KINDS, self._slots, found, fresh):
-            self._make(pair[0], pair[1], scalars)
-            return self.count - 1
-        return int(found[0])
+        lane = entry_of(self._slots, self._keys, (source, stream))
+        if lane != NONE:
+            return lane
+        self._make(np.array([source]), np.array([stream]), state)
+        return self.count - 1
 
-    def _make(self, source: np.ndarray, stream: np.ndarray, scalars: np.ndarray) -> None:
+    def _make(self, source: np.ndarray, stream: np.ndarray, state: np.ndarray) -> None:
         """Lanes of sources and streams that have none; all of a source, or none, are packed."""
         first, end = self.count, self.count + len(source)
         if end > len(self._store):
             store = np.empty(max(end, 2 * first), LANE)
-            in_words(store)[:first] = in_words(self.tables)
+            numbers_of(store)[:first] = numbers_of(self.tables)
             self._store = store
         self.tables = self._store[:end]
-        in_words(self.tables)[first:] = in_words(_FIRST)
+        numbers_of(self.tables)[first:] = numbers_of(_FIRST)
         self.tables["source"][first:] = source
+        self.tables["stream"][first:] = stream
         self.tables["memory"][first:] = self.memories.take(len(source))
-        self._streams = np.append(self._streams, stream)
         self._numbers = np.append(self._numbers, self._born + np.arange(len(source)))
         self._heard = np.append(self._heard, np.full(len(source), self._calls))
         self._born += len(source)
-        start_lanes(self.tables, self.memories.pool, scalars, first)
+        for name in ("gap_timeout", "idle_timeout"):
+            self.tables[name][first:] = first_timeout(state[0])
         self._fill_slots(first)
 
     def _fill_slots(self, first: int) -> None:
         """Enter the lanes from ``first`` on into the hash table, or all when it must grow."""
-        size = 1 << max(4, (4 * self.count - 1).bit_length())
-        if size != len(self._slots):
-            self._slots = np.full(size, NONE, SLOT)
+        if 2 * self.count > len(self._slots):
+            self._slots = empty_slots(2 * self.count)
             first = 0
-        enter(self.tables["source"][first:], self._streams[first:], first, self._slots)
+        self._keys = np.column_stack([self.tables["source"], self.tables["stream"]])
+        enter(self._slots, self._keys, first)
 
     def link(self, clocks: SourceClocks, sources: int) -> np.ndarray:
         """Ranks by name and the list of each source's lanes, after new ones were made.
@@ -170,8 +172,8 @@ class LaneTable:
         by_source = np.argsort(ln["source"], kind="stable")
         sorted_source = ln["source"][by_source]
         is_first = np.diff(sorted_source, prepend=NONE) != 0
-        ck["first_lane"][:, 0] = NONE  # where it is kept
-        ck["first_lane"][sorted_source[is_first], 0] = by_source[is_first]
+        ck["first_lane"] = NONE
+        ck["first_lane"][sorted_source[is_first]] = by_source[is_first]
         following = np.where(np.roll(is_first, -1), NONE, np.roll(by_source, -1))
         ln["next_lane"][by_source] = following
         self._linked, self._linked_clocks = self.count, ck
@@ -179,12 +181,12 @@ class LaneTable:
 
     def _name(self, lane: int) -> tuple[str, str]:
         text = self._strings.text
-        source, stream = int(self.tables["source"][lane]), int(self._streams[lane])
+        source, stream = int(self.tables["source"][lane]), int(self.tables["stream"][lane])
         return text(source) or "", text(stream) or ""
 
     def stream_of(self, lanes: np.ndarray) -> np.ndarray:
         """Stream codes of ``lanes``."""
-        return np.asarray(self._streams[lanes])
+        return np.asarray(self.tables["stream"][lanes], np.int32)
 
     def known(self, least: int) -> np.ndarray:
         """Whether a source is remembered, by its code; False to the end, behind ``least`` codes."""
@@ -195,7 +197,7 @@ class LaneTable:
         known[of] = known[quiet] = True
         return known
 
-    def wake(self, sources: np.ndarray, rows: np.ndarray, scalars: np.ndarray) -> None:
+    def wake(self, sources: np.ndarray, rows: np.ndarray, state: np.ndarray) -> None:
         """The packed lanes of the sources with these codes are in the table again.
 
         ``rows``: pending ones, which name their lanes by place.
@@ -210,26 +212,25 @@ class LaneTable:
         order = np.argsort(np.concatenate([self._numbers, found.numbers]))
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
-        heads = np.concatenate([in_words(self.tables), in_words(found.heads)])[order]
+        heads = np.concatenate([numbers_of(self.tables), numbers_of(found.heads)])[order]
         self._names.clear()
-        self._move(heads.view(LANE).reshape(-1), order, (
-            np.append(self._streams, found.streams), np.append(self._numbers, found.numbers),
-            np.append(self._heard, np.full(len(found.numbers), self._calls)),
-        ))  # fmt: skip
-        _renumber(rows, scalars, place)
+        numbers = np.append(self._numbers, found.numbers)
+        heard = np.append(self._heard, np.full(len(found.numbers), self._calls))
+        self._move(heads.view(LANE).reshape(-1), order, (numbers, heard))
+        _renumber(rows, state, place)
 
-    def pack(self, rows: np.ndarray, scalars: np.ndarray) -> None:
+    def pack(self, rows: np.ndarray, state: np.ndarray) -> None:
         """Pack lanes that hold nothing back, were not heard lately, and are many enough.
 
         Args:
             rows: pending ones.
-            scalars: of the kernels.
+            state: one STATE, of the kernels.
         """
-        inert = self._inert(rows, scalars) & (self._heard < self._calls - 1)
+        inert = self._inert(rows, state) & (self._heard < self._calls - 1)
         if inert.sum() >= _WORTH_PACKING + self.count // _SHARE:
-            self._pack(inert, rows, scalars)
+            self._pack(inert, rows, state)
 
-    def _pack(self, inert: np.ndarray, rows: np.ndarray, scalars: np.ndarray) -> None:
+    def _pack(self, inert: np.ndarray, rows: np.ndarray, state: np.ndarray) -> None:
         """Pack these lanes."""
         if not inert.any():
             return
@@ -238,31 +239,31 @@ class LaneTable:
         kept = np.flatnonzero(~inert)
         place = np.full(self.count, NONE)
         place[kept] = np.arange(len(kept))
-        _move_down(in_words(self.tables), kept)
+        _move_down(numbers_of(self.tables), kept)
         self._names.keep(kept, place)
-        self._move(self.tables[: len(kept)], kept, (self._streams, self._numbers, self._heard))
-        _renumber(rows, scalars, place)
+        self._move(self.tables[: len(kept)], kept, (self._numbers, self._heard))
+        _renumber(rows, state, place)
 
     def _lanes(self, asked: np.ndarray) -> Lanes:
         """Those lanes of the table, as they are."""
-        heads = in_words(self.tables)[asked].view(LANE).reshape(-1)
+        heads = numbers_of(self.tables)[asked].view(LANE).reshape(-1)
         memories = self.memories.kept(heads["memory"])
-        return Lanes(heads, self._streams[asked], self._numbers[asked], memories)
+        return Lanes(heads, self._numbers[asked], memories)
 
-    def _inert(self, rows: np.ndarray, scalars: np.ndarray) -> np.ndarray:
+    def _inert(self, rows: np.ndarray, state: np.ndarray) -> np.ndarray:
         """Lanes without pending rows and markers, for which the merge does not wait."""
         ln = self.tables
         # Whether a silent one is marked as idle yet depends on how the records were cut.
-        silent = are_silent(ln, int(scalars[V_CLOCK]))
+        silent = are_silent(ln, int(state["clock"][0]))
         inert = np.asarray((ln["idle"] != 0) | (ln["closed"] != 0) | silent)
         for name in ("pog_seq", "next_pog_seq", "eos_seq"):
             inert &= ln[name] < 0
         inert[rows["lane"]] = False
-        if scalars[V_BLOCKER] != NONE:
-            inert[scalars[V_BLOCKER]] = False
+        if state["blocker"][0] != NONE:
+            inert[state["blocker"]] = False
         return inert
 
-    def forget(self, kept: int, rows: np.ndarray, scalars: np.ndarray) -> list[int]:
+    def forget(self, kept: int, rows: np.ndarray, state: np.ndarray) -> list[int]:
         """Of more than ``kept`` sources those heard least recently go, if nothing of them is held.
 
         Which they are depends on the records up to here alone. Gives their codes.
@@ -271,7 +272,7 @@ class LaneTable:
         excess = int(known.sum()) - kept
         if excess <= 0:
             return []
-        inert = self._inert(rows, scalars)
+        inert = self._inert(rows, state)
         sources, heard = self._free(inert, known)
         excess = min(excess, len(heard))
         if not excess:
@@ -284,7 +285,7 @@ class LaneTable:
         gone += tied[: excess - len(gone)]
         is_gone = np.zeros(len(known), bool)
         is_gone[gone] = True
-        self._pack(inert & is_gone[self.tables["source"]], rows, scalars)
+        self._pack(inert & is_gone[self.tables["source"]], rows, state)
         self.forgotten.add(len(gone), self._quiet.take(is_gone).heads)
         return gone
 
@@ -300,9 +301,8 @@ class LaneTable:
         return sources, newest[sources]
 
     def _move(
-        self, tables: np.ndarray, order: np.ndarray,
-        columns: tuple[np.ndarray, np.ndarray, np.ndarray],
-    ) -> None:  # fmt: skip
+        self, tables: np.ndarray, order: np.ndarray, columns: tuple[np.ndarray, np.ndarray]
+    ) -> None:
         """These are the lanes now; they may be the first ones of the store.
 
         ``order``: the place that each had in ``columns``.
@@ -313,8 +313,8 @@ class LaneTable:
         if self.memories.roomy(len(tables)):
             self.memories.close_up(self.tables["memory"])
             self.tables["memory"] = np.arange(len(tables))
-        self._streams, self._numbers, self._heard = (column[order] for column in columns)
-        self._slots = np.full(16, NONE, SLOT)
+        self._numbers, self._heard = (column[order] for column in columns)
+        self._slots = empty_slots(0)
         self._fill_slots(0)
         self._linked = -1
 
@@ -326,11 +326,10 @@ class LaneTable:
         silent for longer than its idle timeout. What is forgotten is one lane of no source.
         """
         quiet = self._quiet.all()
-        tables = np.concatenate([in_words(self.tables), in_words(quiet.heads)]).view(LANE)[:, 0]
+        tables = np.concatenate([numbers_of(self.tables), numbers_of(quiet.heads)]).view(LANE)[:, 0]
         timeouts = ("gap_timeout", "idle_timeout")
-        told, others = (*names, *timeouts), ("source", "max_ts", "last_arrival", "closed")
+        told, others = (*names, *timeouts), ("source", "stream", "max_ts", "last_arrival", "closed")
         columns = {name: tables[name].tolist() for name in (*told, *others)}
-        columns["stream"] = np.concatenate([self._streams, quiet.streams]).tolist()
         columns["silent"] = are_silent(tables, now).tolist()
         found = [
             {
@@ -351,7 +350,8 @@ class LaneTable:
         """Codes of texts that are in use."""
         quiet = self._quiet.all()
         return np.concatenate([
-            self.tables["source"], self._streams, quiet.heads["source"], quiet.streams
+            self.tables["source"], self.tables["stream"],
+            quiet.heads["source"], quiet.heads["stream"],
         ])  # fmt: skip
 
     def adopt(self, strings: Strings) -> None:
@@ -370,11 +370,11 @@ class LaneTable:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
-        heads, streams, numbers, memories = state["lanes"]
+        heads, numbers, memories = state["lanes"]
         heads = heads.copy()
         heads["memory"] = self.memories.again(memories)
         self._names.clear()
-        self._move(heads, np.arange(len(heads)), (streams, numbers, state["heard"]))
+        self._move(heads, np.arange(len(heads)), (numbers, state["heard"]))
         self._calls, self._born = 0, state["born"]
         self._quiet.restore(state["quiet"])
         self.forgotten.restore(state["forgotten"])
@@ -389,11 +389,11 @@ def _move_down(lanes: np.ndarray, kept: np.ndarray) -> None:
                 lanes[i, place] = lanes[kept[i], place]
 
 
-def _renumber(rows: np.ndarray, scalars: np.ndarray, place: np.ndarray) -> None:
+def _renumber(rows: np.ndarray, state: np.ndarray, place: np.ndarray) -> None:
     """Lane i is now called ``place[i]``."""
     rows["lane"] = place[rows["lane"]]
-    if scalars[V_BLOCKER] != NONE:
-        scalars[V_BLOCKER] = place[scalars[V_BLOCKER]]
+    if state["blocker"][0] != NONE:
+        state["blocker"] = place[state["blocker"]]
 
 
 def _unless_none(instant: int) -> int | None:

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from engine.clocks.epochs import reference
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
@@ -25,20 +23,8 @@ from engine.order.sequence.state import (
     NOTE_PROGRESS,
     NOTE_QUARANTINE,
     QUARANTINED_FUTURE,
-    S_DEFAULT_UNC,
-    S_GUARD,
-    S_LATE_PASS,
-    S_RESIDUAL_DROP,
     STAGE_QUEUE,
-    V_BLOCKER,
-    V_EVENTS,
-    V_FRONTIER,
-    V_GONE,
-    V_NOTES,
-    V_QUEUED,
-    V_SINCE,
-    Out,
-    Trees,
+    Sequencer,
 )
 from engine.order.sequence.timeout import later
 from engine.order.sequence.tournament import hurry, set_merge
@@ -50,223 +36,244 @@ TIE_BLOCK: Final = -1
 
 
 @inline
-def set_key(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, lane: int) -> None:
+def set_key(s: Sequencer, lane: int) -> None:
     """Recompute what the lane brings to the merge: its head, a promise, a block, or nothing."""
-    head = ln[lane].head
+    of = s.lanes[lane]
+    head = of.head
     if head != NONE:
-        if rows[head].ref < s[V_FRONTIER]:
+        if s.rows[head].ref < s.state[0].frontier:
             key, tie = INT_MIN, TIE_NOW
         else:
-            key, tie = rows[head].ref, ln[lane].rank
-    elif ln[lane].closed or ln[lane].idle:
+            key, tie = s.rows[head].ref, of.rank
+    elif of.closed or of.idle:
         key, tie = INT_MAX, INT_MAX
     else:
-        key, tie = ln[lane].bound, TIE_BLOCK
-    set_merge(tr.merge, lane, key, tie)
+        key, tie = of.bound, TIE_BLOCK
+    set_merge(s.merge, lane, key, tie)
 
 
 @inline
-def beyond(s: np.ndarray, ref: int, unc: int, arrival: int) -> bool:
+def beyond(s: Sequencer, ref: int, unc: int, arrival: int) -> bool:
     """Whether ``ref`` lies beyond ``arrival`` by more than the future guard allows."""
-    guard = s[S_GUARD]
+    guard = s.state[0].guard
     return guard >= 0 and ref > later(arrival, later(unc, guard))
 
 
 @inline
-def is_future(rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, row: int) -> bool:
+def is_future(s: Sequencer, row: int) -> bool:
     """Whether the future guard sets ``row`` aside: it lies beyond its arrival by too much."""
-    ref, unc, _ = reference(ck, s[S_DEFAULT_UNC], ln[rows[row].lane].source, rows[row].ts)
-    return beyond(s, ref, unc, rows[row].arrival)
+    new = s.rows[row]
+    ref, unc, _ = reference(
+        s.clocks, s.state[0].default_uncertainty, s.lanes[new.lane].source, new.ts
+    )
+    return beyond(s, ref, unc, new.arrival)
 
 
 @inline
-def emit(rows: np.ndarray, s: np.ndarray, out: Out, row: int, now: int, status: int) -> None:
+def emit(s: Sequencer, row: int, now: int, status: int) -> None:
     """Release ``row`` at arrival-clock instant ``now``."""
-    i = s[V_EVENTS]
-    out.event[i].row = row
-    out.event[i].lane = rows[row].lane
-    out.event[i].release = now
-    out.event[i].ref = rows[row].ref
-    out.event[i].unc = rows[row].unc
-    out.event[i].status = status
-    s[V_EVENTS] = i + 1
+    state = s.state[0]
+    new = s.rows[row]
+    event = s.events[state.events]
+    event.row = row
+    event.lane = new.lane
+    event.release = now
+    event.ref = new.ref
+    event.unc = new.unc
+    event.status = status
+    state.events += 1
 
 
 @kernel
-def note(s: np.ndarray, out: Out, kind: int, first: int, second: int) -> int:
-    """Begin a note after the events released so far; returns its place."""
-    i = s[V_NOTES]
-    out.note[i, 0] = kind
-    out.note[i, 1] = s[V_EVENTS]
-    out.note[i, 2] = first
-    out.note[i, 3] = second
-    s[V_NOTES] = i + 1
-    return int(i)
+def note(s: Sequencer, kind: int) -> int:
+    """Begin a note after the events released so far; gives its place."""
+    state = s.state[0]
+    place = state.notes
+    s.notes[place].kind = kind
+    s.notes[place].released = state.events
+    state.notes = place + 1
+    return int(place)
+
+
+@kernel
+def note_refused(s: Sequencer, row: int, reason: int) -> None:
+    """Report ``row`` as set aside, for ``reason``."""
+    refused = s.notes[note(s, NOTE_QUARANTINE)]
+    refused.row = row
+    refused.reason = reason
 
 
 @inline
-def correct(
-    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, out: Out, row: int
-) -> bool:
+def correct(s: Sequencer, row: int) -> bool:
     """Give ``row`` its reference time; False when the future guard quarantines it."""
-    ref, unc, epoch = reference(ck, s[S_DEFAULT_UNC], ln[rows[row].lane].source, rows[row].ts)
-    rows[row].ref = ref
-    rows[row].unc = unc
-    rows[row].epoch = epoch
-    if beyond(s, ref, unc, rows[row].arrival):
-        note(s, out, NOTE_QUARANTINE, row, QUARANTINED_FUTURE)
-        s[V_GONE] += 1
-        ln[rows[row].lane].quarantined_future += 1
+    state = s.state[0]
+    new = s.rows[row]
+    of = s.lanes[new.lane]
+    ref, unc, epoch = reference(s.clocks, state.default_uncertainty, of.source, new.ts)
+    new.ref = ref
+    new.unc = unc
+    new.epoch = epoch
+    if beyond(s, ref, unc, new.arrival):
+        note_refused(s, row, QUARANTINED_FUTURE)
+        state.gone += 1
+        of.quarantined_future += 1
         return False
-    saw_ts(rows, ln, row)
+    saw_ts(s, row)
     return True
 
 
 @kernel
-def set_aside(
-    rows: np.ndarray, ln: np.ndarray, ck: np.ndarray, s: np.ndarray, out: Out, row: int, reason: int
-) -> None:
+def set_aside(s: Sequencer, row: int, reason: int) -> None:
     """``row`` goes no further; it is reported with its reference time."""
-    ref, unc, _ = reference(ck, s[S_DEFAULT_UNC], ln[rows[row].lane].source, rows[row].ts)
-    rows[row].ref = ref
-    rows[row].unc = unc
-    rows[row].stage = 0
-    note(s, out, NOTE_QUARANTINE, row, reason)
-    s[V_GONE] += 1
+    state = s.state[0]
+    new = s.rows[row]
+    ref, unc, _ = reference(s.clocks, state.default_uncertainty, s.lanes[new.lane].source, new.ts)
+    new.ref = ref
+    new.unc = unc
+    new.stage = 0
+    note_refused(s, row, reason)
+    state.gone += 1
 
 
 @inline
-def saw_ts(rows: np.ndarray, ln: np.ndarray, row: int) -> None:
+def saw_ts(s: Sequencer, row: int) -> None:
     """The lane's newest event time, which only events that are trusted move."""
-    lane = rows[row].lane
-    ln[lane].max_ts = max(ln[lane].max_ts, rows[row].ts)
+    lane = s.rows[row].lane
+    of = s.lanes[lane]
+    of.max_ts = max(of.max_ts, s.rows[row].ts)
 
 
 @inline
-def push(rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, row: int) -> None:
+def push(s: Sequencer, row: int) -> None:
     """Append an event that is next by sequence number to its lane's queue."""
-    lane = rows[row].lane
-    rows[row].stage = STAGE_QUEUE
-    rows[row].nxt = NONE
-    s[V_QUEUED] += 1
-    ln[lane].last_ref = rows[row].ref
-    if rows[row].ref < ln[lane].top_ref:
-        ln[lane].backwards += 1
-        ln[lane].backwards_ns = max(ln[lane].backwards_ns, ln[lane].top_ref - rows[row].ref)
+    new = s.rows[row]
+    lane = new.lane
+    of = s.lanes[lane]
+    new.stage = STAGE_QUEUE
+    new.nxt = NONE
+    s.state[0].queued += 1
+    of.last_ref = new.ref
+    if new.ref < of.top_ref:
+        of.backwards += 1
+        of.backwards_ns = max(of.backwards_ns, of.top_ref - new.ref)
     else:
-        ln[lane].top_ref = rows[row].ref
-    if ln[lane].head == NONE:
-        ln[lane].head = row
-        ln[lane].tail = row
-        set_key(rows, ln, tr, s, lane)
+        of.top_ref = new.ref
+    if of.head == NONE:
+        of.head = row
+        of.tail = row
+        set_key(s, lane)
     else:
-        rows[ln[lane].tail].nxt = row
-        ln[lane].tail = row
+        s.rows[of.tail].nxt = row
+        of.tail = row
 
 
 @kernel
-def push_late(
-    rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, row: int, now: int
-) -> None:
+def push_late(s: Sequencer, row: int, now: int) -> None:
     """A late event: dropped, sent at once, or put among its lane's queue by ``ref``."""
-    lane = rows[row].lane
-    rows[row].late = 1
-    if not s[S_LATE_PASS]:
-        ln[lane].late_dropped += 1
-        rows[row].stage = 0
-        emit(rows, s, out, row, now, LATE_DROPPED)
+    state = s.state[0]
+    new = s.rows[row]
+    lane = new.lane
+    of = s.lanes[lane]
+    new.late = 1
+    if not state.late_pass:
+        of.late_dropped += 1
+        new.stage = 0
+        emit(s, row, now, LATE_DROPPED)
         return
-    ln[lane].late_passed += 1
-    if rows[row].ref < s[V_FRONTIER]:
-        rows[row].stage = 0
-        emit(rows, s, out, row, now, LATE)
+    of.late_passed += 1
+    if new.ref < state.frontier:
+        new.stage = 0
+        emit(s, row, now, LATE)
         return
-    rows[row].stage = STAGE_QUEUE
-    s[V_QUEUED] += 1
-    before, after = NONE, ln[lane].head
-    while after != NONE and rows[after].ref <= rows[row].ref:
-        before, after = after, rows[after].nxt
-    rows[row].nxt = after
+    new.stage = STAGE_QUEUE
+    state.queued += 1
+    before, after = NONE, of.head
+    while after != NONE and s.rows[after].ref <= new.ref:
+        before, after = after, s.rows[after].nxt
+    new.nxt = after
     if before == NONE:
-        ln[lane].head = row
+        of.head = row
     else:
-        rows[before].nxt = row
+        s.rows[before].nxt = row
     if after == NONE:
-        ln[lane].tail = row
-    set_key(rows, ln, tr, s, lane)
+        of.tail = row
+    set_key(s, lane)
 
 
 @inline
-def _pop(
-    rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, lane: int, now: int
-) -> None:
+def _pop(s: Sequencer, lane: int, now: int) -> None:
     """Release the head of ``lane``."""
-    row = ln[lane].head
-    ln[lane].head = rows[row].nxt
-    if ln[lane].head == NONE:
-        ln[lane].tail = NONE
-    rows[row].stage = 0
-    s[V_QUEUED] -= 1
-    below = rows[row].ref < s[V_FRONTIER]
+    state = s.state[0]
+    of = s.lanes[lane]
+    row = of.head
+    of.head = s.rows[row].nxt
+    if of.head == NONE:
+        of.tail = NONE
+    s.rows[row].stage = 0
+    state.queued -= 1
+    below = s.rows[row].ref < state.frontier
     if not below:
-        s[V_FRONTIER] = rows[row].ref
-    if rows[row].late:
-        emit(rows, s, out, row, now, LATE)
+        state.frontier = s.rows[row].ref
+    if s.rows[row].late:
+        emit(s, row, now, LATE)
     elif not below:
-        ln[lane].in_order += 1
-        emit(rows, s, out, row, now, IN_ORDER)
-    elif s[S_RESIDUAL_DROP]:
-        ln[lane].residual_dropped += 1
-        emit(rows, s, out, row, now, LATE_DROPPED)
+        of.in_order += 1
+        emit(s, row, now, IN_ORDER)
+    elif state.residual_drop:
+        of.residual_dropped += 1
+        emit(s, row, now, LATE_DROPPED)
     else:
-        ln[lane].residual += 1
-        emit(rows, s, out, row, now, RESIDUAL)
-    set_key(rows, ln, tr, s, lane)
+        of.residual += 1
+        emit(s, row, now, RESIDUAL)
+    set_key(s, lane)
 
 
 @inline
-def idle_deadline(ln: np.ndarray, lane: int) -> int:
+def idle_deadline(s: Sequencer, lane: int) -> int:
     """When an empty lane stops blocking the merge."""
-    if ln[lane].head != NONE or ln[lane].idle or ln[lane].closed:
+    of = s.lanes[lane]
+    if of.head != NONE or of.idle or of.closed:
         return INT_MAX
-    return later(ln[lane].last_arrival, ln[lane].idle_timeout)
+    return later(of.last_arrival, of.idle_timeout)
 
 
 @inline
-def drain(
-    rows: np.ndarray, ln: np.ndarray, tr: Trees, s: np.ndarray, out: Out, now: int, passed: int
-) -> None:
+def drain(s: Sequencer, now: int, passed: int) -> None:
     """Release every head that no lane can still precede, at instant ``now``.
 
     ``passed``: deadlines up to here are over; those of ``now`` itself are not while its records
     are still coming.
     """
-    blocker = s[V_BLOCKER]
+    state = s.state[0]
+    blocker = state.blocker
     while True:
-        lane, key = tr.merge[1].lane, tr.merge[1].key
-        if key == INT_MAX and tr.merge[1].tie == INT_MAX:
-            s[V_BLOCKER] = NONE
-            s[V_SINCE] = INT_MAX
+        first = s.merge[1]
+        lane, key, tie = first.lane, first.key, first.tie
+        if key == INT_MAX and tie == INT_MAX:
+            state.blocker = NONE
+            state.since = INT_MAX
             return
-        if ln[lane].head != NONE:
+        if s.lanes[lane].head != NONE:
             # Others go on: what they had waited for was the lane that blocked until now.
-            if s[V_SINCE] < now and lane != blocker and tr.merge[1].tie != TIE_NOW:
-                ln[blocker].blocked_ns += now - s[V_SINCE]
-                s[V_SINCE] = INT_MAX
-            _pop(rows, ln, tr, s, out, lane, now)
+            if state.since < now and lane != blocker and tie != TIE_NOW:
+                s.lanes[blocker].blocked_ns += now - state.since
+                state.since = INT_MAX
+            _pop(s, lane, now)
             continue
-        deadline = idle_deadline(ln, lane)
+        deadline = idle_deadline(s, lane)
         if deadline <= passed:
-            ln[lane].idle = 1
-            set_key(rows, ln, tr, s, lane)
+            s.lanes[lane].idle = 1
+            set_key(s, lane)
             continue
-        hurry(tr.timer, lane, deadline)
-        if key > s[V_FRONTIER]:  # a promise of silence: progress without an event
-            s[V_FRONTIER] = key
-            note(s, out, NOTE_PROGRESS, key, now)
-        s[V_BLOCKER] = lane
-        if s[V_QUEUED] == 0:
-            s[V_SINCE] = INT_MAX
-        elif s[V_SINCE] == INT_MAX:
-            s[V_SINCE] = now
+        hurry(s.timer, lane, deadline)
+        if key > state.frontier:  # a promise of silence: progress without an event
+            state.frontier = key
+            step = s.notes[note(s, NOTE_PROGRESS)]
+            step.frontier = key
+            step.at = now
+        state.blocker = lane
+        if state.queued == 0:
+            state.since = INT_MAX
+        elif state.since == INT_MAX:
+            state.since = now
         return

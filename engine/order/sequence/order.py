@@ -20,6 +20,7 @@ from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
+from engine.kernels.records import numbers_of
 from engine.order.base import Guards, Ordered
 from engine.order.sequence.lanes import LaneTable
 from engine.order.sequence.run import flush, new_rows, place_rings, run, survivors
@@ -30,26 +31,15 @@ from engine.order.sequence.state import (
     MODE_FIXED,
     MODE_QUANTILE,
     MODE_R19,
+    NOTE,
     NOTE_GAP,
     NOTE_PROGRESS,
     NOTE_QUARANTINE,
-    NOTE_WIDTH,
     PROGRESS,
     ROW,
-    S_RESIDUAL_DROP,
-    SCALARS,
-    SETTINGS,
+    STATE,
     TIMER_NODE,
-    V_BLOCKER,
-    V_CLOCK,
-    V_EVENTS,
-    V_FRONTIER,
-    V_GONE,
-    V_MOST,
-    V_NOTES,
-    V_SINCE,
-    Out,
-    Trees,
+    Sequencer,
 )
 from engine.order.sequence.timeout import silence_window
 from engine.order.sequence.wait_sketch import resolution_bits
@@ -115,18 +105,22 @@ class Sequence:
         self._lanes = LaneTable(clocks.strings)
         self._rows = np.empty(0, ROW)
         self._payload: Columns = {}
-        guard = -1 if guards.guard_ns is None else guards.guard_ns
-        self._scalars = np.zeros(SCALARS, np.int64)
-        self._scalars[: len(SETTINGS)] = (
-            _MODES[settings.timeout], settings.fixed_ns, settings.latency_ns,
-            settings.alpha_milli, settings.beta_milli, 1_000_000 - settings.quantile_ppm,
-            settings.late == "pass", settings.residual == "drop", guard,
-            guards.default_uncertainty_ns, memory_window(1_000_000 - settings.quantile_ppm),
-            resolution_bits(settings.latency_ns),
-            silence_window(1_000_000 - settings.quantile_ppm),
-        )  # fmt: skip
-        self._scalars[[V_CLOCK, V_FRONTIER]] = INT_MIN
-        self._scalars[V_BLOCKER], self._scalars[V_SINCE] = NONE, INT_MAX
+        tail_ppm = 1_000_000 - settings.quantile_ppm
+        # What it starts with where that is not 0.
+        first = {
+            "mode": _MODES[settings.timeout], "fixed": settings.fixed_ns,
+            "latency": settings.latency_ns, "alpha": settings.alpha_milli,
+            "beta": settings.beta_milli, "tail_ppm": tail_ppm,
+            "late_pass": settings.late == "pass", "residual_drop": settings.residual == "drop",
+            "guard": -1 if guards.guard_ns is None else guards.guard_ns,
+            "default_uncertainty": guards.default_uncertainty_ns,
+            "window": memory_window(tail_ppm), "bits": resolution_bits(settings.latency_ns),
+            "silence_window": silence_window(tail_ppm),
+            "clock": INT_MIN, "frontier": INT_MIN, "blocker": NONE, "since": INT_MAX,
+        }  # fmt: skip
+        self._state = np.zeros(1, STATE)
+        for name, value in first.items():
+            self._state[name] = value
         self._rings = np.empty(0, np.int32)
         self._kept = settings.sources
         self._counted = 0
@@ -135,7 +129,7 @@ class Sequence:
     @property
     def buffered_max(self) -> int:
         """Most events held at once so far."""
-        return int(self._scalars[V_MOST])
+        return int(self._state["most"][0])
 
     @property
     def buffered_max_bytes(self) -> int:
@@ -146,7 +140,7 @@ class Sequence:
         """A sync record with a first number makes its lane known before any event."""
         self._wake(np.array([self._clocks.strings.code(sync.source)]))
         if sync.first_seq is not None:
-            self._lanes.announce(sync, self._scalars)
+            self._lanes.announce(sync, self._state)
 
     def newest_ts(self, source: int) -> int:
         """Largest event time seen of the source with this code."""
@@ -171,9 +165,9 @@ class Sequence:
         self._wake(columns[r.SOURCE])
         pending = len(self._rows)
         all_rows = np.empty(pending + rows, ROW)
-        _words(all_rows)[:pending] = _words(self._rows)
+        numbers_of(all_rows)[:pending] = numbers_of(self._rows)
         new_rows(
-            all_rows[pending:], self._lanes.of(columns, rows, self._scalars), columns[r.SOURCE],
+            all_rows[pending:], self._lanes.of(columns, rows, self._state), columns[r.SOURCE],
             columns[r.SEQ], columns[r.TS], columns[r.ARRIVAL],
             columns.get(r.INCARNATION, _NO_INTS), columns.get(r.KIND, _NO_KINDS),
             columns.get(r.TYPE, _NO_CODES),
@@ -190,11 +184,11 @@ class Sequence:
         sources = int(columns[r.SOURCE].max(initial=-1)) + 1
         ordered = self._call(all_rows, payload, pending, sources, last=False)
         self._counted += rows
-        self._lanes.pack(self._rows, self._scalars)
+        self._lanes.pack(self._rows, self._state)
         return ordered
 
     def _wake(self, sources: np.ndarray) -> None:
-        self._lanes.wake(sources, self._rows, self._scalars)
+        self._lanes.wake(sources, self._rows, self._state)
 
     def cuts(self, columns: Columns, rows: int) -> list[int]:
         """Where ``columns`` must be cut, with their end: ``forget`` must be called there.
@@ -221,7 +215,7 @@ class Sequence:
         """
         if self._counted % FORGET_EVERY:
             return []
-        return self._lanes.forget(self._kept, self._rows, self._scalars)
+        return self._lanes.forget(self._kept, self._rows, self._state)
 
     def sources(self) -> dict[str, int]:
         """How many were forgotten, and may have come back."""
@@ -238,64 +232,69 @@ class Sequence:
         self, rows: np.ndarray, payload: Columns, pending: int, sources: int, last: bool
     ) -> Ordered:
         total = len(rows)
-        ck = self._lanes.link(self._clocks, sources)
-        ln, scalars = self._lanes.tables, self._scalars
-        trees = self._trees(rows)
-        notes = 4 * total + 6 * self._lanes.count + 16
-        out = Out(np.empty(total, EVENT), np.empty((notes, NOTE_WIDTH), np.int64))
-        scalars[[V_EVENTS, V_NOTES, V_GONE]] = 0
+        s = self._sequencer(rows, sources)
+        for name in ("events", "notes", "gone"):
+            self._state[name] = 0
         if last:
-            flush(rows, total, ln, ck, trees, scalars, out)
+            flush(s, total)
         else:
-            run(rows, pending, total, ln, ck, trees, scalars, out)
+            run(s, pending, total)
         keep = np.empty(total, np.int64)
-        keep = keep[: survivors(rows, ln, trees, keep)]
-        ordered = self._ordered(rows, payload, out)
-        self._rows = _words(rows)[keep].view(ROW).reshape(len(keep))
+        keep = keep[: survivors(s, keep)]
+        ordered = self._ordered(s, payload)
+        self._rows = numbers_of(rows)[keep].view(ROW).reshape(len(keep))
         self._payload = {name: column[keep] for name, column in payload.items()}
         self._row_bytes = max(self._row_bytes, sum(c.itemsize for c in payload.values()))
         return ordered
 
-    def _trees(self, rows: np.ndarray) -> Trees:
-        """Trees over the lanes, and a ring per lane as large as this call can need."""
+    def _sequencer(self, rows: np.ndarray, sources: int) -> Sequencer:
+        """All that the kernels need, with a ring per lane as large as this call can need."""
+        clocks = self._lanes.link(self._clocks, sources)
         lanes = self._lanes.count
         low, high = np.empty((2, lanes), np.int64)
         offset = place_rings(rows, self._lanes.tables, low, high)
         if len(self._rings) < offset:
             self._rings = np.empty(offset, np.int32)
         size = 1 << max(1, (max(lanes, 2) - 1).bit_length())
-        return Trees(
-            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), self._rings[:offset],
-            self._lanes.memories.pool,
+        notes = 4 * len(rows) + 6 * lanes + 16
+        return Sequencer(
+            rows, self._lanes.tables, self._lanes.memories.pool, self._rings[:offset],
+            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), clocks, self._state,
+            np.empty(len(rows), EVENT), np.empty(notes, NOTE),
         )  # fmt: skip
 
-    def _ordered(self, rows: np.ndarray, payload: Columns, out: Out) -> Ordered:
+    def _ordered(self, s: Sequencer, payload: Columns) -> Ordered:
         """Gather what the kernel released."""
-        events = out.event[: self._scalars[V_EVENTS]]
-        notes = out.note[: self._scalars[V_NOTES]]
+        rows, state = s.rows, s.state[0]
+        events, notes = s.events[: state["events"]], s.notes[: state["notes"]]
         index, lanes = events["row"].astype(np.intp), events["lane"].astype(np.intp)
         taken = self._gather(rows, payload, index, lanes)
         taken.update({name: events[name].copy() for name in _EVENT_COLUMNS})
-        if self._scalars[S_RESIDUAL_DROP]:
+        if state["residual_drop"]:
             # Dropped by the merge, not for coming after its place was given up.
             taken["by_merge"] = rows["late"][index] == 0
-        is_gap, is_step = notes[:, 0] == NOTE_GAP, notes[:, 0] == NOTE_PROGRESS
+        is_gap, is_step = notes["kind"] == NOTE_GAP, notes["kind"] == NOTE_PROGRESS
         gap, step = notes[is_gap], notes[is_step]
-        bad = notes[notes[:, 0] == NOTE_QUARANTINE]
+        bad = notes[notes["kind"] == NOTE_QUARANTINE]
         quarantined = {}
         if len(bad):
-            where = bad[:, 2]
+            where = bad["row"]
             lanes = rows["lane"][where]
-            quarantined = {**self._gather(rows, payload, where, lanes), "reason": bad[:, 3]}
+            quarantined = {
+                **self._gather(rows, payload, where, lanes),
+                "reason": bad["reason"].copy(),
+            }
             quarantined.update({name: rows[name][where] for name in ("ref", "unc")})
-        source = self._lanes.tables["source"][gap[:, 2]].astype(np.int32)
+        of_gap = gap["lane"]
+        source = self._lanes.tables["source"][of_gap].astype(np.int32)
         return Ordered(
             len(events),
             taken,
-            Progress(step[:, 1], step[:, 2], step[:, 3]),
+            Progress(*(step[name].copy() for name in ("released", "frontier", "at"))),
             Gaps(
-                gap[:, 1], source, self._lanes.stream_of(gap[:, 2]), gap[:, 3], gap[:, 4],
-                gap[:, 5], gap[:, 6], np.cumsum(is_step)[is_gap],
+                gap["released"].copy(), source, self._lanes.stream_of(of_gap),
+                gap["first"].copy(), gap["count"].copy(), gap["low"].copy(), gap["high"].copy(),
+                np.cumsum(is_step)[is_gap],
             ),
             quarantined,
         )  # fmt: skip
@@ -322,7 +321,7 @@ class Sequence:
 
     def counters(self) -> list[dict[str, Any]]:
         """Per (source, stream): what became of its events, its timeouts, how far it has got."""
-        return self._lanes.counters((*COUNTERS, *PROGRESS), int(self._scalars[V_CLOCK]))
+        return self._lanes.counters((*COUNTERS, *PROGRESS), int(self._state["clock"][0]))
 
     def codes(self) -> np.ndarray:
         """Codes of texts that are in use: among what travels along nothing else is int32."""
@@ -338,7 +337,7 @@ class Sequence:
         return {
             "rows": self._rows.copy(),
             "payload": {name: column.copy() for name, column in self._payload.items()},
-            "scalars": self._scalars.copy(),
+            "state": self._state.copy(),
             "row_bytes": self._row_bytes,
             "counted": self._counted,
             "lanes": self._lanes.snapshot(),
@@ -348,11 +347,6 @@ class Sequence:
         """Take over a snapshot."""
         self._rows = state["rows"].copy()
         self._payload = {name: column.copy() for name, column in state["payload"].items()}
-        self._scalars[:] = state["scalars"]
+        self._state = state["state"].copy()
         self._row_bytes, self._counted = state["row_bytes"], state["counted"]
         self._lanes.restore(state["lanes"])
-
-
-def _words(rows: np.ndarray) -> np.ndarray:
-    """The rows as words of eight bytes, which NumPy copies many times as fast as records."""
-    return rows.view(np.int64).reshape(len(rows), ROW.itemsize // 8)

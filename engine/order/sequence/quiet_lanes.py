@@ -11,25 +11,20 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engine.kernels.integers import INT_MIN, NONE
+from engine.kernels.records import numbers_of
 from engine.order.sequence.state import LANE
 
 _LEAST: Final = 64
 
 
 class Lanes(NamedTuple):
-    """Some lanes: what the kernels know of each, its stream, its number in order of birth, its
-    memory as ``LaneMemories.kept`` gives it.
+    """Some lanes: what the kernels know of each, its number in order of birth, and its memory as
+    ``LaneMemories.kept`` gives it.
     """
 
     heads: np.ndarray
-    streams: np.ndarray
     numbers: np.ndarray
     memories: list[bytes]
-
-
-def in_words(lanes: np.ndarray) -> np.ndarray:
-    """The same lanes as (lanes, words), which NumPy copies many times as fast as records."""
-    return lanes.view(np.int64).reshape(len(lanes), LANE.itemsize // 8)
 
 
 def are_silent(lanes: np.ndarray, now: int) -> np.ndarray:
@@ -46,7 +41,6 @@ class QuietLanes:
         self._heads = np.empty(0, LANE)
         self._source = np.empty(0, np.int64)  # NONE: nothing is here
         self._heard = np.empty(0, np.int64)
-        self._streams = np.empty(0, np.int32)
         self._numbers = np.empty(0, np.int64)
         self._memories: list[bytes] = []
         self._free: list[int] = []
@@ -65,10 +59,9 @@ class QuietLanes:
         places = self._free[start:]
         del self._free[start:]
         at = np.array(places, np.int64)
-        in_words(self._heads)[at] = in_words(lanes.heads)
+        numbers_of(self._heads)[at] = numbers_of(lanes.heads)
         self._source[at] = lanes.heads["source"]
         self._heard[at] = lanes.heads["last_arrival"]
-        self._streams[at] = lanes.streams
         self._numbers[at] = lanes.numbers
         for place, memory in zip(places, lanes.memories, strict=True):
             self._memories[place] = memory
@@ -76,13 +69,12 @@ class QuietLanes:
     def _grow(self, more: int) -> None:
         size = len(self._source)
         heads = np.empty(size + more, LANE)
-        in_words(heads)[:size] = in_words(self._heads)
+        numbers_of(heads)[:size] = numbers_of(self._heads)
         self._heads = heads
         self._source = np.append(self._source, np.full(more, NONE))
         self._heard, self._numbers = (
             np.append(column, np.zeros(more, np.int64)) for column in (self._heard, self._numbers)
         )
-        self._streams = np.append(self._streams, np.zeros(more, np.int32))
         self._memories += [b""] * more
         self._free += range(size + more - 1, size - 1, -1)
 
@@ -106,7 +98,7 @@ class QuietLanes:
 
     def _at(self, places: np.ndarray) -> Lanes:
         return Lanes(
-            in_words(self._heads)[places].view(LANE).reshape(-1), self._streams[places],
+            numbers_of(self._heads)[places].view(LANE).reshape(-1),
             self._numbers[places], [self._memories[place] for place in places.tolist()],
         )  # fmt: skip
 

@@ -18,17 +18,7 @@ from engine.order.sequence.merge import (
     idle_deadline,
     set_key,
 )
-from engine.order.sequence.state import (
-    MAX_RING,
-    STAGE_HELD,
-    STAGE_RING,
-    V_CLOCK,
-    V_EVENTS,
-    V_GONE,
-    V_MOST,
-    Out,
-    Trees,
-)
+from engine.order.sequence.state import MAX_RING, STAGE_HELD, STAGE_RING, Sequencer
 from engine.order.sequence.timeout import saw_arrival
 from engine.order.sequence.tournament import clear_trees, set_timer
 
@@ -61,208 +51,193 @@ def new_rows(
 
 
 @kernel
-def rebuild(rows: np.ndarray, pending: int, ln: np.ndarray, tr: Trees, s: np.ndarray) -> None:
+def rebuild(s: Sequencer, pending: int) -> None:
     """Rings, queues, staircases and trees from the pending rows, which come in queue order."""
-    for place in range(len(tr.ring)):
-        tr.ring[place] = NONE
-    lanes = len(ln)
-    for lane in range(lanes):
-        ln[lane].head = NONE
-        ln[lane].tail = NONE
-        ln[lane].held_head = NONE
-        ln[lane].dq_head = NONE
-        ln[lane].dq_tail = NONE
-        ln[lane].ring_count = 0
+    for place in range(len(s.ring)):
+        s.ring[place] = NONE
+    for lane in range(len(s.lanes)):
+        of = s.lanes[lane]
+        of.head, of.tail, of.held_head, of.dq_head, of.dq_tail = NONE, NONE, NONE, NONE, NONE
+        of.ring_count = 0
     for row in range(pending):
-        lane = rows[row].lane
-        if rows[row].stage == STAGE_RING:
-            buffer_row(rows, ln, tr, row, rows[row].deadline)
-        elif rows[row].stage == STAGE_HELD:
-            hold(rows, ln, row)
+        lane = s.rows[row].lane
+        if s.rows[row].stage == STAGE_RING:
+            buffer_row(s, row, s.rows[row].deadline)
+        elif s.rows[row].stage == STAGE_HELD:
+            hold(s, row)
         else:
-            rows[row].nxt = NONE
-            if ln[lane].head == NONE:
-                ln[lane].head = row
+            s.rows[row].nxt = NONE
+            if s.lanes[lane].head == NONE:
+                s.lanes[lane].head = row
             else:
-                rows[ln[lane].tail].nxt = row
-            ln[lane].tail = row
-    clear_trees(tr)
-    for lane in range(lanes):
-        set_key(rows, ln, tr, s, lane)
-        when = min(next_deadline(rows, ln, lane), idle_deadline(ln, lane))
-        set_timer(tr.timer, lane, when)
+                s.rows[s.lanes[lane].tail].nxt = row
+            s.lanes[lane].tail = row
+    clear_trees(s)
+    for lane in range(len(s.lanes)):
+        set_key(s, lane)
+        when = min(next_deadline(s, lane), idle_deadline(s, lane))
+        set_timer(s.timer, lane, when)
 
 
 @kernel
-def fire(
-    rows: np.ndarray,
-    ln: np.ndarray,
-    ck: np.ndarray,
-    tr: Trees,
-    s: np.ndarray,
-    out: Out,
-    before: int,
-) -> None:
+def fire(s: Sequencer, before: int) -> None:
     """Act on every deadline earlier than ``before``, each as of its own instant.
 
     Deadlines of one instant act together, so that it does not matter in which order they are
     noticed: all gaps are given up, all silent lanes are idle, and then the merge goes on.
     """
     while True:
-        now = tr.timer[1].when
+        now = s.timer[1].when
         if now >= before:
             return
         acted = False
-        while tr.timer[1].when <= now:
-            lane = tr.timer[1].lane
-            if next_deadline(rows, ln, lane) <= now:
-                give_up(rows, ln, ck, tr, s, out, lane, now)
-                if ln[lane].held_head != NONE:
-                    resume_held(rows, ln, ck, tr, s, out, lane, now)
+        while s.timer[1].when <= now:
+            lane = s.timer[1].lane
+            if next_deadline(s, lane) <= now:
+                give_up(s, lane, now)
+                if s.lanes[lane].held_head != NONE:
+                    resume_held(s, lane, now)
                 acted = True
-            elif idle_deadline(ln, lane) <= now:
-                ln[lane].idle = 1
-                set_key(rows, ln, tr, s, lane)
+            elif idle_deadline(s, lane) <= now:
+                s.lanes[lane].idle = 1
+                set_key(s, lane)
                 acted = True
-            when = min(next_deadline(rows, ln, lane), idle_deadline(ln, lane))
-            set_timer(tr.timer, lane, when)
+            when = min(next_deadline(s, lane), idle_deadline(s, lane))
+            set_timer(s.timer, lane, when)
         if acted:
-            drain(rows, ln, tr, s, out, now, now)
+            drain(s, now, now)
 
 
 @kernel
-def run(
-    rows: np.ndarray,
-    start: int,
-    end: int,
-    ln: np.ndarray,
-    ck: np.ndarray,
-    tr: Trees,
-    s: np.ndarray,
-    out: Out,
-) -> None:
+def run(s: Sequencer, start: int, end: int) -> None:
     """Records [start, end) in arrival order; ``start`` rows before them are pending."""
-    rebuild(rows, start, ln, tr, s)
+    state = s.state[0]
+    rebuild(s, start)
     came = start
     for row in range(start, end):
-        now = rows[row].arrival
-        if tr.timer[1].when < now:
-            fire(rows, ln, ck, tr, s, out, now)
-        s[V_CLOCK] = now
-        kind, lane = rows[row].kind, rows[row].lane
+        now = s.rows[row].arrival
+        if s.timer[1].when < now:
+            fire(s, now)
+        state.clock = now
+        kind = s.rows[row].kind
         if kind == _EVENT:
-            ln[lane].arrived += 1
-            before = ln[lane].last_arrival
-            refused = ln[lane].duplicate + ln[lane].quarantined_jump
-            touch(rows, ln, tr, s, lane, now)
-            accept(rows, ln, ck, tr, s, out, row, now)
-            taken = refused == ln[lane].duplicate + ln[lane].quarantined_jump
-            if taken and rows[row].inc == ln[lane].inc:
-                saw_arrival(ln, tr.memory, s, lane, rows[row].seq, now, before)
-            if ln[lane].held_head != NONE:
-                resume_held(rows, ln, ck, tr, s, out, lane, now)
-            drain(rows, ln, tr, s, out, now, now - 1)
+            _take_event(s, row, now)
             came += 1
-            s[V_MOST] = max(s[V_MOST], came - s[V_EVENTS] - s[V_GONE])
-        elif (kind == _POG and rows[row].plain) or kind == _EOS:
-            # A lane begins with its first event or announcement: before that it hears nothing.
-            if rows[row].seq >= 0:
-                if lane != NONE and ln[lane].started:
-                    mark(rows, ln, ck, tr, s, out, row, lane, now)
-            elif rows[row].source != NONE:
-                lane = ck[rows[row].source, 0].first_lane
-                while lane != NONE:
-                    if ln[lane].started:
-                        mark(rows, ln, ck, tr, s, out, row, lane, now)
-                    lane = ln[lane].next_lane
-            drain(rows, ln, tr, s, out, now, now - 1)
+            state.most = max(state.most, came - state.events - state.gone)
+        elif (kind == _POG and s.rows[row].plain) or kind == _EOS:
+            _take_marker(s, row, now)
+
+
+@inline
+def _take_event(s: Sequencer, row: int, now: int) -> None:
+    new, lane = s.rows[row], s.rows[row].lane
+    of = s.lanes[lane]
+    of.arrived += 1
+    before = of.last_arrival
+    refused = of.duplicate + of.quarantined_jump
+    touch(s, lane, now)
+    accept(s, row, now)
+    if refused == of.duplicate + of.quarantined_jump and new.inc == of.inc:
+        saw_arrival(s.state[0], of, s.memories[of.memory], new.seq, now, before)
+    if of.held_head != NONE:
+        resume_held(s, lane, now)
+    drain(s, now, now - 1)
+
+
+@inline
+def _take_marker(s: Sequencer, row: int, now: int) -> None:
+    """A lane begins with its first event or announcement: before that it hears nothing."""
+    lane = s.rows[row].lane
+    if s.rows[row].seq >= 0:
+        if lane != NONE and s.lanes[lane].started:
+            mark(s, row, lane, now)
+    elif s.rows[row].source != NONE:
+        lane = s.clocks[s.rows[row].source].first_lane
+        while lane != NONE:
+            if s.lanes[lane].started:
+                mark(s, row, lane, now)
+            lane = s.lanes[lane].next_lane
+    drain(s, now, now - 1)
 
 
 @kernel
-def flush(
-    rows: np.ndarray,
-    pending: int,
-    ln: np.ndarray,
-    ck: np.ndarray,
-    tr: Trees,
-    s: np.ndarray,
-    out: Out,
-) -> None:
+def flush(s: Sequencer, pending: int) -> None:
     """End of the input at the last arrival: every buffer and queue is let go, in order."""
-    rebuild(rows, pending, ln, tr, s)
-    now = s[V_CLOCK]
-    fire(rows, ln, ck, tr, s, out, now)
-    for lane in range(len(ln)):
-        while ln[lane].ring_count > 0 or ln[lane].held_head != NONE:
-            if ln[lane].ring_count > 0:
-                give_up(rows, ln, ck, tr, s, out, lane, now)
+    rebuild(s, pending)
+    now = s.state[0].clock
+    fire(s, now)
+    for lane in range(len(s.lanes)):
+        of = s.lanes[lane]
+        while of.ring_count > 0 or of.held_head != NONE:
+            if of.ring_count > 0:
+                give_up(s, lane, now)
             else:
-                resume_held(rows, ln, ck, tr, s, out, lane, now)
-        while ln[lane].started and (ln[lane].pog_seq >= 0 or ln[lane].eos_seq >= 0):
-            give_up(rows, ln, ck, tr, s, out, lane, now)
-            apply_markers(rows, ln, ck, tr, s, lane)
-    for lane in range(len(ln)):
-        ln[lane].idle = 1
-        set_key(rows, ln, tr, s, lane)
-    drain(rows, ln, tr, s, out, now, now)
+                resume_held(s, lane, now)
+        while of.started and (of.pog_seq >= 0 or of.eos_seq >= 0):
+            give_up(s, lane, now)
+            apply_markers(s, lane)
+    for lane in range(len(s.lanes)):
+        s.lanes[lane].idle = 1
+        set_key(s, lane)
+    drain(s, now, now)
 
 
 @kernel
-def survivors(rows: np.ndarray, ln: np.ndarray, tr: Trees, keep: np.ndarray) -> int:
+def survivors(s: Sequencer, keep: np.ndarray) -> int:
     """Write the rows still pending to ``keep`` in the order that ``rebuild`` needs."""
     n = 0
-    for lane in range(len(ln)):
-        row = ln[lane].head
-        while row != NONE:
-            keep[n] = row
-            n += 1
-            row = rows[row].nxt
-        if ln[lane].ring_count > 0:
-            left, seq = ln[lane].ring_count, ln[lane].expected
-            mask, base = ln[lane].ring_cap - 1, ln[lane].ring_off
-            while left > 0:
-                row = tr.ring[base + (seq & mask)]
-                if row != NONE:
-                    keep[n] = row
-                    n += 1
-                    left -= 1
-                seq += 1
-        row = ln[lane].held_head
-        while row != NONE:
-            keep[n] = row
-            n += 1
-            row = rows[row].nxt
+    for lane in range(len(s.lanes)):
+        of = s.lanes[lane]
+        n = _list(s, of.head, keep, n)
+        left, seq = of.ring_count, of.expected
+        while left > 0:
+            row = s.ring[of.ring_off + (seq & (of.ring_cap - 1))]
+            if row != NONE:
+                keep[n] = row
+                n += 1
+                left -= 1
+            seq += 1
+        n = _list(s, of.held_head, keep, n)
+    return n
+
+
+@inline
+def _list(s: Sequencer, row: int, keep: np.ndarray, n: int) -> int:
+    while row != NONE:
+        keep[n] = row
+        n += 1
+        row = s.rows[row].nxt
     return n
 
 
 @kernel
-def place_rings(rows: np.ndarray, ln: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
+def place_rings(rows: np.ndarray, lanes: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
     """Give each lane a ring as large as this call can need; returns the sum of their sizes.
 
     ``low``, ``high``: room for the smallest and largest number that may meet in a lane's ring.
     """
-    _needed(rows, ln, low, high)
+    _needed(rows, lanes, low, high)
     offset = 0
-    for lane in range(len(ln)):
+    for lane in range(len(lanes)):
         capacity = _LEAST_RING
         if high[lane] > INT_MIN:
             if low[lane] <= high[lane] - MAX_RING:
                 capacity = MAX_RING
             while capacity < high[lane] - low[lane] + 2 and capacity < MAX_RING:
                 capacity *= 2
-        ln[lane].ring_off = offset
-        ln[lane].ring_cap = capacity
+        lanes[lane].ring_off = offset
+        lanes[lane].ring_cap = capacity
         offset += capacity
     return offset
 
 
 @inline
-def _needed(rows: np.ndarray, ln: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
-    for lane in range(len(ln)):
-        low[lane] = ln[lane].expected if ln[lane].started else INT_MAX
+def _needed(rows: np.ndarray, lanes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+    for lane in range(len(lanes)):
+        low[lane] = lanes[lane].expected if lanes[lane].started else INT_MAX
         high[lane] = INT_MIN
-        if ln[lane].ann_inc > ln[lane].inc:  # may begin during this call
-            low[lane] = min(low[lane], ln[lane].ann_first)
+        if lanes[lane].ann_inc > lanes[lane].inc:  # may begin during this call
+            low[lane] = min(low[lane], lanes[lane].ann_first)
     for row in range(len(rows)):
         if rows[row].kind == _EVENT:
             lane, seq = rows[row].lane, rows[row].seq

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
+from engine.kernels.records import record
 
 # Stages of a pending row, kept between calls.
 STAGE_RING: Final = 1
@@ -82,7 +83,7 @@ lane's staircase) belong to a row in the ring, ``unc epoch nxt`` to one that has
 
 LANE_FIELDS: Final = (
     # the sequence stage: which numbers are expected, and the reorder buffer
-    "source", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
+    "source", "stream", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
     "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "held_head",
     "held_tail", "dq_head", "dq_tail",
     # markers of how far the source has got: punctuation and end of stream
@@ -113,14 +114,18 @@ LANE_FIRST: Final[dict[str, int]] = {
 
 Idle: a lane is unknown, and so holds nobody back, until its first record or announcement.
 """
-LANE: Final = np.dtype([(name, "i8") for name in (*LANE_FIELDS, *COUNTERS, *PROGRESS)])
+LANE: Final = record(*LANE_FIELDS, *COUNTERS, *PROGRESS)
 """A lane: its numbers and its counters. What it remembers is a MEMORY."""
+RUN: Final = record("inc", "first", "end", "counted")
+"""Numbers [first, end) of an incarnation that were passed over; ``counted``: 1: as missing."""
+HIGH: Final = record("seq", "at")
+"""A lane's highest number, and when it came."""
 MEMORY: Final = np.dtype(
     [
-        ("missing", "i8", (MISSING_KEPT, 4)),
-        ("highs", "i8", (HIGHS_KEPT * HIGH_LEVELS, 2)),
+        ("missing", RUN, (MISSING_KEPT,)),
+        ("highs", HIGH, (HIGHS_KEPT * HIGH_LEVELS,)),
         ("waits", "i4", (WAIT_BINS,)),
-        ("shape", "i4", (WAIT_BINS,)),
+        ("tail_shape", "i4", (WAIT_BINS,)),
         ("fresh", "i2", (WAIT_BINS,)),
         ("doubt", "i2", (WAIT_BINS,)),
         ("inters", "i4", (BINS,)),
@@ -129,9 +134,9 @@ MEMORY: Final = np.dtype(
 )
 """What a lane remembers, 30 KB: apart, as lanes of sources that come and go are moved."""
 
-MERGE_NODE: Final = np.dtype([("key", "i8"), ("tie", "i8"), ("lane", "i8")])
+MERGE_NODE: Final = record("key", "tie", "lane")
 """A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""
-TIMER_NODE: Final = np.dtype([("when", "i8"), ("lane", "i8")])
+TIMER_NODE: Final = record("when", "lane")
 """A node of the tree of the lanes' next deadlines."""
 EVENT: Final = np.dtype(
     [
@@ -147,65 +152,56 @@ EVENT: Final = np.dtype(
 """One released event; what every operator reads stands here in release order."""
 
 
-class Trees(NamedTuple):
-    """Winner trees over lanes, the lanes' rings one after another, and their memories."""
-
-    merge: np.ndarray
-    timer: np.ndarray
-    ring: np.ndarray
-    memory: np.ndarray
-
-
-class Out(NamedTuple):
-    """What a call gives: released events, and notes (gap, progress, quarantine) between them."""
-
-    event: np.ndarray
-    note: np.ndarray
-
-
 NOTE_GAP: Final = 0
-"""(kind, released before, lane, first number, count, low ref, high ref)."""
 NOTE_PROGRESS: Final = 1
-"""(kind, released before, frontier, at)."""
 NOTE_QUARANTINE: Final = 2
-"""(kind, released before, row, reason): a record that is set aside."""
-NOTE_WIDTH: Final = 7
+NOTE: Final = record(
+    "kind", "released", "lane", "first", "count", "low", "high", "frontier", "at", "row", "reason"
+)
+"""What is told between events, after so many of the call were ``released``. A gap: of a ``lane``,
+the ``first`` number and how many, ``low`` and ``high`` ref. Progress: a ``frontier``, ``at`` an
+instant. A record that is set aside: its ``row`` and the ``reason``.
+"""
 
-# Places in the scalars: settings, then what changes.
-SETTINGS: Final = (
+STATE: Final = record(
+    # settings
     "mode", "fixed", "latency", "alpha", "beta", "tail_ppm", "late_pass", "residual_drop",
     "guard", "default_uncertainty", "window", "bits", "silence_window",
+    # what changes
+    "clock", "frontier", "events", "notes", "gone", "most", "queued", "blocker", "since",
 )  # fmt: skip
-S_MODE: Final = 0
-S_FIXED: Final = 1
-S_LATENCY: Final = 2
-S_ALPHA: Final = 3
-S_BETA: Final = 4
-S_TAIL: Final = 5
-S_LATE_PASS: Final = 6
-S_RESIDUAL_DROP: Final = 7
-S_GUARD: Final = 8
-S_DEFAULT_UNC: Final = 9
-S_WINDOW: Final = 10
-S_BITS: Final = 11
-"""The resolution of waiting times is 2 ** this ns."""
-S_SILENCE_WINDOW: Final = 12
-V_CLOCK: Final = 13
-V_FRONTIER: Final = 14
-"""Largest ref released, or promised to whoever reads the ordered stream."""
-V_EVENTS: Final = 15
-V_NOTES: Final = 16
-V_GONE: Final = 17
-"""Events of this call that were refused: duplicates and quarantined ones."""
-V_MOST: Final = 18
-"""The most events held at once so far."""
-V_QUEUED: Final = 19
-"""Events in the lanes' queues."""
-V_BLOCKER: Final = 20
-"""The lane that the merge waits for, or NONE..."""
-V_SINCE: Final = 21
-"""... and since when some event has stood ready, or INT_MAX."""
-SCALARS: Final = 22
+"""Settings of the operator, and how far it is. ``guard``: -1: none. ``window``,
+``silence_window``: waits and silences that are remembered. ``bits``: waiting times are told to
+2 ** this ns.
+
+``clock``: the last arrival. ``frontier``: the largest ref released, or promised to whoever reads
+the ordered stream. Of this call: ``events``, ``notes`` written, and events that are ``gone``, being
+refused: duplicates and quarantined ones. ``most``: events held at once so far. ``queued``: events
+in the lanes' queues. ``blocker``: the lane that the merge waits for, or NONE, and ``since`` when
+some event has stood ready, or INT_MAX.
+"""
+
+
+class Sequencer(NamedTuple):
+    """All that the kernels read and write.
+
+    ``rows``: ROW, pending ones and then new ones. ``lanes``: LANE. ``memories``: MEMORY, at the
+    lanes' ``memory``. ``ring``: the lanes' rings one after another, of rows. ``merge``, ``timer``:
+    trees over the lanes. ``clocks``: of the sources. ``state``: one STATE. ``events``, ``notes``:
+    EVENT and NOTE, what a call gives.
+    """
+
+    rows: np.ndarray
+    lanes: np.ndarray
+    memories: np.ndarray
+    ring: np.ndarray
+    merge: np.ndarray
+    timer: np.ndarray
+    clocks: np.ndarray
+    state: np.ndarray
+    events: np.ndarray
+    notes: np.ndarray
+
 
 MODE_R19: Final = 0
 MODE_FIXED: Final = 1

@@ -25,21 +25,9 @@ import numpy as np
 from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.kernels.jit import inline, kernel
 from engine.kernels.log_bins import bin_start, count_in, log_bin, tail_bin
+from engine.kernels.records import Record
 from engine.order.sequence.highs import first_larger, saw_high
-from engine.order.sequence.state import (
-    BINS,
-    MODE_FIXED,
-    MODE_R19,
-    S_ALPHA,
-    S_BETA,
-    S_BITS,
-    S_FIXED,
-    S_LATENCY,
-    S_MODE,
-    S_SILENCE_WINDOW,
-    S_TAIL,
-    S_WINDOW,
-)
+from engine.order.sequence.state import BINS, MODE_FIXED, MODE_QUANTILE, MODE_R19
 from engine.order.sequence.wait_sketch import in_ns
 from engine.order.sequence.waits import learn_wait, needed_value
 
@@ -95,91 +83,84 @@ def silence_window(tail_ppm: int) -> int:
 
 
 @kernel
-def _refresh(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
+def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
     """Recompute the lane's timeouts from what it has learnt up to ``now``."""
-    latency, mode, tail = s[S_LATENCY], s[S_MODE], s[S_TAIL]
+    latency, mode, tail = state.latency, state.mode, state.tail_ppm
     if mode == MODE_FIXED:
-        ln[lane].gap_timeout = s[S_FIXED]
-        ln[lane].idle_timeout = s[S_FIXED]
+        of.gap_timeout = state.fixed
+        of.idle_timeout = state.fixed
     elif mode == MODE_R19:
-        inter = ln[lane].inter_avg + 2 * ln[lane].inter_dev
-        hold = ln[lane].hold_avg + 2 * ln[lane].hold_dev
-        ln[lane].gap_timeout = min(latency, max(inter, hold) // _UNIT)
-        ln[lane].idle_timeout = ln[lane].gap_timeout
+        inter = of.inter_avg + 2 * of.inter_dev
+        hold = of.hold_avg + 2 * of.hold_dev
+        of.gap_timeout = min(latency, max(inter, hold) // _UNIT)
+        of.idle_timeout = of.gap_timeout
     else:
         gap, idle = latency, latency
-        needed = needed_value(ln, mm, lane, tail)
-        if needed >= 0 and ln[lane].inters_n >= min(_ARRIVALS, _MILLION // tail) - 1:
-            needed = min(latency, in_ns(needed, s[S_BITS]))
+        needed = needed_value(of, memory, tail)
+        if needed >= 0 and of.inters_n >= min(_ARRIVALS, _MILLION // tail) - 1:
+            needed = min(latency, in_ns(needed, state.bits))
             # A wait longer than the lane is old cannot have been seen.
-            if (now - ln[lane].born) // _AGE >= min(latency // _AGE, needed):
+            if (now - of.born) // _AGE >= min(latency // _AGE, needed):
                 gap = needed
-        if ln[lane].inters_n * tail >= _MILLION:
-            idle = min(
-                latency, _silence_quantile(mm[ln[lane].memory].inters, ln[lane].inters_n, tail)
-            )
-        ln[lane].gap_timeout = gap
-        ln[lane].idle_timeout = max(gap, idle)
+        if of.inters_n * tail >= _MILLION:
+            idle = min(latency, _silence_quantile(memory.inters, of.inters_n, tail))
+        of.gap_timeout = gap
+        of.idle_timeout = max(gap, idle)
 
 
-@kernel
-def start_lanes(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, first: int) -> None:
-    """Timeouts of the lanes from ``first`` on, which have learnt nothing yet."""
-    for lane in range(first, len(ln)):
-        _refresh(ln, mm, s, lane, INT_MIN)
+def first_timeout(state: np.void) -> int:
+    """What a lane that has learnt nothing waits [ns], by the settings in a STATE."""
+    by_mode = {MODE_FIXED: state["fixed"], MODE_R19: 0, MODE_QUANTILE: state["latency"]}
+    return int(by_mode[int(state["mode"])])
 
 
 @inline
-def saw_in_order(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, now: int) -> None:
+def saw_in_order(state: Record, of: Record, memory: Record, now: int) -> None:
     """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival."""
-    if s[S_MODE] != MODE_R19:
+    if state.mode != MODE_R19:
         return
-    last = ln[lane].last_in_order
-    ln[lane].last_in_order = now
+    last = of.last_in_order
+    of.last_in_order = now
     if last == INT_MIN:
         return
-    ln[lane].inter_avg, ln[lane].inter_dev = learn_average(
-        ln[lane].inter_n, ln[lane].inter_avg, ln[lane].inter_dev, now - last, s[S_ALPHA]
+    of.inter_avg, of.inter_dev = learn_average(
+        of.inter_n, of.inter_avg, of.inter_dev, now - last, state.alpha
     )
-    ln[lane].inter_n += 1
-    _refresh(ln, mm, s, lane, now)
+    of.inter_n += 1
+    _refresh(state, of, memory, now)
 
 
 @inline
-def saw_held(ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, held: int) -> None:
+def saw_held(state: Record, of: Record, memory: Record, held: int) -> None:
     """A buffered event was let go because its gap closed: Eq 3.7-3.10 on its holding time."""
-    if s[S_MODE] != MODE_R19:
+    if state.mode != MODE_R19:
         return
-    ln[lane].hold_avg, ln[lane].hold_dev = learn_average(
-        ln[lane].hold_n, ln[lane].hold_avg, ln[lane].hold_dev, held, s[S_BETA]
-    )
-    ln[lane].hold_n += 1
-    _refresh(ln, mm, s, lane, INT_MIN)
+    of.hold_avg, of.hold_dev = learn_average(of.hold_n, of.hold_avg, of.hold_dev, held, state.beta)
+    of.hold_n += 1
+    _refresh(state, of, memory, INT_MIN)
 
 
 @inline
-def saw_arrival(
-    ln: np.ndarray, mm: np.ndarray, s: np.ndarray, lane: int, seq: int, now: int, before: int
-) -> None:
+def saw_arrival(state: Record, of: Record, memory: Record, seq: int, now: int, before: int) -> None:
     """Every event of the lane teaches ``quantile`` how long to wait for such a one.
 
     ``before`` is the lane's previous arrival.
     """
-    if s[S_MODE] == MODE_FIXED or s[S_MODE] == MODE_R19:
+    if state.mode != MODE_QUANTILE:
         return
-    if ln[lane].born == INT_MIN:
-        ln[lane].born = now
+    if of.born == INT_MIN:
+        of.born = now
     is_new_instant = before != now
     if is_new_instant and before != INT_MIN:  # events of one message say nothing of silence
-        ln[lane].inters_n = count_in(
-            mm[ln[lane].memory].inters, ln[lane].inters_n, _silence_bin(now - before),
-            s[S_SILENCE_WINDOW],
+        of.inters_n = count_in(
+            memory.inters, of.inters_n, _silence_bin(now - before),
+            state.silence_window,
         )  # fmt: skip
     wait = 0
-    if seq > ln[lane].max_seq:
-        ln[lane].max_seq = seq
-        saw_high(ln, mm, lane, seq, now)
+    if seq > of.max_seq:
+        of.max_seq = seq
+        saw_high(of, memory, seq, now)
     else:
-        wait = now - first_larger(ln, mm, lane, seq)
-    if learn_wait(ln, mm, lane, wait, is_new_instant, s[S_BITS], s[S_WINDOW]):
-        _refresh(ln, mm, s, lane, now)
+        wait = now - first_larger(of, memory, seq)
+    if learn_wait(of, memory, wait, is_new_instant, state.bits, state.window):
+        _refresh(state, of, memory, now)

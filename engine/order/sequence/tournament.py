@@ -13,20 +13,20 @@ import numpy as np
 
 from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import inline, kernel
-from engine.order.sequence.state import Trees
+from engine.order.sequence.state import Sequencer
 
 
 @kernel
-def clear_trees(tr: Trees) -> None:
+def clear_trees(s: Sequencer) -> None:
     """Every lane absent from the merge, and without a deadline."""
-    size = len(tr.merge) // 2
+    size = len(s.merge) // 2
     for place in range(2 * size - 1, 0, -1):
-        tr.merge[place].key = INT_MAX
-        tr.merge[place].tie = INT_MAX
-        tr.timer[place].when = INT_MAX
-        lane = place - size if place >= size else tr.merge[2 * place].lane
-        tr.merge[place].lane = lane
-        tr.timer[place].lane = lane
+        s.merge[place].key = INT_MAX
+        s.merge[place].tie = INT_MAX
+        s.timer[place].when = INT_MAX
+        lane = place - size if place >= size else s.merge[2 * place].lane
+        s.merge[place].lane = lane
+        s.timer[place].lane = lane
 
 
 @inline

@@ -27,6 +27,7 @@ from typing import Final
 import numpy as np
 
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
 from engine.order.sequence.wait_sketch import LONGEST, ONE, exceeded_by, wait_bin
 
 BLOCK: Final = 128
@@ -57,160 +58,154 @@ def memory_window(tail_ppm: int) -> int:
 
 @inline
 def learn_wait(
-    ln: np.ndarray,
-    mm: np.ndarray,
-    lane: int,
-    wait: int,
-    is_new_instant: bool,
-    bits: int,
-    window: int,
+    of: Record, memory: Record, wait: int, is_new_instant: bool, bits: int, window: int
 ) -> bool:
     """Count the waiting time [ns] that an event needed. True when a block was full: look anew."""
     place = wait_bin(wait, bits)
-    ln[lane].bins = max(ln[lane].bins, place + 1)
-    mm[ln[lane].memory].fresh[place] += 1
-    n = ln[lane].fresh_n + 1
-    ln[lane].fresh_n = n
-    ln[lane].fresh_instants += is_new_instant
-    if n < FIRST_BLOCK or n * ONE < min(BLOCK * ONE, ln[lane].waits_n):
+    of.bins = max(of.bins, place + 1)
+    memory.fresh[place] += 1
+    n = of.fresh_n + 1
+    of.fresh_n = n
+    of.fresh_instants += is_new_instant
+    if n < FIRST_BLOCK or n * ONE < min(BLOCK * ONE, int(of.waits_n)):
         return False
-    if n >= BLOCK and n < LARGEST and ln[lane].fresh_instants < INSTANTS:
+    if n >= BLOCK and n < LARGEST and of.fresh_instants < INSTANTS:
         return False
-    _take_block(ln, mm, lane, window)
+    _take_block(of, memory, window)
     return True
 
 
 @kernel
-def _take_block(ln: np.ndarray, mm: np.ndarray, lane: int, window: int) -> None:
+def _take_block(of: Record, memory: Record, window: int) -> None:
     """A block joins the memory, waits for the next one's word, or replaces the memory."""
-    if ln[lane].settling == 2:
-        _forget(ln, mm, lane)
-        _join(ln, mm, lane, mm[ln[lane].memory].doubt, ln[lane].doubt_n)
-        ln[lane].doubt_n = 0
-        ln[lane].settling = 0
-    if ln[lane].settling == 1:
-        _join(ln, mm, lane, mm[ln[lane].memory].fresh, ln[lane].fresh_n)
-        _set_aside(ln, mm, lane)
-        ln[lane].settling = 2
+    if of.settling == 2:
+        _forget(of, memory)
+        _join(of, memory, memory.doubt, of.doubt_n)
+        of.doubt_n = 0
+        of.settling = 0
+    if of.settling == 1:
+        _join(of, memory, memory.fresh, of.fresh_n)
+        _set_aside(of, memory)
+        of.settling = 2
         return
-    if ln[lane].fresh_n >= BLOCK and ln[lane].waits_n >= BLOCK * ONE and _contradicts(ln, mm, lane):
-        if ln[lane].doubt_n == 0:
-            _set_aside(ln, mm, lane)
+    if of.fresh_n >= BLOCK and of.waits_n >= BLOCK * ONE and _contradicts(of, memory):
+        if of.doubt_n == 0:
+            _set_aside(of, memory)
             return
-        _give_up(ln, mm, lane, window)
-        ln[lane].settling = 1
-    elif ln[lane].doubt_n > 0:
-        _join(ln, mm, lane, mm[ln[lane].memory].doubt, ln[lane].doubt_n)
-    ln[lane].doubt_n = 0
-    _join(ln, mm, lane, mm[ln[lane].memory].fresh, ln[lane].fresh_n)
-    _clear_block(ln, mm, lane)
-    if ln[lane].waits_n >= window * ONE:
-        ln[lane].waits_n = 0
-        for index in range(ln[lane].bins):
-            mm[ln[lane].memory].waits[index] >>= 1
-            ln[lane].waits_n += mm[ln[lane].memory].waits[index]
+        _give_up(of, memory, window)
+        of.settling = 1
+    elif of.doubt_n > 0:
+        _join(of, memory, memory.doubt, of.doubt_n)
+    of.doubt_n = 0
+    _join(of, memory, memory.fresh, of.fresh_n)
+    _clear_block(of, memory)
+    if of.waits_n >= window * ONE:
+        of.waits_n = 0
+        for index in range(of.bins):
+            memory.waits[index] >>= 1
+            of.waits_n += memory.waits[index]
 
 
 @inline
-def _join(ln: np.ndarray, mm: np.ndarray, lane: int, block: np.ndarray, events: int) -> None:
+def _join(of: Record, memory: Record, block: np.ndarray, events: int) -> None:
     """Add a block to the memory."""
-    for index in range(ln[lane].bins):
-        mm[ln[lane].memory].waits[index] += block[index] * ONE
-    ln[lane].waits_n += events * ONE
+    for index in range(of.bins):
+        memory.waits[index] += block[index] * ONE
+    of.waits_n += events * ONE
 
 
 @inline
-def _set_aside(ln: np.ndarray, mm: np.ndarray, lane: int) -> None:
+def _set_aside(of: Record, memory: Record) -> None:
     """Keep the block beside the memory."""
-    for index in range(ln[lane].bins):
-        mm[ln[lane].memory].doubt[index] = mm[ln[lane].memory].fresh[index]
-    ln[lane].doubt_n = ln[lane].fresh_n
-    _clear_block(ln, mm, lane)
+    for index in range(of.bins):
+        memory.doubt[index] = memory.fresh[index]
+    of.doubt_n = of.fresh_n
+    _clear_block(of, memory)
 
 
 @inline
-def _clear_block(ln: np.ndarray, mm: np.ndarray, lane: int) -> None:
-    for index in range(ln[lane].bins):
-        mm[ln[lane].memory].fresh[index] = 0
-    ln[lane].fresh_n = 0
-    ln[lane].fresh_instants = 0
+def _clear_block(of: Record, memory: Record) -> None:
+    for index in range(of.bins):
+        memory.fresh[index] = 0
+    of.fresh_n = 0
+    of.fresh_instants = 0
 
 
 @inline
-def _forget(ln: np.ndarray, mm: np.ndarray, lane: int) -> None:
-    for index in range(ln[lane].bins):
-        mm[ln[lane].memory].waits[index] = 0
-    ln[lane].waits_n = 0
+def _forget(of: Record, memory: Record) -> None:
+    for index in range(of.bins):
+        memory.waits[index] = 0
+    of.waits_n = 0
 
 
 @inline
-def _give_up(ln: np.ndarray, mm: np.ndarray, lane: int, window: int) -> None:
+def _give_up(of: Record, memory: Record, window: int) -> None:
     """Forget the memory; it becomes the shape unless it was too young to have one."""
-    if ln[lane].shape_n == 0 or ln[lane].waits_n * REMEMBERED >= window * ONE * KNOWN:
-        for index in range(ln[lane].bins):
-            mm[ln[lane].memory].shape[index] = mm[ln[lane].memory].waits[index]
-        ln[lane].shape_n = ln[lane].waits_n
-    _forget(ln, mm, lane)
+    if of.shape_n == 0 or of.waits_n * REMEMBERED >= window * ONE * KNOWN:
+        for index in range(of.bins):
+            memory.tail_shape[index] = memory.waits[index]
+        of.shape_n = of.waits_n
+    _forget(of, memory)
 
 
 @kernel
-def _contradicts(ln: np.ndarray, mm: np.ndarray, lane: int) -> bool:
+def _contradicts(of: Record, memory: Record) -> bool:
     """Whether at some waiting time more, or fewer, of the block wait longer than chance allows.
 
     Only a waiting time of the block can be the one: just above it fewest do, from it on most.
     """
-    waits, fresh = mm[ln[lane].memory].waits, mm[ln[lane].memory].fresh
-    block, memory = float(ln[lane].fresh_n), ln[lane].waits_n / ONE
-    alike = block / max(1, ln[lane].fresh_instants)
+    waits, fresh = memory.waits, memory.fresh
+    block, remembered = float(of.fresh_n), of.waits_n / ONE
+    alike = block / max(1, of.fresh_instants)
     slack = SLACK * alike
-    spread = UNLIKELY * UNLIKELY * alike * block * (1.0 + block / memory)
+    spread = UNLIKELY * UNLIKELY * alike * block * (1.0 + block / remembered)
     mine, theirs = 0, 0
-    for index in range(ln[lane].bins - 1, 0, -1):
+    for index in range(of.bins - 1, 0, -1):
         if fresh[index] > 0:
-            if _unlikely(mine, theirs / ONE, block, memory, slack, spread):
+            if _unlikely(mine, theirs / ONE, block, remembered, slack, spread):
                 return True
             mine += fresh[index]
-            if _unlikely(mine, (theirs + waits[index]) / ONE, block, memory, slack, spread):
+            if _unlikely(mine, (theirs + waits[index]) / ONE, block, remembered, slack, spread):
                 return True
         theirs += waits[index]
-    return _unlikely(mine, theirs / ONE, block, memory, slack, spread)
+    return _unlikely(mine, theirs / ONE, block, remembered, slack, spread)
 
 
 @inline
 def _unlikely(
-    mine: int, theirs: float, block: float, memory: float, slack: float, spread: float
+    mine: int, theirs: float, block: float, remembered: float, slack: float, spread: float
 ) -> bool:
     """Whether ``mine`` of the block and ``theirs`` of the memory are not the same share."""
-    off = abs(mine - block * theirs / memory) - slack
-    share = (mine + theirs) / (block + memory)
+    off = abs(mine - block * theirs / remembered) - slack
+    share = (mine + theirs) / (block + remembered)
     return off > 0.0 and off * off > spread * share * (1.0 - share)
 
 
 @kernel
-def needed_value(ln: np.ndarray, mm: np.ndarray, lane: int, tail_ppm: int) -> int:
+def needed_value(of: Record, memory: Record, tail_ppm: int) -> int:
     """The waiting time (as ``wait_sketch`` has values) that the wanted share exceeds; -1: unknown.
 
     ``k`` of ``n`` events lie, on average, ``k / (n + 1)`` of all: hence one event more.
     """
-    n = ln[lane].waits_n
+    n = of.waits_n
     late = tail_ppm * (n + ONE) // _MILLION
-    found = _stretched(ln, mm, lane, tail_ppm, late) if late < KNOWN * ONE else -1
+    found = _stretched(of, memory, tail_ppm, late) if late < KNOWN * ONE else -1
     if found < 0:
         if n * tail_ppm < _MILLION * ONE:
             return -1
-        found = exceeded_by(mm[ln[lane].memory].waits, ln[lane].bins, late)
+        found = exceeded_by(memory.waits, of.bins, late)
     return min(found, LONGEST)
 
 
 @inline
-def _stretched(ln: np.ndarray, mm: np.ndarray, lane: int, tail_ppm: int, late: int) -> int:
+def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
     """What the shape says, brought to the scale of the memory; -1 where it says nothing.
 
     Two waiting times are compared, which ``near`` and ``far`` of the memory's counts exceed, and
     that have a like in the shape: their distance tells the scale, and the first one the place.
     """
-    waits, shape = mm[ln[lane].memory].waits, mm[ln[lane].memory].shape
-    n, known, bins = ln[lane].waits_n, ln[lane].shape_n, ln[lane].bins
+    waits, shape = memory.waits, memory.tail_shape
+    n, known, bins = of.waits_n, of.shape_n, of.bins
     if known == 0:
         return -1
     waiting = min(n - waits[0], n * (known - shape[0]) // known)

@@ -62,6 +62,7 @@ import numpy as np
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX, INT_MIN, PPB
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record, one
 from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.served import Reads, Window
@@ -69,13 +70,11 @@ from engine.order.slack.aq_threshold import (
     AGGREGATES,
     COUNT,
     MOMENTS,
-    as_bits,
-    as_float,
     coverage_threshold,
     normal_quantile_ppm,
     spread,
 )
-from engine.order.slack.buffer import CLOCK, LAST, OWN, Buffer, Index, push, release_until
+from engine.order.slack.buffer import Buffer, Index, push, release_until
 from engine.order.slack.delay_sketch import DELAY_BINS, delay_quantile, learn_delay
 from engine.order.slack.held_order import SlackOrder
 from engine.stream.columns import mask_name
@@ -99,37 +98,33 @@ _ERR_MAX: Final = 10**13
 _LEAST_PPB: Final = PPB / 16
 _STEP_MAX: Final = 1 << 57
 
-_AGGREGATE, _ERROR, _Z, _KP, _KD, _SIZE, _TAIL, _BASE, _PRINTED = range(OWN, OWN + 9)
-"""Settings. ``_BASE``: the least distance between followed windows [ns]. ``_PRINTED``: Eq 2.3."""
-_STATE: Final = OWN + 9
-SLACK: Final = _STATE
-"""K [ns]."""
-_LOWEST: Final = _STATE + 1
-"""The smallest event time since the clock advanced."""
-ALPHA: Final = _STATE + 2
-"""In billionths."""
-_ERR: Final = _STATE + 3
-"""The last error, in millionths of its scale; in billionths where ``_PRINTED``."""
-HORIZON: Final = _STATE + 4
-"""L [ns]."""
-_LATE_N: Final = _STATE + 5
-_LATE_NEW: Final = _STATE + 6
-_STEP: Final = _STATE + 7
-"""Distance between followed windows: ``_BASE`` times a power of two. Window g ends at g * step."""
-_FIRST: Final = _STATE + 8
-"""The first window that is not measured yet; INT_MIN before the first event."""
-_OPEN: Final = _STATE + 9
-"""The first window whose result is not produced yet."""
-_TOP: Final = _STATE + 10
-"""The last window that an event can belong to."""
-_MOMENTS: Final = _STATE + 11
-"""For ``spread``."""
-_SKETCH: Final = _MOMENTS + MOMENTS
-_RING: Final = _SKETCH + DELAY_BINS
-"""Per followed window: events seen, those in time, clock at production, sum, sum of squares."""
-_FIELDS: Final = 5
-_SEEN, _MET, _MADE, _SUM, _SQUARES = range(_FIELDS)
-"""Sums are the bits of a float64."""
+WINDOW: Final = np.dtype(
+    [("seen", "i8"), ("met", "i8"), ("made", "i8"), ("sum", "f8"), ("squares", "f8")]
+)
+"""A followed window: events seen, those in time, the clock at production; of their values."""
+AQ_KSLACK: Final = np.dtype(
+    [
+        *((name, "i8") for name in (
+            # settings
+            "aggregate", "error", "z", "kp", "kd", "size", "tail", "base", "printed",
+            # what changes
+            "slack", "lowest", "alpha", "err", "horizon", "late_n", "late_new", "step", "first",
+            "open", "top",
+        )),
+        ("moments", MOMENTS, (1,)), ("sketch", "i8", (DELAY_BINS,)),
+        ("windows", WINDOW, (FOLLOWED,)),
+    ]
+)  # fmt: skip
+"""``base``: the least distance between followed windows [ns]; ``printed``: 1: Eq 2.3 as it is.
+
+``slack``: K [ns]; ``lowest``: the smallest event time since the clock advanced; ``alpha``: in
+billionths; ``err``: the last error, in millionths of its scale (billionths where ``printed``);
+``horizon``: L [ns]; ``late_n``, ``late_new``: delays in the ``sketch``, and since it was looked at.
+``step``: distance between followed windows: ``base`` times a power of two; window g ends at
+g * step. ``first``: the first one that is not measured yet, INT_MIN before the first event;
+``open``: the first whose result is not produced yet; ``top``: the last that an event can belong to.
+``windows``: window g is at g modulo their number.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,18 +186,18 @@ class AqKSlack(SlackOrder):
         slide_ns = settings.slide_ns or served.size_ns
         apart = -(-served.size_ns // slide_ns // _OVERLAP)
         base = slide_ns * max(apart, 1)
-        own = (
-            aggregate, settings.error_ppm, normal_quantile_ppm(settings.confidence_ppm, aggregate),
-            settings.kp_milli, settings.kd_milli, served.size_ns,
-            1_000_000 - settings.horizon_ppm, base, settings.control == R19,
-            0, INT_MAX, PPB, 0, 0, 0, 0, base, INT_MIN, 0, 0,
-            *([0] * (MOMENTS + DELAY_BINS + _FIELDS * FOLLOWED)),
+        own = one(
+            AQ_KSLACK, aggregate=aggregate, error=settings.error_ppm,
+            z=normal_quantile_ppm(settings.confidence_ppm, aggregate), kp=settings.kp_milli,
+            kd=settings.kd_milli, size=served.size_ns, tail=1_000_000 - settings.horizon_ppm,
+            base=base, printed=settings.control == R19, lowest=INT_MAX, alpha=PPB, step=base,
+            first=INT_MIN,
         )  # fmt: skip
         super().__init__(self._measured, own, settings.late, correction, wanted)
 
-    def _measured(self, buffer: Buffer, start: int, end: int, scalars: np.ndarray) -> None:
+    def _measured(self, buffer: Buffer, start: int, end: int, own: np.ndarray) -> None:
         read = self._reads.rows(self._arena.columns, start, end, self._strings)
-        _run(buffer, read, self._values(start, end), start, end, scalars)
+        _run(buffer, read, self._values(start, end), start, end, own)
 
     def _values(self, start: int, end: int) -> np.ndarray:
         """The new rows' values as float64; NaN where there is none. Empty if none are needed.
@@ -245,62 +240,58 @@ def share_of(ns: int, ppb: int) -> int:
 
 
 @inline
-def _learn_late(s: np.ndarray, delay_ns: int) -> None:
+def _learn_late(own: Record, delay_ns: int) -> None:
     """An event came ``delay_ns`` behind the clock."""
-    bins = s[_SKETCH : _SKETCH + DELAY_BINS]
-    s[_LATE_N] = learn_delay(bins, s[_LATE_N], max(delay_ns, 0))
-    s[_LATE_NEW] += 1
-    if s[_LATE_N] <= _REFRESH or s[_LATE_NEW] >= _REFRESH:
-        s[_LATE_NEW] = 0
-        s[HORIZON] = delay_quantile(bins, s[_LATE_N], s[_TAIL])
+    own.late_n = learn_delay(own.sketch, own.late_n, max(delay_ns, 0))
+    own.late_new += 1
+    if own.late_n <= _REFRESH or own.late_new >= _REFRESH:
+        own.late_new = 0
+        own.horizon = delay_quantile(own.sketch, own.late_n, own.tail)
 
 
 @inline
-def _place(window: int) -> int:
-    return _RING + _FIELDS * (window & (FOLLOWED - 1))
-
-
-@inline
-def _follow_after(s: np.ndarray, clock: int) -> None:
+def _follow_after(own: Record, clock: int) -> None:
     """Follow windows from the first that starts after ``clock`` on, and no other."""
-    s[_TOP] = (clock + s[_SIZE]) // s[_STEP]
-    s[_FIRST] = s[_OPEN] = s[_TOP] + 1
+    own.top = (clock + own.size) // own.step
+    own.open = own.top + 1
+    own.first = own.open
 
 
 @inline
-def _extend(s: np.ndarray, clock: int) -> None:
+def _extend(own: Record, clock: int) -> None:
     """Make room for the windows that events up to ``clock`` belong to."""
-    top = (clock + s[_SIZE]) // s[_STEP]
-    if top - s[_FIRST] >= FOLLOWED:
-        if s[_STEP] < _STEP_MAX:
-            s[_STEP] *= 2
-        _follow_after(s, clock)
+    top = (clock + own.size) // own.step
+    if top - own.first >= FOLLOWED:
+        if own.step < _STEP_MAX:
+            own.step *= 2
+        _follow_after(own, clock)
         return
-    for window in range(s[_TOP] + 1, top + 1):
-        place = _place(window)
-        s[place : place + _FIELDS] = 0
-    s[_TOP] = max(s[_TOP], top)
+    for number in range(own.top + 1, top + 1):
+        window = own.windows[number & (FOLLOWED - 1)]
+        window.seen, window.met, window.made = 0, 0, 0
+        window.sum, window.squares = 0.0, 0.0
+    own.top = max(own.top, top)
 
 
 @inline
-def _count(s: np.ndarray, key: int, value: float) -> None:
+def _count(own: Record, key: int, value: float) -> None:
     """An event with time ``key`` arrived."""
-    for window in range(max(key // s[_STEP] + 1, s[_FIRST]), (key + s[_SIZE]) // s[_STEP] + 1):
-        place = _place(window)
-        s[place + _SEEN] += 1
-        if s[_AGGREGATE] != COUNT:
-            s[place + _SUM] = as_bits(as_float(s[place + _SUM]) + value)
-            s[place + _SQUARES] = as_bits(as_float(s[place + _SQUARES]) + value * value)
+    for number in range(max(key // own.step + 1, own.first), (key + own.size) // own.step + 1):
+        window = own.windows[number & (FOLLOWED - 1)]
+        window.seen += 1
+        if own.aggregate != COUNT:
+            window.sum += value
+            window.squares += value * value
 
 
 @inline
-def _produce(s: np.ndarray) -> None:
+def _produce(own: Record, s: Record) -> None:
     """Note what was there for the results that an event released at the clock brought about."""
-    while s[_OPEN] <= s[_TOP] and s[_OPEN] * s[_STEP] <= s[LAST]:
-        place = _place(s[_OPEN])
-        s[place + _MET] = s[place + _SEEN]
-        s[place + _MADE] = s[CLOCK]
-        s[_OPEN] += 1
+    while own.open <= own.top and own.open * own.step <= s.last:
+        window = own.windows[own.open & (FOLLOWED - 1)]
+        window.met = window.seen
+        window.made = s.clock
+        own.open += 1
 
 
 @kernel
@@ -316,73 +307,75 @@ def _moved(alpha: int, change: int, horizon: int, slack: int) -> int:
 
 
 @kernel
-def _adapt(s: np.ndarray, window: int) -> None:
-    """Eq 2.3 on the coverage of ``window``, measured now."""
-    place = _place(window)
-    seen = s[place + _SEEN]
-    if seen == 0 or s[SLACK] == 0:
+def _adapt(own: Record, number: int, clock: int) -> None:
+    """Eq 2.3 on the coverage of window ``number``, measured now."""
+    window = own.windows[number & (FOLLOWED - 1)]
+    seen = window.seen
+    if seen == 0 or own.slack == 0:
         return  # no coverage; or nothing to take a share of
     threshold = coverage_threshold(
-        s[_AGGREGATE], s[_ERROR], s[_Z],
-        spread(s[_MOMENTS : _MOMENTS + MOMENTS], seen, seen - s[place + _MET]),
-        seen, as_float(s[place + _SUM]), as_float(s[place + _SQUARES]),
+        own.aggregate, own.error, own.z, spread(own.moments[0], seen, seen - window.met),
+        seen, window.sum, window.squares,
     )  # fmt: skip
-    if s[_PRINTED]:
-        err = threshold - s[place + _MET] * PPB // seen
-        change = (s[_KP] * err + s[_KD] * (err - s[_ERR])) // 1000
-        s[_ERR] = err
-        s[ALPHA] = min(max(s[ALPHA] + change, 0), PPB)
+    short = threshold - window.met * PPB // seen
+    if own.printed:
+        change = (own.kp * short + own.kd * (short - own.err)) // 1000
+        own.err = short
+        own.alpha = min(max(own.alpha + change, 0), PPB)
         return
-    age = (s[CLOCK] - window * s[_STEP]) // s[_STEP]
+    age = (clock - number * own.step) // own.step
     scale = max(PPB - threshold, PPB // (seen * (1 + age)), 1)
-    err = min((threshold - s[place + _MET] * PPB // seen) * 1_000_000 // scale, _ERR_MAX)
-    change = (s[_KP] * err + s[_KD] * (err - s[_ERR])) // (1 + age)
-    s[_ERR] = err
-    s[ALPHA] = _moved(s[ALPHA], change, s[HORIZON], s[SLACK])
+    err = min(short * 1_000_000 // scale, _ERR_MAX)
+    change = (own.kp * err + own.kd * (err - own.err)) // (1 + age)
+    own.err = err
+    own.alpha = _moved(own.alpha, change, own.horizon, own.slack)
 
 
 @inline
-def _measure(s: np.ndarray) -> None:
+def _measure(own: Record, clock: int) -> None:
     """Every window whose result was produced L ago, in turn."""
-    while s[_FIRST] < s[_OPEN] and s[_place(s[_FIRST]) + _MADE] + s[HORIZON] <= s[CLOCK]:
-        window = s[_FIRST]
-        s[_FIRST] += 1
-        _adapt(s, window)
-        age = s[CLOCK] - (window * s[_STEP] - s[_SIZE])
-        if s[_STEP] > s[_BASE] and age < FOLLOWED // 8 * s[_STEP]:
-            while s[_STEP] > s[_BASE] and age < FOLLOWED // 8 * s[_STEP]:
-                s[_STEP] //= 2
-            _follow_after(s, s[CLOCK])
+    while own.first < own.open:
+        if own.windows[own.first & (FOLLOWED - 1)].made + own.horizon > clock:
+            return
+        number = own.first
+        own.first += 1
+        _adapt(own, number, clock)
+        age = clock - (number * own.step - own.size)
+        if own.step > own.base and age < FOLLOWED // 8 * own.step:
+            while own.step > own.base and age < FOLLOWED // 8 * own.step:
+                own.step //= 2
+            _follow_after(own, clock)
 
 
 @kernel
 def _run(
-    b: Buffer, read: np.ndarray, values: np.ndarray, start: int, end: int, s: np.ndarray
+    b: Buffer, read: np.ndarray, values: np.ndarray, start: int, end: int, of: np.ndarray
 ) -> None:
     """``read``: whether each row is looked at; empty where every one is."""
+    s, own = b.state[0], of[0]
     for row in range(start, end):
         key = b.key[row]
         is_read = len(read) == 0 or read[row - start]
         value = values[row - start] if len(values) else 0.0
-        push(b, s, row)
-        if key > s[CLOCK]:
-            if s[_LOWEST] != INT_MAX:
-                s[SLACK] = max(s[SLACK], key - s[_LOWEST])
-                s[_LOWEST] = INT_MAX
-            s[CLOCK] = key
-            if s[_FIRST] == INT_MIN:
-                _follow_after(s, key)
-            _measure(s)
-            _extend(s, key)
+        push(b, row)
+        if key > s.clock:
+            if own.lowest != INT_MAX:
+                own.slack = max(own.slack, key - own.lowest)
+                own.lowest = INT_MAX
+            s.clock = key
+            if own.first == INT_MIN:
+                _follow_after(own, key)
+            _measure(own, key)
+            _extend(own, key)
             if is_read and np.isfinite(value):
-                _count(s, key, value)
-            release_until(b, s, key - share_of(s[SLACK], s[ALPHA]), b.arrival[row])
-            _produce(s)
+                _count(own, key, value)
+            release_until(b, key - share_of(own.slack, own.alpha), b.arrival[row])
+            _produce(own, s)
             continue
         if not is_read:
             continue
-        s[_LOWEST] = min(s[_LOWEST], key)
-        if key < s[CLOCK]:
-            _learn_late(s, s[CLOCK] - key)
+        own.lowest = min(own.lowest, key)
+        if key < s.clock:
+            _learn_late(own, s.clock - key)
         if np.isfinite(value):
-            _count(s, key, value)
+            _count(own, key, value)

@@ -47,14 +47,17 @@ import numpy as np
 
 from engine.kernels.integers import PPB
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
 
 COUNT: Final = 0
 SUM: Final = 1
 AVG: Final = 2
 AGGREGATES: Final = {"count": COUNT, "sum": SUM, "avg": AVG}
 PPM: Final = 1_000_000
-MOMENTS: Final = 4
-"""Running means over windows: events, those missing, variance expected and seen; float bits."""
+MOMENTS: Final = np.dtype([
+    ("events", "f8"), ("missing", "f8"), ("expected", "f8"), ("observed", "f8")
+])  # fmt: skip
+"""Running means over windows: events, those missing, and the variance of these."""
 _SAMPLE_LEAST: Final = 30.0
 _EASE: Final = 64.0
 """Windows that a running mean remembers, about."""
@@ -67,40 +70,26 @@ def normal_quantile_ppm(confidence_ppm: int, aggregate: int) -> int:
 
 
 @inline
-def as_float(bits: int) -> float:
-    """The float64 of these bits."""
-    return float(np.int64(bits).view(np.float64))
-
-
-@inline
-def as_bits(value: float) -> int:
-    """The bits of a float64."""
-    return int(np.float64(value).view(np.int64))
-
-
-@inline
-def _ease(moments: np.ndarray, which: int, value: float) -> float:
-    mean = as_float(moments[which])
-    mean += (value - mean) / _EASE
-    moments[which] = as_bits(mean)
-    return mean
+def _eased(mean: float, value: float) -> float:
+    return mean + (value - mean) / _EASE
 
 
 @kernel
-def spread(moments: np.ndarray, n: int, missing: int) -> float:
+def spread(moments: Record, n: int, missing: int) -> float:
     """How much more the numbers of missing events vary than independent ones would; at least 1.
 
     Args:
-        moments: state; learns of this window.
+        moments: MOMENTS; learns of this window.
         n: its events.
         missing: those that were not in time.
     """
-    events, lost = _ease(moments, 0, float(n)), _ease(moments, 1, float(missing))
-    share = lost / events
+    moments.events = _eased(moments.events, float(n))
+    moments.missing = _eased(moments.missing, float(missing))
+    share = moments.missing / moments.events
     error = missing - share * n
-    expected = _ease(moments, 2, share * (1.0 - share) * n)
-    observed = _ease(moments, 3, error * error)
-    return max(observed / expected, 1.0) if expected > 0.0 else 1.0
+    moments.expected = _eased(moments.expected, share * (1.0 - share) * n)
+    moments.observed = _eased(moments.observed, error * error)
+    return max(moments.observed / moments.expected, 1.0) if moments.expected > 0.0 else 1.0
 
 
 @kernel

@@ -15,39 +15,31 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from engine.kernels import heap
 from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import one, record
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED
 
-# Places in the scalars of a buffer; an operator's own come behind them.
-CLOCK: Final = 0
-"""The event clock: largest event time seen [ns]."""
-LAST: Final = 1
-"""Largest event time released."""
-LATE_STATUS: Final = 2
-"""The status of late events: LATE (passed on) or LATE_DROPPED."""
-HEAD: Final = 3
-TAIL: Final = 4
-HEAPED: Final = 5
-OUT: Final = 6
-NOW: Final = 7
-"""The last arrival."""
-MOST: Final = 8
-"""The most rows held at once so far."""
-STEPS: Final = 9
-TOLD: Final = 10
-"""The largest limit up to which all was let go, of those that no released row shows."""
-OWN: Final = 11
-"""The first place that an operator may use."""
+STATE: Final = record(
+    "late_status", "clock", "last", "head", "tail", "heaped", "out", "now", "most", "steps", "told"
+)
+"""``late_status``: of late events: LATE (passed on) or LATE_DROPPED. ``clock``: the event clock:
+largest event time seen [ns]. ``last``: largest event time released. ``head``, ``tail``: ends of the
+queue; ``heaped``: rows in the heap. ``out``, ``steps``: rows and steps written in this call.
+``now``: the last arrival. ``most``: rows held at once so far. ``told``: the largest limit up to
+which all was let go, of those that no released row shows.
+"""
 
 
 class Buffer(NamedTuple):
-    """Arrays of one call: keys and arrivals of all rows, which of them are held, what goes.
+    """One STATE, and arrays of one call: keys and arrivals of all rows, which are held, what goes.
 
     ``step_out``, ``step_limit``, ``step_at``: after so many rows went, at that instant, everything
     up to the limit had gone.
     """
 
+    state: np.ndarray
     key: np.ndarray
     arrival: np.ndarray
     queue: np.ndarray
@@ -61,164 +53,135 @@ class Buffer(NamedTuple):
 
 
 @inline
-def before(b: Buffer, first: int, second: int) -> bool:
-    """Whether row ``first`` goes before row ``second``."""
-    return b.key[first] < b.key[second] or (b.key[first] == b.key[second] and first < second)
-
-
-@inline
-def push(b: Buffer, s: np.ndarray, row: int) -> None:
+def push(b: Buffer, row: int) -> None:
     """Hold ``row``."""
+    s = b.state[0]
     # The most that are held after a row is the most that are held before one.
-    held = s[TAIL] - s[HEAD] + s[HEAPED]
-    s[MOST] = max(s[MOST], held)
-    if s[HEAD] == s[TAIL] or before(b, b.queue[s[TAIL] - 1], row):
-        b.queue[s[TAIL]] = row
-        s[TAIL] += 1
+    s.most = max(s.most, s.tail - s.head + s.heaped)
+    if s.head == s.tail or heap.before(b.key, b.queue[s.tail - 1], row):
+        b.queue[s.tail] = row
+        s.tail += 1
         return
-    place = s[HEAPED]
-    s[HEAPED] = place + 1
-    while place > 0:
-        above = (place - 1) >> 1
-        if not before(b, row, b.heap[above]):
-            break
-        b.heap[place] = b.heap[above]
-        place = above
-    b.heap[place] = row
+    heap.push(b.heap, s.heaped, b.key, row)
+    s.heaped += 1
 
 
 @inline
-def _pop_heap(b: Buffer, s: np.ndarray) -> None:
-    """Take the smallest row off the heap."""
-    size = s[HEAPED] - 1
-    s[HEAPED] = size
-    row = b.heap[size]
-    place = 0
+def _release_rows(b: Buffer, limit: int, now: int) -> None:
+    s = b.state[0]
     while True:
-        below = 2 * place + 1
-        if below >= size:
-            break
-        if below + 1 < size and before(b, b.heap[below + 1], b.heap[below]):
-            below += 1
-        if not before(b, b.heap[below], row):
-            break
-        b.heap[place] = b.heap[below]
-        place = below
-    b.heap[place] = row
-
-
-@inline
-def _release_rows(b: Buffer, s: np.ndarray, limit: int, now: int) -> None:
-    while True:
-        queued, heaped = s[HEAD] < s[TAIL], s[HEAPED] > 0
-        if heaped and (not queued or before(b, b.heap[0], b.queue[s[HEAD]])):
+        queued, heaped = s.head < s.tail, s.heaped > 0
+        if heaped and (not queued or heap.before(b.key, b.heap[0], b.queue[s.head])):
             row = b.heap[0]
             if b.key[row] > limit:
                 return
-            _pop_heap(b, s)
+            heap.pop(b.heap, s.heaped, b.key)
+            s.heaped -= 1
         elif queued:
-            row = b.queue[s[HEAD]]
+            row = b.queue[s.head]
             if b.key[row] > limit:
                 return
-            s[HEAD] += 1
+            s.head += 1
         else:
             return
-        place = s[OUT]
-        s[OUT] = place + 1
+        place = s.out
+        s.out = place + 1
         b.out_row[place] = row
         b.out_release[place] = now
-        if b.key[row] < s[LAST]:
-            b.out_status[place] = s[LATE_STATUS]
+        if b.key[row] < s.last:
+            b.out_status[place] = s.late_status
         else:
-            s[LAST] = b.key[row]
+            s.last = b.key[row]
             b.out_status[place] = IN_ORDER
 
 
 @inline
-def release_until(b: Buffer, s: np.ndarray, limit: int, now: int) -> None:
+def release_until(b: Buffer, limit: int, now: int) -> None:
     """Let go of everything with event time up to ``limit``, smallest first, at instant ``now``."""
-    _release_rows(b, s, limit, now)
-    if limit > s[LAST] and limit > s[TOLD] and limit < INT_MAX:
-        s[TOLD] = limit
-        step = s[STEPS]
-        s[STEPS] = step + 1
-        b.step_out[step] = s[OUT]
+    _release_rows(b, limit, now)
+    s = b.state[0]
+    if limit > s.last and limit > s.told and limit < INT_MAX:
+        s.told = limit
+        step = s.steps
+        s.steps = step + 1
+        b.step_out[step] = s.out
         b.step_limit[step] = limit
         b.step_at[step] = now
 
 
 @kernel
-def flush_all(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
-    """End of the input: everything goes, in order. No row is new: ``start`` equals ``end``."""
-    if start == end:
-        release_until(b, s, INT_MAX, s[NOW])
+def flush_all(b: Buffer) -> None:
+    """End of the input: everything goes, in order."""
+    release_until(b, INT_MAX, b.state[0].now)
 
 
 class Index:
-    """Which rows of an arena one buffer holds, and the operator's scalars.
+    """Which rows of an arena one buffer holds, and the operator's own state.
 
-    ``own``: what the operator's scalars start with. ``late``: ``pass`` | ``drop``.
+    ``own``: what that starts with, an array of one record. ``late``: ``pass`` | ``drop``.
     """
 
-    def __init__(self, own: tuple[int, ...], late: str) -> None:
-        self.scalars = np.zeros(OWN + len(own), np.int64)
-        self.scalars[[CLOCK, LAST, NOW, TOLD]] = INT_MIN
-        self.scalars[LATE_STATUS] = LATE if late == "pass" else LATE_DROPPED
-        self.scalars[OWN:] = own
+    def __init__(self, own: np.ndarray, late: str) -> None:
+        self.state = one(
+            STATE, clock=INT_MIN, last=INT_MIN, now=INT_MIN, told=INT_MIN,
+            late_status=LATE if late == "pass" else LATE_DROPPED,
+        )  # fmt: skip
+        self.own = own
         self._queue, self._heap = np.empty((2, 0), np.int32)
 
     @property
     def held(self) -> int:
         """Rows held now."""
-        s = self.scalars
-        return int(s[TAIL] - s[HEAD] + s[HEAPED])
+        s = self.state[0]
+        return int(s["tail"] - s["head"] + s["heaped"])
 
     @property
     def most(self) -> int:
         """The most rows held at once so far."""
-        return max(int(self.scalars[MOST]), self.held)
+        return max(int(self.state["most"][0]), self.held)
 
     @property
     def passes_late(self) -> bool:
         """Whether late events are passed on, not dropped."""
-        return bool(self.scalars[LATE_STATUS] == LATE)
+        return bool(self.state["late_status"][0] == LATE)
 
     def mark(self, flags: np.ndarray) -> None:
         """Set the flags of the rows that are held."""
-        s = self.scalars
-        flags[self._queue[s[HEAD] : s[TAIL]]] = True
-        flags[self._heap[: s[HEAPED]]] = True
+        s = self.state[0]
+        flags[self._queue[s["head"] : s["tail"]]] = True
+        flags[self._heap[: s["heaped"]]] = True
 
     def move(self, numbers: np.ndarray, capacity: int) -> None:
         """Row ``i`` is now ``numbers[i]``, in an arena of ``capacity`` rows."""
-        s = self.scalars
-        queued = numbers[self._queue[s[HEAD] : s[TAIL]]]
-        heaped = numbers[self._heap[: s[HEAPED]]]
+        s = self.state[0]
+        queued = numbers[self._queue[s["head"] : s["tail"]]]
+        heaped = numbers[self._heap[: s["heaped"]]]
         if len(self._queue) != capacity:
             self._queue, self._heap = np.empty((2, capacity), np.int32)
         self._queue[: len(queued)] = queued
         self._heap[: len(heaped)] = heaped
-        s[HEAD], s[TAIL] = 0, len(queued)
+        s["head"], s["tail"] = 0, len(queued)
 
     def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int, steps: int) -> Buffer:
         """What a kernel works on; at most those held and ``rows`` new ones can go, in ``steps``."""
-        self.scalars[[OUT, STEPS]], self.scalars[MOST] = 0, self.most
+        self.state["out"], self.state["steps"], self.state["most"] = 0, 0, self.most
         room = self.held + rows
         return Buffer(
-            key, arrival, self._queue, self._heap, np.empty(room, np.int32),
+            self.state, key, arrival, self._queue, self._heap, np.empty(room, np.int32),
             np.empty(room, np.int64), np.empty(room, np.int8), *np.empty((3, steps), np.int64),
         )  # fmt: skip
 
     def saved(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         """Plain data, of an arena in which row ``i`` has become ``numbers[i]``."""
-        s = self.scalars.copy()
-        queue = numbers[self._queue[s[HEAD] : s[TAIL]]]
-        s[HEAD], s[TAIL] = 0, len(queue)
-        return {"scalars": s, "queue": queue, "heap": numbers[self._heap[: s[HEAPED]]]}
+        s, of = self.state[0], self.state.copy()
+        queue = numbers[self._queue[s["head"] : s["tail"]]]
+        of["head"], of["tail"] = 0, len(queue)
+        heaped = numbers[self._heap[: s["heaped"]]]
+        return {"state": of, "own": self.own.copy(), "queue": queue, "heap": heaped}
 
     def restore(self, state: dict[str, np.ndarray], capacity: int) -> None:
         """Take over what ``saved`` gave, in an arena of ``capacity`` rows."""
-        self.scalars[:] = state["scalars"]
+        self.state, self.own = state["state"].copy(), state["own"].copy()
         self._queue, self._heap = np.empty((2, capacity), np.int32)
         self._queue[: len(state["queue"])] = state["queue"]
         self._heap[: len(state["heap"])] = state["heap"]

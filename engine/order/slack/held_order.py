@@ -16,12 +16,12 @@ from engine.clocks.reference import Sync
 from engine.order.base import KeepsSources, Ordered
 from engine.order.correction import Correction
 from engine.order.slack.arena import Arena
-from engine.order.slack.buffer import NOW, OUT, STEPS, Buffer, Index, flush_all
+from engine.order.slack.buffer import Buffer, Index, flush_all
 from engine.stream.columns import VALID_PREFIX, Columns
 from engine.stream.released import IN_ORDER, Gaps, Progress
 
 Run = Callable[[Buffer, int, int, np.ndarray], None]
-"""A kernel: ``run(buffer, start, end, scalars)`` over rows [start, end) in arrival order."""
+"""A kernel: ``run(buffer, start, end, own)`` over rows [start, end) in arrival order."""
 
 _ALWAYS: Final = (r.SOURCE, r.TS, r.ARRIVAL, "ref", "unc", "epoch")
 _INDEX_BYTES: Final = 4
@@ -66,7 +66,7 @@ class HeldOrder(KeepsSources):
         """(first and end of the new rows in the arena, quarantined events)."""
         if rows:
             for index in self._indexes:
-                index.scalars[NOW] = columns[r.ARRIVAL][-1]
+                index.state["now"] = columns[r.ARRIVAL][-1]
         columns, quarantined = self._correction.take(columns)
         columns = {name: column for name, column in columns.items() if self._wants(name)}
         new = len(columns[r.TS])
@@ -105,12 +105,12 @@ class HeldOrder(KeepsSources):
 
     def _released(self, index: Index, buffer: Buffer) -> Ordered:
         """What a kernel has let go of."""
-        out = int(index.scalars[OUT])
+        out = int(index.state["out"][0])
         columns = self._arena.rows(buffer.out_row[:out].astype(np.intp))
         columns = self._correction.complete(columns)
         columns["release"] = buffer.out_release[:out].copy()
         columns["status"] = buffer.out_status[:out].copy()
-        steps = slice(int(index.scalars[STEPS]))
+        steps = slice(int(index.state["steps"][0]))
         slack = Progress(
             buffer.step_out[steps].copy(), buffer.step_limit[steps].copy(),
             buffer.step_at[steps].copy(),
@@ -158,13 +158,13 @@ class HeldOrder(KeepsSources):
 class SlackOrder(HeldOrder):
     """An ordering operator around a kernel that decides the slack; see the module.
 
-    ``own``: what the operator's scalars start with. ``late``: ``pass`` | ``drop``.
+    ``own``: what the operator's own state starts with. ``late``: ``pass`` | ``drop``.
     """
 
     def __init__(
         self,
         run: Run,
-        own: tuple[int, ...],
+        own: np.ndarray,
         late: str,
         correction: Correction,
         wanted: set[str] | None,
@@ -176,18 +176,21 @@ class SlackOrder(HeldOrder):
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``."""
         start, end, quarantined = self._take(columns, rows)
-        ordered = self._call(self._run, start, end)
+        buffer = self._buffer(self._index, end - start, end - start)
+        self._run(buffer, start, end, self._index.own)
+        ordered = self._given(buffer)
         ordered.quarantined = quarantined
         return ordered
 
     def flush(self) -> Ordered:
         """End of the input: everything held goes at the last arrival, in order."""
-        used = self._arena.used
-        return self._call(flush_all, used, used) if self._index.held else Ordered(0, {})
+        if not self._index.held:
+            return Ordered(0, {})
+        buffer = self._buffer(self._index, 0, 0)
+        flush_all(buffer)
+        return self._given(buffer)
 
-    def _call(self, run: Run, start: int, end: int) -> Ordered:
-        buffer = self._buffer(self._index, end - start, end - start)
-        run(buffer, start, end, self._index.scalars)
+    def _given(self, buffer: Buffer) -> Ordered:
         ordered = self._released(self._index, buffer)
         self._count(ordered.columns, self._index)
         return ordered

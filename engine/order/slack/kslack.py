@@ -11,15 +11,18 @@ clocks disagree and are not compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from engine.kernels.jit import kernel
+from engine.kernels.records import one, record
 from engine.order.correction import Correction
-from engine.order.slack.buffer import CLOCK, OWN, Buffer, push, release_until
+from engine.order.slack.buffer import Buffer, push, release_until
 from engine.order.slack.held_order import SlackOrder
 
-_SLACK = OWN
+KSLACK: Final = record("slack")
+"""K [ns]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,13 @@ class KSlackSettings:
 
 def kslack(settings: KSlackSettings, correction: Correction, wanted: set[str] | None) -> SlackOrder:
     """The ordering operator ``kslack``."""
-    return SlackOrder(_run, (settings.k_ns,), settings.late, correction, wanted)
+    return SlackOrder(_run, one(KSLACK, slack=settings.k_ns), settings.late, correction, wanted)
 
 
 @kernel
-def _run(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
+def _run(b: Buffer, start: int, end: int, own: np.ndarray) -> None:
+    s, slack = b.state[0], own[0].slack
     for row in range(start, end):
-        s[CLOCK] = max(s[CLOCK], b.key[row])
-        push(b, s, row)
-        release_until(b, s, s[CLOCK] - s[_SLACK], b.arrival[row])
+        s.clock = max(s.clock, b.key[row])
+        push(b, row)
+        release_until(b, s.clock - slack, b.arrival[row])

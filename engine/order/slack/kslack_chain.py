@@ -19,13 +19,13 @@ import numpy as np
 
 from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import kernel
+from engine.kernels.records import one
 from engine.order.base import Ordered
 from engine.order.correction import Correction
-from engine.order.slack.buffer import CLOCK, NOW, OUT, OWN, Buffer, Index, push, release_until
+from engine.order.slack.buffer import Buffer, Index, push, release_until
 from engine.order.slack.held_order import HeldOrder
+from engine.order.slack.kslack import KSLACK
 from engine.stream.columns import Columns
-
-_SLACK = OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class KSlackChain(HeldOrder):
         wanted: set[str] | None,
         readers: int,
     ) -> None:
-        self._stages = [Index((k,), settings.late) for k in settings.ks_ns]
+        self._stages = [Index(one(KSLACK, slack=k), settings.late) for k in settings.ks_ns]
         self._readers = readers
         self._most = 0
         super().__init__(self._stages, correction, wanted)
@@ -72,9 +72,9 @@ class KSlackChain(HeldOrder):
         taps = []
         for number, index in enumerate(self._stages):
             buffer, gone = self._buffer(index, len(came), new), np.empty(new, np.int64)
-            _run(buffer, start, end, index.scalars, came, upto, gone)
+            _run(buffer, start, end, index.own, came, upto, gone)
             taps.append(self._tap(number, buffer))
-            came, upto = buffer.out_row[: index.scalars[OUT]], gone
+            came, upto = buffer.out_row[: index.state["out"][0]], gone
         self._most = max(self._most, int((held + np.arange(1, new + 1) - upto).max(initial=0)))
         return self._joined(taps, quarantined)
 
@@ -85,9 +85,9 @@ class KSlackChain(HeldOrder):
         taps, came = [], np.empty(0, np.int32)
         for number, index in enumerate(self._stages):
             buffer = self._buffer(index, len(came), 0)
-            _flush(buffer, index.scalars, came)
+            _flush(buffer, came)
             taps.append(self._tap(number, buffer))
-            came = buffer.out_row[: index.scalars[OUT]]
+            came = buffer.out_row[: index.state["out"][0]]
         return self._joined(taps, {})
 
     def _tap(self, number: int, buffer: Buffer) -> Ordered:
@@ -115,26 +115,26 @@ class KSlackChain(HeldOrder):
 
 @kernel
 def _run(
-    b: Buffer, start: int, end: int, s: np.ndarray, came: np.ndarray, upto: np.ndarray,
+    b: Buffer, start: int, end: int, own: np.ndarray, came: np.ndarray, upto: np.ndarray,
     gone: np.ndarray,
 ) -> None:  # fmt: skip
     """One buffer over rows [start, end): the first ``upto[i]`` of ``came`` are here by row i.
 
     ``gone[i]``: how many have left by then.
     """
-    here = 0
+    s, slack, here = b.state[0], own[0].slack, 0
     for i in range(end - start):
         row = start + i
-        s[CLOCK] = max(s[CLOCK], b.key[row])
+        s.clock = max(s.clock, b.key[row])
         while here < upto[i]:
-            push(b, s, came[here])
+            push(b, came[here])
             here += 1
-        release_until(b, s, s[CLOCK] - s[_SLACK], b.arrival[row])
-        gone[i] = s[OUT]
+        release_until(b, s.clock - slack, b.arrival[row])
+        gone[i] = s.out
 
 
 @kernel
-def _flush(b: Buffer, s: np.ndarray, came: np.ndarray) -> None:
+def _flush(b: Buffer, came: np.ndarray) -> None:
     for row in came:
-        push(b, s, row)
-    release_until(b, s, INT_MAX, s[NOW])
+        push(b, row)
+    release_until(b, INT_MAX, b.state[0].now)

@@ -42,9 +42,10 @@ import numpy as np
 from engine.kernels.hashing import MULTIPLIER
 from engine.kernels.integers import INT_MIN
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record, one, record
 from engine.order.correction import Correction
 from engine.order.served import Reads
-from engine.order.slack.buffer import CLOCK, OWN, Buffer, push, release_until
+from engine.order.slack.buffer import Buffer, push, release_until
 from engine.order.slack.held_order import SlackOrder
 from engine.stream.released import Strings
 
@@ -55,30 +56,24 @@ FACTOR_MAX: Final = 1000
 """Largest slack factor: times the longest delay it is still within 64 bits."""
 WAIT_MAX_NS: Final = 1 << 60
 
-_WINDOW: Final = OWN
-_LOW: Final = OWN + 1
-"""The smallest slack factor, in thousandths."""
-_CHOICES: Final = OWN + 2
-"""How many thousandths there are to choose from."""
-_WIDTH: Final = OWN + 3
-"""Of a bucket [ns]."""
-_PLACES: Final = OWN + 4
-"""Buckets in use."""
-_BUCKET: Final = OWN + 5
-"""Number of the bucket that the event clock is in."""
-_STRETCH: Final = OWN + 6
-"""Number of the stretch of |w| that the event clock is in."""
-_FACTOR: Final = OWN + 7
-_WAIT: Final = OWN + 8
-"""|w| + SF * LD, at most ``WAIT_MAX_NS``."""
-_READ: Final = OWN + 9
-"""Largest time seen of the events that are looked at."""
-_N: Final = OWN + 10
-"""Out-of-order events in the window; then the sum of their delays, as two numbers."""
-_HIGH_SUM: Final = OWN + 11
-_LOW_SUM: Final = OWN + 12
-_RING: Final = OWN + 13
-"""Per bucket: events, and the sum of their delays, as two numbers."""
+BUCKET: Final = record("n", "high_sum", "low_sum")
+"""Out-of-order events, and the sum of their delays, as two numbers."""
+LDOP: Final = np.dtype(
+    [
+        *((name, "i8") for name in (
+            "window", "low", "choices", "width", "places",
+            "bucket", "stretch", "factor", "wait", "read", "n", "high_sum", "low_sum",
+        )),
+        ("ring", BUCKET, (BUCKETS,)),
+    ]
+)  # fmt: skip
+"""``window``: |w| [ns]; ``low``: the smallest slack factor, in thousandths, and how many of these
+there are to choose from; ``width``: of a bucket [ns]; ``places``: buckets in use.
+
+``bucket``, ``stretch``: number of that of the event clock. ``factor``: of the stretch. ``wait``:
+|w| + SF * LD, at most ``WAIT_MAX_NS``. ``read``: largest time seen of the events that are looked
+at. As of a BUCKET: of the whole window. ``ring``: the buckets.
+"""
 _SPLIT: Final = 30
 """Bits of the lower part of a delay: 2**32 delays add up within 64 bits."""
 
@@ -123,16 +118,17 @@ class Ldop(SlackOrder):
         wanted: set[str] | None,
     ) -> None:
         low, width = settings.factor_low_milli, -(-window_ns // BUCKETS)
-        own = (
-            window_ns, low, settings.factor_high_milli - low + 1, width, -(-window_ns // width),
-            INT_MIN, INT_MIN, low, window_ns, INT_MIN, 0, 0, 0, *([0] * (3 * BUCKETS)),
+        own = one(
+            LDOP, window=window_ns, low=low, choices=settings.factor_high_milli - low + 1,
+            width=width, places=-(-window_ns // width), bucket=INT_MIN, stretch=INT_MIN,
+            factor=low, wait=window_ns, read=INT_MIN,
         )  # fmt: skip
         self._reads, self._strings = reads, strings
         super().__init__(self._looked_at, own, settings.late, correction, wanted)
 
-    def _looked_at(self, buffer: Buffer, start: int, end: int, scalars: np.ndarray) -> None:
+    def _looked_at(self, buffer: Buffer, start: int, end: int, own: np.ndarray) -> None:
         read = self._reads.rows(self._arena.columns, start, end, self._strings)
-        _run(buffer, read, start, end, scalars)
+        _run(buffer, read, start, end, own)
 
 
 @kernel
@@ -154,62 +150,65 @@ def _mean(n: int, high: int, low: int) -> int:
 
 
 @inline
-def _weigh(s: np.ndarray) -> None:
+def _weigh(own: Record) -> None:
     """Wait as long as the present window and factor say."""
-    mean = _mean(s[_N], s[_HIGH_SUM], s[_LOW_SUM])
+    mean = _mean(own.n, own.high_sum, own.low_sum)
     whole, rest = mean // FACTOR_UNIT, mean % FACTOR_UNIT  # apart, to stay within 64 bits
-    slack = whole * s[_FACTOR] + rest * s[_FACTOR] // FACTOR_UNIT
-    s[_WAIT] = min(s[_WINDOW] + slack, WAIT_MAX_NS)
+    slack = whole * own.factor + rest * own.factor // FACTOR_UNIT
+    own.wait = min(own.window + slack, WAIT_MAX_NS)
 
 
 @inline
-def _advance(s: np.ndarray, clock: int) -> bool:
+def _advance(own: Record, clock: int) -> bool:
     """Move the window to ``clock``; whether that may change the wait."""
     changed = False
-    bucket = clock // s[_WIDTH]
-    if bucket > s[_BUCKET]:
-        emptied = min(bucket - s[_BUCKET], s[_PLACES]) if s[_BUCKET] != INT_MIN else 0
+    bucket = clock // own.width
+    if bucket > own.bucket:
+        emptied = min(bucket - own.bucket, own.places) if own.bucket != INT_MIN else 0
         for number in range(bucket - emptied + 1, bucket + 1):
-            place = _RING + 3 * (number % s[_PLACES])
-            changed = changed or s[place] > 0
-            for part in range(3):
-                s[_N + part] -= s[place + part]
-                s[place + part] = 0
-        s[_BUCKET] = bucket
-    stretch = clock // s[_WINDOW]
-    if stretch != s[_STRETCH]:
-        s[_STRETCH] = stretch
-        s[_FACTOR] = s[_LOW] + splitmix64(stretch) % s[_CHOICES]
+            gone = own.ring[number % own.places]
+            changed = changed or gone.n > 0
+            own.n -= gone.n
+            own.high_sum -= gone.high_sum
+            own.low_sum -= gone.low_sum
+            gone.n, gone.high_sum, gone.low_sum = 0, 0, 0
+        own.bucket = bucket
+    stretch = clock // own.window
+    if stretch != own.stretch:
+        own.stretch = stretch
+        own.factor = own.low + splitmix64(stretch) % own.choices
         changed = True
     return changed
 
 
 @inline
-def _learn(s: np.ndarray, delay_ns: int) -> None:
+def _learn(own: Record, delay_ns: int) -> None:
     """An event came out of order."""
     delay = min(max(delay_ns, 0), DELAY_MAX_NS)
-    place = _RING + 3 * (s[_BUCKET] % s[_PLACES])
-    s[place] += 1
-    s[_N] += 1
-    s[place + 1] += delay >> _SPLIT
-    s[_HIGH_SUM] += delay >> _SPLIT
-    s[place + 2] += delay & ((1 << _SPLIT) - 1)
-    s[_LOW_SUM] += delay & ((1 << _SPLIT) - 1)
+    high, low = delay >> _SPLIT, delay & ((1 << _SPLIT) - 1)
+    bucket = own.ring[own.bucket % own.places]
+    bucket.n += 1
+    own.n += 1
+    bucket.high_sum += high
+    own.high_sum += high
+    bucket.low_sum += low
+    own.low_sum += low
 
 
 @kernel
-def _run(b: Buffer, read: np.ndarray, start: int, end: int, s: np.ndarray) -> None:
+def _run(b: Buffer, read: np.ndarray, start: int, end: int, own: np.ndarray) -> None:
     """``read``: whether each row is looked at; empty where every one is."""
+    s, mine = b.state[0], own[0]
     for row in range(start, end):
         key = b.key[row]
-        push(b, s, row)
-        if key > s[CLOCK]:
-            s[CLOCK] = key
-            if _advance(s, key):
-                _weigh(s)
+        push(b, row)
+        if key > s.clock:
+            s.clock = key
+            if _advance(mine, key):
+                _weigh(mine)
         if len(read) == 0 or read[row - start]:
-            if key < s[_READ]:
-                _learn(s, b.arrival[row] - key)
-                _weigh(s)
-            s[_READ] = max(s[_READ], key)
-        release_until(b, s, s[CLOCK] - s[_WAIT], b.arrival[row])
+            if key < mine.read:
+                _learn(mine, b.arrival[row] - key)
+                _weigh(mine)
+            mine.read = max(mine.read, key)
+        release_until(b, s.clock - mine.wait, b.arrival[row])

@@ -11,18 +11,19 @@ wait as long as it was late, for ever. The future guard keeps the second from ha
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import kernel
+from engine.kernels.records import one, record
 from engine.order.correction import Correction
-from engine.order.slack.buffer import CLOCK, OWN, Buffer, push, release_until
+from engine.order.slack.buffer import Buffer, push, release_until
 from engine.order.slack.held_order import SlackOrder
 
-_SLACK = OWN
-_LOWEST = OWN + 1
-"""The smallest event time since the clock advanced."""
+MP_KSLACK: Final = record("slack", "lowest")
+"""K [ns]; the smallest event time since the clock advanced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +41,20 @@ def mp_kslack(
     settings: MpKSlackSettings, correction: Correction, wanted: set[str] | None
 ) -> SlackOrder:
     """The ordering operator ``mp-kslack``."""
-    return SlackOrder(_run, (0, INT_MAX), settings.late, correction, wanted)
+    return SlackOrder(_run, one(MP_KSLACK, lowest=INT_MAX), settings.late, correction, wanted)
 
 
 @kernel
-def _run(b: Buffer, start: int, end: int, s: np.ndarray) -> None:
+def _run(b: Buffer, start: int, end: int, own: np.ndarray) -> None:
+    s, mine = b.state[0], own[0]
     for row in range(start, end):
         key = b.key[row]
-        push(b, s, row)
-        if key <= s[CLOCK]:
-            s[_LOWEST] = min(s[_LOWEST], key)
+        push(b, row)
+        if key <= s.clock:
+            mine.lowest = min(mine.lowest, key)
             continue
-        if s[_LOWEST] != INT_MAX:
-            s[_SLACK] = max(s[_SLACK], key - s[_LOWEST])
-            s[_LOWEST] = INT_MAX
-        s[CLOCK] = key
-        release_until(b, s, key - s[_SLACK], b.arrival[row])
+        if mine.lowest != INT_MAX:
+            mine.slack = max(mine.slack, key - mine.lowest)
+            mine.lowest = INT_MAX
+        s.clock = key
+        release_until(b, key - mine.slack, b.arrival[row])

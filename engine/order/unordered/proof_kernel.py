@@ -18,6 +18,7 @@ import numpy as np
 from edge_agent.records import Kind
 from engine.kernels.integers import INT_MAX, NONE
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record, record
 from engine.order.sequence.state import MAX_RING
 
 _EVENT: Final = int(Kind.EVENT)
@@ -29,49 +30,41 @@ ANY_TYPE: Final = -1
 _END: Final = -2
 """The type of an end of stream that waits."""
 
-# Places in the scalars.
-LANES: Final = 0
-WAITING: Final = 1
-"""Places of ``Waiting`` in use or free."""
-FREE: Final = 2
-"""First of the free places."""
-SOONEST: Final = 3
-"""No deadline lies before this instant."""
-OUT: Final = 4
-SCALARS: Final = 5
+STATE: Final = record("lanes", "waiting", "free", "soonest", "out")
+"""``lanes``: in use. ``waiting``: places of WAITING in use or free; ``free``: the first free one.
+``soonest``: no deadline lies before this instant. ``out``: what has come to count in a call.
+"""
+LANE: Final = np.dtype(
+    [
+        *((name, "i8") for name in (
+            "source", "stream", "incarnation", "next", "other", "waiting", "wants", "unproven",
+        )),
+        ("closed", "i1"), ("came", "i1", (WINDOW,)),
+    ]
+)  # fmt: skip
+"""A source's stream. ``next``: the lowest number that has not come (-1: none has), ``came``: which
+above it have; ``closed``: it has ended; ``other``: the source's next lane; ``waiting``: the first
+of its promises that wait, ``wants``: the least number that one waits for. ``unproven``: promises
+that counted before all their numbers had come.
+"""
+WAITING: Final = record(
+    "type", "lane", "link", "number", "ref", "deadline",
+    "newest_number", "newest_ref", "newest_deadline",
+)  # fmt: skip
+"""Promises of a lane and type: ``link`` to the lane's next, the first one and the newest one
+(number -1: there is none). A free place is of lane -1.
+"""
 
 
-class Lanes(NamedTuple):
-    """By lane (source and stream): codes; ``incarnation``; ``next``: the lowest number that has
-    not come (-1: none has), ``came`` (lane, WINDOW): which above it have; ``closed``: it has ended;
-    ``other``: the source's next lane; ``waiting``: the first of its promises that wait, ``wants``:
-    the least number that one waits for. ``first``: a source's first lane, by its code.
+class Book(NamedTuple):
+    """What is known between batches: one STATE, LANE and WAITING records, and ``first``: a source's
+    first lane, by its code.
     """
 
-    source: np.ndarray
-    stream: np.ndarray
-    incarnation: np.ndarray
-    next: np.ndarray
-    came: np.ndarray
-    closed: np.ndarray
-    other: np.ndarray
+    state: np.ndarray
+    lanes: np.ndarray
     waiting: np.ndarray
-    wants: np.ndarray
-    unproven: np.ndarray
     first: np.ndarray
-
-
-class Waiting(NamedTuple):
-    """By lane and type of promises: ``link`` to the lane's next; and of the first and the newest
-    one the ``number`` (-1: there is none), ``ref`` and ``deadline``. A free place is of lane -1.
-    """
-
-    type: np.ndarray
-    lane: np.ndarray
-    link: np.ndarray
-    number: np.ndarray
-    ref: np.ndarray
-    deadline: np.ndarray
 
 
 class Records(NamedTuple):
@@ -105,233 +98,240 @@ def _at(column: np.ndarray, row: int) -> int:
 
 
 @inline
-def _say(
-    out: Counted, s: np.ndarray, place: int, kind: int, source: int, ref: int, at: int
-) -> None:
-    number = s[OUT]
-    s[OUT] = number + 1
+def _say(b: Book, out: Counted, place: int, kind: int, source: int, ref: int, at: int) -> None:
+    number = b.state[0].out
+    b.state[0].out = number + 1
     out.place[number], out.type[number], out.source[number] = place, kind, source
     out.ref[number], out.at[number] = ref, at
 
 
 @inline
-def _counts(
-    ln: Lanes, out: Counted, s: np.ndarray, lane: int, kind: int, ref: int, place: int, at: int
-) -> None:
+def _counts(b: Book, out: Counted, lane: int, kind: int, ref: int, place: int, at: int) -> None:
     """A promise counts; the end of a source once each of its streams has ended."""
+    of = b.lanes[lane]
     if kind != _END:
-        _say(out, s, place, kind, ln.source[lane], ref, at)
+        _say(b, out, place, kind, of.source, ref, at)
         return
-    ln.closed[lane] = True
-    other = ln.first[ln.source[lane]]
+    of.closed = 1
+    other = b.first[of.source]
     while other != NONE:
-        if not ln.closed[other]:
+        if not b.lanes[other].closed:
             return
-        other = ln.other[other]
-    _say(out, s, place, ANY_TYPE, ln.source[lane], INT_MAX, at)
+        other = b.lanes[other].other
+    _say(b, out, place, ANY_TYPE, of.source, INT_MAX, at)
 
 
 @inline
-def find_lane(ln: Lanes, s: np.ndarray, source: int, stream: int, incarnation: int) -> int:
+def find_lane(b: Book, source: int, stream: int, incarnation: int) -> int:
     """The lane, made if there is none; -1: the source is in a later incarnation."""
-    lane = ln.first[source]
-    while lane != NONE and ln.stream[lane] != stream:
-        lane = ln.other[lane]
+    lane = b.first[source]
+    while lane != NONE and b.lanes[lane].stream != stream:
+        lane = b.lanes[lane].other
     if lane == NONE:
-        lane = s[LANES]
-        s[LANES] = lane + 1
-        ln.source[lane], ln.stream[lane] = source, stream
-        ln.incarnation[lane], ln.next[lane] = incarnation, NONE
-        ln.came[lane], ln.closed[lane] = False, False
-        ln.waiting[lane], ln.wants[lane], ln.unproven[lane] = NONE, INT_MAX, 0
-        ln.other[lane] = ln.first[source]
-        ln.first[source] = lane
-    return lane if incarnation >= ln.incarnation[lane] else NONE
+        lane = b.state[0].lanes
+        b.state[0].lanes = lane + 1
+        of = b.lanes[lane]
+        of.source, of.stream, of.incarnation = source, stream, incarnation
+        of.next, of.waiting, of.wants, of.unproven = NONE, NONE, INT_MAX, 0
+        of.came[:] = 0
+        of.closed = 0
+        of.other = b.first[source]
+        b.first[source] = lane
+    return lane if incarnation >= b.lanes[lane].incarnation else NONE
 
 
 @kernel
-def begin_anew(ln: Lanes, wt: Waiting, s: np.ndarray, lane: int, incarnation: int) -> None:
+def begin_anew(b: Book, lane: int, incarnation: int) -> None:
     """Another incarnation: nothing of the one before is waited for any more."""
-    ln.incarnation[lane], ln.next[lane] = incarnation, NONE
-    ln.came[lane] = False
-    ln.closed[lane] = False
-    while ln.waiting[lane] != NONE:
-        place = ln.waiting[lane]
-        ln.waiting[lane] = wt.link[place]
-        wt.link[place], wt.lane[place] = s[FREE], NONE
-        s[FREE] = place
-    ln.wants[lane] = INT_MAX
+    of = b.lanes[lane]
+    of.incarnation, of.next, of.wants = incarnation, NONE, INT_MAX
+    of.came[:] = 0
+    of.closed = 0
+    while of.waiting != NONE:
+        place = of.waiting
+        of.waiting = b.waiting[place].link
+        _free(b, place)
 
 
 @inline
-def _pass(ln: Lanes, lane: int) -> None:
+def _free(b: Book, place: int) -> None:
+    b.waiting[place].link, b.waiting[place].lane = b.state[0].free, NONE
+    b.state[0].free = place
+
+
+@inline
+def _pass(of: Record) -> None:
     """Go over the numbers that have come."""
-    at = ln.next[lane]
-    while ln.came[lane, at & (WINDOW - 1)]:
-        ln.came[lane, at & (WINDOW - 1)] = False
+    at = of.next
+    while of.came[at & (WINDOW - 1)]:
+        of.came[at & (WINDOW - 1)] = 0
         at += 1
-    ln.next[lane] = at
+    of.next = at
 
 
 @kernel
-def _give_up(ln: Lanes, lane: int, number: int) -> None:
+def _give_up(of: Record, number: int) -> None:
     """Wait for nothing below ``number`` any more."""
-    for at in range(max(ln.next[lane], 0), min(number, max(ln.next[lane], 0) + WINDOW)):
-        ln.came[lane, at & (WINDOW - 1)] = False
-    ln.next[lane] = number
-    _pass(ln, lane)
+    for at in range(max(of.next, 0), min(number, max(of.next, 0) + WINDOW)):
+        of.came[at & (WINDOW - 1)] = 0
+    of.next = number
+    _pass(of)
 
 
 @kernel
-def _hear(
-    ln: Lanes, wt: Waiting, out: Counted, s: np.ndarray, lane: int, place: int, at: int
-) -> None:
+def _hear(b: Book, out: Counted, lane: int, place: int, at: int) -> None:
     """Let what waits for the lane count, as far as its numbers have come."""
-    ln.wants[lane] = INT_MAX
-    before, entry = NONE, ln.waiting[lane]
+    of, state = b.lanes[lane], b.state[0]
+    of.wants = INT_MAX
+    before, entry = NONE, of.waiting
     while entry != NONE:
-        link = wt.link[entry]
-        newest = 1 if 0 <= wt.number[entry, 1] <= ln.next[lane] else 0
-        if wt.number[entry, newest] <= ln.next[lane]:
-            ref = max(wt.ref[entry, 0], wt.ref[entry, newest])
-            _counts(ln, out, s, lane, wt.type[entry], ref, place, at)
-            wt.number[entry, 0] = NONE if newest else wt.number[entry, 1]
-            wt.ref[entry, 0], wt.deadline[entry, 0] = wt.ref[entry, 1], wt.deadline[entry, 1]
-            wt.number[entry, 1] = NONE
-        if wt.number[entry, 0] == NONE:
+        each = b.waiting[entry]
+        link, newest = each.link, 0 <= each.newest_number <= of.next
+        if newest or each.number <= of.next:
+            ref = max(each.ref, each.newest_ref) if newest else each.ref
+            _counts(b, out, lane, each.type, ref, place, at)
+            each.number = NONE if newest else each.newest_number
+            each.ref, each.deadline = each.newest_ref, each.newest_deadline
+            each.newest_number = NONE
+        if each.number == NONE:
             if before == NONE:
-                ln.waiting[lane] = link
+                of.waiting = link
             else:
-                wt.link[before] = link
-            wt.link[entry], wt.lane[entry] = s[FREE], NONE
-            s[FREE] = entry
+                b.waiting[before].link = link
+            _free(b, entry)
         else:
-            ln.wants[lane] = min(ln.wants[lane], wt.number[entry, 0])
-            s[SOONEST] = min(s[SOONEST], wt.deadline[entry, 0])
+            of.wants = min(of.wants, each.number)
+            state.soonest = min(state.soonest, each.deadline)
             before = entry
         entry = link
 
 
 @kernel
-def _late(ln: Lanes, wt: Waiting, out: Counted, s: np.ndarray, place: int, now: int) -> None:
+def _late(b: Book, out: Counted, place: int, now: int) -> None:
     """Give up, one deadline after the other, what did not come before ``now``.
 
     Of equal deadlines that of the smallest number is first: each number is given up for itself,
     wherever its promise has its place.
     """
-    while s[SOONEST] < now:
-        first, number, s[SOONEST] = NONE, INT_MAX, INT_MAX
-        for entry in range(s[WAITING]):
-            due = wt.deadline[entry, 0]
-            if wt.lane[entry] != NONE and (
-                due < s[SOONEST] or (due == s[SOONEST] and wt.number[entry, 0] < number)
+    state = b.state[0]
+    while state.soonest < now:
+        first, number, state.soonest = NONE, INT_MAX, INT_MAX
+        for entry in range(state.waiting):
+            each = b.waiting[entry]
+            if each.lane != NONE and (
+                each.deadline < state.soonest
+                or (each.deadline == state.soonest and each.number < number)
             ):
-                first, number, s[SOONEST] = entry, wt.number[entry, 0], due
-        if s[SOONEST] >= now:
+                first, number, state.soonest = entry, each.number, each.deadline
+        if state.soonest >= now:
             return
-        at, lane = s[SOONEST], wt.lane[first]
-        ln.unproven[lane] += 1
-        _give_up(ln, lane, wt.number[first, 0])
-        _hear(ln, wt, out, s, lane, place, at)
+        at, lane = state.soonest, b.waiting[first].lane
+        b.lanes[lane].unproven += 1
+        _give_up(b.lanes[lane], number)
+        _hear(b, out, lane, place, at)
 
 
 @inline
-def _await(
-    ln: Lanes, wt: Waiting, s: np.ndarray, lane: int, kind: int, number: int, ref: int,
-    deadline: int,
-) -> None:  # fmt: skip
+def _await(b: Book, lane: int, kind: int, number: int, ref: int, deadline: int) -> None:
     """A promise waits; it replaces the newest of its type."""
-    entry = ln.waiting[lane]
-    while entry != NONE and wt.type[entry] != kind:
-        entry = wt.link[entry]
+    of, state = b.lanes[lane], b.state[0]
+    entry = of.waiting
+    while entry != NONE and b.waiting[entry].type != kind:
+        entry = b.waiting[entry].link
     if entry == NONE:
-        entry = s[FREE]
+        entry = state.free
         if entry == NONE:
-            entry = s[WAITING]
-            s[WAITING] = entry + 1
+            entry = state.waiting
+            state.waiting = entry + 1
         else:
-            s[FREE] = wt.link[entry]
-        wt.type[entry], wt.lane[entry], wt.link[entry] = kind, lane, ln.waiting[lane]
-        ln.waiting[lane] = entry
-        wt.number[entry, 0], wt.number[entry, 1] = number, NONE
-        wt.ref[entry, 0], wt.deadline[entry, 0] = ref, deadline
-    elif number == wt.number[entry, 0]:
-        wt.ref[entry, 0] = max(wt.ref[entry, 0], ref)
-    elif number < wt.number[entry, 0]:
-        if wt.number[entry, 1] == NONE:
-            wt.number[entry, 1], wt.ref[entry, 1] = wt.number[entry, 0], wt.ref[entry, 0]
-            wt.deadline[entry, 1] = wt.deadline[entry, 0]
-        wt.number[entry, 0], wt.ref[entry, 0] = number, ref
-        wt.deadline[entry, 0] = min(deadline, wt.deadline[entry, 0])
-    elif number >= wt.number[entry, 1]:
-        known = wt.ref[entry, 1] if wt.number[entry, 1] != NONE else ref
-        wt.number[entry, 1], wt.ref[entry, 1] = number, max(known, ref)
-        wt.deadline[entry, 1] = deadline
-    ln.wants[lane] = min(ln.wants[lane], number)
-    s[SOONEST] = min(s[SOONEST], wt.deadline[entry, 0])
+            state.free = b.waiting[entry].link
+        new = b.waiting[entry]
+        new.type, new.lane, new.link = kind, lane, of.waiting
+        of.waiting = entry
+        new.number, new.ref, new.deadline, new.newest_number = number, ref, deadline, NONE
+    else:
+        _join(b.waiting[entry], number, ref, deadline)
+    of.wants = min(of.wants, number)
+    state.soonest = min(state.soonest, b.waiting[entry].deadline)
 
 
 @inline
-def _event(
-    ln: Lanes, wt: Waiting, out: Counted, s: np.ndarray, lane: int, number: int, row: int, at: int
-) -> None:
+def _join(each: Record, number: int, ref: int, deadline: int) -> None:
+    """A promise waits beside others of its lane and type."""
+    if number == each.number:
+        each.ref = max(each.ref, ref)
+    elif number < each.number:
+        if each.newest_number == NONE:
+            each.newest_number, each.newest_ref = each.number, each.ref
+            each.newest_deadline = each.deadline
+        each.number, each.ref = number, ref
+        each.deadline = min(deadline, each.deadline)
+    elif number >= each.newest_number:
+        known = each.newest_ref if each.newest_number != NONE else ref
+        each.newest_number, each.newest_ref = number, max(known, ref)
+        each.newest_deadline = deadline
+
+
+@inline
+def _event(b: Book, out: Counted, lane: int, number: int, row: int, at: int) -> None:
     """An event with a number has come.
 
     One that was given up, after its source has ended, takes nothing back: the end is said again,
     for whoever keeps the book takes any event to mean that the source is back.
     """
-    next_number = ln.next[lane]
+    of = b.lanes[lane]
+    next_number = of.next
     if number < next_number:
-        if ln.closed[lane]:
-            _counts(ln, out, s, lane, _END, INT_MAX, row + 1, at)
+        if of.closed:
+            _counts(b, out, lane, _END, INT_MAX, row + 1, at)
         return
-    ln.closed[lane] = False
+    of.closed = 0
     if next_number in (number, NONE):
-        ln.next[lane] = number + 1
-        _pass(ln, lane)
+        of.next = number + 1
+        _pass(of)
     elif number < next_number + MAX_RING:
         if number >= next_number + WINDOW:
-            _give_up(ln, lane, number - WINDOW + 1)
-        if number > ln.next[lane]:
-            ln.came[lane, number & (WINDOW - 1)] = True
-        elif number == ln.next[lane]:
-            ln.next[lane] = number + 1
-            _pass(ln, lane)
-    if ln.wants[lane] <= ln.next[lane]:
-        _hear(ln, wt, out, s, lane, row + 1, at)
+            _give_up(of, number - WINDOW + 1)
+        if number > of.next:
+            of.came[number & (WINDOW - 1)] = 1
+        elif number == of.next:
+            of.next = number + 1
+            _pass(of)
+    if of.wants <= of.next:
+        _hear(b, out, lane, row + 1, at)
 
 
 @kernel
-def go_through(
-    ln: Lanes, wt: Waiting, batch: Records, out: Counted, s: np.ndarray, start: int, wait: int
-) -> int:
+def go_through(b: Book, batch: Records, out: Counted, start: int, wait: int) -> int:
     """Records from ``start`` on; gives the first for which there is no room, or their number."""
+    state = b.state[0]
     for row in range(start, len(batch.arrival)):
-        if s[LANES] == len(ln.source) or s[WAITING] == len(wt.type):
+        if state.lanes == len(b.lanes) or state.waiting == len(b.waiting):
             return row
         now, kind, source = batch.arrival[row], _at(batch.kind, row), batch.source[row]
-        if s[SOONEST] < now:
-            _late(ln, wt, out, s, row, now)
+        if state.soonest < now:
+            _late(b, out, row, now)
         if kind == _POG and source < 0:
-            _say(out, s, row, _at(batch.type, row), source, batch.ref[row], now)
+            _say(b, out, row, _at(batch.type, row), source, batch.ref[row], now)
         if source < 0 or kind not in (_EVENT, _POG, _EOS):
             continue
         incarnation, number = _at(batch.incarnation, row), batch.seq[row]
-        lane = find_lane(ln, s, source, _at(batch.stream, row), incarnation)
+        lane = find_lane(b, source, _at(batch.stream, row), incarnation)
         if lane == NONE:
             continue
-        if incarnation > ln.incarnation[lane]:
-            begin_anew(ln, wt, s, lane, incarnation)
+        of = b.lanes[lane]
+        if incarnation > of.incarnation:
+            begin_anew(b, lane, incarnation)
         if kind == _EVENT:
             if number >= 0:
-                _event(ln, wt, out, s, lane, number, row, now)
+                _event(b, out, lane, number, row, now)
             continue
-        of = _at(batch.type, row) if kind == _POG else _END
-        if number == 0 and ln.next[lane] == NONE:
-            ln.next[lane] = 0  # nothing comes before it: numbers begin here
-        if number <= max(ln.next[lane], 0):
-            _counts(ln, out, s, lane, of, batch.ref[row], row, now)
+        what = _at(batch.type, row) if kind == _POG else _END
+        if number == 0 and of.next == NONE:
+            of.next = 0  # nothing comes before it: numbers begin here
+        if number <= max(of.next, 0):
+            _counts(b, out, lane, what, batch.ref[row], row, now)
         else:
             deadline = now + wait if now <= INT_MAX - wait else INT_MAX
-            _await(ln, wt, s, lane, of, number, batch.ref[row], deadline)
+            _await(b, lane, what, number, batch.ref[row], deadline)
     return len(batch.arrival)

@@ -18,7 +18,8 @@ import numpy as np
 from engine.kernels.hashing import mixed
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
-from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, Tables, record
+from engine.kernels.records import record
+from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, Tables
 from engine.pattern.search.nearest import narrowed
 from engine.pattern.search.purge import purge_until
 from engine.pattern.search.scopes import FOR_EVER, alive_until, lies_in, note_doubt, scan, settled

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.kernels.records import copy_of, numbers_of
 from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
-from engine.pattern.compiled.records import copy_of, numbers_of
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.search import construction as c
 from engine.pattern.search import scopes, stacks

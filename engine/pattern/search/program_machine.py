@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.jit import inline, kernel
-from engine.pattern.compiled.records import record
+from engine.kernels.records import record
 from engine.pattern.search.clocked_machine import (
     NEAR_MIXED,
     NO_ERROR,

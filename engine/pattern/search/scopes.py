@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from engine.kernels.jit import inline, kernel
-from engine.pattern.compiled.records import Tables, record
+from engine.kernels.records import record
+from engine.pattern.compiled.records import Tables
 from engine.pattern.search.stacks import find, first_not_below
 from engine.pattern.search.state import (
     CERTAIN,

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.kernels.hashing import mixed
 from engine.kernels.jit import inline, kernel
-from engine.pattern.compiled.records import record
+from engine.kernels.records import record
 
 STACK: Final = record("index", "key", "start", "size", "room", "gone")
 """A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many. ``gone``:

@@ -15,7 +15,8 @@ import numpy as np
 
 from engine.kernels.hashing import mixed
 from engine.kernels.jit import inline, kernel
-from engine.pattern.compiled.records import Tables, record
+from engine.kernels.records import record
+from engine.pattern.compiled.records import Tables
 from engine.pattern.search.clocked_machine import Errors
 from engine.pattern.search.program_machine import CERTAINLY, POSSIBLY, Programs, holds
 from engine.pattern.search.stacks import Stacks

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from engine.barrier.changes import Changes, Verdicts
-from engine.kernels.hashing import mixed
-from engine.kernels.jit import kernel
+from engine.kernels.table import numbered
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.search.kernel import Kernel, StackOptions
 from engine.pattern.store import MEMBER, Store
@@ -86,34 +85,7 @@ class Replay:
 
 def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
     """Equal numbers, from 0 on in order of appearance, for equal matches."""
-    matches = np.ascontiguousarray(np.column_stack([branch, rows]))
-    found = np.empty(len(matches), np.int64)
-    table = np.full(1 << (2 * len(matches) + 1).bit_length(), -1)
-    _number(matches, table, np.empty(len(matches), np.int64), found)
-    return found
-
-
-@kernel
-def _number(matches: np.ndarray, table: np.ndarray, first: np.ndarray, found: np.ndarray) -> None:
-    """``table``: open addressing, of numbers; ``first``: scratch, where each of them appeared."""
-    mask, n = len(table) - 1, 0
-    for i in range(len(matches)):
-        key = 0
-        for column in range(matches.shape[1]):
-            key = mixed(key, matches[i, column])
-        place = key & mask
-        while table[place] >= 0:
-            same, j = True, first[table[place]]
-            for column in range(matches.shape[1]):
-                same = same and matches[i, column] == matches[j, column]
-            if same:
-                break
-            place = (place + 1) & mask
-        if table[place] < 0:
-            table[place] = n
-            first[n] = i
-            n += 1
-        found[i] = table[place]
+    return numbered(np.column_stack([branch, rows]))
 
 
 def _difference(before: Changes | None, after: Changes | None) -> Changes | None:

@@ -21,7 +21,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.jit import njit
-from engine.pattern.compiled.records import CONDITION, EVENT, SCOPE, record
+from engine.kernels.records import record
+from engine.pattern.compiled.records import CONDITION, EVENT, SCOPE
 from engine.pattern.search.clocked_machine import Errors
 from engine.pattern.search.program_machine import NO_PROGRAMS, Programs, holds
 

@@ -20,17 +20,17 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import record
 from engine.window.held.kept import Kept
 
 NO_EPOCH = -1
-EVENTS, UNITS, CLOCKS = 0, 1, 2
-"""Places in ``Runs.size``."""
+SIZE = record("events", "units", "clocks")
 
 
 class Runs(NamedTuple):
     """The runs of events, by clock; room for so many is made once and used again and again.
 
-    ``size``: how many ``EVENTS``, ``UNITS`` and ``CLOCKS`` there are now.
+    ``size``: how many there are now, one SIZE.
     ``event``: places in ``Kept``, clock after clock, in order of time. ``unit``: (units + 1) where
     each unit of events starts that no error can part. ``clock``: (clocks + 1) where each clock's
     units start. ``low``, ``high``: per unit ``ref - unc`` and ``ref + unc``. Of clock ``g`` and its
@@ -55,7 +55,7 @@ def new_runs(events: int) -> Runs:
     """Room for so many events."""
     n = events + 1
     return Runs(
-        np.zeros(3, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
+        np.zeros(1, SIZE), np.empty(n, np.int64), np.empty(n, np.int64),
         np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
         np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(n, np.int64),
     )  # fmt: skip
@@ -119,7 +119,7 @@ def _ends(runs: Runs, a: int, b: int, p: int, start: int, end: int, first: int) 
 @kernel
 def find_runs(kept: Kept, start: int, end: int, runs: Runs) -> None:
     """Write the runs of ``runs.event``, in any order, in the window [start, end)."""
-    n, event = runs.size[EVENTS], runs.event
+    n, event = runs.size[0].events, runs.event
     _sort(kept, n, event, runs.spare)
     units = clocks = 0
     for j in range(n):
@@ -136,8 +136,8 @@ def find_runs(kept: Kept, start: int, end: int, runs: Runs) -> None:
             units += 1
     runs.unit[units] = n
     runs.clock[clocks] = units
-    runs.size[UNITS] = units
-    runs.size[CLOCKS] = clocks
+    runs.size[0].units = units
+    runs.size[0].clocks = clocks
     for g in range(clocks):
         a, b = runs.clock[g], runs.clock[g + 1]
         first = a

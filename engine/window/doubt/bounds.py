@@ -15,8 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.kernels.jit import kernel, njit
-from engine.window.doubt.assignments import CLOCKS, EVENTS, Runs
-from engine.window.held.accumulate import REST, SMALLEST, TOTAL, add_float, whole
+from engine.kernels.records import Record
+from engine.window.doubt.assignments import Runs
+from engine.window.held.accumulate import Summary, add_float, whole
 from engine.window.held.kept import Kept
 from engine.window.held.number import HALF_WORD, LOW_WORD
 
@@ -42,13 +43,6 @@ class Choice(NamedTuple):
     behind: np.ndarray
 
 
-class Total(NamedTuple):
-    """A sum as in ``engine.window.held.accumulate``: in ``ints`` or in ``floats``."""
-
-    ints: np.ndarray
-    floats: np.ndarray
-
-
 @njit
 def new_choice(events: int) -> Choice:
     """Room for so many events."""
@@ -63,10 +57,10 @@ def new_choice(events: int) -> Choice:
 @kernel
 def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: Choice) -> None:
     """Attribute ``m`` of the events of ``runs``; nothing is chosen yet."""
-    for j in range(runs.size[EVENTS]):
+    for j in range(runs.size[0].events):
         c.ints[j] = 0 if m == ALL_ROWS else kept.ints[runs.event[j], m]
         c.valid[j] = m == ALL_ROWS or kept.valid[runs.event[j], m]
-    for g in range(runs.size[CLOCKS]):
+    for g in range(runs.size[0].clocks):
         first = runs.clock[g] + g
         c.values[first] = 0
         c.total[first] = 0.0
@@ -87,7 +81,7 @@ def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
     """
     values = 0
     extra, forced, forced_first, forced_behind = np.inf, -1, 0, 0
-    for g in range(runs.size[CLOCKS]):
+    for g in range(runs.size[0].clocks):
         best = best_with = np.inf
         with_first = with_behind = 0
         for p in range(runs.clock[g], runs.clock[g + 1] + 1):
@@ -116,17 +110,17 @@ def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
 
 
 @kernel
-def _add_chosen_ints(runs: Runs, c: Choice, out: np.ndarray) -> None:
-    for g in range(runs.size[CLOCKS]):
+def _add_chosen_ints(runs: Runs, c: Choice, out: Record) -> None:
+    for g in range(runs.size[0].clocks):
         for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
             if c.valid[j]:
-                out[TOTAL] += c.ints[j] >> HALF_WORD
-                out[REST] += c.ints[j] & LOW_WORD
+                out.high += c.ints[j] >> HALF_WORD
+                out.low += c.ints[j] & LOW_WORD
 
 
 @kernel
-def _add_chosen_floats(runs: Runs, c: Choice, out: np.ndarray) -> None:
-    for g in range(runs.size[CLOCKS]):
+def _add_chosen_floats(runs: Runs, c: Choice, out: Record) -> None:
+    for g in range(runs.size[0].clocks):
         for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
             if c.valid[j]:
                 add_float(out, c.floats[j])
@@ -139,16 +133,13 @@ def bound_count(runs: Runs, c: Choice, sign: int) -> int:
 
 
 @kernel
-def bound_sum_ints(
-    runs: Runs, c: Choice, sign: int, sure: int, total: np.ndarray, out: np.ndarray
-) -> int:
+def bound_sum_ints(runs: Runs, c: Choice, sign: int, sure: int, total: Record, out: Record) -> int:
     """Least (``sign`` 1) or largest sum, in two words, into ``out``; gives its count, or -1.
 
     ``sure``: the values that are surely inside, whose sum is ``total``.
     """
     n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
-    out[TOTAL] = total[TOTAL]
-    out[REST] = total[REST]
+    out.high, out.low = total.high, total.low
     if n >= 0:
         _add_chosen_ints(runs, c, out)
     return n
@@ -156,34 +147,33 @@ def bound_sum_ints(
 
 @kernel
 def bound_sum_floats(
-    runs: Runs, c: Choice, sign: int, sure: int, total: np.ndarray, out: np.ndarray
+    runs: Runs, c: Choice, sign: int, sure: int, total: Record, out: Record
 ) -> int:
     """As ``bound_sum_ints``; a compensated sum."""
     n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
-    out[TOTAL] = total[TOTAL]
-    out[REST] = total[REST]
+    out.total, out.rest = total.total, total.rest
     if n >= 0:
         _add_chosen_floats(runs, c, out)
     return n
 
 
 @kernel
-def _sum_of(runs: Runs, c: Choice, is_float: bool, sure: Total, out: Total) -> float:
+def _sum_of(runs: Runs, c: Choice, is_float: bool, sure: Summary, out: Summary) -> float:
     """The chosen and the ``sure`` values' sum; ``out`` is overwritten."""
     if is_float:
-        out.floats[TOTAL] = sure.floats[TOTAL]
-        out.floats[REST] = sure.floats[REST]
-        _add_chosen_floats(runs, c, out.floats)
-        return whole(out.floats)
-    out.ints[TOTAL] = sure.ints[TOTAL]
-    out.ints[REST] = sure.ints[REST]
-    _add_chosen_ints(runs, c, out.ints)
-    return np.float64(out.ints[TOTAL]) * 4294967296.0 + np.float64(out.ints[REST])
+        floats = out.floats[0]
+        floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
+        _add_chosen_floats(runs, c, floats)
+        return whole(floats)
+    ints = out.ints[0]
+    ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
+    _add_chosen_ints(runs, c, ints)
+    return np.float64(ints.high) * 4294967296.0 + np.float64(ints.low)
 
 
 @kernel
 def bound_avg(
-    runs: Runs, c: Choice, sign: int, is_float: bool, sure: int, total: Total, out: Total
+    runs: Runs, c: Choice, sign: int, is_float: bool, sure: int, total: Summary, out: Summary
 ) -> float:
     """Least (``sign`` 1) or largest average; NaN where there is no value at all.
 
@@ -216,7 +206,7 @@ def nearest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) ->
 
     ``sure``: the last value counts too.
     """
-    n = runs.size[EVENTS]
+    n = runs.size[0].events
     found = n if sure else -1
     for j in range(n):
         if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
@@ -231,8 +221,8 @@ def farthest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -
     A clock that can leave the window empty holds nothing down; one that cannot holds it down to the
     smallest value of its best run. With nothing else, the best single run must do.
     """
-    held, alone = (runs.size[EVENTS] if sure else -1), -1
-    for g in range(runs.size[CLOCKS]):
+    held, alone = (runs.size[0].events if sure else -1), -1
+    for g in range(runs.size[0].clocks):
         best, empty = _best_run(runs, c, g, sign, is_float, runs.spare)
         if best < 0:
             continue
@@ -291,10 +281,12 @@ def _lowest(runs: Runs, c: Choice, unit: int, sign: int, is_float: bool) -> int:
 
 
 @kernel
-def put_sure_end(runs: Runs, c: Choice, is_float: bool, sign: int, sure: Total) -> None:
+def put_sure_end(runs: Runs, c: Choice, is_float: bool, sign: int, sure: Summary) -> None:
     """The sure values' smallest (``sign`` -1: largest) becomes the last of ``c``."""
-    column = SMALLEST if sign > 0 else SMALLEST + 1
+    last = runs.size[0].events
     if is_float:
-        c.floats[runs.size[EVENTS]] = sure.floats[column]
+        floats = sure.floats[0]
+        c.floats[last] = floats.smallest if sign > 0 else floats.largest
     else:
-        c.ints[runs.size[EVENTS]] = sure.ints[column]
+        ints = sure.ints[0]
+        c.ints[last] = ints.smallest if sign > 0 else ints.largest

@@ -16,7 +16,7 @@ from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.stream.released import Gaps
 from engine.window.drift import Geometry
-from engine.window.held.cells import HEADER, HEADERS, Cells, find, find_or_add
+from engine.window.held.cells import HEADER, Cells, find, find_or_add
 
 WINDOWS_MAX: Final = 4096
 """A gap over more windows than that gives no result where no event is: one clock that jumped by a
@@ -52,9 +52,9 @@ def _between(gaps: GapTable, known: int, window: int) -> int:
 @inline
 def header_of(cells: Cells, window: int, gaps: GapTable, known: int, no_key: np.ndarray) -> int:
     """The window's header, made if there is none; -1 where no cell is free."""
-    headers = cells.tally[HEADERS]
+    headers = cells.tally[0].headers
     header = find_or_add(cells, window, HEADER, no_key, 0)
-    if cells.tally[HEADERS] != headers:
+    if cells.tally[0].headers != headers:
         cells.missing[header] = _between(gaps, known, window)
     return header
 
@@ -78,7 +78,7 @@ def _spread(
             if header != NONE:
                 _count(cells, header, change, closed)
         return
-    for place in range(cells.tally[HEADERS]):
+    for place in range(cells.tally[0].headers):
         header = cells.headers[place]
         if first <= cells.window[header] <= last:
             _count(cells, header, change, closed)

@@ -12,23 +12,25 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record, record
 from engine.window.held.number import HALF_WORD, LOW_WORD
 
-IS_FLOAT, MOMENTS, KEEPS_ALL = 0, 1, 2
-"""Columns of ``Sums.of``: whether the attribute is a float (so far), whether its moments are
-needed, and whether all of its values are."""
-TOTAL, REST, SMALLEST, LARGEST = 0, 1, 2, 3
-"""Columns of a cell's sums: sum and its rounding error, or high and low word; and the ends."""
-MEAN, SQUARES = 4, 5
-"""And of a summary: mean and sum of squared deviations, always floats."""
-SUMMARY_SIZE: Final = 6
+OF: Final = np.dtype([("is_float", "?"), ("moments", "?"), ("keeps_all", "?")])
+"""Of an attribute: whether it is a float (so far), whether its moments are needed, and whether all
+of its values are."""
+INTS: Final = record("high", "low", "smallest", "largest")
+"""Sum of integers, in two words, and the ends."""
+FLOATS: Final = np.dtype([("total", "f8"), ("rest", "f8"), ("smallest", "f8"), ("largest", "f8")])
+"""Sum of floats and its rounding error, and the ends."""
+MOMENTS: Final = np.dtype([("count", "f8"), ("mean", "f8"), ("squares", "f8")])
+"""``squares``: sum of squared deviations."""
 
 
 class Sums(NamedTuple):
-    """Of ``m`` attributes and ``c`` cells. ``floats`` is ``ints`` seen as float64.
+    """Of ``m`` attributes and ``c`` cells. ``floats`` is ``ints`` seen as FLOATS.
 
-    ``of``: bool (m, 3). ``n``: int64 (m, c), values. ``ints``: int64 (m, c, 4). ``moments``:
-    float64 (m, c, 3): count, mean and sum of squared deviations; c is 0 where nobody needs them.
+    ``of``: OF (m,). ``n``: int64 (m, c), values. ``ints``: INTS (m, c). ``moments``: MOMENTS
+    (m, c); c is 0 where nobody needs them.
     """
 
     of: np.ndarray
@@ -36,6 +38,19 @@ class Sums(NamedTuple):
     ints: np.ndarray
     floats: np.ndarray
     moments: np.ndarray
+
+
+class Summary(NamedTuple):
+    """Sums of one key, one record of each kind: INTS or FLOATS, and MOMENTS."""
+
+    ints: np.ndarray
+    floats: np.ndarray
+    moments: np.ndarray
+
+
+def new_summary() -> Summary:
+    """Room for one."""
+    return Summary(np.zeros(1, INTS), np.zeros(1, FLOATS), np.zeros(1, MOMENTS))
 
 
 class Values(NamedTuple):
@@ -49,17 +64,18 @@ class Values(NamedTuple):
 def new_sums(of: np.ndarray, cells: int) -> Sums:
     """Nothing in any of ``cells``."""
     m = len(of)
-    ints = np.zeros((m, cells, 4), np.int64)
-    moments = np.zeros((m, cells if of[:, MOMENTS].any() else 0, 3))
-    return Sums(of, np.zeros((m, cells), np.int64), ints, ints.view(np.float64), moments)
+    ints = np.zeros((m, cells), INTS)
+    moments = np.zeros((m, cells if of["moments"].any() else 0), MOMENTS)
+    return Sums(of, np.zeros((m, cells), np.int64), ints, ints.view(FLOATS), moments)
 
 
 def more_sums(sums: Sums, cells: int) -> Sums:
     """A copy with room for ``cells``."""
     made, before = new_sums(sums.of, cells), sums.n.shape[1]
     made.n[:, :before] = sums.n
-    made.ints[:, :before] = sums.ints
-    made.moments[:, : sums.moments.shape[1]] = sums.moments
+    for new, old in ((made.ints, sums.ints), (made.moments, sums.moments)):
+        words = old.view(np.int64)  # which NumPy copies faster than records
+        new.view(np.int64)[:, : words.shape[1]] = words
     return made
 
 
@@ -75,10 +91,10 @@ def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: 
         if found is None:
             continue
         data, known = found
-        if data.dtype.kind == "f" and not sums.of[m, IS_FLOAT]:
+        if data.dtype.kind == "f" and not sums.of[m]["is_float"]:
             widen(sums, m)
         valid[m] = True if known is None else known
-        if sums.of[m, IS_FLOAT]:
+        if sums.of[m]["is_float"]:
             floats[m] = data
             valid[m] &= ~np.isnan(floats[m])
         else:
@@ -88,15 +104,16 @@ def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: 
 
 def widen(sums: Sums, m: int) -> None:
     """From now on attribute ``m`` is a float (earlier ones were integers)."""
-    high, low = (sums.ints[m, :, column].astype(np.float64) for column in (TOTAL, REST))
+    ints, floats = sums.ints[m], sums.floats[m]
+    high, low = ints["high"].astype(np.float64), ints["low"].astype(np.float64)
     high *= float(1 << HALF_WORD)
     total = high + low
     back = total - high
-    ends = sums.ints[m, :, SMALLEST:].astype(np.float64)
-    sums.floats[m, :, REST] = (high - (total - back)) + (low - back)
-    sums.floats[m, :, TOTAL] = total
-    sums.floats[m, :, SMALLEST:] = ends
-    sums.of[m, IS_FLOAT] = True
+    for name in ("smallest", "largest"):
+        floats[name] = ints[name].astype(np.float64)
+    floats["rest"] = (high - (total - back)) + (low - back)
+    floats["total"] = total
+    sums.of["is_float"][m] = True
 
 
 @kernel
@@ -108,16 +125,15 @@ def _add_ints(
         if not valid[row[j]]:
             continue
         x, c = values[row[j]], cell[j]
+        one = sums[c]
         if n[c] == 0:
-            sums[c, TOTAL] = x >> HALF_WORD
-            sums[c, REST] = x & LOW_WORD
-            sums[c, SMALLEST] = x
-            sums[c, LARGEST] = x
+            one.high, one.low = x >> HALF_WORD, x & LOW_WORD
+            one.smallest, one.largest = x, x
         else:
-            sums[c, TOTAL] += x >> HALF_WORD
-            sums[c, REST] += x & LOW_WORD
-            sums[c, SMALLEST] = min(sums[c, SMALLEST], x)
-            sums[c, LARGEST] = max(sums[c, LARGEST], x)
+            one.high += x >> HALF_WORD
+            one.low += x & LOW_WORD
+            one.smallest = min(one.smallest, x)
+            one.largest = max(one.largest, x)
         n[c] += 1
 
 
@@ -130,19 +146,14 @@ def _add_floats(
         if not valid[row[j]]:
             continue
         x, c = values[row[j]], cell[j]
+        one = sums[c]
         if n[c] == 0:
-            sums[c, TOTAL] = x
-            sums[c, REST] = 0.0
-            sums[c, SMALLEST] = x
-            sums[c, LARGEST] = x
+            one.total, one.rest = x, 0.0
+            one.smallest, one.largest = x, x
         else:
-            before = sums[c, TOTAL]
-            after = before + x
-            shifted = after - before
-            sums[c, TOTAL] = after
-            sums[c, REST] += (before - (after - shifted)) + (x - shifted)
-            sums[c, SMALLEST] = min(sums[c, SMALLEST], x)
-            sums[c, LARGEST] = max(sums[c, LARGEST], x)
+            add_float(one, x)
+            one.smallest = min(one.smallest, x)
+            one.largest = max(one.largest, x)
         n[c] += 1
 
 
@@ -152,22 +163,23 @@ def _add_moments(
     moments: np.ndarray,
 ) -> None:  # fmt: skip
     for j in range(len(row)):
-        i, c = row[j], cell[j]
+        i = row[j]
         if not values.valid[m, i]:
             continue
         x = values.floats[m, i] if is_float else np.float64(values.ints[m, i])
-        moments[c, 0] += 1.0
-        delta = x - moments[c, 1]
-        moments[c, 1] += delta / moments[c, 0]
-        moments[c, 2] += delta * (x - moments[c, 1])
+        one = moments[cell[j]]
+        one.count += 1.0
+        delta = x - one.mean
+        one.mean += delta / one.count
+        one.squares += delta * (x - one.mean)
 
 
 @kernel
 def add_rows(row: np.ndarray, cell: np.ndarray, values: Values, sums: Sums) -> None:
     """Add the values of ``row[j]`` to cell ``cell[j]``, in order."""
     for m in range(len(sums.of)):
-        is_float = sums.of[m, IS_FLOAT]
-        if sums.of[m, MOMENTS]:
+        is_float = sums.of[m].is_float
+        if sums.of[m].moments:
             _add_moments(row, cell, values, m, is_float, sums.moments[m])
         if is_float:
             _add_floats(row, cell, values.floats[m], values.valid[m], sums.n[m], sums.floats[m])
@@ -181,74 +193,70 @@ def clear(sums: Sums, cell: int) -> None:
     for m in range(len(sums.of)):
         sums.n[m, cell] = 0
         if sums.moments.shape[1] > 0:
-            for part in range(3):
-                sums.moments[m, cell, part] = 0.0
+            one = sums.moments[m, cell]
+            one.count, one.mean, one.squares = 0.0, 0.0, 0.0
 
 
 @inline
-def merge_ints(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> int:
-    """Sum up ``cells`` into ``out`` (``TOTAL`` ... ``LARGEST``); gives the number of values."""
+def merge_ints(sums: Sums, m: int, cells: np.ndarray, out: Record) -> int:
+    """Sum up ``cells`` into ``out``, INTS; gives the number of values."""
     n = 0
-    out[TOTAL] = 0
-    out[REST] = 0
+    out.high, out.low = 0, 0
     for c in cells:
         if sums.n[m, c] == 0:
             continue
         one = sums.ints[m, c]
-        out[TOTAL] += one[TOTAL]
-        out[REST] += one[REST]
-        out[SMALLEST] = one[SMALLEST] if n == 0 else min(out[SMALLEST], one[SMALLEST])
-        out[LARGEST] = one[LARGEST] if n == 0 else max(out[LARGEST], one[LARGEST])
+        out.high += one.high
+        out.low += one.low
+        out.smallest = one.smallest if n == 0 else min(out.smallest, one.smallest)
+        out.largest = one.largest if n == 0 else max(out.largest, one.largest)
         n += sums.n[m, c]
     return n
 
 
 @inline
-def add_float(out: np.ndarray, x: float) -> None:
-    """Add ``x`` to the sum in ``out``, with the rounding error."""
-    before = out[TOTAL]
+def add_float(out: Record, x: float) -> None:
+    """Add ``x`` to the sum in ``out``, FLOATS, with the rounding error."""
+    before = out.total
     after = before + x
     shifted = after - before
-    out[TOTAL] = after
-    out[REST] += (before - (after - shifted)) + (x - shifted)
+    out.total = after
+    out.rest += (before - (after - shifted)) + (x - shifted)
 
 
 @inline
-def whole(out: np.ndarray) -> float:
+def whole(out: Record) -> float:
     """A compensated sum; an infinity leaves no NaN as rounding error."""
-    return float(out[TOTAL] + out[REST] if np.isfinite(out[REST]) else out[TOTAL])
+    return float(out.total + out.rest if np.isfinite(out.rest) else out.total)
 
 
 @inline
-def merge_floats(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> int:
-    """As ``merge_ints``."""
+def merge_floats(sums: Sums, m: int, cells: np.ndarray, out: Record) -> int:
+    """As ``merge_ints``, FLOATS."""
     n = 0
-    out[TOTAL] = 0.0
-    out[REST] = 0.0
+    out.total, out.rest = 0.0, 0.0
     for c in cells:
         if sums.n[m, c] == 0:
             continue
         one = sums.floats[m, c]
-        add_float(out, one[TOTAL])
-        out[REST] += one[REST]
-        out[SMALLEST] = one[SMALLEST] if n == 0 else min(out[SMALLEST], one[SMALLEST])
-        out[LARGEST] = one[LARGEST] if n == 0 else max(out[LARGEST], one[LARGEST])
+        add_float(out, one.total)
+        out.rest += one.rest
+        out.smallest = one.smallest if n == 0 else min(out.smallest, one.smallest)
+        out.largest = one.largest if n == 0 else max(out.largest, one.largest)
         n += sums.n[m, c]
     return n
 
 
 @kernel
-def merge_moments(sums: Sums, m: int, cells: np.ndarray, out: np.ndarray) -> None:
-    """Mean and sum of squared deviations of ``cells`` into ``out`` (``MEAN``, ``SQUARES``)."""
-    count = 0.0
-    out[MEAN] = 0.0
-    out[SQUARES] = 0.0
+def merge_moments(sums: Sums, m: int, cells: np.ndarray, out: Record) -> None:
+    """Count, mean and sum of squared deviations of ``cells`` into ``out``, MOMENTS."""
+    out.count, out.mean, out.squares = 0.0, 0.0, 0.0
     for c in cells:
         if sums.n[m, c] == 0:
             continue
-        moments = sums.moments[m, c]
-        delta = moments[1] - out[MEAN]
-        both = count + moments[0]
-        out[SQUARES] += moments[2] + delta * delta * count * moments[0] / both
-        out[MEAN] += delta * moments[0] / both
-        count = both
+        one = sums.moments[m, c]
+        delta = one.mean - out.mean
+        both = out.count + one.count
+        out.squares += one.squares + delta * delta * out.count * one.count / both
+        out.mean += delta * one.count / both
+        out.count = both

@@ -14,20 +14,16 @@ import numpy as np
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, njit
 from engine.query.plan import TumblingPlan
-from engine.window.doubt.bounds import ALL_ROWS, Total
+from engine.window.doubt.bounds import ALL_ROWS
 from engine.window.drift import PART_BITS
 from engine.window.held.accumulate import (
-    IS_FLOAT,
-    LARGEST,
-    REST,
-    SMALLEST,
-    SQUARES,
-    SUMMARY_SIZE,
-    TOTAL,
+    OF,
+    Summary,
     Sums,
     merge_floats,
     merge_ints,
     merge_moments,
+    new_summary,
     whole,
 )
 from engine.window.held.cells import Cells
@@ -61,11 +57,11 @@ def attributes_asked(plan: TumblingPlan) -> tuple[dict[str, bool], np.ndarray]:
         if aggregate.attribute is not None:
             functions.setdefault(aggregate.attribute.name, set()).add(aggregate.function)
     of = [
-        [False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES)]
+        (False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES))
         for used in functions.values()
     ]
     counted = {name: used == {"count"} for name, used in functions.items()}
-    return counted, np.array(of, np.bool_).reshape(-1, 3)
+    return counted, np.array(of, OF)
 
 
 def asked_of(plan: TumblingPlan, attributes: dict[str, bool]) -> Asked:
@@ -88,15 +84,14 @@ class Scratch(NamedTuple):
 
     cells: np.ndarray
     parts: np.ndarray
-    sum: Total
+    sum: Summary
 
 
 def new_scratch() -> Scratch:
     """Room for one."""
     places = 1 << PART_BITS
     return Scratch(
-        np.zeros(places, np.int64), np.zeros(places, np.int64),
-        Total(np.zeros(SUMMARY_SIZE, np.int64), np.zeros(SUMMARY_SIZE)),
+        np.zeros(places, np.int64), np.zeros(places, np.int64), new_summary()
     )  # fmt: skip
 
 
@@ -133,23 +128,20 @@ def rows_in(cells: Cells, chosen: np.ndarray) -> int:
 
 
 @inline
-def summarise(sums: Sums, m: int, chosen: np.ndarray, ints: np.ndarray, floats: np.ndarray) -> int:
-    """Sum up attribute ``m`` of ``chosen`` into ``ints`` or ``floats``; gives how many values."""
-    if sums.of[m, IS_FLOAT]:
-        return merge_floats(sums, m, chosen, floats)
-    return merge_ints(sums, m, chosen, ints)
+def summarise(sums: Sums, m: int, chosen: np.ndarray, out: Summary) -> int:
+    """Sum up attribute ``m`` of ``chosen`` into ``out``; gives how many values."""
+    if sums.of[m].is_float:
+        return merge_floats(sums, m, chosen, out.floats[0])
+    return merge_ints(sums, m, chosen, out.ints[0])
 
 
 @inline
-def put_total(
-    kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, ints: np.ndarray,
-    floats: np.ndarray,
-) -> None:  # fmt: skip
+def put_total(kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, of: Summary) -> None:
     """Number ``j`` becomes the sum in a summary."""
     if is_float:
-        put_float(kinds, words, j, whole(floats))
+        put_float(kinds, words, j, whole(of.floats[0]))
     else:
-        put_int(kinds, words, j, ints[TOTAL], ints[REST])
+        put_int(kinds, words, j, of.ints[0].high, of.ints[0].low)
 
 
 @inline
@@ -173,25 +165,26 @@ def put_aggregate(
     if m == ALL_ROWS:
         put_int(kinds, words, j, 0, rows_in(cells, chosen))
         return
-    ints, floats = scratch.sum.ints, scratch.sum.floats
-    n = summarise(sums, m, chosen, ints, floats)
-    is_float = sums.of[m, IS_FLOAT]
+    ints, floats = scratch.sum.ints[0], scratch.sum.floats[0]
+    n = summarise(sums, m, chosen, scratch.sum)
+    is_float = sums.of[m].is_float
     if function == COUNT:
         put_int(kinds, words, j, 0, n)
     elif n == 0:
         put_null(kinds, words, j)
     elif function == SUM:
-        put_total(kinds, words, j, is_float, ints, floats)
+        put_total(kinds, words, j, is_float, scratch.sum)
     elif function == AVG:
-        total = whole(floats) if is_float else ints[TOTAL] * _TWO_32 + ints[REST]
+        total = whole(floats) if is_float else ints.high * _TWO_32 + ints.low
         put_float(kinds, words, j, total / n)
     elif function == MIN:
-        put_value(kinds, words, j, is_float, ints[SMALLEST], floats[SMALLEST])
+        put_value(kinds, words, j, is_float, ints.smallest, floats.smallest)
     elif function == MAX:
-        put_value(kinds, words, j, is_float, ints[LARGEST], floats[LARGEST])
+        put_value(kinds, words, j, is_float, ints.largest, floats.largest)
     elif function == STDDEV:
-        merge_moments(sums, m, chosen, floats)
-        put_float(kinds, words, j, np.sqrt(max(0.0, floats[SQUARES]) / n))
+        moments = scratch.sum.moments[0]
+        merge_moments(sums, m, chosen, moments)
+        put_float(kinds, words, j, np.sqrt(max(0.0, moments.squares) / n))
     else:
         q = asked.parameter[a]
         put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, is_float, q))

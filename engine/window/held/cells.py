@@ -18,12 +18,13 @@ import numpy as np
 from engine.kernels.hashing import mixed
 from engine.kernels.integers import NONE
 from engine.kernels.jit import kernel
+from engine.kernels.records import record
 from engine.window.drift import PART_BITS
 
 HEADER: Final = -1
 """Tag of the cell that stands for a whole window."""
-FREE, LIVE, HEADERS = 0, 1, 2
-"""Places in ``Cells.tally``: first free cell, cells in use, windows in use."""
+TALLY: Final = record("free", "live", "headers")
+"""First free cell, cells in use, windows in use."""
 SPARE: Final = 16
 """More cells than one row can ask for."""
 TABLE_PLACES: Final = 8
@@ -42,7 +43,7 @@ class Cells(NamedTuple):
     ``unc``: of headers, the largest uncertainty of the window's events [ns]. ``missing``: of
     headers, events known to be missing that could belong to the window. ``stale``: of headers,
     whether that changed since the window was told of.
-    ``headers``: the header cells of the live windows. ``tally``: see ``FREE``.
+    ``headers``: the header cells of the live windows. ``tally``: one TALLY.
     """
 
     table: np.ndarray
@@ -77,7 +78,7 @@ def new_cells(capacity: int, group_columns: int) -> Cells:
         rows=np.zeros(capacity, np.int64),
         link=link,
         stale=np.zeros(capacity, np.int8),
-        tally=np.zeros(3, np.int64),
+        tally=np.zeros(1, TALLY),
         **of_headers,
         **chains,
     )
@@ -126,11 +127,11 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
     place = _place_of(cells, window, tag, keys, row)
     if cells.table[place] != NONE:
         return int(np.int64(cells.table[place]))
-    if cells.tally[LIVE] == len(cells.window):
+    if cells.tally[0].live == len(cells.window):
         return int(NONE)
-    fresh = cells.tally[FREE]
-    cells.tally[FREE] = cells.link[fresh]
-    cells.tally[LIVE] += 1
+    fresh = cells.tally[0].free
+    cells.tally[0].free = cells.link[fresh]
+    cells.tally[0].live += 1
     cells.table[place] = fresh
     cells.window[fresh] = window
     cells.tag[fresh] = tag
@@ -147,18 +148,18 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
     cells.first[fresh] = NONE
     cells.last[fresh] = NONE
     if tag == HEADER:
-        cells.headers[cells.tally[HEADERS]] = fresh
-        cells.tally[HEADERS] += 1
+        cells.headers[cells.tally[0].headers] = fresh
+        cells.tally[0].headers += 1
     return int(fresh)
 
 
 @kernel
 def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: int) -> int:
     """The cell of ``header``'s window, chained to it if it is new; -1 when none is free."""
-    live = cells.tally[LIVE]
+    live = cells.tally[0].live
     window = cells.window[header]
     cell = find_or_add(cells, window, tag, keys, row)
-    if cells.tally[LIVE] == live:
+    if cells.tally[0].live == live:
         return cell
     parts = 1 << PART_BITS
     for part in range(parts):
@@ -208,10 +209,10 @@ def _unhash(cells: Cells, cell: int) -> None:
 @kernel
 def free_window(cells: Cells, header: int) -> None:
     """Free the header and every cell of its window."""
-    for j in range(cells.tally[HEADERS]):
+    for j in range(cells.tally[0].headers):
         if cells.headers[j] == header:
-            cells.tally[HEADERS] -= 1
-            cells.headers[j] = cells.headers[cells.tally[HEADERS]]
+            cells.tally[0].headers -= 1
+            cells.headers[j] = cells.headers[cells.tally[0].headers]
             break
     leader = header
     while leader != NONE:
@@ -219,9 +220,9 @@ def free_window(cells: Cells, header: int) -> None:
         while cell != NONE:
             below = cells.down[cell]
             _unhash(cells, cell)
-            cells.link[cell] = cells.tally[FREE]
-            cells.tally[FREE] = cell
-            cells.tally[LIVE] -= 1
+            cells.link[cell] = cells.tally[0].free
+            cells.tally[0].free = cell
+            cells.tally[0].live -= 1
             cell = below
         leader = following
 
@@ -245,7 +246,7 @@ def grown(cells: Cells) -> Cells:
         before = getattr(cells, name)
         getattr(more, name)[: len(before)] = before
     # The chain of free cells: the new half first, then what was free before.
-    more.link[-1] = cells.tally[FREE]
-    more.tally[FREE] = old
+    more.link[-1] = cells.tally["free"][0]
+    more.tally["free"] = old
     _rehash(more, live)
     return more

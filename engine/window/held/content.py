@@ -11,16 +11,11 @@ import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import record
 from engine.window.doubt import bounds as b
-from engine.window.doubt.assignments import EVENTS, Runs, find_runs, new_runs
+from engine.window.doubt.assignments import Runs, find_runs, new_runs
 from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
-from engine.window.held.accumulate import (
-    IS_FLOAT,
-    REST,
-    TOTAL,
-    Sums,
-    whole,
-)
+from engine.window.held.accumulate import Summary, Sums, new_summary, whole
 from engine.window.held.aggregate import (
     AVG,
     COUNT,
@@ -40,6 +35,7 @@ from engine.window.held.cells import HEADER, Cells
 from engine.window.held.kept import Kept, count, gather
 from engine.window.held.number import (
     NULL,
+    WORDS,
     as_float,
     copy_number,
     put_float,
@@ -53,7 +49,8 @@ STAGE_LOW, STAGE_MIDDLE, STAGE_LAST = 0, 1, 2
 """Which result of a window: with ``DRIFT EACH`` there are all three."""
 PLAIN, EACH, TOGETHER = 0, 1, 2
 """How the drift windows are used (``engine.query.plan.Drift``)."""
-CERTAIN_ROWS, AMBIGUOUS_ROWS, MISSING = 0, 1, 2
+COUNTS: Final = record("certain", "ambiguous", "missing")
+"""Rows that surely are, or may be, of a window's key; events that may be of the window."""
 UNKNOWN: Final = -1
 """In place of a count that is not known yet."""
 _FEW: Final = 64
@@ -75,11 +72,11 @@ class Room(NamedTuple):
 
     runs: Runs
     choice: b.Choice
-    total: b.Total
+    total: Summary
 
 
 class Content(NamedTuple):
-    """``kinds``, ``words``: the numbers. ``counts``: certain and ambiguous rows, missing ones.
+    """``kinds``, ``words``: the numbers. ``counts``: one COUNTS.
 
     ``scratch``, ``room``: to work them out in.
     """
@@ -94,9 +91,9 @@ class Content(NamedTuple):
 def new_content(aggregates: int) -> Content:
     """Room for one."""
     n = aggregates * NUMBERS
-    room = Room(new_runs(_FEW), b.new_choice(_FEW), b.Total(np.zeros(2, np.int64), np.zeros(2)))
+    room = Room(new_runs(_FEW), b.new_choice(_FEW), new_summary())
     return Content(
-        np.zeros(n, np.int8), np.zeros((n, 2), np.int64), np.zeros(3, np.int64), new_scratch(), room
+        np.zeros(n, np.int8), np.zeros(n, WORDS), np.zeros(1, COUNTS), new_scratch(), room
     )
 
 
@@ -164,13 +161,13 @@ def read_content(
                         out.scratch, out.kinds, out.words, at + place,
                     )  # fmt: skip
             if place == LEAST:
-                out.counts[CERTAIN_ROWS] = rows_in(held.cells, chosen)
+                out.counts[0].certain = rows_in(held.cells, chosen)
                 _bounds(held, leader, chosen, span, out)
     if last:
-        out.counts[MISSING] = missing
+        out.counts[0].missing = missing
     else:
-        for j in range(len(out.counts)):
-            out.counts[j] = UNKNOWN
+        counts = out.counts[0]
+        counts.certain, counts.ambiguous, counts.missing = UNKNOWN, UNKNOWN, UNKNOWN
     _values(held, stage, out)
     return True
 
@@ -223,7 +220,7 @@ def _values(held: Held, stage: int, out: Content) -> None:
 def _bounds(held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], out: Content) -> None:
     """What is ambiguous, and the bounds that follow; ``LEAST`` is what is certain."""
     doubtful = count(held.kept, held.cells, leader, AMBIGUOUS)
-    out.counts[AMBIGUOUS_ROWS] = doubtful
+    out.counts[0].ambiguous = doubtful
     if doubtful > _FEW:
         _bounds_of_many(held, leader, sure, span, doubtful, out)
     elif doubtful > 0:
@@ -246,19 +243,20 @@ def _bounds_in_doubt(
     held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], room: Room, out: Content
 ) -> None:
     runs, choice = room.runs, room.choice
-    runs.size[EVENTS] = gather(held.kept, held.cells, leader, AMBIGUOUS, runs.event)
-    find_runs(held.kept, span[0], span[1], runs)
+    runs.size[0].events = gather(held.kept, held.cells, leader, AMBIGUOUS, runs.event)
+    start, end = span
+    find_runs(held.kept, start, end, runs)
     for a in range(len(held.asked.function)):
         if held.asked.function[a] > MAX:
             continue
         m = held.asked.attribute[a]
-        is_float = m != b.ALL_ROWS and held.sums.of[m, IS_FLOAT]
+        is_float = m != b.ALL_ROWS and held.sums.of[m].is_float
         b.read_choice(held.kept, runs, m, is_float, choice)
         n = 0
         if m == b.ALL_ROWS:
             n = rows_in(held.cells, sure)
         else:
-            n = summarise(held.sums, m, sure, out.scratch.sum.ints, out.scratch.sum.floats)
+            n = summarise(held.sums, m, sure, out.scratch.sum)
         for j in range(LEAST, MOST + 1):
             put_null(out.kinds, out.words, a * NUMBERS + j)
             sign = 1 if j == LEAST else -1
@@ -278,13 +276,13 @@ def _bound(
         put_int(out.kinds, out.words, j, 0, n + b.bound_count(runs, choice, sign))
     elif function == SUM:
         if is_float:
-            total = room.total.floats
-            if b.bound_sum_floats(runs, choice, sign, n, sure.floats, total) >= 0:
+            total = room.total.floats[0]
+            if b.bound_sum_floats(runs, choice, sign, n, sure.floats[0], total) >= 0:
                 put_float(out.kinds, out.words, j, whole(total))
         else:
-            words = room.total.ints
-            if b.bound_sum_ints(runs, choice, sign, n, sure.ints, words) >= 0:
-                put_int(out.kinds, out.words, j, words[TOTAL], words[REST])
+            ints = room.total.ints[0]
+            if b.bound_sum_ints(runs, choice, sign, n, sure.ints[0], ints) >= 0:
+                put_int(out.kinds, out.words, j, ints.high, ints.low)
     elif function == AVG:
         least = b.bound_avg(runs, choice, sign, is_float, n, sure, room.total)
         if not np.isnan(least):

@@ -11,11 +11,12 @@ import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import record
 from engine.window.held.accumulate import Values
 from engine.window.held.cells import Cells
 
-FREE, LIVE = 0, 1
-"""Places in ``Kept.tally``."""
+TALLY: Final = record("free", "live")
+"""First free place of a pool, and places in use."""
 SPARE: Final = 16
 """More records than one row can ask for."""
 
@@ -25,7 +26,7 @@ class Kept(NamedTuple):
 
     ``next``: of the same key, or the next free one. ``part``: as the cell's. ``source``, ``epoch``:
     whose clock stamped it; ``ref``, ``unc`` [ns]. ``ints`` (p, m), seen as float64 ``floats``;
-    ``valid`` (p, m).
+    ``valid`` (p, m). ``tally``: one TALLY.
     """
 
     next: np.ndarray
@@ -55,7 +56,7 @@ def new_kept(capacity: int, attributes: int) -> Kept:
         ints=ints,
         floats=ints.view(np.float64),
         valid=np.zeros((capacity, attributes), np.bool_),
-        tally=np.zeros(2, np.int64),
+        tally=np.zeros(1, TALLY),
     )
 
 
@@ -66,8 +67,8 @@ def more_kept(kept: Kept) -> Kept:
     for name in Kept._fields:
         if name != "floats":
             getattr(made, name)[: len(getattr(kept, name))] = getattr(kept, name)
-    made.next[-1] = kept.tally[FREE]
-    made.tally[FREE] = old
+    made.next[-1] = kept.tally["free"][0]
+    made.tally["free"] = old
     return made
 
 
@@ -82,9 +83,9 @@ def keep(
     event: tuple[int, int, int, int],
 ) -> None:  # fmt: skip
     """Remember row ``i`` for the key of ``leader``; ``event``: source, epoch, ref, unc."""
-    place = kept.tally[FREE]
-    kept.tally[FREE] = kept.next[place]
-    kept.tally[LIVE] += 1
+    place = kept.tally[0].free
+    kept.tally[0].free = kept.next[place]
+    kept.tally[0].live += 1
     kept.next[place] = NONE
     kept.part[place] = part
     kept.source[place], kept.epoch[place], kept.ref[place], kept.unc[place] = event
@@ -104,9 +105,9 @@ def forget(kept: Kept, cells: Cells, leader: int) -> None:
     place = cells.first[leader]
     while place != NONE:
         following = kept.next[place]
-        kept.next[place] = kept.tally[FREE]
-        kept.tally[FREE] = place
-        kept.tally[LIVE] -= 1
+        kept.next[place] = kept.tally[0].free
+        kept.tally[0].free = place
+        kept.tally[0].live -= 1
         place = following
     cells.first[leader] = NONE
     cells.last[leader] = NONE

@@ -1,7 +1,7 @@
 """Numbers of results in columns: null, an integer of any size (two words), or a float's bits.
 
 An integer is ``high * 2**32 + low`` with ``0 <= low < 2**32``. A number is one int8 ``kind`` and
-one row of two int64 ``words``.
+one of ``words``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,18 @@ from engine.kernels.jit import inline, kernel
 NULL, INT, FLOAT = 0, 1, 2
 HALF_WORD: Final = 32
 LOW_WORD: Final = 0xFFFFFFFF
+WORDS: Final = np.dtype(
+    {"names": ["high", "low", "real"], "formats": ["i8", "i8", "f8"], "offsets": [0, 8, 0]}
+)
+"""An integer's two words, or a float and a word that is 0."""
 
 
 @inline
 def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -> None:
     """Number ``j`` becomes high * 2**32 + low; ``low`` may be of any size."""
     kinds[j] = INT
-    words[j, 0] = high + (low >> HALF_WORD)
-    words[j, 1] = low & LOW_WORD
+    words[j].high = high + (low >> HALF_WORD)
+    words[j].low = low & LOW_WORD
 
 
 @inline
@@ -32,32 +36,31 @@ def put_float(kinds: np.ndarray, words: np.ndarray, j: int, value: float) -> Non
         put_null(kinds, words, j)
         return
     kinds[j] = FLOAT
-    words.view(np.float64)[j, 0] = value
-    words[j, 1] = 0
+    words[j].real = value
+    words[j].low = 0
 
 
 @inline
 def put_null(kinds: np.ndarray, words: np.ndarray, j: int) -> None:
     """Number ``j`` becomes null."""
     kinds[j] = NULL
-    words[j, 0] = 0
-    words[j, 1] = 0
+    words[j].high = 0
+    words[j].low = 0
 
 
 @inline
 def copy_number(kinds: np.ndarray, words: np.ndarray, j: int, k: int) -> None:
     """Number ``j`` becomes what number ``k`` is."""
     kinds[j] = kinds[k]
-    words[j, 0] = words[k, 0]
-    words[j, 1] = words[k, 1]
+    words[j].high, words[j].low = words[k].high, words[k].low
 
 
 @kernel
 def as_float(kinds: np.ndarray, words: np.ndarray, j: int) -> float:
     """Number ``j``, which is not null, as a float."""
     if kinds[j] == FLOAT:
-        return float(words.view(np.float64)[j, 0])
-    return np.float64(words[j, 0]) * 4294967296.0 + np.float64(words[j, 1])
+        return float(words[j].real)
+    return np.float64(words[j].high) * 4294967296.0 + np.float64(words[j].low)
 
 
 @kernel
@@ -71,7 +74,7 @@ def same_numbers(
         if kinds[j] != other_kinds[j]:
             if as_float(kinds, words, j) != as_float(other_kinds, other_words, j):
                 return False
-        elif words[j, 0] != other_words[j, 0] or words[j, 1] != other_words[j, 1]:
+        elif words[j].high != other_words[j].high or words[j].low != other_words[j].low:
             return False
     return True
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import ContractViolation
-from engine.results.float_texts import float_texts
+from engine.results.lines.float_texts import float_texts
 from engine.window.held.number import FLOAT, HALF_WORD, INT, NULL
 
 _INT_MAX: Final = 1 << 31

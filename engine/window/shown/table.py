@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.query.plan import Drift
-from engine.results.json_texts import json_object, json_pair
+from engine.results.lines.json_texts import json_object, json_pair
 from engine.results.schema import (
     BOUNDS,
     MORE,

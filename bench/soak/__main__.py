@@ -1,0 +1,161 @@
+"""Soak: ``python -m bench.soak [--seconds N] [--rate EVENTS/S] [--agents N] [--out FOLDER]``.
+
+Agents with outboxes send to a gateway on this machine, all of them real processes, while their
+memory and open files are looked at each second. Exit code 0: every event is in the log once, and
+neither grows from the third quarter of the run to the fourth; 1: not so. ``--out`` keeps the looks
+(soak.csv) and a plot of them (soak.html).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from bench.soak.watched import Watched
+from edge_agent.records import Kind
+from engine.log.arrival_log import LogReader
+
+ROOT = Path(__file__).resolve().parents[2]
+SLACKWATER = [sys.executable, "-c", "from engine.cli import main; main()"]
+PATIENCE_SECONDS = 120.0
+
+
+class Soak:
+    """One run in ``folder``."""
+
+    def __init__(self, folder: Path, agents: int, rate: int, seconds: int) -> None:
+        self.folder = folder
+        self.names = [f"s{number}" for number in range(agents)]
+        self.each = rate // agents
+        self.seconds = seconds
+        self.watched: list[Watched] = []
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def run(self) -> None:
+        """Raises RuntimeError: a program failed; says what it said."""
+        try:
+            self._run()
+        finally:
+            for process in self._running.values():
+                if process.poll() is None:
+                    process.terminate()
+                process.wait(PATIENCE_SECONDS)
+
+    def events(self) -> dict[str, int]:
+        """Per source, how many different events the log has; -1: some of them twice."""
+        seen: dict[str, list[int]] = {name: [] for name in self.names}
+        for frame in LogReader(self.folder / "site.log"):
+            if "attrs.v" not in frame.batch.schema.names:
+                continue  # syncs and ticks alone
+            for name in self.names:
+                of = pc.field("source") == name
+                if "kind" in frame.batch.schema.names:
+                    of &= pc.field("kind") == int(Kind.EVENT)
+                seen[name] += frame.batch.filter(of).column("attrs.v").to_pylist()
+        return {name: len(v) if len(set(v)) == len(v) else -1 for name, v in seen.items()}
+
+    def _run(self) -> None:
+        port = free_port()
+        (self.folder / "site.toml").write_text(f'[gateway]\nlog = "site.log"\nport = {port}\n')
+        self._start("gateway", [*SLACKWATER, "serve", "--config", "site.toml"])
+        while "listening" not in (self.folder / "gateway.txt").read_text():
+            self._alive("gateway")
+            time.sleep(0.05)
+        for name in self.names:
+            program = [sys.executable, "-m", "bench.soak.feeder", str(self.each), str(self.seconds)]
+            command = ", ".join(f'"{word}"' for word in program)
+            (self.folder / f"{name}.toml").write_text(
+                f'[agent]\nsource = "{name}"\n[gateway]\nport = {port}\n'
+                f'[outbox]\nfolder = "{name}.outbox"\n'
+                '[[stream]]\nname = "events"\nattrs = { v = "int" }\n'
+                f'[[input]]\nkind = "exec"\ncommand = [{command}]\n'
+            )
+            self._start(name, [sys.executable, "-m", "edge_agent", "--config", f"{name}.toml"])
+        self.watched = [Watched(name, each.pid) for name, each in self._running.items()]
+        began = time.monotonic()
+        while (at := time.monotonic() - began) < self.seconds:
+            for each in self.watched:
+                self._alive(each.name)
+                each.look(at)
+            time.sleep(1)
+        for name in self.names:
+            self._ended(name)
+        self._running["gateway"].terminate()
+        self._ended("gateway")
+
+    def _start(self, name: str, words: list[str]) -> None:
+        with (self.folder / f"{name}.txt").open("wb") as said:
+            self._running[name] = subprocess.Popen(
+                words, cwd=self.folder, env=os.environ | {"PYTHONPATH": str(ROOT)},
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            )  # fmt: skip
+
+    def _alive(self, name: str) -> None:
+        if self._running[name].poll() is not None:
+            raise RuntimeError(f"{name} ended:\n{(self.folder / f'{name}.txt').read_text()}")
+
+    def _ended(self, name: str) -> None:
+        code = self._running[name].wait(PATIENCE_SECONDS)
+        if code:
+            said = (self.folder / f"{name}.txt").read_text()
+            raise RuntimeError(f"{name} ended with {code}:\n{said}")
+
+
+def free_port() -> int:
+    with socket.socket() as tcp:
+        tcp.bind(("127.0.0.1", 0))
+        return int(tcp.getsockname()[1])
+
+
+def keep(watched: list[Watched], folder: Path) -> None:
+    """Writes the looks, and a plot of them."""
+    from plotly.subplots import make_subplots  # noqa: PLC0415 - a tenth of a second
+
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        f"{each.name},{at:.1f},{kb},{files}"
+        for each in watched
+        for at, kb, files in zip(each.at, each.kb, each.files, strict=True)
+    ]
+    (folder / "soak.csv").write_text("\n".join(["process,seconds,kib,files", *rows]) + "\n")
+    figure = make_subplots(rows=2, shared_xaxes=True, y_title="MB above, open files below")
+    for each in watched:
+        figure.add_scatter(x=each.at, y=[kb / 1024 for kb in each.kb], name=each.name, row=1, col=1)
+        figure.add_scatter(x=each.at, y=each.files, name=f"{each.name} files", row=2, col=1)
+    figure.write_html(folder / "soak.html")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--rate", type=int, default=20_000, help="events per second in total")
+    parser.add_argument("--agents", type=int, default=4)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        soak = Soak(Path(folder), options.agents, options.rate, options.seconds)
+        soak.run()
+        events = soak.events()
+    wanted = soak.each * options.seconds
+    problems = [f"{name}: {n} of {wanted} events" for name, n in events.items() if n != wanted]
+    for each in soak.watched:
+        (kb, files), (kb_end, files_end) = each.halves()
+        print(f"{each.name:8} {kb / 1024:7.1f} -> {kb_end / 1024:7.1f} MB {files:4.0f} -> "
+              f"{files_end:4.0f} files")  # fmt: skip
+        problems += each.grows()
+    if options.out is not None:
+        keep(soak.watched, options.out)
+    print("\n".join(problems) if problems else f"{sum(events.values())} events, each once")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""What a process has in memory and open, over time, and whether it stays so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+PAGE_KB = 4
+GROWTH_MAX = 0.05
+"""Of memory, from the middle of the run to its end."""
+GROWTH_KB = 2_048
+"""So much may come and go (buffers, allocator)."""
+OPEN_MORE = 2
+"""Files that may be open at the end and were not in the middle."""
+
+
+@dataclass
+class Watched:
+    """One process, looked at now and then.
+
+    Attributes:
+        name: for people.
+        pid: of the process.
+        at: seconds since the start, of each look.
+        kb: resident memory [KiB] at each.
+        files: open file descriptors at each.
+    """
+
+    name: str
+    pid: int
+    at: list[float] = field(default_factory=list)
+    kb: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+
+    def look(self, at: float) -> None:
+        """Adds a look; none of a process that has ended."""
+        folder = Path(f"/proc/{self.pid}")
+        try:
+            pages = int((folder / "statm").read_text().split()[1])
+            files = len(list((folder / "fd").iterdir()))
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        self.at.append(at)
+        self.kb.append(pages * PAGE_KB)
+        self.files.append(files)
+
+    def halves(self) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Median memory and files of the third quarter of the looks, and of the fourth."""
+        half, last = len(self.at) // 2, len(self.at) * 3 // 4
+        middle, end = slice(half, last), slice(last, None)
+        return (
+            (median(self.kb[middle]), median(self.files[middle])),
+            (median(self.kb[end]), median(self.files[end])),
+        )
+
+    def grows(self) -> list[str]:
+        """What does not stay as it is; the first half is for warming up."""
+        (kb, files), (kb_end, files_end) = self.halves()
+        found = []
+        if kb_end > kb * (1 + GROWTH_MAX) + GROWTH_KB:
+            found.append(
+                f"{self.name}: memory grows from {kb / 1024:.1f} to {kb_end / 1024:.1f} MB"
+            )
+        if files_end > files + OPEN_MORE:
+            found.append(f"{self.name}: open files grow from {files:.0f} to {files_end:.0f}")
+        return found

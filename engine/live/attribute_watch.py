@@ -1,0 +1,69 @@
+"""Attributes of queries against those that events turn out to have, as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.chain import ChainSettings
+from engine.errors import UserError
+from engine.log.frame_rules import attribute_types
+from engine.order.registry import order_attributes
+from engine.order.served import check_order_attributes
+from engine.query import check_attributes
+from engine.query.fields import named_attributes
+from engine.query.plan import Plan
+from engine.stream.frame import ATTR_PREFIX, Frame
+from engine.stream.value_rules import joined_type
+
+
+class AttributeWatch:
+    """Each plan is checked once, as soon as all its attributes have been seen.
+
+    Args:
+        settings: with the plans.
+        known: types of attributes seen before, as in ``known`` of an earlier watch.
+    """
+
+    def __init__(self, settings: ChainSettings, known: dict[str, str]) -> None:
+        self._unchecked = list(settings.plans)
+        self._by_order = dict(order_attributes(settings.order, settings.plans))
+        self.known = known
+        self._check()
+
+    def see(self, frames: Iterable[Frame]) -> None:
+        """Frames that come next.
+
+        Raises:
+            UserError: a query, or the order, cannot be meant for attributes of such types.
+        """
+        if not self._unchecked and not self._by_order:
+            return
+        before = dict(self.known)
+        for frame in frames:
+            for column, kind in attribute_types(frame.batch).items():
+                if column.startswith(ATTR_PREFIX):
+                    name = column.removeprefix(ATTR_PREFIX)
+                    self.known[name] = joined_type(self.known.get(name), kind) or kind
+        if self.known != before:
+            self._check()
+
+    def missing(self) -> list[str]:
+        """What a plan names and no event has had, in words, a line for each plan."""
+        return [line for plan in self._unchecked if (line := _missing(plan, self.known))]
+
+    def _check(self) -> None:
+        for plan in list(self._unchecked):
+            if named_attributes(plan) <= self.known.keys():
+                check_attributes(plan, self.known)
+                self._unchecked.remove(plan)
+        if self._by_order and self._by_order.keys() <= self.known.keys():
+            check_order_attributes(self._by_order, self.known)
+            self._by_order = {}
+
+
+def _missing(plan: Plan, known: dict[str, str]) -> str:
+    try:
+        check_attributes(plan, known)
+    except UserError as error:
+        return f"query {plan.name}: {str(error).splitlines()[0]}"
+    return ""

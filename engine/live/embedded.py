@@ -1,0 +1,183 @@
+"""Chains inside one process, over a log that grows: milliseconds from durable to answered.
+
+What is read of the log, and in which order, is all that the answers depend on. Now and then the
+state is saved: the chains, which file of the log was read last, how far the answers are. After a
+kill the engine goes on from there, and what it makes again it finds written (``AnswerLines``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine.chain import Chain, ChainSettings
+from engine.chain.output_parts import parts_of
+from engine.live.attribute_watch import AttributeWatch
+from engine.log.arrival_log import frames_in
+from engine.log.files.log_files import file_mark, file_name
+from engine.log.saved_state import load, save
+from engine.results.answer_lines import AnswersDamaged
+from engine.results.live_answers import LiveAnswers
+from engine.results.run_writer import Part
+from engine.stream.frame import Frame
+
+_ROWS_AT_ONCE: Final = 1 << 16
+_SHARE: Final = 20
+"""Saving may take a part in so many of the time."""
+_VERSION: Final = 1
+Tell = Callable[[str], None]
+OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
+"""From what ``LiveAnswers.state`` gave (empty: nothing) to the answers that go on with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an engine works: the log, its own file of state, how often that is saved."""
+
+    log: Path
+    state: Path
+    save_every_s: float
+
+
+class EmbeddedEngine:
+    """The chains of every site. ``done``: number of the log's file that was read last."""
+
+    def __init__(
+        self, place: Place, settings: ChainSettings, open_answers: OpenAnswers, tell: Tell
+    ) -> None:
+        """Goes on where the state says, or begins.
+
+        Raises:
+            UserError: a query does not fit the attributes that events have had.
+        """
+        self._place = place
+        self._settings = settings
+        self._tell = tell
+        self._chains: dict[str, Chain] = {}
+        self._snapshots: dict[str, bytes] = {}
+        self._changed: set[str] = set()
+        self.done = 0
+        self._answers = self._opened(open_answers)
+        self._saved_at = time.monotonic()
+        self._saving_s = 0.0
+        self._caught_up = False
+
+    def _opened(self, open_answers: OpenAnswers) -> LiveAnswers:
+        state = load(self._place.state)
+        if state is not None and not self._fits(state):
+            self._tell("the engine's state is of other queries, or of another log: begins anew")
+            state = None
+        if state is not None:
+            try:
+                answers = open_answers(state["answers"])
+            except AnswersDamaged as damaged:
+                self._tell(f"{damaged}: answers are made again from the log's beginning")
+                state = None
+        self._watch = AttributeWatch(self._settings, dict(state["attributes"]) if state else {})
+        if state is None:
+            return open_answers({})
+        self.done = state["done"]
+        self._snapshots = dict(state["chains"])
+        for site, snapshot in self._snapshots.items():
+            self._chains[site] = Chain.restored(self._settings, site, snapshot)
+        return answers
+
+    def _fits(self, state: dict[str, Any]) -> bool:
+        return bool(
+            state["version"] == _VERSION
+            and state["settings"] == repr(self._settings)
+            and state["mark"] == file_mark(self._place.log, state["done"])
+        )
+
+    def upto(self, number: int) -> None:
+        """Takes the log's files up to that number.
+
+        Raises:
+            UserError: a damaged file, or a query that does not fit what events turn out to have.
+        """
+        for frames, done in self._batches(number):
+            self._process(frames)
+            self.done = done
+            self._save_if_due()
+        if not self._caught_up:
+            self._caught_up = True
+            self._answers.caught_up()
+            for line in self._watch.missing():
+                self._tell(f"warning: {line}, so far")
+
+    def idle(self) -> None:
+        """Nothing came for a while."""
+        self._answers.rest()
+        self._save_if_due()
+
+    def close(self) -> None:
+        """Writes what waits for its file and what the log's end would give; keeps the state.
+
+        Raises:
+            OSError: the state cannot be kept; the one saved before holds.
+        """
+        self.save()
+        end: list[Part] = []
+        for site in sorted(self._snapshots):
+            # The chain itself stays as before its end: the log goes on.
+            ended = Chain.restored(self._settings, site, self._snapshots[site]).finish()
+            end += parts_of(site, ended)
+        self._answers.close(end)
+
+    def save(self) -> None:
+        """Keeps the state; what it names is on disk.
+
+        Raises:
+            OSError: it cannot be; the state saved before holds.
+        """
+        begun = time.monotonic()
+        for site in self._changed:
+            self._snapshots[site] = self._chains[site].snapshot()
+        self._changed.clear()
+        save(
+            self._place.state,
+            {
+                "version": _VERSION,
+                "settings": repr(self._settings),
+                "done": self.done,
+                "mark": file_mark(self._place.log, self.done),
+                "attributes": self._watch.known,
+                "answers": self._answers.state(),
+                "chains": self._snapshots,
+            },
+        )
+        self._saved_at = time.monotonic()
+        self._saving_s = self._saved_at - begun
+
+    def _batches(self, number: int) -> Iterator[tuple[list[Frame], int]]:
+        """Frames of some files, and the number of the last of these."""
+        waiting: list[Frame] = []
+        rows = 0
+        for each in range(self.done + 1, number + 1):
+            found = frames_in(self._place.log / file_name(each))
+            waiting += found
+            rows += sum(frame.rows for frame in found)
+            if rows >= _ROWS_AT_ONCE or each == number:
+                yield waiting, each
+                waiting, rows = [], 0
+
+    def _process(self, frames: list[Frame]) -> None:
+        self._watch.see(frames)
+        of_sites: dict[str, list[Frame]] = {}
+        for frame in frames:
+            of_sites.setdefault(frame.site, []).append(frame)
+        for site, of_site in sorted(of_sites.items()):
+            if site not in self._chains:
+                self._chains[site] = Chain(self._settings, site)
+            self._changed.add(site)
+            self._answers.take(parts_of(site, self._chains[site].process(of_site)))
+
+    def _save_if_due(self) -> None:
+        every = max(self._place.save_every_s, _SHARE * self._saving_s)
+        if self._changed and time.monotonic() - self._saved_at >= every:
+            with suppress(OSError):  # told where answers are written; the last state holds
+                self.save()

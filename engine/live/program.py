@@ -1,0 +1,217 @@
+"""The process in which answers are made: ``python -m engine.live.program``, started by the server.
+
+Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output: messages,
+each a kind (``LINES``: answers that are new, ``TELL``: a line for people), a length of four bytes
+and the content. The end of standard input ends it; a crash at any point does no harm.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from engine.errors import SlackwaterError, UserError
+from engine.kernels.jit import when_compiling
+from engine.live.claim import claim
+from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
+from engine.live.notices import Notices
+from engine.live.questions import Questions
+from engine.log.whole_file import sync_folder
+from engine.query.fields import time_labels
+from engine.results.answer_lines import AnswerLines
+from engine.results.answer_tables import AnswerTables
+from engine.results.live_answers import LiveAnswers
+from engine.results.store.sole_use import sole_use
+from engine.units import unit_ns
+
+if TYPE_CHECKING:
+    from engine.chain import ChainSettings
+    from engine.spark.live_engine import SparkEngine
+
+LINES: Final = b"L"
+TELL: Final = b"T"
+HEAD: Final = 5
+"""Bytes before the content of a message."""
+AT_FAULT: Final = 2
+"""Exit code when what is asked, or the log, is at fault: to start again would not help."""
+STATE: Final = ".state"
+_RETRY_S: Final = 1.0
+_LOCK_S: Final = 60.0
+"""So long an engine whose server was killed may take to end."""
+_LOCK_LOOK_S: Final = 0.05
+_IDLE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the process is to do. ``parquet_every_s`` 0: no tables."""
+
+    kind: str
+    log: str
+    answers: str
+    questions: Questions
+    save_every_s: float
+    parquet_every_s: float
+    master: str
+
+    def as_line(self) -> bytes:
+        """For the process."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Task:
+        """Inverse of ``as_line``."""
+        values = json.loads(line)
+        asked = values["questions"]
+        asked["queries"] = tuple((name, text) for name, text in asked["queries"])
+        return cls(**{**values, "questions": Questions(**asked)})
+
+
+class _OverError(Exception):
+    """Writing is to be tried again, but the time to end has come."""
+
+
+class _Outlet:
+    """Messages to the server; nothing happens when it is gone."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._lost = False
+        self._one = threading.Lock()  # answers come from threads of Spark, too
+
+    def lines(self, content: bytes) -> None:
+        self._send(LINES, content)
+
+    def tell(self, line: str) -> None:
+        self._send(TELL, line.encode())
+
+    def _send(self, kind: bytes, content: bytes) -> None:
+        with self._one:
+            if self._lost:
+                return
+            try:
+                self._stream.write(kind + len(content).to_bytes(HEAD - 1, "big") + content)
+                self._stream.flush()
+            except BrokenPipeError:
+                self._lost = True
+
+
+def main() -> int:
+    """Runs until standard input ends; gives the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which ends this process
+        signal.signal(number, signal.SIG_IGN)
+    outlet = _Outlet(os.fdopen(os.dup(sys.stdout.fileno()), "wb"))
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints
+    # Without a buffer, whose lock a thread that waits for notices would hold at the end.
+    given = io.FileIO(sys.stdin.fileno(), closefd=False)
+    task = Task.of_line(given.readline())
+    notices = Notices(given)
+    when_compiling.append(lambda: outlet.tell("answers: compiling, once: about half a minute"))
+    try:
+        with ExitStack() as stack:
+            _alone(Path(task.answers) / STATE, notices, stack)
+            _run(task, notices, outlet)
+    except _OverError:
+        return 1
+    except UserError as error:
+        outlet.tell(f"no more answers: {error}")
+        return AT_FAULT
+    except SlackwaterError as error:
+        outlet.tell(f"answers: {error}")
+        return 1
+    return 0
+
+
+def _alone(folder: Path, notices: Notices, stack: ExitStack) -> None:
+    """``sole_use``, waiting for an engine whose server was killed to end."""
+    deadline = time.monotonic() + _LOCK_S
+    while True:
+        try:
+            stack.enter_context(sole_use(folder))
+        except UserError:
+            if time.monotonic() > deadline or notices.over_within(_LOCK_LOOK_S):
+                raise
+        else:
+            return
+
+
+def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
+    log, folder = Path(task.log), Path(task.answers)
+    settings = task.questions.chain_settings()
+    unit, times = unit_ns(task.questions.time_unit), time_labels(settings.plans)
+    names = [plan.name for plan in settings.plans]
+    patient = _patient(folder, notices, outlet.tell)
+    if not notices.beyond(0, None):
+        return
+    sync_folder(log)  # a file that a killed server has renamed is to stay
+    patient(lambda: claim(folder, log, task.questions.of_each()))
+
+    def opened(known: dict[str, Any]) -> LiveAnswers:
+        lines = AnswerLines(folder, names, known.get("lines", {}), outlet.tell)
+        tables = None
+        if task.parquet_every_s:
+            tables = AnswerTables(
+                folder, known.get("tables", {}), task.parquet_every_s, unit, times
+            )
+        return LiveAnswers(lines, tables, unit, times, outlet.lines, patient)
+
+    engine = _engine(task, settings, opened, outlet.tell)
+    while True:
+        if notices.beyond(engine.done, _IDLE_S):
+            engine.upto(notices.number)
+        elif notices.ended:
+            break
+        else:
+            engine.idle()
+    patient(engine.close)
+
+
+def _engine(
+    task: Task, settings: ChainSettings, opened: OpenAnswers, tell: Callable[[str], None]
+) -> EmbeddedEngine | SparkEngine:
+    log, state = Path(task.log), Path(task.answers) / STATE / task.kind
+    if task.kind == "embedded":
+        return EmbeddedEngine(Place(log, state, task.save_every_s), settings, opened, tell)
+    # pyspark and a JVM only where they are asked for
+    from engine.spark.live_engine import SparkEngine  # noqa: PLC0415
+
+    return SparkEngine(log, state, settings, opened, task.master, tell)
+
+
+def _patient(
+    folder: Path, notices: Notices, tell: Callable[[str], None]
+) -> Callable[[Callable[[], Any]], Any]:
+    """Tries again each second what fails with OSError, as on a full disk."""
+
+    def call(what: Callable[[], Any]) -> Any:
+        told = False
+        while True:
+            try:
+                done = what()
+            except OSError as error:
+                if not told:
+                    tell(f"answers in {folder} wait: {error.strerror}; tried again each second")
+                told = True
+            else:
+                if told:
+                    tell(f"answers in {folder} are written again")
+                return done
+            if notices.over_within(_RETRY_S):
+                raise _OverError
+
+    return call
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        sys.exit(main())

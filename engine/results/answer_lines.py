@@ -1,0 +1,199 @@
+"""Answers as JSON lines while they come: a file for each query and site, ``QUERY/SITE.jsonl``.
+
+What such a file holds is a function of the arrival log, always a beginning of what a pass over the
+whole log gives for that query and site. So whoever makes results again (after a crash, or because
+another engine takes over) compares them with what is there, and writes only what is new: nothing
+is lost, nothing stands there twice, and a reader never sees a line go.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from engine.log.whole_file import whole_file
+
+Key = tuple[str, str]
+"""Query, site."""
+SUFFIX: Final = ".jsonl"
+_TAIL: Final = 4096
+_NAME: Final = 150
+_CUT: Final = ".cut"
+END: Final = ".end"
+"""Of the name of a file with what only the end of the log would give."""
+
+
+def site_file(site: str) -> str:
+    """The site's name as that of a file.
+
+    >>> site_file("ward 3/bed"), site_file("..")
+    ('ward%203%2Fbed', '%2E.')
+    """
+    name = quote(site, safe="")
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > _NAME:
+        name = f"{name[: _NAME // 2]}={blake2b(site.encode(), digest_size=16).hexdigest()}"
+    return name
+
+
+@dataclass(slots=True)
+class _File:
+    """``at``: bytes of it that were made, in this life or before; ``size``: that it has."""
+
+    path: Path
+    at: int
+    size: int
+    unsynced: bool = False
+
+
+class AnswerLines:
+    """The files in ``folder``.
+
+    Args:
+        folder: a folder for each query in it.
+        queries: names of those that are answered; what others have left stays as it is.
+        known: what ``state`` gave when the results were made so far; of what follows, some may
+            be in the files, too.
+        tell: takes a line for people.
+
+    Raises:
+        AnswersDamaged: a file is not as ``known`` says, so that all must be made again.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        queries: Collection[str],
+        known: Mapping[Key, tuple[int, int]],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._queries = queries
+        self._tell = tell
+        self._files: dict[Key, _File] = {}
+        self._known = dict(known)
+        for key, (at, tail) in known.items():
+            file = self._file(key)
+            if file.size < at or _tail(file.path, at) != tail:
+                raise AnswersDamaged(f"{file.path}: is not as it was written")
+            file.at = at
+        self.end({})
+
+    def append(self, key: Key, lines: bytes) -> bytes:
+        """Makes ``lines`` (whole ones) the next of a file; gives those that were not there before.
+
+        Raises:
+            OSError: they could not be written; the same call may be made again.
+        """
+        file = self._file(key)
+        there = _read(file.path, file.at, min(len(lines), file.size - file.at))
+        same = len(there) if lines.startswith(there) else _common(there, lines)
+        if same < len(there):
+            self._cut(file, file.at + same, "was damaged, and is made anew from there")
+        if same < len(lines):
+            with file.path.open("r+b" if file.path.exists() else "xb") as stream:
+                stream.seek(file.at + same)
+                stream.write(lines[same:])
+            file.unsynced = True
+        file.at += len(lines)
+        file.size = max(file.size, file.at)
+        return lines[lines.rfind(b"\n", 0, same) + 1 :] if same < len(lines) else b""
+
+    def end(self, lines: Mapping[Key, bytes]) -> None:
+        """What the end of the log would give, as it is now; replaces what was said of it before.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        for path in self._paths(f"{SUFFIX}{END}"):
+            path.unlink()
+        for key, content in lines.items():
+            path = self._file(key).path
+            with whole_file(path.with_name(path.name + END)) as sink:
+                sink.write(content)
+
+    def trim(self) -> None:
+        """All that the log gives has been made: what files hold beyond it is not of this log.
+
+        Raises:
+            OSError: a file cannot be cut.
+        """
+        for path in self._paths(SUFFIX):
+            file = next((f for f in self._files.values() if f.path == path), None)
+            if file is None:
+                file = _File(path, 0, path.stat().st_size)
+            if file.size > file.at:
+                self._cut(file, file.at, "had more than the log gives")
+
+    def state(self) -> dict[Key, tuple[int, int]]:
+        """For the next life: bytes of each file, all on disk now, and what tells their end.
+
+        Raises:
+            OSError: they cannot be brought to the disk.
+        """
+        for key, file in self._files.items():
+            if file.unsynced:
+                with file.path.open("rb") as stream:
+                    os.fsync(stream.fileno())
+                file.unsynced = False
+            if self._known.get(key, (-1, 0))[0] != file.at:
+                self._known[key] = (file.at, _tail(file.path, file.at))
+        return dict(self._known)
+
+    def _paths(self, ending: str) -> list[Path]:
+        return [p for query in self._queries for p in (self._folder / query).glob(f"*{ending}")]
+
+    def _file(self, key: Key) -> _File:
+        file = self._files.get(key)
+        if file is None:
+            query, site = key
+            path = self._folder / query / f"{site_file(site)}{SUFFIX}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            size = path.stat().st_size if path.exists() else 0
+            file = self._files[key] = _File(path, 0, size)
+        return file
+
+    def _cut(self, file: _File, at: int, why: str) -> None:
+        """Ends a file at ``at``; what came behind is kept beside it."""
+        kept = file.path.with_name(file.path.name + _CUT)
+        kept.write_bytes(_read(file.path, at, file.size - at))
+        os.truncate(file.path, at)
+        file.size, file.unsynced = at, True
+        self._tell(f"{file.path}: {why}: byte {at}; what stood there is in {kept.name}")
+
+
+class AnswersDamaged(Exception):  # noqa: N818 - no error: they are made again
+    """Answers are not as they were written."""
+
+
+def _read(path: Path, at: int, size: int) -> bytes:
+    if size <= 0:
+        return b""
+    with path.open("rb") as stream:
+        stream.seek(at)
+        return stream.read(size)
+
+
+def _tail(path: Path, at: int) -> int:
+    """What tells the last bytes before ``at`` from others."""
+    start = max(0, at - _TAIL)
+    return zlib.crc32(_read(path, start, at - start))
+
+
+def _common(left: bytes, right: bytes) -> int:
+    """How many bytes two texts have in common at their beginnings."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[:middle] == right[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,1 @@
+"""Results as texts: lines of JSON made column by column."""

@@ -1,0 +1,53 @@
+"""Matches as JSON lines without a Python object per row: the same text as ``json.dumps`` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.results.lines.json_texts import Texts, in_one, rest, woven
+from engine.results.schema import EVENT_FIELDS, MORE
+
+_AT_ONCE: Final = 1 << 13
+"""Rows: bounds the texts in memory."""
+_TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
+_FACTS: Final = ("op", "query", "site", "at", "known_at", "certainty", "probability")
+_ATTRS: Final = "attrs"
+
+
+def match_pieces(table: pa.Table, unit: int, _times: Collection[str] = ()) -> Iterator[pa.Array]:
+    """A line, with its end, for each row of a table of matches; some rows at a time.
+
+    Args:
+        table: the matches.
+        unit: of the times [ns]; they are rounded down.
+    """
+    for start in range(0, table.num_rows, _AT_ONCE):
+        yield _lines(table.slice(start, _AT_ONCE), unit)
+
+
+def _lines(table: pa.Table, unit: int) -> pa.Array:
+    columns = {name: in_one(table.column(name)) for name in table.column_names}
+    texts = Texts(unit)
+    lists = columns["events"]
+    events = _joined(_events(lists.flatten(), texts), lists)
+    facts = texts.fields({name: columns[name] for name in _FACTS}, _TIMES)
+    return woven("{", *facts, ', "events": [', events, "]", rest(columns[MORE]), "}\n")
+
+
+def _events(events: pa.StructArray, texts: Texts) -> pa.Array:
+    """Each event of every list."""
+    columns = {field.name: events.field(place) for place, field in enumerate(events.type)}
+    facts = texts.fields({n: columns[n] for n in EVENT_FIELDS if n != _ATTRS}, _TIMES)
+    attrs = texts.attributes(columns[_ATTRS])
+    return woven("{", *facts, ', "attrs": ', attrs, rest(columns[MORE]), "}")
+
+
+def _joined(texts: pa.Array, lists: pa.ListArray) -> pa.Array:
+    """The texts of each list, with commas."""
+    offsets = lists.offsets.to_numpy()
+    starts = pa.array(offsets - offsets[0], pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(starts, texts), ", ")

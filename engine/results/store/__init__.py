@@ -1,0 +1,1 @@
+"""Where the parts of a pass are kept: files of batches, memory, and the ledger of both."""

@@ -1,0 +1,1 @@
+"""Results as tables of plain, typed columns: Parquet and CSV."""

@@ -1,0 +1,162 @@
+"""A gateway, three agents with bent clocks, queries and the page, until Ctrl-C; nothing stays.
+
+The agents are real ones, in processes of their own; their clocks are wrong by ``[clock]`` of their
+settings. One keeps its events for a while, so that some answers come too early and are taken back.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final, NamedTuple
+
+from engine.errors import UserError
+from engine.extras import need
+from engine.server.page.settings import PORT
+from engine.server.serving import serve
+from engine.server.site_file import read_site
+
+_SITE: Final = "shop"
+_END_S: Final = 5.0
+_TRIES: Final = 100
+THEFTS: Final = (
+    "EVENT SEQ(SHELF s, !CHECKOUT c, EXIT e) WHERE s.tag = e.tag AND c.tag = s.tag WITHIN 1 min"
+)
+READS: Final = "SELECT count(*) FROM events GROUP BY type WINDOW TUMBLING 10 s"
+
+
+class Reader(NamedTuple):
+    """A device: its place, and how its clock and its link are wrong."""
+
+    place: str
+    ahead_ms: int
+    fast_ppm: int
+    keeps: str
+
+
+READERS: Final = (
+    Reader("shelf", 2_500, 40, "20 ms"),
+    Reader("checkout", -1_200, -25, "1500 ms"),
+    Reader("exit", 340, 120, "20 ms"),
+)
+
+
+def demonstrate(tell: Callable[[str], None]) -> None:
+    """Runs until a signal stops it.
+
+    Raises:
+        SlackwaterError: a package of the page or of the engine is missing.
+        UserError: no port is free.
+    """
+    need("page")
+    with TemporaryDirectory(prefix="slackwater-demo-") as name, ExitStack() as stack:
+        folder = Path(name)
+        port, page_port = _free_ports()
+        site = folder / "site.toml"
+        site.write_text(_site(port, page_port), encoding="utf-8")
+        settings = read_site(site)
+        start = time.time() + 3.0
+        for reader in READERS:
+            stack.callback(_end, _agent(folder, reader, port, start))
+        serve(settings, lambda line: _tell(line, tell))
+    tell("the demonstration has ended; nothing of it is left")
+
+
+def _tell(line: str, tell: Callable[[str], None]) -> None:
+    """What somebody who looks on wants to know."""
+    if line.startswith("page at "):
+        tell(f"{line}: three readers of a shop, whose clocks are wrong. Ctrl-C ends all")
+    elif "answers" in line:
+        tell(line)
+
+
+def _site(port: int, page_port: int) -> str:
+    return f"""
+[gateway]
+log = "site.log"
+port = {port}
+[page]
+port = {page_port}
+[engine]
+kind = "embedded"
+order = "none"
+[[query]]
+name = "thefts"
+text = {json.dumps(THEFTS)}
+[[query]]
+name = "reads"
+text = {json.dumps(READS)}
+"""
+
+
+def _agent_file(reader: Reader, port: int, start: float) -> str:
+    command = [sys.executable, "-m", "engine.server.demo.readings", reader.place, f"{start:.3f}"]
+    return f"""
+[agent]
+site = "{_SITE}"
+source = "{reader.place}"
+stop_timeout = "1 s"
+[gateway]
+port = {port}
+[clock]
+ahead_ms = {reader.ahead_ms}
+fast_ppm = {reader.fast_ppm}
+[sync]
+resync = "5 s"
+[outbox]
+folder = "{reader.place}"
+sync_every = "{reader.keeps}"
+[[stream]]
+name = "events"
+attrs = {{ tag = "str" }}
+[[input]]
+kind = "exec"
+command = {json.dumps(command)}
+"""
+
+
+def _agent(folder: Path, reader: Reader, port: int, start: float) -> subprocess.Popen[bytes]:
+    """Starts the agent of ``reader``; what it says goes to a file in ``folder``."""
+    settings = folder / f"{reader.place}.toml"
+    settings.write_text(_agent_file(reader, port, start), encoding="utf-8")
+    with (folder / f"{reader.place}.txt").open("wb") as said:
+        return subprocess.Popen(  # noqa: S603 - this program, with a file of ours
+            [sys.executable, "-m", "edge_agent", "--config", str(settings)],
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+        )  # fmt: skip
+
+
+def _end(agent: subprocess.Popen[bytes]) -> None:
+    agent.terminate()
+    try:
+        agent.wait(_END_S)
+    except subprocess.TimeoutExpired:
+        agent.kill()
+        agent.wait()
+
+
+def _free_ports() -> tuple[int, int]:
+    """One for the gateway (TCP and UDP), and the page's own, or any if it is taken."""
+    with socket.socket() as page:
+        page.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            page.bind(("127.0.0.1", PORT))
+        except OSError:
+            page.bind(("127.0.0.1", 0))
+        for _ in range(_TRIES):
+            with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+                tcp.bind(("127.0.0.1", 0))
+                port = int(tcp.getsockname()[1])
+                try:
+                    udp.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+                return port, int(page.getsockname()[1])
+    raise UserError("no port of 127.0.0.1 is free for TCP and UDP")

@@ -1,0 +1,122 @@
+"""The engine as a child process of the server, so that receiving and acking never wait for it.
+
+It is told how far the log is durable, and gives lines of answers for whoever looks on. When it
+ends by itself it is started again, later each time; what it was asked being at fault, it is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from engine.live.program import AT_FAULT, HEAD, LINES, Task
+
+OnResults = Callable[[Sequence[bytes]], None]
+"""Takes lines of answers that have just been written, each a JSON object without its newline."""
+_AGAIN_S: Final = (1.0, 60.0)
+_STEADY_S: Final = 60.0
+"""Who ran so long is started again soon."""
+STOP_S: Final = {"embedded": 10.0, "spark": 30.0}
+"""So long the engine may take to answer what is in the log, when the server stops."""
+
+
+class EngineProcess:
+    """From ``start`` to ``stop``, on one event loop.
+
+    Args:
+        task: what it is to do.
+        durable: number of the log's last file so far.
+        tell: takes a line for people.
+        on_results: takes new answers.
+    """
+
+    def __init__(
+        self, task: Task, durable: int, tell: Callable[[str], None], on_results: OnResults
+    ) -> None:
+        self._task = task
+        self._number = durable
+        self._tell = tell
+        self._on_results = on_results
+        self._process: Process | None = None
+        self._stopping = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """The engine runs from now on."""
+        self._running = asyncio.create_task(self._run())
+
+    def durable(self, number: int) -> None:
+        """The log is durable up to the file of that number."""
+        self._number = number
+        self._notify()
+
+    async def stop(self) -> None:
+        """Returns when the engine has answered all that is durable and ended, or took too long."""
+        assert self._running is not None
+        self._stopping.set()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        done, _ = await asyncio.wait([self._running], timeout=STOP_S[self._task.kind])
+        if not done:
+            self._tell("answers: not all are written yet; the next start goes on")
+            if self._process is not None:
+                self._process.kill()
+        await self._running
+
+    def _notify(self) -> None:
+        process = self._process
+        if process is None or process.stdin is None or self._stopping.is_set() or not self._number:
+            return
+        process.stdin.write(b"%d\n" % self._number)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        wait_s = _AGAIN_S[0]
+        while not self._stopping.is_set():
+            begun = loop.time()
+            code = await self._once()
+            if self._stopping.is_set():
+                return
+            if code == AT_FAULT:
+                self._tell("answers have stopped; events are still received")
+                await self._stopping.wait()
+                return
+            if loop.time() - begun > _STEADY_S:
+                wait_s = _AGAIN_S[0]
+            self._tell(f"answers: the engine ended ({code}); starts again in {wait_s:.0f} s")
+            done = asyncio.create_task(self._stopping.wait())
+            await asyncio.wait([done], timeout=wait_s)
+            done.cancel()
+            wait_s = min(2 * wait_s, _AGAIN_S[1])
+
+    async def _once(self) -> int:
+        """One life of the process; gives its exit code."""
+        process = self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "engine.live.program",
+            stdin=PIPE, stdout=PIPE, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write(self._task.as_line())
+        self._notify()
+        if self._stopping.is_set():
+            process.stdin.close()
+        await self._hear(process)
+        self._process = None
+        return await process.wait()
+
+    async def _hear(self, process: Process) -> None:
+        """Takes what the process says, until it says no more."""
+        assert process.stdout is not None
+        try:
+            while True:
+                head = await process.stdout.readexactly(HEAD)
+                content = await process.stdout.readexactly(int.from_bytes(head[1:], "big"))
+                if head[:1] == LINES:
+                    self._on_results(content.splitlines())
+                else:
+                    self._tell(content.decode())
+        except asyncio.IncompleteReadError:
+            return

@@ -1,0 +1,126 @@
+"""``[engine]`` and ``[[query]]`` of a site's settings: what is asked, and who answers."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.settings_file import Table
+from engine.errors import UserError
+from engine.java import java_home
+from engine.live.program import Task
+from engine.live.questions import Questions
+
+KINDS: Final = ("spark", "embedded", "none")
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+CERTAINTIES: Final = ("pairwise", "max-delay")
+_SAVE_NS: Final = 10 * 10**9
+_PARQUET_NS: Final = 60 * 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Who answers what. ``parquet_every_ns`` 0: JSON lines alone."""
+
+    kind: str
+    questions: Questions
+    answers: Path
+    save_every_ns: int
+    parquet_every_ns: int
+    master: str
+
+    def task(self, log: Path) -> Task:
+        """For the process that answers."""
+        return Task(
+            kind=self.kind,
+            log=str(log.resolve()),
+            answers=str(self.answers.resolve()),
+            questions=self.questions,
+            save_every_s=self.save_every_ns / 1e9,
+            parquet_every_s=self.parquet_every_ns / 1e9,
+            master=self.master,
+        )
+
+
+def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> EngineSettings | None:
+    """What the file says; None: nothing is asked, or nobody is to answer.
+
+    Args:
+        whole: the file.
+        folder: to which files are relative.
+        log: the arrival log.
+        kind: of the engine, instead of the file's; None: as the file says.
+
+    Raises:
+        SettingsError: a mistake in the tables.
+        UserError: a query or an option is at fault; names it.
+    """
+    table = whole.table("engine")
+    asked = _queries(whole.tables("query"), folder)
+    said = table.text("kind", "spark", among=KINDS)
+    defaults = Questions(queries=())
+    options: dict[str, Any] = {
+        name: table.text(name, getattr(defaults, name))
+        for name in ("order", "barrier", "purge", "window", "guard", "time_unit")
+    }
+    options["certainty"] = table.text("certainty", defaults.certainty, among=CERTAINTIES)
+    formats = table.texts("formats", ["jsonl"])
+    parquet_every = table.duration_ns("parquet_every", _PARQUET_NS, low=10**6)
+    if "jsonl" not in formats or not set(formats) <= {"jsonl", "parquet"}:
+        raise table.wrong("formats", 'write ["jsonl"] or ["jsonl", "parquet"]')
+    settings = EngineSettings(
+        kind=said if kind is None else kind,
+        questions=Questions(queries=asked, **options),
+        answers=folder / table.text("answers", f"{log.name}.answers"),
+        save_every_ns=table.duration_ns("save_every", _SAVE_NS, low=10**6),
+        parquet_every_ns=parquet_every if "parquet" in formats else 0,
+        master=table.text("master", "local[*]"),
+    )
+    if asked:
+        settings.questions.chain_settings()
+    return settings if asked and settings.kind != "none" else None
+
+
+def _queries(tables: list[Table], folder: Path) -> tuple[tuple[str, str], ...]:
+    """(name, text) of each."""
+    found: dict[str, str] = {}
+    for number, table in enumerate(tables, 1):
+        name = table.text("name", f"q{number}")
+        if not _NAME.fullmatch(name):
+            raise table.wrong("name", f"{name!r} is to be a folder: letters, digits, _ - .")
+        if name in found:
+            raise table.wrong("name", f"{name!r} is there twice")
+        file, text = table.text("file", ""), table.text("text", "")
+        if bool(file) == bool(text):
+            raise table.wrong("text", "give text or file, and one of them")
+        found[name] = _content(folder / file) if file else text
+    return tuple(found.items())
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"[[query]] file: {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"[[query]] file: {file}: not UTF-8; save it as UTF-8") from error
+
+
+def spark_ready() -> None:
+    """Whether Spark can run here.
+
+    Raises:
+        UserError: it cannot; says what to install, or whom to ask instead.
+    """
+    instead = 'or answer without Spark: kind = "embedded" in [engine], or --engine embedded'
+    if find_spec("pyspark") is None:
+        raise UserError(
+            f"[engine] kind spark needs pyspark: pip install slackwater[engine]; {instead}"
+        )
+    try:
+        java_home()
+    except UserError as error:
+        raise UserError(f"[engine] kind spark: {error} Or {instead.removeprefix('or ')}") from error

@@ -1,0 +1,174 @@
+"""Prometheus metrics of a gateway (docs/reference.md has their table).
+
+Base units are seconds; counters count since the start of the server. A series for each source
+costs the scraper memory for good, so only the first ``sources_max`` of them have some;
+``slackwater_sources_without_series`` says how many have none, and sums without labels are of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from engine.server.page.live import LiveStreams
+from engine.server.result_feed import ResultFeed
+from engine.server.watch.overview import STATES, Overview, Row
+
+LABELS: Final = ("site", "source")
+EVENTS: Final = {
+    "received": "Events that agents sent, copies too.",
+    "recorded": "Events written into frames of the log, each number once.",
+    "duplicate": "Events that had come before.",
+    "refused": "Events whose content was wrong; kept as dead letters.",
+    "put_off": "Events not taken as too many gaps lay before them; the agent sends them again.",
+    "given_up": "Numbers that will not come any more.",
+}
+"""Counts of events (``Sums.events``): what each of them is."""
+
+
+class GatewayCollector:
+    """Gives the metrics as they are at the moment of a scrape."""
+
+    def __init__(
+        self, overview: Overview, feed: ResultFeed, streams: LiveStreams, sources_max: int
+    ) -> None:
+        self._overview = overview
+        self._feed = feed
+        self._streams = streams
+        self._sources_max = sources_max
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        self._overview.refresh()
+        yield from self._of_the_gateway()
+        yield from self._of_sources()
+
+    def _of_the_gateway(self) -> Iterator[Metric]:
+        sums, core = self._overview.sums, self._overview.core
+        for reason, help_ in EVENTS.items():
+            yield _counter(f"slackwater_events_{reason}", help_, sums.events[reason])
+        yield _counter(
+            "slackwater_events_logged", "Events in frames given to the arrival log.", sums.logged
+        )
+        yield _gauge(
+            "slackwater_events_unbalanced",
+            "Received less recorded, duplicate, refused and put off: 0 if the books are right.",
+            sums.balance,
+        )
+        faults = CounterMetricFamily(
+            "slackwater_faults", "Messages and connections refused, by reason.", labels=["reason"]
+        )
+        for reason, count in sorted(sums.faults.items()):
+            faults.add_metric([reason], count)
+        yield faults
+        yield _counter(
+            "slackwater_dead_letters", "Refused messages kept in the file.", sums.letters
+        )
+        yield _counter(
+            "slackwater_dead_letters_dropped",
+            "Refused messages for which the file had no room.",
+            sums.letters_dropped,
+        )
+        states = GaugeMetricFamily(
+            "slackwater_sources", "Sources known since the start, by state.", labels=["state"]
+        )
+        for state in STATES:
+            states.add_metric([state], sums.states.get(state, 0))
+        yield states
+        yield _gauge(
+            "slackwater_sources_not_back", "Sources of the log not seen since the start.",
+            sums.not_back,
+        )  # fmt: skip
+        yield _gauge(
+            "slackwater_sources_without_series",
+            "Sources beyond metrics_sources_max, which have no series of their own.",
+            max(len(self._overview) - self._sources_max, 0),
+        )
+        yield _gauge("slackwater_sites", "Sites known since the start.", sums.sites)
+        yield _gauge(
+            "slackwater_log_writable", "0: the log could not be written lately.",
+            int(core.sink_error is None),
+        )  # fmt: skip
+        yield _gauge(
+            "slackwater_arrival_clock_ahead_seconds",
+            "By how much arrivals run ahead of this machine's clock, which was set back.",
+            core.clock.ahead_ns / 1e9,
+        )
+        yield _counter("slackwater_results_inserted", "Results with op +.", self._feed.inserted)
+        yield _counter("slackwater_results_retracted", "Results with op -.", self._feed.retracted)
+        yield _gauge("slackwater_page_streams", "Open live pages.", len(self._streams))
+        yield _counter(
+            "slackwater_page_streams_dropped", "Pages dropped as too slow.", self._streams.dropped
+        )
+
+    def _of_sources(self) -> Iterator[Metric]:
+        number = min(len(self._overview), self._sources_max)
+        rows = [self._overview.row(index) for index in range(number)]
+        for reason, help_ in EVENTS.items():
+            name = f"slackwater_source_events_{reason}"
+            yield _counters(name, help_, rows, [float(row.counts[reason]) for row in rows])
+        yield _counters(
+            "slackwater_source_events_disordered",
+            "Events that arrived after one of their site with a larger reference time.",
+            rows, [float(row.disordered) for row in rows],
+        )  # fmt: skip
+        for name, (help_, values) in _gauges(rows, self._overview.now).items():
+            family = GaugeMetricFamily(name, help_, labels=LABELS)
+            for row, value in zip(rows, values, strict=True):
+                if value is not None:
+                    family.add_metric([row.site, row.source], value)
+            yield family
+
+
+def _gauges(rows: list[Row], now: int) -> dict[str, tuple[str, list[float | None]]]:
+    return {
+        "slackwater_source_up": (
+            "1: a connection of the source is open.",
+            [float(row.state in ("connected", "idle")) for row in rows],
+        ),
+        "slackwater_source_clock_offset_seconds": (
+            "Reference time minus the source's clock at its last sync; positive: it is slow.",
+            [row.offset for row in rows],
+        ),
+        "slackwater_source_clock_bound_seconds": (
+            "How wrong the offset may be by now.",
+            [row.bound for row in rows],
+        ),
+        "slackwater_source_path_delay_seconds": (
+            "Round trip of the last sync, without the server's own time.",
+            [row.delay for row in rows],
+        ),
+        "slackwater_source_lag_seconds": (
+            "Arrival minus reference time, mean of the last events.",
+            [row.lag for row in rows],
+        ),
+        "slackwater_source_gaps": (
+            "Runs of numbers that have not come, below others that have.",
+            [float(row.gaps) for row in rows],
+        ),
+        "slackwater_source_missing": (
+            "Numbers in the gaps.",
+            [float(row.missing) for row in rows],
+        ),
+        "slackwater_source_last_seen_timestamp_seconds": (
+            "Arrival of the last record.",
+            [None if row.seen is None else now / 1e9 - row.seen for row in rows],
+        ),
+    }
+
+
+def _counter(name: str, help_: str, value: float) -> Metric:
+    return CounterMetricFamily(name, help_, value=value)
+
+
+def _gauge(name: str, help_: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, help_, value=value)
+
+
+def _counters(name: str, help_: str, rows: list[Row], values: list[float]) -> Metric:
+    family = CounterMetricFamily(name, help_, labels=LABELS)
+    for row, value in zip(rows, values, strict=True):
+        family.add_metric([row.site, row.source], value)
+    return family

@@ -1,0 +1,102 @@
+"""What one reader asked to see, and that as JSON: one page of the sources, sums, clocks, results.
+
+However many sources there are, an answer has ``ROWS`` of them, ``CLOCKS`` plots and ``RESULTS``
+results at most; how many there are in all is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from engine.errors import UserError
+from engine.server.page.shown_result import shown
+from engine.server.result_feed import ResultFeed
+from engine.server.watch.overview import SORTS, Overview
+
+ROWS: Final = 50
+CLOCKS: Final = 6
+RESULTS: Final = 100
+FIND_MAX: Final = 200
+NUMBER_MAX: Final = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which rows, in which order, and after which result."""
+
+    sort: str = "source"
+    descending: bool = False
+    find: str = ""
+    page: int = 0
+    after: int = 0
+
+
+def wish_of(query: Mapping[str, str]) -> Wish:
+    """From the query of a URL: ``sort``, ``order`` (asc, desc), ``find``, ``page``, ``after``.
+
+    Raises:
+        UserError: names what cannot be meant.
+    """
+    sort = query.get("sort", "source")
+    if sort not in SORTS:
+        raise UserError(f"sort: one of {', '.join(SORTS)}")
+    order = query.get("order", "asc")
+    if order not in ("asc", "desc"):
+        raise UserError("order: asc or desc")
+    find = query.get("find", "")
+    if len(find) > FIND_MAX:
+        raise UserError(f"find: {FIND_MAX} characters at most")
+    return Wish(
+        sort, order == "desc", find, _number(query, "page"), _number(query, "after")
+    )  # fmt: skip
+
+
+def _number(query: Mapping[str, str], name: str) -> int:
+    text = query.get(name, "0")
+    if not (text.isascii() and text.isdigit()) or int(text[:17]) > NUMBER_MAX:
+        raise UserError(f"{name}: a whole number from 0 on")
+    return int(text)
+
+
+def state(overview: Overview, feed: ResultFeed, wish: Wish) -> dict[str, Any]:
+    """Sums, and the rows that were asked for."""
+    overview.refresh()
+    order = overview.order(wish.sort, descending=wish.descending, find=wish.find)
+    pages = max(math.ceil(len(order) / ROWS), 1)
+    page = min(wish.page, pages - 1)
+    numbers = order[page * ROWS : (page + 1) * ROWS].tolist()
+    return {
+        "at": overview.now / 1e9,
+        "sums": {**asdict(overview.sums), "inserted": feed.inserted, "retracted": feed.retracted},
+        "total": len(overview),
+        "matching": len(order),
+        "page": page,
+        "pages": pages,
+        "rows": [asdict(overview.row(number)) for number in numbers],
+        "clocks": [_clock(overview, number) for number in numbers[:CLOCKS]],
+    }
+
+
+def _clock(overview: Overview, number: int) -> dict[str, Any]:
+    """Points of one source: seconds before now, offset and bound [s]; the last one is now."""
+    site, source = overview.figures.keys[number]
+    points = [
+        [(point.at - overview.now) / 1e9, point.offset / 1e9, point.bound / 1e9]
+        for point in overview.clock(number)
+    ]
+    if points:
+        points.append([0.0, points[-1][1], overview.figures.bound_ns(number, overview.now) / 1e9])
+    return {"site": site, "source": source, "points": points}
+
+
+def results(feed: ResultFeed, after: int) -> dict[str, Any]:
+    """Results after that number; ``skipped``: lines that are left out before them."""
+    unread = feed.since(after, RESULTS)
+    return {
+        "end": unread.end,
+        "skipped": unread.skipped,
+        "results": [shown(line, feed.unit_ns) for line in unread.lines],
+    }

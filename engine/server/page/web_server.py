@@ -1,0 +1,180 @@
+"""The page's own HTTP server, in the loop of the gateway: its routes, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, exposition
+from prometheus_client.core import Metric
+
+from engine.errors import UserError
+from engine.server.page import view
+from engine.server.page.access import Access, put_headers
+from engine.server.page.live import LiveStreams
+from engine.server.page.metrics import GatewayCollector
+from engine.server.page.settings import PageSettings
+from engine.server.result_feed import ResultFeed
+from engine.server.watch.overview import Overview
+
+CONNECTIONS_MAX: Final = 128
+_BODY_MAX: Final = 4096
+_STOP_S: Final = 1.0
+_WRONG_TOKEN_S: Final = 0.5
+"""So long a wrong token waits for its answer: guessing is slow."""
+_FILES: Final = {
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/clocks.js": ("clocks.js", "text/javascript"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+
+
+class PageServer:
+    """Serves what ``overview`` and ``feed`` know."""
+
+    def __init__(
+        self,
+        settings: PageSettings,
+        overview: Overview,
+        feed: ResultFeed,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.streams = LiveStreams(overview, feed)
+        self._settings = settings
+        self._overview = overview
+        self._feed = feed
+        self._tls = tls
+        self._access = Access(settings, secure=tls is not None)
+        self._collector = GatewayCollector(
+            overview, feed, self.streams, settings.metrics_sources_max
+        )
+        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+
+    def application(self) -> web.Application:
+        """The routes, behind the checks of ``Access``."""
+        made = web.Application(middlewares=[self._access.middleware()], client_max_size=_BODY_MAX)
+        made.on_response_prepare.append(put_headers)
+        static = resources.files("engine.server.page") / "static"
+        for path, (name, kind) in _FILES.items():
+            made.router.add_get(path, _file((static / name).read_text(encoding="utf-8"), kind))
+        made.router.add_get("/live", self.streams.handle)
+        made.router.add_get("/state", self._state)
+        made.router.add_post("/login", self._login)
+        made.router.add_get("/metrics", self._metrics)
+        made.router.add_get("/healthz", _healthy)
+        made.router.add_get("/readyz", self._ready)
+        return made
+
+    async def start(self) -> str:
+        """Answers from now on; gives the URL.
+
+        Raises:
+            UserError: the address cannot be bound.
+        """
+        settings = self._settings
+        runner = web.AppRunner(
+            self.application(), access_log=None, handle_signals=False, shutdown_timeout=_STOP_S
+        )
+        await runner.setup()
+        assert runner.server is not None
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                _bounded(runner.server), settings.listen, settings.port, ssl=self._tls
+            )
+        except OSError as error:
+            await runner.cleanup()
+            raise UserError(
+                f"[page] port {settings.port} at {settings.listen}: {error.strerror}"
+            ) from error
+        self._runner = runner
+        port = self._server.sockets[0].getsockname()[1]
+        host = f"[{settings.listen}]" if ":" in settings.listen else settings.listen
+        return f"{'http' if self._tls is None else 'https'}://{host}:{port}/"
+
+    async def stop(self) -> None:
+        """Ends all streams and closes all connections."""
+        if self._server is not None:
+            self._server.close()
+        await self.streams.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # --- what is asked for
+
+    async def _state(self, request: web.Request) -> web.Response:
+        try:
+            wish = view.wish_of(request.query)
+        except UserError as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from error
+        told = view.state(self._overview, self._feed, wish)
+        told["results"] = view.results(self._feed, wish.after)
+        return web.json_response(told)
+
+    async def _login(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        answer = web.Response(status=204)
+        if not self._access.let_in(request, str(form.get("token", "")), answer):
+            await asyncio.sleep(_WRONG_TOKEN_S)
+            raise web.HTTPForbidden(text="not the token\n")
+        return answer
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        # Values are read here, between messages; their text is made beside the loop.
+        families = list(self._collector.collect())
+        encode, kind = exposition.choose_encoder(request.headers.get("Accept", ""))
+        body = await asyncio.to_thread(_encoded, encode, families)
+        return web.Response(body=body, headers={"Content-Type": kind})
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        error = self._overview.core.sink_error
+        if error is not None:
+            raise web.HTTPServiceUnavailable(text="the log cannot be written\n")
+        return web.Response(text="ready\n")
+
+
+class _Families:
+    """A collector of what was collected before."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def _encoded(encode: Callable[[Any], bytes], families: list[Metric]) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return encode(registry)
+
+
+async def _healthy(_request: web.Request) -> web.Response:
+    return web.Response(text="alive\n")
+
+
+def _file(text: str, kind: str) -> Callable[[web.Request], Any]:
+    async def give(_request: web.Request) -> web.Response:
+        return web.Response(text=text, content_type=kind, charset="utf-8")
+
+    return give
+
+
+class _Full(asyncio.Protocol):
+    """Of a connection for which there is no room."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _bounded(server: web.Server) -> Callable[[], asyncio.BaseProtocol]:
+    def protocol() -> asyncio.BaseProtocol:
+        return _Full() if len(server.connections) >= CONNECTIONS_MAX else server()
+
+    return protocol

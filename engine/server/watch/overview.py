@@ -1,0 +1,233 @@
+"""What a gateway looks like at one instant: a row for every source, and the sums of its events.
+
+Made when somebody asks, and not again before it is old enough: with tens of thousands of sources it
+takes longer, so it is made less often, and never takes more than a twentieth of the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.gateway.core import GatewayCore
+from engine.gateway.peers import Source
+from engine.server.watch.clock_history import ClockPoint
+from engine.server.watch.source_figures import NEVER, Means, SourceFigures
+
+IDLE_NS: Final = 10_000_000_000
+"""A connected source of which no event has come for so long is idle."""
+AGE_LEAST_S: Final = 0.9
+_SHARE: Final = 20
+STATES: Final = ("connected", "idle", "away", "ended")
+EVENT_COUNTS: Final = ("received", "recorded", "duplicate", "refused", "put_off", "given_up")
+"""Of events; see ``GatewayCore.counts``."""
+_NOT_MESSAGES: Final = {*EVENT_COUNTS, "promise_waited", "promise_dropped", "duplicate_control"}
+SORTS: Final = (
+    "source", "state", "offset", "delay", "rate", "lag", "disorder", "missing", "seen", "events",
+)  # fmt: skip
+"""What rows can be sorted by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One source. Times in seconds; None: not known. ``seen``: how long ago, ``gaps``: how many
+    runs of numbers have not come, ``missing``: how many numbers these are.
+    """
+
+    site: str
+    source: str
+    state: str
+    offset: float | None
+    bound: float | None
+    delay: float | None
+    rate: float
+    lag: float | None
+    disorder: float | None
+    gaps: int
+    missing: int
+    seen: float | None
+    events: int
+    disordered: int
+    counts: dict[str, int]
+    """``EVENT_COUNTS`` since the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Of all sources since the start.
+
+    ``events``: ``EVENT_COUNTS``; ``logged``: events given to the log; ``balance``: received less
+    what became of them, 0 if the books are right; ``faults``: refused messages and connections,
+    by reason; ``letters``, ``letters_dropped``: of them kept in the file, and not.
+    """
+
+    events: dict[str, int]
+    logged: int
+    balance: int
+    faults: dict[str, int]
+    letters: int
+    letters_dropped: int
+    not_back: int
+    sites: int
+    states: dict[str, int]
+
+
+class Overview:
+    """Looks at a gateway core and at the figures of its sources."""
+
+    def __init__(self, core: GatewayCore, figures: SourceFigures) -> None:
+        self.core = core
+        self.figures = figures
+        self.sums = Sums(dict.fromkeys(EVENT_COUNTS, 0), 0, 0, {}, 0, 0, 0, 0, {})
+        self.now = 0
+        """Arrival clock."""
+        self._state = np.zeros(0, np.int64)
+        self._gaps = np.zeros(0, np.int64)
+        self._missing = np.zeros(0, np.int64)
+        self._means: Means = figures.means(0)
+        self._due = 0.0
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    def refresh(self) -> None:
+        """Looks again, if the last look is old enough."""
+        begun = time.monotonic()
+        if begun < self._due:
+            return
+        self.now = self.core.clock.now
+        self._look_at_sources()
+        self._means = self.figures.means(self.now)
+        self.sums = self._summed()
+        taken = time.monotonic() - begun
+        self._due = begun + max(AGE_LEAST_S, _SHARE * taken)
+
+    def order(self, sort: str, *, descending: bool, find: str = "") -> np.ndarray:
+        """Numbers of the rows of which site/source contains ``find``, in that order.
+
+        Rows whose value is not known come last.
+        """
+        size = len(self)
+        keys = self.figures.keys[:size]
+        names = np.array(["/".join(key) for key in keys], np.str_)
+        chosen = np.arange(size)
+        if find:
+            text = find.casefold()
+            chosen = np.array([i for i in chosen if text in str(names[i]).casefold()], np.int64)
+        values = self._values(sort, names)[chosen]
+        by_name = chosen[np.argsort(names[chosen], kind="stable")]
+        if sort == "source":
+            return by_name[::-1] if descending else by_name
+        place = np.empty(size, np.int64)
+        place[by_name] = np.arange(len(by_name))
+        unknown = np.isnan(values)
+        ranked = np.where(unknown, 0.0, -values if descending else values)
+        return chosen[np.lexsort((place[chosen], ranked, unknown))]
+
+    def row(self, number: int) -> Row:
+        """One source."""
+        site, name = self.figures.keys[number]
+        column = {name: int(values[number]) for name, values in self.figures.columns.items()}
+        synced = column["synced"] != NEVER
+        seen = column["last_record"]
+        counts = self.core.counts
+        return Row(
+            site=site,
+            source=name,
+            state=STATES[int(self._state[number])],
+            offset=column["offset"] / 1e9 if synced else None,
+            bound=self.figures.bound_ns(number, self.now) / 1e9 if synced else None,
+            delay=column["delay"] / 1e9 if synced else None,
+            rate=float(self._means.rate[number]),
+            lag=_known(self._means.lag[number]),
+            disorder=_known(self._means.disorder[number]),
+            gaps=int(self._gaps[number]),
+            missing=int(self._missing[number]),
+            seen=max(self.now - seen, 0) / 1e9 if seen != NEVER else None,
+            events=column["events"],
+            disordered=column["disordered"],
+            counts={reason: counts[site, name, reason] for reason in EVENT_COUNTS},
+        )
+
+    def clock(self, number: int) -> list[ClockPoint]:
+        """The offsets of one source lately."""
+        return self.figures.history.points(number)
+
+    # --- inside
+
+    def _look_at_sources(self) -> None:
+        known = self.core.admission.sources
+        for key in known:
+            self.figures.row(*key)
+        keys = self.figures.keys
+        last = self.figures.columns["last_event"]
+        self._state = np.zeros(len(keys), np.int64)
+        self._gaps = np.zeros(len(keys), np.int64)
+        self._missing = np.zeros(len(keys), np.int64)
+        for number, key in enumerate(keys):
+            source = known.get(key)
+            silent = self.now - int(last[number]) > IDLE_NS
+            self._state[number] = STATES.index(_state(source, silent=silent))
+            for lane in source.lanes if source else ():
+                if lane.received.islands:
+                    self._gaps[number] += lane.received.islands
+                    self._missing[number] += lane.received.missing
+
+    def _summed(self) -> Sums:
+        events: Counter[str] = Counter()
+        faults: Counter[str] = Counter()
+        for (_, _, reason), count in self.core.counts.items():
+            if reason in EVENT_COUNTS:
+                events[reason] += count
+            elif reason not in _NOT_MESSAGES:
+                faults[reason] += count
+        ended = events["recorded"] + events["duplicate"] + events["refused"] + events["put_off"]
+        numbers = np.bincount(self._state, minlength=len(STATES)).tolist()
+        letters = self.core.dead_letters
+        return Sums(
+            events={reason: events[reason] for reason in EVENT_COUNTS},
+            logged=self.figures.events,
+            balance=events["received"] - ended,
+            faults=dict(faults),
+            letters=letters.kept,
+            letters_dropped=letters.dropped,
+            not_back=self.core.admission.not_back,
+            sites=len({site for site, _ in self.figures.keys}),
+            states=dict(zip(STATES, numbers, strict=True)),
+        )
+
+    def _values(self, sort: str, names: np.ndarray) -> np.ndarray:
+        """What rows are compared by, as float64; NaN: not known."""
+        size = len(names)
+        column = {name: values[:size] for name, values in self.figures.columns.items()}
+        never = column["synced"] == NEVER
+        unheard = column["last_record"] == NEVER
+        found: dict[str, Any] = {
+            "source": np.zeros(size),
+            "state": self._state,
+            "offset": np.where(never, np.nan, np.abs(column["offset"])),
+            "delay": np.where(never, np.nan, column["delay"]),
+            "rate": self._means.rate,
+            "lag": self._means.lag,
+            "disorder": self._means.disorder,
+            "missing": self._missing,
+            "seen": np.where(unheard, np.nan, self.now - column["last_record"]),
+            "events": column["events"],
+        }
+        return np.asarray(found[sort], np.float64)
+
+
+def _state(source: Source | None, *, silent: bool) -> str:
+    if source is not None and source.ended:
+        return "ended"
+    if source is None or not source.connections:
+        return "away"
+    return "idle" if silent else "connected"
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)

@@ -1,0 +1,195 @@
+"""Figures of every source, from the frames that are given to the log: rate, lag, disorder, clock.
+
+Columns of all sources at once, one row for each, so that a frame costs some array operations and
+memory is a hundred bytes a source. What came before the start of the server is not in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent import records as r
+from edge_agent.records import Kind
+from engine.gateway.outputs import Sink
+from engine.server.watch.clock_history import ClockHistory
+from engine.stream.frame import Frame
+
+MEMORY_NS: Final = 10_000_000_000
+"""Rate, lag and disorder are means in which an event's weight falls to 1/e in this time."""
+_LEAST_NS: Final = 1_000_000_000
+"""A source that is younger is taken to be so old: no rate comes from one event."""
+_FIRST_ROWS: Final = 64
+NEVER: Final = -(1 << 62)
+"""Stands for an instant that was not."""
+_COLUMNS: Final = {
+    "events": np.int64, "disordered": np.int64, "last_event": np.int64, "last_record": np.int64,
+    "first_event": np.int64, "weight": np.float64, "lag": np.float64, "disorder": np.float64,
+    "offset": np.int64, "delay": np.int64, "precision": np.int64, "skew_error_ppb": np.int64,
+    "synced": np.int64,
+}  # fmt: skip
+_INSTANTS: Final = ("last_event", "last_record", "first_event", "synced")
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Of every source, as float64: events/s, seconds of lag and share of events out of order.
+
+    Lag and share are NaN where nothing came lately.
+    """
+
+    rate: np.ndarray
+    lag: np.ndarray
+    disorder: np.ndarray
+
+
+class SourceFigures:
+    """A sink that hands its frames on to the log, and looks at each that the log has taken.
+
+    Args:
+        sink: the log.
+        sources_max: so many sources have figures; events of others are only counted.
+    """
+
+    def __init__(self, sink: Sink, sources_max: int) -> None:
+        self.keys: list[tuple[str, str]] = []
+        """(site, source) of each row."""
+        self.columns = {name: np.zeros(_FIRST_ROWS, kind) for name, kind in _COLUMNS.items()}
+        for name in _INSTANTS:
+            self.columns[name][:] = NEVER
+        self.events = 0
+        """Given to the log, of all sources."""
+        self.history = ClockHistory()
+        self._sink = sink
+        self._rows: dict[tuple[str, str], int] = {}
+        self._newest: dict[str, int] = {}
+        """The largest reference time yet of each site, not beyond its arrival."""
+        self._sources_max = sources_max
+
+    def append(self, frame: Frame) -> None:
+        self._sink.append(frame)
+        self._look(frame)
+
+    def flush(self) -> object:
+        return self._sink.flush()
+
+    def row(self, site: str, source: str) -> int | None:
+        """The row of a source; None: there are too many."""
+        key = (site, source)
+        found = self._rows.get(key)
+        if found is None and len(self.keys) < self._sources_max:
+            found = self._rows[key] = len(self.keys)
+            self.keys.append(key)
+            if found == len(self.columns["events"]):
+                self._grow()
+        return found
+
+    def means(self, now: int) -> Means:
+        """At instant ``now`` of the arrival clock."""
+        size = len(self.keys)
+        of = {name: column[:size] for name, column in self.columns.items()}
+        faded = of["weight"] * np.exp(-np.maximum(now - of["last_event"], 0) / MEMORY_NS)
+        age = np.maximum(now - of["first_event"], _LEAST_NS) / MEMORY_NS
+        rate = faded / (MEMORY_NS / 1e9 * -np.expm1(-age))
+        some = faded > 1e-6
+        weight = np.where(some, of["weight"], 1.0)
+        return Means(
+            rate=np.where(some, rate, 0.0),
+            lag=np.where(some, of["lag"] / weight / 1e9, np.nan),
+            disorder=np.where(some, of["disorder"] / weight, np.nan),
+        )
+
+    def bound_ns(self, row: int, now: int) -> int:
+        """How wrong a source's offset may be: half the delay, both clocks' precision, and what
+        grows with the age of its last sync.
+        """
+        of = {name: int(column[row]) for name, column in self.columns.items()}
+        age = max(now - of["synced"], 0)
+        grown = age * of["skew_error_ppb"] // 1_000_000_000
+        return (of["delay"] + 1) // 2 + of["precision"] + grown
+
+    # --- inside
+
+    def _grow(self) -> None:
+        for name, column in self.columns.items():
+            fresh = np.full(len(column), NEVER if name in _INSTANTS else 0, column.dtype)
+            self.columns[name] = np.concatenate([column, fresh])
+
+    def _look(self, frame: Frame) -> None:
+        batch = frame.batch
+        codes, names = _codes(batch.column(r.SOURCE))
+        rows = np.array(
+            [-1 if (row := self.row(frame.site, name)) is None else row for name in names] + [-1],
+            np.int64,
+        )[codes]
+        kind = _ints(batch, r.KIND, int(Kind.EVENT))
+        arrival = _ints(batch, r.ARRIVAL, 0)
+        heard = rows >= 0
+        self.columns["last_record"][rows[heard]] = arrival[heard]
+        self._syncs(batch, rows, arrival, kind)
+        event = kind == Kind.EVENT
+        self.events += int(event.sum())
+        event &= heard
+        if event.any():
+            ts = _ints(batch, r.TS, 0)[event]
+            self._events(frame.site, rows[event], ts, arrival[event])
+
+    def _syncs(
+        self, batch: pa.RecordBatch, rows: np.ndarray, arrival: np.ndarray, kind: np.ndarray
+    ) -> None:
+        """Takes over what syncs say; of an announcement without an offset nothing."""
+        if r.OFFSET not in batch.schema.names:
+            return
+        said = batch.column(r.OFFSET).is_valid().to_numpy(zero_copy_only=False)
+        fields = {name: _ints(batch, name, 0) for name in (r.OFFSET, r.DELAY, r.PRECISION)}
+        fields[r.SKEW_ERROR_PPB] = _ints(batch, r.SKEW_ERROR_PPB, 0)
+        before: tuple[int, int, int] | None = None
+        for place in np.flatnonzero(said & (kind == Kind.SYNC) & (rows >= 0)).tolist():
+            row = int(rows[place])
+            for name, values in fields.items():
+                self.columns[name][row] = values[place]
+            self.columns["synced"][row] = arrival[place]
+            # One sync has a record for each stream of its source.
+            now = (row, int(arrival[place]), int(fields[r.OFFSET][place]))
+            if now != before:
+                self.history.add(row, *now[1:], self.bound_ns(row, now[1]))
+            before = now
+
+    def _events(self, site: str, rows: np.ndarray, ts: np.ndarray, arrival: np.ndarray) -> None:
+        """Events of one frame, with the offsets that hold at its end."""
+        of = self.columns
+        ref = ts + of["offset"][rows]
+        # What says to be of the future must not make all that follows look late.
+        seen = np.minimum(ref, arrival)
+        newest = np.maximum.accumulate(np.append(self._newest.get(site, NEVER), seen))
+        self._newest[site] = int(newest[-1])
+        late = seen < newest[:-1]
+        which, place, count = np.unique(rows, return_inverse=True, return_counts=True)
+        lag = np.bincount(place, (arrival - ref).astype(np.float64))
+        disordered = np.bincount(place, late)
+        now = int(arrival[-1])
+        fade = np.exp(-np.maximum(now - of["last_event"][which], 0) / MEMORY_NS)
+        for name, added in (("weight", count), ("lag", lag), ("disorder", disordered)):
+            of[name][which] = of[name][which] * fade + added
+        of["events"][which] += count
+        of["disordered"][which] += disordered.astype(np.int64)
+        first = of["first_event"][which]
+        of["first_event"][which] = np.where(first == NEVER, int(arrival[0]), first)
+        of["last_event"][which] = now
+
+
+def _codes(column: Any) -> tuple[np.ndarray, list[str]]:
+    """Codes of the sources; -1: of none."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, encoded.dictionary.to_pylist()
+
+
+def _ints(batch: pa.RecordBatch, name: str, absent: int) -> np.ndarray:
+    if name not in batch.schema.names:
+        return np.full(batch.num_rows, absent, np.int64)
+    column = batch.column(name).cast(pa.int64())
+    return np.asarray(column.fill_null(absent).to_numpy(zero_copy_only=False))

@@ -1,0 +1,219 @@
+"""Chains on Spark over a log that grows: one query without end, a micro-batch for each page.
+
+What a micro-batch gives is written when it comes (``LiveAnswers``), then how far that is, then
+Spark commits. So after a crash Spark may do a micro-batch again, of which all or a part is
+written: the answers of the former are left out, those of the latter compared with what is there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.query import StreamingQuery
+
+from engine.chain import ChainSettings
+from engine.errors import SlackwaterError
+from engine.log.files.log_files import file_mark, file_name
+from engine.log.saved_state import load, save
+from engine.results.answer_lines import AnswersDamaged
+from engine.results.live_answers import LiveAnswers
+from engine.results.run_writer import CHECKPOINT, READING
+from engine.spark.failure import spark_failure
+from engine.spark.host import chained, committed_batches, due, part_of, spark_session
+from engine.spark.live_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
+from engine.spark.staged import Staged
+
+_SINK: Final = "sink"
+_STAGED: Final = "staged"
+_LOG: Final = "spark.log"
+_PAGES_AHEAD: Final = 2
+"""With more, pages would be small while Spark is behind."""
+_LOOK_S: Final = 0.2
+_VERSION: Final = 1
+
+
+class SparkEngine:
+    """The chains of every site, on a Spark master; the twin of ``engine.live.EmbeddedEngine``.
+
+    Args:
+        log: the arrival log; workers reach it, and ``folder``, under the same paths.
+        folder: of this engine's state alone.
+        settings: of every chain.
+        open_answers: from what ``LiveAnswers.state`` gave (empty: nothing) to the answers.
+        master: any Spark master.
+        tell: takes a line for people.
+
+    Raises:
+        UserError: no Java.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        folder: Path,
+        settings: ChainSettings,
+        open_answers: Callable[[dict[str, Any]], LiveAnswers],
+        master: str,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._log = log
+        self._folder = folder
+        self._settings = settings
+        self._tell = tell
+        self._written = threading.Condition()
+        self._goal: int | None = None
+        """The log's last file when this life began; None: not known yet, or reached."""
+        self._began = False
+        self._ended = False
+        self._staged = Staged(folder / _STAGED)
+        self._open(open_answers)
+        self._query = self._start(master)
+
+    @property
+    def done(self) -> int:
+        """Number of the log's last file that Spark was given."""
+        return self._list.listed
+
+    def _open(self, open_answers: Callable[[dict[str, Any]], LiveAnswers]) -> None:
+        state = self._fitting(load(self._folder / _SINK))
+        if state is not None:
+            try:
+                self._answers = open_answers(state["answers"])
+            except AnswersDamaged as damaged:
+                self._tell(f"{damaged}: answers are made again from the log's beginning")
+                state = None
+        if state is None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._answers = open_answers({})
+            state = {"batch": -1, "done": 0, "sites": ()}
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._batch: int = state["batch"]
+        self._list = LiveList(self._folder / READING, self._batch + 1, state["done"])
+        self._list.sites.update(state["sites"])
+
+    def _fitting(self, state: dict[str, Any] | None) -> dict[str, Any] | None:
+        """``state``, unless it is not of these settings, this log and Spark's checkpoint."""
+        committed = committed_batches(self._folder / CHECKPOINT)
+        if state is None and not committed:
+            return None
+        if (
+            state is not None
+            and state["version"] == _VERSION
+            and state["settings"] == repr(self._settings)
+            and state["mark"] == file_mark(self._log, state["done"])
+            and state["batch"] in (committed - 1, committed)
+        ):
+            return state
+        self._tell("the engine's state is of other queries, or of another log: begins anew")
+        return None
+
+    def _start(self, master: str) -> StreamingQuery:
+        session = spark_session(master, self._folder / _LOG)
+        session.conf.set(
+            "spark.sql.shuffle.partitions", session.sparkContext.defaultParallelism
+        )  # a checkpoint keeps what it began with
+        self._staged.clear()
+        listed = due(session, self._folder / READING, cleanSource="delete")
+        return (
+            chained(listed, self._settings, self._log, self._folder / _STAGED)
+            .writeStream.foreachBatch(lambda batch, number: self._sink(batch.collect(), number))
+            .option("checkpointLocation", str(self._folder / CHECKPOINT))
+            .start()
+        )
+
+    def upto(self, number: int) -> None:
+        """Gives Spark the log's files up to that number; returns before they are answered.
+
+        Raises:
+            UserError: a worker found the log, or a query, at fault.
+            SparkFailure: the Spark query failed.
+        """
+        if not self._began:
+            self._began, self._goal = True, number
+        while self._list.listed < number:
+            self._wait_for(lambda: self._list.next - 1 - self._batch < _PAGES_AHEAD)
+            files = self._next_files(number)
+            self._list.add(files, self._list.listed + len(files))
+
+    def idle(self) -> None:
+        """Nothing came for a while."""
+        self._check()
+        with self._written:
+            self._answers.rest()
+
+    def close(self) -> None:
+        """Returns when all is answered, and what the log's end would give is written.
+
+        Raises:
+            SlackwaterError: as ``upto``.
+        """
+        if self._list.sites:
+            self._list.add([], self._list.listed, ends=True)
+        self._wait_for(lambda: self._batch == self._list.next - 1)
+        self._query.stop()
+        with self._written:
+            if not self._ended:
+                self._answers.close()
+
+    def _next_files(self, number: int) -> list[Path]:
+        files: list[Path] = []
+        size = 0
+        for each in range(self._list.listed + 1, number + 1):
+            files.append(self._log / file_name(each))
+            size += files[-1].stat().st_size
+            if size >= BYTES_PER_PAGE or len(files) == FILES_PER_PAGE:
+                break
+        return files
+
+    def _wait_for(self, true: Callable[[], bool]) -> None:
+        with self._written:
+            while not self._written.wait_for(true, _LOOK_S):
+                self._check()
+
+    def _check(self) -> None:
+        if not self._query.isActive:
+            raise self._failure()
+
+    def _failure(self) -> SlackwaterError:
+        return spark_failure(str(self._query.exception()), self._folder / _LOG)
+
+    def _sink(self, rows: list[Row], batch: int) -> None:
+        """Writes what a micro-batch gave, unless that was done before a crash."""
+        with self._written:
+            if batch > self._batch:
+                # Sorted here: a sort in Spark samples its input, and so runs the chains twice.
+                given = sorted(rows, key=lambda row: (row.site, row.number))
+                self._answers.take([part_of(row, self._staged) for row in given if not row.last])
+                done = self._list.done_of.pop(batch)
+                if self._goal is not None and done >= self._goal:
+                    self._goal = None
+                    self._answers.caught_up()
+                last = [part_of(row, self._staged) for row in given if row.last]
+                if last:
+                    self._answers.close(last)
+                    self._ended = True
+                self._answers.patient(partial(self._save, batch, done))
+                self._batch = batch
+                self._written.notify_all()
+            self._staged.clear()
+
+    def _save(self, batch: int, done: int) -> None:
+        """Raises OSError: it cannot be."""
+        save(
+            self._folder / _SINK,
+            {
+                "version": _VERSION,
+                "settings": repr(self._settings),
+                "batch": batch,
+                "done": done,
+                "mark": file_mark(self._log, done),
+                "sites": sorted(self._list.sites),
+                "answers": self._answers.state(),
+            },
+        )

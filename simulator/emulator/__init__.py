@@ -1,0 +1,1 @@
+"""The simulator's links on real IP packets: between network namespaces, through TUN devices."""

@@ -1,0 +1,231 @@
+"""The embedded engine over a growing log, cut, killed and hurt anywhere: a pass over it agrees."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from engine.barrier.settings import parse_barrier
+from engine.chain import ChainSettings
+from engine.errors import UserError
+from engine.live.claim import QUERY_FILE, claim
+from engine.live.embedded import EmbeddedEngine, Place
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
+from engine.query import query
+from engine.results.answer_lines import AnswerLines, AnswersDamaged, site_file
+from engine.results.answer_tables import AnswerTables
+from engine.results.export import export_jsonl
+from engine.results.live_answers import LiveAnswers
+from tests.spark.test_growing_log import Growing, trace
+
+QUERIES = {
+    "p": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
+    "w": "SELECT count(*), sum(v) GROUP BY id WINDOW TUMBLING 8 ns",
+}
+SETTINGS = ChainSettings(
+    parse_order("sequence:timeout=fixed:6ns"),
+    tuple(query(text, name=name) for name, text in QUERIES.items()),
+    parse_barrier("immediate"),
+    guards=Guards(None),
+)
+KEYS = [(query, site) for query in QUERIES for site in "ns"]
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+class Life:
+    """One life of an engine, whose answers are in ``folder``; it dies at its ``last`` writing."""
+
+    def __init__(self, folder: Path, last: float = float("inf"), every_s: float = 0.0) -> None:
+        self.said: list[str] = []
+        self.fed: list[bytes] = []
+        self._left = last
+        self._folder = folder
+        self._every_s = every_s
+        place = Place(folder / "log", folder / "answers" / ".state", 1e9)
+        self.engine = EmbeddedEngine(place, SETTINGS, self._opened, self.said.append)
+
+    def _opened(self, known: dict[str, Any]) -> LiveAnswers:
+        folder = self._folder / "answers"
+        lines = AnswerLines(folder, list(QUERIES), known.get("lines", {}), self.said.append)
+        tables = AnswerTables(folder, known.get("tables", {}), self._every_s, 1, {})
+        return LiveAnswers(lines, tables, 1, {}, self.fed.append, self._patient)
+
+    def _patient(self, what: Callable[[], Any]) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise KilledError
+        return what()
+
+
+def passed(folder: Path) -> dict[tuple[str, str], bytes]:
+    """What a pass over the whole log gives, by query and site."""
+    run_in_process(folder / "log", SETTINGS, folder / "parts")
+    export_jsonl(folder / "parts", folder / "all.jsonl", queries=list(QUERIES))
+    found = dict.fromkeys(KEYS, b"")
+    for line in (folder / "all.jsonl").read_bytes().splitlines(keepends=True):
+        result = json.loads(line)
+        found[result["query"], result["site"]] += line
+    return found
+
+
+def lines_at(folder: Path, key: tuple[str, str], ending: str = "") -> bytes:
+    path = folder / "answers" / key[0] / f"{key[1]}.jsonl{ending}"
+    return path.read_bytes() if path.exists() else b""
+
+
+def rows_at(folder: Path, key: tuple[str, str]) -> list[dict[str, Any]]:
+    """Rows of the tables, which must follow one another."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted((folder / "answers" / key[0]).glob(f"{key[1]}.rows-*.parquet")):
+        assert int(path.stem.split("-")[-2]) == len(rows)
+        rows += pq.read_table(path).to_pylist()
+        assert int(path.stem.split("-")[-1]) == len(rows)
+    return rows
+
+
+def hurt(folder: Path, random: Random) -> None:
+    """What a power cut, or somebody, may do to a file of answers."""
+    key = random.choice(KEYS)
+    path = folder / "answers" / key[0] / f"{key[1]}.jsonl"
+    if not path.exists():
+        return
+    content = path.read_bytes()
+    at = random.randrange(len(content) + 1)
+    match random.randrange(4):
+        case 0:
+            path.write_bytes(content[:at])
+        case 1:
+            path.write_bytes(content + b"nonsense\n")
+        case 2:
+            path.write_bytes(content[:at] + b"\0" * (len(content) - at))
+        case _:
+            path.unlink()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kills_and_damage_change_no_answer(seed: int) -> None:
+    random = Random(seed)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        growing = Growing(trace(random.randrange, 150), folder, 7)
+        there = 0
+        while growing.left:
+            life = Life(folder, random.choice([3, 10, 30, float("inf")]), random.choice([0.0, 1e9]))
+            try:
+                for _ in range(random.randint(1, 4)):
+                    some = random.randint(1, 5)
+                    there += len(growing.left[:some])
+                    growing.grow(some)
+                    life.engine.upto(there)
+                    if random.random() < 0.4:
+                        life.engine.save()
+            except KilledError:
+                pass
+            if random.random() < 0.3:
+                hurt(folder, random)
+        life = Life(folder)
+        life.engine.upto(there)
+        life.engine.close()
+        whole = passed(folder)
+        assert sum(map(len, whole.values())) > 1000
+        for key, lines in whole.items():
+            mine = lines_at(folder, key)
+            assert mine + lines_at(folder, key, ".end") == lines
+            told = [json.loads(line) for line in mine.splitlines()]
+            assert [(r["op"], r["at"]) for r in rows_at(folder, key)] == [
+                (line["op"], line["at"]) for line in told
+            ]
+
+
+def test_lookers_on_get_each_line_once_without_kills(tmp_path: Path) -> None:
+    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
+    files = len(growing.left)
+    growing.grow(files)
+    fed = b""
+    for number in range(1, files + 1, 3):
+        life = Life(tmp_path)
+        life.engine.upto(number)
+        life.engine.close()
+        fed += b"".join(life.fed)
+    written = [line for key in KEYS for line in lines_at(tmp_path, key).splitlines()]
+    assert sorted(fed.splitlines()) == sorted(written)
+
+
+def test_more_than_the_log_gives_is_cut_and_kept(tmp_path: Path) -> None:
+    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
+    files = len(growing.left)
+    growing.grow(files)
+    life = Life(tmp_path)
+    life.engine.upto(files)
+    life.engine.close()
+    path = tmp_path / "answers" / "w" / "n.jsonl"
+    before = path.read_bytes()
+    path.write_bytes(before + b"more\n")
+    again = Life(tmp_path)
+    again.engine.upto(files)
+    assert path.read_bytes() == before
+    assert path.with_name("n.jsonl.cut").read_bytes() == b"more\n"
+    assert "had more than the log gives" in again.said[0]
+
+
+def test_a_state_of_other_settings_or_another_log_is_not_gone_on_with(tmp_path: Path) -> None:
+    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
+    files = len(growing.left)
+    growing.grow(files)
+    life = Life(tmp_path)
+    life.engine.upto(files)
+    life.engine.close()
+    state = tmp_path / "answers" / ".state"
+    whole = state.read_bytes()
+    assert Life(tmp_path).engine.done == files
+    state.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert Life(tmp_path).engine.done == 0
+    state.write_bytes(whole)
+    last = max((tmp_path / "log").glob("*.parquet"))
+    last.unlink()
+    other = Life(tmp_path)
+    assert other.engine.done == 0
+    assert "begins anew" in other.said[0]
+
+
+def test_a_name_stands_for_one_query_and_one_log(tmp_path: Path) -> None:
+    growing = Growing(trace(Random(5).randrange, 40), tmp_path, 7)
+    growing.grow(len(growing.left))
+    answers, log = tmp_path / "answers", tmp_path / "log"
+    mine = {"w": {"query": "SELECT ...", "order": "none"}}
+    claim(answers, log, mine)
+    claim(answers, log, mine)
+    claim(answers, log, {**mine, "more": {"query": "EVENT ...", "order": "none"}})
+    with pytest.raises(UserError, match=r"query w: .*with another order: give the query another"):
+        claim(answers, log, {"w": {**mine["w"], "order": "kslack:1s"}})
+    with pytest.raises(UserError, match="with another log"):
+        claim(answers, tmp_path / "all" / "nowhere", mine)
+    (answers / "w" / QUERY_FILE).write_text("{")
+    with pytest.raises(UserError, match=r"query.json: damaged: move .*w away"):
+        claim(answers, log, mine)
+
+
+def test_names_of_sites_are_names_of_files() -> None:
+    hostile = ["main", "", ".", "..", "../../etc", "a/b", "ä" * 200, "ä" * 199 + "o", "n\0l", "x=y"]
+    names = [site_file(site) for site in hostile]
+    assert len(set(names)) == len(hostile)
+    assert all(len(name) <= 160 and "/" not in name and not name.startswith(".") for name in names)
+
+
+def test_a_table_whose_rows_are_gone_is_told(tmp_path: Path) -> None:
+    tables = AnswerTables(tmp_path, {}, 0.0, 1, {})
+    assert tables.state() == {}
+    with pytest.raises(AnswersDamaged, match="a file of its rows is gone"):
+        AnswerTables(tmp_path, {("p", "n"): ("matches", 3, [])}, 0.0, 1, {})

@@ -1,0 +1,51 @@
+"""The soak: a minute of it, and that it sees what grows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.soak.__main__ import Soak, keep
+from bench.soak.watched import Watched
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_memory_and_files_stay_as_they_are(tmp_path: Path) -> None:
+    soak = Soak(tmp_path, agents=3, rate=6_000, seconds=60)
+    soak.run()
+    assert soak.events() == dict.fromkeys(soak.names, 120_000)
+    assert len(soak.watched) == 4
+    assert all(len(each.at) > 30 for each in soak.watched)
+    assert [told for each in soak.watched for told in each.grows()] == []
+    keep(soak.watched, tmp_path / "kept")
+    assert (tmp_path / "kept" / "soak.csv").read_text().count("\n") > 120
+    assert (tmp_path / "kept" / "soak.html").stat().st_size > 1000
+
+
+def looked(kb: list[int], files: list[int]) -> Watched:
+    return Watched("p", 1, [float(i) for i in range(len(kb))], kb, files)
+
+
+def test_what_grows_is_seen() -> None:
+    flat = [100_000, 101_000] * 20
+    assert looked(flat, [9] * 40).grows() == []
+    leak = [100_000 + 1_000 * i for i in range(40)]
+    assert looked(leak, [9] * 40).grows() == ["p: memory grows from 121.6 to 131.3 MB"]
+    assert looked(flat, list(range(40))).grows() == ["p: open files grow from 24 to 34"]
+    warmed_up = [1_000 * min(i, 15) + 50_000 for i in range(40)]
+    assert looked(warmed_up, [9] * 40).grows() == []
+
+
+def test_a_process_is_looked_at() -> None:
+    own = Watched("own", os.getpid())
+    own.look(0.0)
+    assert own.kb[0] > 10_000
+    with Path("/dev/null").open() as _:
+        own.look(1.0)
+    assert own.files[1] == own.files[0] + 1
+    gone = Watched("gone", 2**22 + 1)
+    gone.look(0.0)
+    assert gone.at == []

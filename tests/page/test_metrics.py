@@ -1,0 +1,123 @@
+"""What Prometheus gets: documented names, hostile labels, bounded series, a dashboard that fits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.gateway.device_messages import a_data
+from tests.page.conftest import EPOCH, S, Site, a_result
+
+ROOT = Path(__file__).parents[2]
+DASHBOARD = ROOT / "docs/samples/grafana.json"
+HOSTILE = '<script>"\\\n{source="x"} 1\n# EOF\né'
+NAME = re.compile(r"\bslackwater_[a-z_]+")
+
+
+def families(site: Site, run: Callable[..., Any], **settings: Any) -> dict[str, Metric]:
+    async def ask() -> str:
+        async with site.client(**settings) as client:
+            answer = await client.get("/metrics")
+            assert answer.status == 200
+            assert answer.content_type == "text/plain"
+            return str(await answer.text())
+
+    text = run(ask())
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def sample_names(found: dict[str, Metric]) -> set[str]:
+    """Of all families, of which some may have no samples yet."""
+    return {f"{n}_total" if f.type == "counter" else n for n, f in found.items()}
+
+
+def test_values_of_a_source(site: Site, run: Callable[..., Any]) -> None:
+    site.source("door", events=3, offset=2 * S)
+    site.say("main/door", a_data(5, 2, site.now), a_data(0, 3, site.now))
+    site.feed.publish([a_result(1), a_result(1, "-"), a_result(2)])
+    found = families(site, run)
+
+    def value(name: str, **labels: str) -> float:
+        (one,) = [
+            sample.value
+            for family in found.values()
+            for sample in family.samples
+            if sample.name == name and sample.labels == labels
+        ]
+        return one
+
+    door = {"site": "main", "source": "door"}
+    assert value("slackwater_events_received_total") == 8
+    assert value("slackwater_source_events_recorded_total", **door) == 5
+    assert value("slackwater_source_events_duplicate_total", **door) == 3
+    assert value("slackwater_events_unbalanced") == 0
+    assert value("slackwater_events_logged_total") == 5
+    assert value("slackwater_source_clock_offset_seconds", **door) == 2
+    assert value("slackwater_source_missing", **door) == 2
+    assert value("slackwater_source_gaps", **door) == 1
+    assert value("slackwater_source_up", **door) == 1
+    assert value("slackwater_sources", state="connected") == 1
+    assert value("slackwater_results_inserted_total") == 2
+    assert value("slackwater_results_retracted_total") == 1
+    seen = value("slackwater_source_last_seen_timestamp_seconds", **door)
+    assert EPOCH / S <= seen <= site.now / S
+
+
+def test_names_follow_the_conventions(site: Site, run: Callable[..., Any]) -> None:
+    site.source("door")
+    for name, family in families(site, run).items():
+        assert re.fullmatch(r"slackwater_[a-z]+(_[a-z]+)*", name)
+        assert family.documentation.endswith(".")
+        assert family.type in ("counter", "gauge")
+        for unit in ("_ms", "_ns", "_milliseconds", "_percent"):
+            assert unit not in name
+        for sample in family.samples:
+            assert set(sample.labels) <= {"site", "source", "state", "reason"}
+
+
+def test_every_metric_is_documented_and_no_other(site: Site, run: Callable[..., Any]) -> None:
+    site.source("door")
+    table = (ROOT / "docs/reference.md").read_text().split("## Metrics")[1].split("\n## ")[0]
+    gateway = table.split("### Of an agent")[0]
+    assert set(re.findall(r"`(slackwater_[a-z_]+)`", gateway)) == sample_names(families(site, run))
+
+
+def test_the_dashboard_names_metrics_that_are_there(site: Site, run: Callable[..., Any]) -> None:
+    site.source("door")
+    known = sample_names(families(site, run))
+    board = json.loads(DASHBOARD.read_text())
+    expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    queries = [each["query"] for each in board["templating"]["list"] if each["type"] == "query"]
+    assert len(expressions) > 15
+    for expression in expressions + queries:
+        used = set(NAME.findall(expression))
+        assert used, expression
+        assert used <= known, expression
+    labels = re.findall(r"\{\{(\w+)\}\}", json.dumps(board))
+    assert set(labels) == {"site", "source", "state", "reason"}
+
+
+def test_hostile_names_stay_labels(site: Site, run: Callable[..., Any]) -> None:
+    site.source(HOSTILE)
+    family = families(site, run)["slackwater_source_up"]
+    (sample,) = family.samples
+    assert sample.labels == {"site": "main", "source": HOSTILE}
+
+
+def test_sources_beyond_the_limit_have_no_series(site: Site, run: Callable[..., Any]) -> None:
+    for number in range(20):
+        site.source(f"s{number}", events=1)
+    found = families(site, run, metrics_sources_max=7)
+    (left,) = found["slackwater_sources_without_series"].samples
+    assert left.value == 13
+    for name, family in found.items():
+        if name.startswith("slackwater_source_"):
+            assert len(family.samples) == 7, name
+    (total,) = found["slackwater_events_recorded"].samples
+    assert total.value == 20

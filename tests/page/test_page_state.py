@@ -1,0 +1,174 @@
+"""What a page is told of sources, however many they are, and of events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from edge_agent import messages as m
+from engine.server.page import view
+from engine.server.watch.overview import SORTS
+from tests.gateway.device_messages import a_data, a_hello
+from tests.page.conftest import EPOCH, S, Site, a_result
+
+Run = Callable[..., Any]
+
+
+def state(site: Site, **query: str) -> dict[str, Any]:
+    site.overview._due = 0.0
+    return view.state(site.overview, site.feed, view.wish_of(query))
+
+
+def test_a_source_with_its_clock_gaps_and_sums(site: Site) -> None:
+    site.source("door", events=3, offset=2 * S)
+    at = site.now
+    site.say("main/door", a_data(5, 2, at), a_data(0, 3, at), a_data(9, 1, at))
+    told = state(site)
+    (row,) = told["rows"]
+    assert (row["site"], row["source"], row["state"]) == ("main", "door", "connected")
+    assert row["offset"] == 2.0
+    assert row["delay"] == 1e-8
+    assert 0 < row["bound"] < 1e-3
+    assert (row["gaps"], row["missing"], row["events"]) == (2, 4, 6)
+    assert row["counts"]["duplicate"] == 3
+    assert row["counts"]["received"] == 9
+    assert told["sums"]["events"]["received"] == 9
+    assert told["sums"]["events"]["recorded"] == told["sums"]["logged"] == 6
+    assert told["sums"]["balance"] == 0
+    assert told["clocks"][0]["points"][0][1] == 2.0
+    json.dumps(told, allow_nan=False)
+
+
+def test_states_of_sources(site: Site) -> None:
+    for name in ("talks", "silent", "left", "done"):
+        site.source(name)
+    site.core.disconnected("main/left", site.now)
+    site.say("main/done", m.Eos(1, site.now, (3,)))
+    site.later(11 * S)
+    site.say("main/talks", a_data(3, 1, site.now))
+    found = {row["source"]: row["state"] for row in state(site)["rows"]}
+    assert found == {"talks": "connected", "silent": "idle", "left": "away", "done": "ended"}
+    assert state(site)["sums"]["states"] == {"connected": 1, "idle": 1, "away": 1, "ended": 1}
+
+
+def test_a_source_that_said_hello_only_is_shown(site: Site) -> None:
+    site.say("c", a_hello("shy"))
+    (row,) = state(site)["rows"]
+    assert (row["source"], row["offset"], row["lag"], row["seen"]) == ("shy", None, None, None)
+    assert state(site)["clocks"] == [{"site": "main", "source": "shy", "points": []}]
+
+
+def test_rows_are_sorted_by_what_is_asked_for_and_the_unknown_come_last(site: Site) -> None:
+    for place, name in enumerate(["b", "a", "d", "c"]):
+        site.source(name, events=place, offset=(place - 2) * S)
+    site.say("x", a_hello("x"))
+    for sort in SORTS:
+        for order in ("asc", "desc"):
+            rows = state(site, sort=sort, order=order)["rows"]
+            assert sorted(row["source"] for row in rows) == ["a", "b", "c", "d", "x"]
+            values = [row.get(sort) for row in rows]
+            if sort == "offset":
+                values = [None if value is None else abs(value) for value in values]
+            known = [value for value in values if value is not None]
+            if sort not in ("state", "source"):
+                assert values == known + [None] * (len(values) - len(known))
+                assert known == sorted(known, reverse=order == "desc")
+    names = [row["source"] for row in state(site)["rows"]]
+    assert names == ["a", "b", "c", "d", "x"]
+    assert [row["source"] for row in state(site, find="MAIN/b")["rows"]] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ({"sort": "token"}, "sort: one of source"),
+        ({"order": "up"}, "order: asc or desc"),
+        ({"page": "-1"}, "page: a whole number"),
+        ({"page": "٣"}, "page: a whole number"),
+        ({"after": "9" * 400}, "after: a whole number"),
+        ({"find": "x" * 201}, "find: 200 characters"),
+    ],
+)
+def test_a_wrong_wish_is_told(site: Site, run: Run, query: dict[str, str], told: str) -> None:
+    async def ask() -> None:
+        async with site.client() as client:
+            for path in ("/state", "/live"):
+                answer = await client.get(path, params=query)
+                assert answer.status == 400
+                assert told in await answer.text()
+
+    run(ask())
+
+
+def test_ten_thousand_sources_give_pages_of_fifty() -> None:
+    site = Site(connections_max=20_000)
+    for number in range(10_000):
+        name = f"s{number:05}"
+        site.core.connected(name, EPOCH, "127.0.0.1")
+        sync = m.Sync(0, number, 10, EPOCH, 3, 50)
+        site.core.received(name, b"".join(map(_encoded, (a_hello(name), sync))), EPOCH)
+        site.core.outputs()
+        for each in range(3) if number < 20 else ():
+            # As after a month: every row of the history is there.
+            site.figures.history.add(number, EPOCH + each * 60 * S, number, 1)
+    site.core.finish(EPOCH)
+    told = state(site, sort="offset", order="desc", page="3")
+    assert (told["total"], told["matching"], told["pages"], told["page"]) == (
+        10_000,
+        10_000,
+        200,
+        3,
+    )
+    assert [row["source"] for row in told["rows"]] == [f"s{n:05}" for n in range(9849, 9799, -1)]
+    assert len(told["clocks"]) == view.CLOCKS
+    assert len(json.dumps(told)) < 40_000
+    assert state(site, page="999999")["page"] == 199
+    assert state(site, find="s0999")["matching"] == 10
+
+
+def _encoded(message: m.Message) -> bytes:
+    from edge_agent import wire  # noqa: PLC0415
+
+    return wire.encode(message)
+
+
+def test_names_that_look_like_markup_come_as_they_are(site: Site, run: Run) -> None:
+    async def ask() -> None:
+        site.source("<script>alert(1)</script>")
+        async with site.client() as client:
+            answer = await client.get("/state")
+            assert answer.content_type == "application/json"
+            (row,) = (await answer.json())["rows"]
+            assert row["source"] == "<script>alert(1)</script>"
+
+    run(ask())
+
+
+def test_state_gives_results_too(site: Site, run: Run) -> None:
+    async def ask() -> None:
+        site.feed.publish([a_result(1), a_result(2), a_result(1, "-")])
+        async with site.client() as client:
+            told = (await (await client.get("/state")).json())["results"]
+            assert told["end"] == 3
+            first, second, gone = told["results"]
+            assert first["key"] == gone["key"] != second["key"]
+            assert (first["op"], gone["op"]) == ("+", "-")
+            assert first["what"] == "SHELF → EXIT"
+            assert first["at"] == EPOCH / S
+            again = await client.get("/state", params={"after": "2"})
+            assert len((await again.json())["results"]["results"]) == 1
+
+    run(ask())
+
+
+def test_a_look_is_not_taken_more_often_than_it_may_cost(site: Site) -> None:
+    site.source("a")
+    view.state(site.overview, site.feed, view.Wish())
+    site.source("b")
+    assert view.state(site.overview, site.feed, view.Wish())["total"] == 1
+    asyncio.run(asyncio.sleep(1))
+    assert view.state(site.overview, site.feed, view.Wish())["total"] == 2

@@ -1,0 +1,51 @@
+"""Every benchmark runs: on little, whatever it measures then."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+LITTLE: dict[str, dict[str, Any]] = {
+    "chain": {"ORDERS": ("none",), "EVENTS": 20_000},
+    "corrections": {"ROUNDS": 1},
+    "negation": {"EVENTS": 20_000, "SIZES": (10_000, 20_000), "TOLD_EVERY": 10_000},
+    "orders": {"ORDERS": ("kslack:1s",), "EVENTS": 20_000, "SIZES": (10_000,), "SOURCES": (3,)},
+    "results": {"ROUNDS": 1},
+    "scale": {"SITES": 20, "FRAME_ROWS": 1_000, "SOURCES": 200, "AT_ONCE": 20, "KEYS": 2_000},
+    "simulate": {"LOADS": ((3, 100),), "GOAL_PER_S": 0},
+    "spill": {"ROWS": 30_000, "BATCH": 10_000, "WINDOW_ROWS": 30_000, "WINDOW_IDS": 1_000},
+    "tune_aq": {"KPS": (0.2,), "KDS": (0.1,), "ERRORS": (0.05,)},
+    "window": {"ROWS": 20_000, "BATCH": 10_000},
+}
+"""Constants of a module that make it small."""
+ARGUMENT = {"corrections": 20_000, "negation": 20_000, "results": 20_000, "simulate": 1}
+APART = {
+    "spark_w1": "Spark beside Spark: minutes even on little",
+    "spark_w2": "Spark beside Spark: minutes even on little",
+    "workload": "what the others read",
+}
+
+
+def test_every_benchmark_is_here() -> None:
+    assert {path.stem for path in BENCH.glob("*.py")} == {*LITTLE, *APART}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LITTLE)
+def test_a_benchmark_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(f"bench.{name}")
+    for constant, value in LITTLE[name].items():
+        monkeypatch.setattr(module, constant, value)
+    if name == "scale":
+        monkeypatch.setattr(module, "in_another_process", lambda job, *given: job(*given))
+    arguments = [str(ARGUMENT[name])] if name in ARGUMENT else []
+    monkeypatch.setattr(sys, "argv", ["bench", *arguments])
+    assert not module.main()
+    assert capsys.readouterr().out.count("\n") >= 1
