@@ -58,6 +58,8 @@ class OutboxChannel(BaseOutlet):
         for pump in self._earlier:
             pump.ending = True
         self._sending = self._pumps[0]
+        self._acked_before = 0
+        """Events of starts that are finished."""
         self._places = {stream.name: i for i, stream in enumerate(settings.streams)}
         self._running: list[asyncio.Task[None]] = []
 
@@ -140,7 +142,7 @@ class OutboxChannel(BaseOutlet):
 
     def told(self, tell: Callable[[str], None]) -> bool:
         waiting = sum(pump.waiting_events() for pump in self._pumps)
-        acked = sum(pump.acked_events() for pump in self._pumps)
+        acked = self._acked_before + sum(pump.acked_events() for pump in self._pumps)
         if self._live.done:
             tell(f"done: {acked} events acked")
             return True
@@ -157,6 +159,7 @@ class OutboxChannel(BaseOutlet):
             if not pump.done:
                 return
             await self.on_disk(self._folder.remove, pump.outbox)
+            self._acked_before += pump.acked_events()
             self._earlier.pop(0)
             self._pumps.remove(pump)
         self._sending = self._live
