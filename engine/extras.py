@@ -10,6 +10,7 @@ from engine.errors import SlackwaterError
 _PAGES: Final = ("plotly", "jinja2", "markupsafe")
 EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "report": (_PAGES, "pages of compare and paper"),
+    "mqtt": (("paho",), "input mqtt of agents"),
     "page": (("aiohttp", "prometheus_client"), "page and metrics of serve"),
     "sim": (("simpy", *_PAGES), "run and simulate"),
 }
