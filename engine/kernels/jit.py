@@ -199,13 +199,22 @@ class _Compiled:
         if options.get("cache"):
             from engine.kernels.kernel_files import SealedFiles  # noqa: PLC0415 - needs Numba
 
-            # Before it looks into its cache, Numba gets ready to compile, which takes 0.2 s; what
-            # is found there runs without, unless it allocates.
+            # Before it looks into its cache, Numba gets ready to compile, which takes 0.3 s; what
+            # is found there runs without, but for the memory runtime if it allocates.
             kept = made._cache  # noqa: SLF001 - there is no public way
             kept._cache_file = SealedFiles(kept, folder)  # noqa: SLF001
-            load = kept.load_overload if self._allocates else kept._load_overload  # noqa: SLF001
+            load = kept._load_overload  # noqa: SLF001
+            if self._allocates:
+                load = functools.partial(_with_runtime, load)
             kept.load_overload = functools.partial(_found_or_told, load)
         return made
+
+
+def _with_runtime(load: Callable[..., Any], signature: Any, context: Any) -> Any:
+    from numba.core.runtime import rtsys  # noqa: PLC0415 - needs Numba
+
+    rtsys.initialize(context)
+    return load(signature, context)
 
 
 def _found_or_told(load: Callable[..., Any], *signature: Any) -> Any:
