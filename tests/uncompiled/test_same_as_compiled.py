@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.kernels.hashing import mixed
-from engine.kernels.jit import kernel
+from engine.kernels.jit import kernel, njit, plain
 from engine.kernels.uncompiled import uncompiled
 
 ITEM = np.dtype([("whole", "i8"), ("small", "i1"), ("flag", "?"), ("bins", "i2", (2,))])
@@ -72,6 +72,24 @@ def test_arrays_come_back_as_they_are() -> None:
     assert back.dtype == tail.dtype == np.int8
     back[1] = 7
     assert codes.tolist() == [3, 7]
+
+
+@njit
+def _made(n: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(n, ITEM), np.full(n, 200, np.uint8)
+
+
+@njit
+def _filled(n: int) -> int:
+    items, small = _made(n)
+    items[n - 1].whole = small[0] + small[n - 1]
+    return items[n - 1].whole  # type: ignore[no-any-return]
+
+
+def test_a_kernel_reads_what_another_has_made() -> None:
+    compiled = _filled(3)
+    with plain():
+        assert compiled == _filled(3) == 400
 
 
 def test_what_compiled_code_reads_beside_an_array_is_an_error() -> None:

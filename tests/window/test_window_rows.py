@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 
+from engine.kernels.jit import plain
 from engine.query.plan import Drift
 from engine.stream.released import LATE, LATE_DROPPED, Strings
 from tests.window.test_tumbling import COUNT, FIVE, brief, operator, plan
@@ -27,9 +30,12 @@ def test_events_of_one_clock_move_together_in_bounds(tools: Any) -> None:
         assert result["bounds"]["max(v)"] == [10, 10]
 
 
-@pytest.mark.parametrize("count", [20, 64, 65, 300])
+@pytest.mark.parametrize(
+    ("count", "kernels"),
+    [(20, nullcontext), (64, nullcontext), (65, nullcontext), (300, nullcontext), (65, plain)],
+)
 def test_bounds_of_few_and_of_many_ambiguous_events_are_those_of_every_error(
-    tools: Any, count: int
+    tools: Any, count: int, kernels: Callable[[], AbstractContextManager[None]]
 ) -> None:
     random = np.random.default_rng(count)
     refs = random.integers(94, 106, count).tolist()  # all may lie on either side of 100
@@ -37,7 +43,10 @@ def test_bounds_of_few_and_of_many_ambiguous_events_are_those_of_every_error(
     events = tuple(
         tools.Event(ref, v=v, unc=6, epoch=7) for ref, v in zip(refs, values, strict=True)
     )
-    results = tools.run(lambda: operator(plan(COUNT, *FIVE, size=100)), tools.Stream(events), (), 9)
+    with kernels():
+        results = tools.run(
+            lambda: operator(plan(COUNT, *FIVE, size=100)), tools.Stream(events), (), 9
+        )
     assert [result["window"]["start"] for result in results] == [0, 100]
     for result in results:
         start = result["window"]["start"]
