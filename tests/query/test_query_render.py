@@ -200,8 +200,9 @@ def canonical(plan: SeqPlan) -> bool:
         aliases = {attribute.alias for attribute in attributes_in(other)}
         if len(aliases) < 2 or getattr(other, "op", "") == "and":
             return False
-        if isinstance(other, Comparison) and other.op == "=":
-            return not (isinstance(other.left, Attribute) and isinstance(other.right, Attribute))
+        is_equality = isinstance(other, Comparison) and other.op == "="
+        if is_equality and isinstance(other.left, Attribute) and isinstance(other.right, Attribute):
+            return False
     return True
 
 
