@@ -117,6 +117,19 @@ class Table:
         self.effective[key] = HIDDEN if secret and value else value
         return value
 
+    def secret(self, key: str, folder: Path) -> str:
+        """A string that is not to be printed, or what the file ``KEY_file`` (in ``folder``) has."""
+        secret = self.text(key, "", secret=True)
+        name = self.text(f"{key}_file", "")
+        if not name:
+            return secret
+        if secret:
+            raise self.wrong(f"{key}_file", f"give a {key} or the file that has it, not both")
+        try:
+            return (folder / name).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.wrong(f"{key}_file", f"{folder / name}: {error}") from error
+
     def integer(self, key: str, default: Any = _REQUIRED, low: int = 0, high: int = INT_MAX) -> int:
         """A whole number from ``low`` to ``high``."""
         value = self._take(key, default)

@@ -156,25 +156,12 @@ def _session(
     return SessionSettings(
         source=source,
         site=table.text("site", "main"),
-        token=_token(table, folder),
+        token=table.secret("token", folder),
         connections=delivery.integer("connections", 1, 1, 64),
         unacked_bytes_max=delivery.size("unacked_max", defaults.unacked_bytes_max, low=1 << 16),
         sync=_sync(whole.table("sync")),
         **durations,
     )
-
-
-def _token(table: Table, folder: Path) -> str:
-    token = table.text("token", "", secret=True)
-    name = table.text("token_file", "")
-    if not name:
-        return token
-    if token:
-        raise table.wrong("token_file", "give a token or the file that has it, not both")
-    try:
-        return (folder / name).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise table.wrong("token_file", f"{folder / name}: {error}") from error
 
 
 def _sync(table: Table) -> SyncSettings:

@@ -25,12 +25,8 @@ from engine.results.answer_lines import AnswerLines, AnswersDamaged, site_file
 from engine.results.answer_tables import AnswerTables
 from engine.results.export import export_jsonl
 from engine.results.live_answers import LiveAnswers
-from tests.spark.test_growing_log import Growing, trace
+from tests.spark.test_growing_log import QUERIES, Growing, trace
 
-QUERIES = {
-    "p": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
-    "w": "SELECT count(*), sum(v) GROUP BY id WINDOW TUMBLING 8 ns",
-}
 SETTINGS = ChainSettings(
     parse_order("sequence:timeout=fixed:6ns"),
     tuple(query(text, name=name) for name, text in QUERIES.items()),

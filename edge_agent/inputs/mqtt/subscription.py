@@ -187,7 +187,7 @@ def mqtt_input(table: Table, around: Surroundings) -> MqttInput:
         port=table.integer("port", PORT if tls is None else TLS_PORT, 1, 65_535),
         client_id=table.text("client_id", f"slackwater-{around.source}-{around.name}"),
         username=table.text("username", ""),
-        password=_password(table, folder),
+        password=table.secret("password", folder),
         topics=topics,
         keepalive_s=min(keepalive_ns // NS_PER["s"], 65_535),
     )
@@ -197,16 +197,3 @@ def mqtt_input(table: Table, around: Surroundings) -> MqttInput:
     return MqttInput(
         around.name, settings, tls, payloads, backoff, around.wall_ns, retained=retained
     )
-
-
-def _password(table: Table, folder: Path) -> str:
-    password = table.text("password", "", secret=True)
-    name = table.text("password_file", "")
-    if not name:
-        return password
-    if password:
-        raise table.wrong("password_file", "give a password or the file that has it, not both")
-    try:
-        return (folder / name).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise table.wrong("password_file", f"{folder / name}: {error}") from error
