@@ -64,6 +64,12 @@ class PositionFields:
         return checked_row(self.schema, ts, None, None, type_, attrs)
 
 
+def lines_of(datagram: bytes) -> list[str]:
+    """Those that are not empty."""
+    lines = datagram.decode("ascii", "replace").split("\n")
+    return [line for line in lines if line.strip()]
+
+
 class SoccerInput:
     """A UDP socket that positions come to."""
 
@@ -95,9 +101,7 @@ class SoccerInput:
     def _rows(self, found: list[bytes], outlet: Outlet, place: str) -> list[Row]:
         rows = []
         for datagram in found:
-            for line in datagram.decode("ascii", "replace").split("\n"):
-                if not line.strip():
-                    continue
+            for line in lines_of(datagram):
                 try:
                     rows.append(self._fields.row(line))
                 except BadRecord as error:

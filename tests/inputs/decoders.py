@@ -14,6 +14,7 @@ from edge_agent.inputs.llrp import protocol as p
 from edge_agent.inputs.llrp.inventory import has_rospec, reader_event, tag_reads
 from edge_agent.inputs.llrp.protocol import Messages
 from edge_agent.inputs.record_fields import RecordFields
+from edge_agent.inputs.soccer import lines_of
 from edge_agent.messages import StreamSchema
 from tests.inputs.emulated_reader import EmulatedReader
 from tests.inputs.outlet import NOW_NS, an_input
@@ -78,7 +79,7 @@ def mqtt(data: bytes) -> None:
 
 
 def soccer(data: bytes) -> None:
-    for line in data.decode("ascii", "replace").split("\n"):
+    for line in lines_of(data):
         try:
             _SOCCER._fields.row(line)
         except AgentError:

@@ -209,7 +209,7 @@ class Observations:
         return _converted(text, kind, f"OBX-5 of {segment.text(3, 1)!r:.50}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take three times as long to make
 class _Event:
     ts: int
     type: str
