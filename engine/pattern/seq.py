@@ -96,6 +96,7 @@ class SeqMatcher:
         )
         self.types = tuple(sorted({step.type for step in steps}))
         self._horizon = NOTHING
+        self._by_ends = of_intervals(plan)
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
@@ -147,7 +148,7 @@ class SeqMatcher:
         if moved is None:
             raise ContractViolation(f"query {self.plan.name!r}: a batch without its clocks' moves")
         self._strings = released.strings
-        timeline = moved.timeline(released, self.types)
+        timeline = moved.timeline(released, self.types, by_start=not self._by_ends)
         changes = self._changes(released, moved, timeline.told.promised)
         self._horizon = moved.horizon
         yield Happened(changes, timeline)

@@ -58,12 +58,17 @@ class Layout:
     predicates: list[Predicate]
     own: list[Predicate | None]
 
+    @property
+    def by_ends(self) -> bool:
+        """Whether it is an ISEQ, whose intervals come and are ordered by their ends."""
+        return of_intervals(self.branches[0])
+
     def negated(self) -> list[tuple[int, bool]]:
         """Steps of the scopes, and whether they stand at the front, as those of an ISEQ may."""
         found = []
         for number, scope in enumerate(self.tables.scopes):
             step = int(scope["step"])
-            if of_intervals(self.branches[0]):
+            if self.by_ends:
                 found.append((step, True))
                 continue
             ends = relations_in(self.tables, number)
