@@ -84,7 +84,7 @@ class Joins:
         self._plan, self._shape, self._index = plan, shape, index
         self._reach = endpoint_order(plan)
         self._next = {frozenset((each.left // 2, each.right // 2)) for each in reduced(self._reach)}
-        self.path = set(indexed_path(plan, shape, index))
+        self.path = indexed_path(plan, shape, index)
 
     def order(self, start: int) -> list[int]:
         """The other positive steps: first what must end later (in order there is none yet, and the
@@ -143,6 +143,9 @@ class Joins:
         """By which end point of ``step`` its events are best found."""
         if self._index == NAIVE:
             return UNSORTED
+        on_path = [point % 2 for point in self.path if point // 2 == step]
+        if on_path:
+            return (BY_START, BY_END)[on_path[-1]]
         counts = {START: 0, END: 0}
         for each in relations:
             if each.left == place:
@@ -150,8 +153,21 @@ class Joins:
             if each.right == place:
                 counts[each.right_end] += 1
         if self._index == INDEXED:
-            return BY_END if counts[END] and 2 * step + 1 in self.path else UNSORTED
+            return UNSORTED
         return BY_END if counts[END] > counts[START] else BY_START
+
+    def chain(self) -> list[tuple[int, int, int]]:
+        """(step, end point, strict) along the path, each step once."""
+        found: list[tuple[int, int, int]] = []
+        last = -1
+        for point in self.path:
+            step = point // 2
+            if any(step == known for known, _, _ in found):
+                continue
+            strict = int(last >= 0 and self._reach[last, point] == LESS)
+            found.append((step, point % 2, strict))
+            last = point
+        return found
 
 
 def indexed_path(plan: SeqPlan, shape: Shape, index: str) -> list[int]:

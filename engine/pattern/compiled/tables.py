@@ -284,7 +284,24 @@ class _Branch:
             known.append(step)
         scope = self.scopes[start].number if negated else NONE
         range_ = self.builder.add("probes", probes)
-        self.builder.add("join_orders", [(self.number, start, scope, *range_)])
+        floors = self.builder.add("floors", [] if negated else self._floors(start, probes))
+        self.builder.add("join_orders", [(self.number, start, scope, *range_, *floors)])
+
+    def _floors(self, start: int, probes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The places of an ISEQ's indexed chain that can be told from the event that came."""
+        found: list[tuple[int, ...]] = []
+        index_of = {probe[0]: probe[1] for probe in probes}
+        for at, by_end, strict in self.joins.chain() if self.joins is not None else ():
+            step = self.places[at]
+            if step == start:
+                found.append((step, NONE, 0, 0, by_end, strict))
+                continue
+            groups = [n for n, group in enumerate(self.groups) if step in group and start in group]
+            own = [self.groups[group][step] for group in groups]
+            if self.builder.known_index(step, own, by_end) == index_of[step]:
+                keys = self._keys(step, groups, [start])
+                found.append((step, index_of[step], *keys, by_end, strict))
+        return found
 
     def _probe(
         self, step: int, known: list[int], ready: list[Predicate], pivot: _Scope | None

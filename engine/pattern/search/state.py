@@ -65,8 +65,8 @@ class Search(NamedTuple):
     ``t``: the query's tables. ``state``: one STATE. ``events``: EVENT records.
     ``raw``, ``ok``: (registers, events), for conditions (``program_machine``).
     ``same``, ``tag``: (registers, events): two values are equal when both are; tag (int8) 0 stands
-    for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe. ``moves``:
-    MOVE, in stream order, ``covered`` and ``clock_of`` by step (``purge``).
+    for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe. ``floor``:
+    by step, below which none of its events can be in a match. ``moves``: MOVE, in stream order, ``covered`` and ``clock_of`` by step (``purge``).
     ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
     (``construction``). ``open``: float64, empty: what clocks err by is not given.
     """
@@ -83,6 +83,7 @@ class Search(NamedTuple):
     stacks: Stacks
     partial: np.ndarray
     depths: np.ndarray
+    floor: np.ndarray
     moves: np.ndarray
     covered: np.ndarray
     clock_of: np.ndarray
