@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from engine.kernels.integers import NONE
-from engine.pattern.compiled.interval_joins import IBP, Joins, closed, closed_with
+from engine.pattern.compiled.interval_joins import Joins, closed, closed_with
 from engine.pattern.compiled.records import (
     BY_START,
     FROM_RIN,
@@ -39,6 +39,7 @@ from engine.pattern.compiled.relations import (
 )
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
+from engine.query.endpoints.path import IBP
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, of_intervals, shape_of
@@ -106,7 +107,7 @@ def relations_in(tables: Tables, scope: int) -> np.ndarray:
 def layout_of(plan: Plan, index: str = IBP) -> Layout:
     """The tables of a plan; the same ones for each of a run's sites, and never changed.
 
-    ``index``: how an ISEQ is searched (``engine.pattern.compiled.interval_joins``).
+    ``index``: how an ISEQ is searched (``engine.query.endpoints.path``).
     """
     return _layout_of(_Same(plan), index)
 
