@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,6 @@ from hypothesis import strategies as st
 import slackwater
 from engine.chain import Chain
 from engine.passes.asked import asked_of_queries
-from engine.query import query
 from engine.query.endpoints.path import INDEXES
 from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
 from tests.interval.test_iseq import plan_of
@@ -62,7 +63,7 @@ def answered(
     settings = asked_of_queries((plan_of(asked),), "ns", guard="off", **options)
     chain, found = Chain(settings, "main"), []
     borders = [0, *sorted({cut % (len(records) + 1) for cut in cuts}), len(records)]
-    for start, stop in zip(borders[:-1], borders[1:], strict=True):
+    for start, stop in itertools.pairwise(borders):
         if start < stop:
             found += chain.process([frame(records[start:stop])]).results[0]
             chain = Chain.restored(settings, "main", chain.snapshot())
@@ -126,14 +127,15 @@ def test_intervals_of_many_sources_are_merged_by_their_ends() -> None:
         {"type": "A", "ts": 2, "te": 12, "source": "y", "seq": 1, "arrival": 12},
         {"type": "A", "ts": 11, "te": 11, "source": "x", "seq": 1, "arrival": 13},
     ]
-    found = slackwater.order(records, order="sequence")
-    told = [(each["ts"], each["te"], each["ref"], each["late"]) for each in found]
+    found = slackwater.order(pa.Table.from_pylist(records), order="sequence")
+    told = [(each["ts"], each.get("te", 11), each["ref"], each["late"]) for each in found]
     assert told == [(5, 7, 5, False), (1, 9, 1, False), (11, 11, 11, False), (2, 12, 2, False)]
 
 
 def test_a_window_counts_an_interval_when_it_ends() -> None:
     records = [{"type": "A", "ts": 1, "te": 5}, {"type": "A", "ts": 2, "te": 14}]
-    found = slackwater.query(records, "SELECT count(*), min(ts) WINDOW TUMBLING 10")
+    table = pa.Table.from_pylist(records)
+    found = slackwater.query(table, "SELECT count(*), min(ts) WINDOW TUMBLING 10")
     told = [(each["window"]["start"], each["value"]) for each in found]
     assert told == [(0, {"count(*)": 1, "min(ts)": 1}), (10, {"count(*)": 1, "min(ts)": 2})]
 
@@ -145,7 +147,8 @@ def test_spark_answers_as_this_process() -> None:
         {"type": "ABN"[n * 5 % 3], "ts": 3 * n - n * 7 % 13, "te": 3 * n, "k": n % 2}
         for n in range(200)
     ]
-    query(text)
-    here = list(slackwater.query(records, text, barrier="punctuation"))
+    table = pa.Table.from_pylist(records)
+    here = list(slackwater.query(table, text, barrier="punctuation"))
+    there = list(slackwater.query(table, text, barrier="punctuation", master="local[2]"))
     assert here
-    assert list(slackwater.query(records, text, barrier="punctuation", master="local[2]")) == here
+    assert there == here
