@@ -6,8 +6,8 @@ IBP-indexed at least 2 x indexed and 4 x naive; at least 1,000,000 intervals/s o
 with a key of 20 values, 300,000 without; at most 150 bytes per interval held.
 
 Seconds are processor time of this process; the options are compared within one run. The operator
-alone, on the released stream, in batches of 512 intervals (many matches) or 16,384 (few). Beside it the batch limit: a range join
-of the finished intervals by DuckDB, if it is installed.
+alone, on the released stream, in batches of 512 intervals (many matches) or 16,384 (few). Beside it
+the batch limit: a range join of the finished intervals by DuckDB, if it is installed.
 
 ``python -m bench.intervals``
 """
