@@ -8,16 +8,18 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.drivers.metrics_server import MetricsSettings, read_metrics
+from edge_agent.drivers.metrics_server import PORT as METRICS_PORT
 from edge_agent.drivers.time_servers import TimeServer
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
+from edge_agent.listening import Listening, read_listening
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
-from edge_agent.settings_file import NS_PER, Table, read_toml
+from edge_agent.settings_file import Table, read_toml
 from edge_agent.timesync import GATEWAY, SyncSettings
 from edge_agent.tls_files import TlsFiles, read_tls
+from edge_agent.units import NS_PER
 
 PORT: Final = 9750
 NTP_PORT: Final = 123
@@ -58,7 +60,7 @@ class AgentSettings:
     """How long a stop waits for acks."""
     status: Path | None
     status_every_ns: int
-    metrics: MetricsSettings | None
+    metrics: Listening | None
     """Where Prometheus finds what the status file says; None: nowhere."""
     clock_ahead_ns: int
     """By how much the clock is bent on purpose, and how fast it runs [ns/s]."""
@@ -91,8 +93,9 @@ def read_agent(
     stop_ns = table.duration_ns("stop_timeout", 5 * NS_PER["s"])
     status = table.text("status", "")
     status_every_ns = table.duration_ns("status_every", 10 * NS_PER["s"], low=NS_PER["ms"])
-    given = "metrics" in whole
-    metrics = read_metrics(whole.table("metrics"), given=given)
+    metrics = None
+    if "metrics" in whole:
+        metrics = read_listening(whole.table("metrics"), METRICS_PORT)
     bent = whole.table("clock")
     ahead_ns = bent.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
     fast_ppb = bent.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000

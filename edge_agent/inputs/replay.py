@@ -15,7 +15,8 @@ from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.parquet import PARQUET, is_installed, records
 from edge_agent.inputs.record_fields import RecordFields, read_fields
 from edge_agent.rows import BadRecord, Row, fits
-from edge_agent.settings_file import NS_PER, Table
+from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
 
 ROWS_AT_ONCE: Final = 1000
 FORMATS: Final = ("csv", "jsonl", PARQUET)

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import scenarios
+from edge_agent.near_miss import near_miss
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
-from engine.errors import UserError, near_miss
+from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.passes.doubts import of_promises
 from engine.passes.pipeline import Advanced, Host, check_plans
