@@ -13,10 +13,10 @@ from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
 from edge_agent.settings_file import Table, quantity, read_toml, shown_ns
 from edge_agent.units import NS_PER
-from engine.units import parse_duration
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
 from engine.server.site_file import read_site
+from engine.units import parse_duration
 
 INPUT = '[[input]]\nkind = "stdin"\n'
 
