@@ -118,8 +118,7 @@ def _column(values: Sequence[Any], kind: str) -> Column:
 
 
 def _codes(values: Sequence[str | None]) -> Codes:
-    names = dict.fromkeys(values)
-    names.pop(None, None)
+    names = [name for name in dict.fromkeys(values) if name is not None]
     places: dict[str | None, int] = {name: place for place, name in enumerate(names)}
     places[None] = -1
-    return Codes(list(names), array("i", map(places.__getitem__, values)))
+    return Codes(names, array("i", map(places.__getitem__, values)))

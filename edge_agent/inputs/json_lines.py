@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from edge_agent.inputs.base import Outlet
@@ -61,14 +60,14 @@ class JsonLines:
         return f"{self._name}: line {self._line + 1 + further}"
 
 
-def _lines(complete: bytes) -> tuple[Sequence[int], Sequence[str | bytes]]:
+def _lines(complete: bytes) -> tuple[list[int], list[str | bytes]]:
     """Number (from 0) and text of each line that is not empty."""
-    lines: Sequence[str | bytes]
+    lines: list[str | bytes]
     try:
-        lines = complete.decode().split("\n")
+        lines = [*complete.decode().split("\n")]
     except UnicodeDecodeError:
-        lines = complete.split(b"\n")  # each is told by itself
-    if all(map(str.strip if isinstance(lines[0], str) else bytes.strip, lines)):
-        return range(len(lines)), lines
+        lines = [*complete.split(b"\n")]  # each is told by itself
     kept = [number for number, line in enumerate(lines) if line.strip()]
-    return kept, [lines[number] for number in kept]
+    if len(kept) < len(lines):
+        lines = [lines[number] for number in kept]
+    return kept, lines

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from edge_agent.records import ATTRS
 from edge_agent.rows import BadRecord
 
-_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once
+_scan: Final[Callable[[str, int], tuple[Any, int]]] = vars(json.JSONDecoder())["scan_once"]
 """``json.loads`` without what it does around each text."""
 
 
@@ -61,7 +61,7 @@ class JsonBatch:
         return found
 
     def record(self, place: int) -> Mapping[str, Any]:
-        found = self._records[place]
+        found: Mapping[str, Any] | None = self._records[place]
         if found is None:
             raise BadRecord(_fault(self._lines[place]))
         return found

@@ -15,6 +15,7 @@ import pytest
 from engine.barrier.settings import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
+from engine.live.attribute_watch import LogWatch
 from engine.live.claim import QUERY_FILE, claim
 from engine.live.embedded import EmbeddedEngine, Place
 from engine.order.base import Guards
@@ -242,3 +243,27 @@ def test_a_table_whose_rows_are_gone_is_told(tmp_path: Path) -> None:
     assert tables.state() == {}
     with pytest.raises(AnswersDamaged, match="a file of its rows is gone"):
         AnswerTables(tmp_path, {("p", "n"): ("matches", 3, [])}, 0.0, 1, {})
+
+
+def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
+    """By files of the log; a later life knows what one before it has seen."""
+    text = "".join(json.dumps({"ts": n, "attrs": {"wv"[n < 2]: n}}) + "\n" for n in range(4))
+    growing = Growing(text, tmp_path, 2)
+    growing.grow(2)
+    plans = [query(f"SELECT sum({v}) FROM events WINDOW TUMBLING 1 s", name=v) for v in "vw"]
+    settings = ChainSettings(parse_order("none"), tuple(plans))
+
+    def life(done: int) -> LogWatch:
+        return LogWatch(settings, tmp_path / "log", tmp_path / ".state" / "attributes", done)
+
+    first = life(0)
+    assert [line[:8] for line in first.missing()] == ["query v:", "query w:"]
+    first.see([1])
+    (told,) = first.missing()
+    assert told == "query w: query line 1, column 12: no event has an attribute 'w'"
+    second = life(1)
+    assert second.missing() == [told]
+    second.see([2])
+    assert second.missing() == life(2).missing() == []
+    (tmp_path / ".state" / "attributes").unlink()
+    assert life(1).missing() == []  # what file 1 had is not known any more
