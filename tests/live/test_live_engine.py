@@ -18,6 +18,8 @@ from engine.errors import UserError
 from engine.live.attribute_watch import LogWatch
 from engine.live.claim import QUERY_FILE, claim
 from engine.live.embedded import EmbeddedEngine, Place
+from engine.log.arrival_log import LogWriter
+from engine.log.input.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
@@ -247,9 +249,11 @@ def test_a_table_whose_rows_are_gone_is_told(tmp_path: Path) -> None:
 
 def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
     """By files of the log; a later life knows what one before it has seen."""
-    text = "".join(json.dumps({"ts": n, "attrs": {"wv"[n < 2]: n}}) + "\n" for n in range(4))
-    growing = Growing(text, tmp_path, 2)
-    growing.grow(2)
+    with LogWriter(tmp_path / "log", 1) as writer:
+        for name in "vw":
+            (tmp_path / name).write_text(json.dumps({"ts": 1, "attrs": {name: 1}}) + "\n")
+            for frame in read_trace(tmp_path / name):
+                writer.append(frame)
     plans = [query(f"SELECT sum({v}) FROM events WINDOW TUMBLING 1 s", name=v) for v in "vw"]
     settings = ChainSettings(parse_order("none"), tuple(plans))
 
