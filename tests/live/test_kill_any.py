@@ -74,6 +74,7 @@ def engine_runs(gateway: Program) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300 + 10 * KILLS)
 def test_whatever_is_killed_nothing_is_lost_or_doubled(field: Field) -> None:
     print(f"seed {SEED}, {KILLS} kills")
     random = Random(SEED)
