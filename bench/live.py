@@ -28,6 +28,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bench.soak.watched import family
 from edge_agent import clock
 from edge_agent.columns import Codes
 from edge_agent.drivers.session_driver import Address, SessionDriver
@@ -153,13 +154,6 @@ def processor_seconds(pid: int) -> float:
     """Of a process, its threads and the children that it has waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
-def family(pid: int) -> list[int]:
-    """Its children, theirs, and so on."""
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    own = [int(each) for thread in threads for each in thread.read_text().split()]
-    return [*own, *(other for each in own for other in family(each))]
 
 
 def run(engine: str, folder: Path, port: int) -> None:
