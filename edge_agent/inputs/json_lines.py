@@ -48,7 +48,8 @@ class JsonLines:
         def bad(what: str, place: int) -> None:
             outlet.bad(what, f"{self._name}: line {first + numbers[place]}")
 
-        for stream, rows in events(self._fields, JsonBatch(lines), now_ns, bad):
+        found = events(self._fields, JsonBatch(lines), now_ns, bad, apart=True)
+        for stream, rows in found:
             await outlet.take(stream, rows)
 
     async def end(self, now_ns: int, outlet: Outlet) -> None:

@@ -31,15 +31,24 @@ class Batch(Protocol):
     def record(self, place: int) -> Mapping[str, Any]:
         """One of them; raises BadRecord: it is none."""
 
+    def sorts(self, name: str) -> Sequence[str | None]:
+        """Of each record the text that it has of that name, or none (""); None: no record."""
+
+    def part(self, places: Sequence[int]) -> Batch:
+        """Some of them."""
+
 
 class JsonBatch:
     """Lines of JSON."""
 
-    def __init__(self, lines: Sequence[str | bytes]) -> None:
-        """``lines``: bytes where they are not UTF-8 as a whole."""
+    def __init__(
+        self, lines: Sequence[str | bytes], records: Sequence[dict[str, Any] | None] | None = None
+    ) -> None:
+        """``lines``: bytes where they are not UTF-8 as a whole; ``records``: what they say."""
         self._lines = lines
-        self._records = [_object(line) for line in lines]
-        self._inner: Sequence[Any] = self._records
+        found: Sequence[Any] = list(map(_object, lines)) if records is None else records
+        self._records = found
+        self._inner = found
         self._has_inner = False
         self.regular = None not in self._records
         if self.regular:
@@ -66,6 +75,14 @@ class JsonBatch:
             raise BadRecord(_fault(self._lines[place]))
         return found
 
+    def sorts(self, name: str) -> Sequence[str | None]:
+        return [None if each is None else _text(each.get(name)) for each in self._records]
+
+    def part(self, places: Sequence[int]) -> JsonBatch:
+        return JsonBatch(
+            [self._lines[place] for place in places], [self._records[place] for place in places]
+        )
+
 
 class TableBatch:
     """Rows of a table, all of the same columns; ``record_of`` gives those that are not."""
@@ -75,6 +92,7 @@ class TableBatch:
         record_of: Callable[[int], Mapping[str, Any]],
     ) -> None:  # fmt: skip
         """``columns`` None: not all rows have the same."""
+        self._known = columns
         self._columns = columns or {}
         self._rows = rows
         self.record = record_of
@@ -88,6 +106,19 @@ class TableBatch:
         return self._columns.get(name, self._none)
 
     attribute = field
+
+    def sorts(self, name: str) -> Sequence[str | None]:
+        return [_text(value) for value in self.field(name)]
+
+    def part(self, places: Sequence[int]) -> TableBatch:
+        some = self._known and {
+            name: [column[place] for place in places] for name, column in self._known.items()
+        }
+        return TableBatch(some, len(places), lambda place: self.record(places[place]))
+
+
+def _text(value: Any) -> str:
+    return value if type(value) is str else ""
 
 
 def _is_not(one: object, other: object) -> bool:

@@ -35,15 +35,17 @@ class _NotPlain(Exception):  # noqa: N818 - a way of going on
 
 
 def events(
-    fields: RecordFields, batch: Batch, now_ns: int, bad: Bad
+    fields: RecordFields, batch: Batch, now_ns: int, bad: Bad, *, apart: bool = False
 ) -> Iterator[tuple[str, list[Row]]]:
-    """Stream and events, in order; those that are together fit into one batch of columns.
+    """Stream and events; those that are together fit into one batch of columns.
 
     Args:
         fields: how a record is read.
         batch: the records.
         now_ns: when they were read.
         bad: told what is wrong with the record at a place.
+        apart: events of several streams may be given stream by stream, each in their order; else
+            all are in the order of the records.
     """
     if batch.regular:
         try:
@@ -54,7 +56,25 @@ def events(
             for first in range(0, len(rows), NAMES_MAX):
                 yield stream, rows[first : first + NAMES_MAX]
             return
-    yield from _one_by_one(fields, batch, now_ns, bad)
+    streams = _streams(fields, batch) if apart else {}
+    if len(streams) > 1:
+        for places in streams.values():
+            yield from events(fields, batch.part(places), now_ns, _at(places, bad))
+    else:
+        yield from _one_by_one(fields, batch, now_ns, bad)
+
+
+def _streams(fields: RecordFields, batch: Batch) -> dict[str | None, list[int]]:
+    """The places of each stream's records; None: of what is no record."""
+    found: dict[str | None, list[int]] = {}
+    for place, named in enumerate(batch.sorts(fields.map.get(r.STREAM, r.STREAM))):
+        found.setdefault(fields.stream if named == "" else named, []).append(place)
+    return found
+
+
+def _at(places: Sequence[int], bad: Bad) -> Bad:
+    """``bad`` of the whole, for a part that has ``places`` of it."""
+    return lambda what, place: bad(what, places[place])
 
 
 def _one_by_one(

@@ -63,12 +63,14 @@ class ReplayInput:
         loop = asyncio.get_running_loop()
         began, began_wall_ns = loop.time(), self._wall_ns()
         first: int | None = None
+        at_once = not self._pace and not self._restamp
         for batch, numbers in batches:
 
             def bad(what: str, place: int, numbers: Sequence[int] = numbers) -> None:
                 outlet.bad(what, f"{self._file}: line {numbers[place]}")
 
-            for stream, rows in events(self._fields, batch, self._wall_ns(), bad):
+            found = events(self._fields, batch, self._wall_ns(), bad, apart=at_once)
+            for stream, rows in found:
                 first = rows[0].ts if first is None else first
                 for due_ns, some in self._slices(rows, first, began_wall_ns):
                     await self._hand(stream, some, began, due_ns, outlet)

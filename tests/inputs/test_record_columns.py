@@ -31,7 +31,8 @@ VALUES = st.one_of(
 )  # fmt: skip
 KEYS = ("stream", "ts", "te", "id", "type", "i", "f", "b", "s", "attrs")
 PLAIN = {
-    "stream": st.sampled_from(["events", None]), "ts": st.integers(0, 9), "te": st.integers(9, 12),
+    "stream": st.sampled_from(["events", "events", "bare", None, ""]),
+    "ts": st.integers(0, 9), "te": st.integers(9, 12),
     "id": st.integers(0, 3), "type": st.sampled_from(["A", "B", None]), "i": st.integers(-9, 9),
     "f": st.floats(-1, 1), "b": st.booleans(), "s": st.sampled_from(["", "x", "y", None]),
 }  # fmt: skip
@@ -47,14 +48,30 @@ def one_by_one(fields: RecordFields, batch: Batch) -> tuple[list[tuple[str, Row]
     return found, bad
 
 
-def agree(fields: RecordFields, batch: Batch) -> None:
+def at_once(fields: RecordFields, batch: Batch, *, apart: bool) -> tuple[Any, list[int]]:
     told: list[int] = []
+
+    def bad(_what: str, place: int) -> None:
+        told.append(place)
+
     found = [
         (stream, row)
-        for stream, rows in events(fields, batch, NOW_NS, lambda _, place: told.append(place))
+        for stream, rows in events(fields, batch, NOW_NS, bad, apart=apart)
         for row in rows
     ]
-    assert repr((found, told)) == repr(one_by_one(fields, batch))  # NaN is no equal of itself
+    return found, told
+
+
+def agree(fields: RecordFields, batch: Batch) -> None:
+    wanted, bad = one_by_one(fields, batch)
+    # As texts: NaN is no equal of itself.
+    assert repr(at_once(fields, batch, apart=False)) == repr((wanted, bad))
+    found, told = at_once(fields, batch, apart=True)
+    assert sorted(told) == bad
+    for name in SCHEMAS:
+        assert repr([row for stream, row in found if stream == name]) == repr(
+            [row for stream, row in wanted if stream == name]
+        )
 
 
 @st.composite
@@ -132,3 +149,16 @@ def test_lines_are_told_by_their_numbers_however_they_are_cut(lines: list[bytes]
     assert [row.ts for _, row in outlet.rows] == [int(line[7:8]) for line in good]
     bad = [n for n, line in enumerate(lines, 1) if line.strip() and line.strip() not in good]
     assert [told.split(":")[1] for told in outlet.told] == [f" line {n}" for n in bad]
+
+
+def test_streams_that_take_turns_are_read_apart() -> None:
+    fields = RecordFields(schemas=SCHEMAS, stream="events")
+    named = ("events", "bare", None, "bare", "", "bare")
+    lines = [json.dumps({"stream": named[n % 6], "ts": n}) for n in range(10)]
+    batch = JsonBatch([*lines, "no record"])
+    told: list[int] = []
+    found = list(events(fields, batch, NOW_NS, lambda _, place: told.append(place), apart=True))
+    assert [(stream, [row.ts for row in rows]) for stream, rows in found] == [
+        ("events", [0, 2, 4, 6, 8]), ("bare", [1, 3, 5, 7, 9]),
+    ]  # fmt: skip
+    assert told == [10]
