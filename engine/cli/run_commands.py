@@ -31,7 +31,7 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="SCENARIO",
-        help=f"{', '.join(scenario_names())}.",
+        help=f"{', '.join(scenario_names())}; or a file, such as my-shop.toml.",
         autocompletion=scenario_names,
     ),
 ]
@@ -68,7 +68,7 @@ def run(
     need("sim")
     scenario = load(name)
     options = read_options(scenario, settings or [])
-    folder = out or Path("out") / name
+    folder = out or Path("out") / Path(name).stem
 
     @contextmanager
     def passing(what: str) -> Iterator[Advanced]:
@@ -83,6 +83,8 @@ def run(
     )  # fmt: skip
     if not quiet:
         _tell(ran.score, folder, ran.manifest)
+    if ran.score.decisive and not all(claim.holds for claim in ran.score.claims):
+        raise typer.Exit(1)
 
 
 def simulate(
