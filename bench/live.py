@@ -46,6 +46,8 @@ PROBES = 100
 SECONDS = {"embedded": 15.0, "spark": 45.0}
 LEFT_OUT_S = 5
 """After the first answer: kernels are loaded, Spark plans its first batches."""
+SEEN = "seen"
+"""Folder with the log's files as they came."""
 SITE = """[gateway]
 log = "site.log"
 port = {port}
@@ -124,7 +126,7 @@ def watch(folder: Path, loader: subprocess.Popen[bytes]) -> tuple[list[Answer], 
     idle_since = time.monotonic()
     while loader.poll() is None or time.monotonic() - idle_since < 2:
         time.sleep(0.001)
-        while (folder / "site.log" / file_name(len(files) + 1)).exists():
+        while took(folder, len(files) + 1):
             files.append(time.time_ns())
         if not path.exists() or path.stat().st_size == seen:
             continue
@@ -141,10 +143,19 @@ def watch(folder: Path, loader: subprocess.Popen[bytes]) -> tuple[list[Answer], 
     return found, files
 
 
-def durable(log: Path, files: list[int], arrived: Times) -> Times:
+def took(folder: Path, number: int) -> bool:
+    """Whether the log has its file of that number; keeps it, as small files may be merged."""
+    try:
+        (folder / SEEN / str(number)).hardlink_to(folder / "site.log" / file_name(number))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def durable(seen: Path, files: list[int], arrived: Times) -> Times:
     """When the file was there that has what arrived then."""
     last = [
-        max(frame.last_arrival for frame in frames_in(log / file_name(number)))
+        max(frame.last_arrival for frame in frames_in(seen / str(number)))
         for number in range(1, len(files) + 1)
     ]
     return np.array(files, np.int64)[np.searchsorted(last, arrived)]
@@ -157,6 +168,7 @@ def processor_seconds(pid: int) -> float:
 
 
 def run(engine: str, folder: Path, port: int) -> None:
+    (folder / SEEN).mkdir()
     (folder / "site.toml").write_text(SITE.format(port=port, engine=engine))
     server = subprocess.Popen(
         [sys.executable, "-c", "from engine.cli import main; main()", "serve", "-c", "site.toml"],
@@ -176,7 +188,7 @@ def run(engine: str, folder: Path, port: int) -> None:
     finally:
         server.terminate()
         server.wait(60)
-    report(engine, found, partial(durable, folder / "site.log", files))
+    report(engine, found, partial(durable, folder / SEEN, files))
     told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.items())
     print(f"  processor time        {told} (start and warming up included)")
 
