@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from engine.stream.frame import Frame
+
+LATER: Final = object()
+"""What ``Sink.flush`` gives when ``GatewayCore.flushed`` will say that it is done."""
 
 
 class Sink(Protocol):
@@ -15,7 +18,10 @@ class Sink(Protocol):
         """Takes ``frame``; an exception means that it was not taken."""
 
     def flush(self) -> object:
-        """Returns when all that was taken is durable; an exception: a later call must do it."""
+        """Returns when all that was taken is durable; an exception: a later call must do it.
+
+        Or gives LATER at once. Then ``append`` never fails either, and the sink tries for itself.
+        """
 
 
 class Send(NamedTuple):

@@ -1,7 +1,8 @@
 """A gateway core on TCP sockets: asyncio hands in bytes and time, and carries out what it asks for.
 
-The engine's clock is this machine's. Everything runs in one thread; what the core does with a chunk
-of bytes is done before the next one is read.
+The engine's clock is this machine's. Everything but the writing of the log runs in one thread; what
+the core does with a chunk of bytes is done before the next one is read. While the log is behind,
+nothing is read, so that peers' own buffers fill and they wait.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from itertools import count
 from typing import Final
 
@@ -27,11 +28,12 @@ _SLEEP_MAX_SECONDS: Final = 1.0
 
 
 class TcpHost:
-    """Drives a gateway core. ``now_ns``: the engine's clock."""
+    """Drives a gateway core, whose sink may write later. ``now_ns``: the engine's clock."""
 
     def __init__(self, core: GatewayCore, now_ns: Callable[[], int] = time.time_ns) -> None:
         self.core = core
         self._now_ns = now_ns
+        self._reading = True
         self._server: asyncio.Server | None = None
         self._connections: dict[Hashable, _Connection] = {}
         self._keys = count(1)
@@ -55,16 +57,22 @@ class TcpHost:
         self._wake()
         return int(self._server.sockets[0].getsockname()[1])
 
-    async def stop(self) -> None:
+    async def stop(self, written: Callable[[], Awaitable[None]] | None = None) -> None:
         """Takes no more, makes everything durable, says so, and closes.
+
+        Args:
+            written: returns when all that the sink was given is durable; None: it is at once.
 
         Raises:
             OSError: the log could not be written; what was not acked is with the agents.
         """
         if self._server is not None:
             self._server.close()
+        self._read(on=False)
         try:
             self.core.finish(self._now_ns())
+            if written is not None:
+                await written()
         finally:
             self._carry_out()
             if self._alarm is not None:
@@ -77,12 +85,26 @@ class TcpHost:
             for handle in self._closing:
                 handle.cancel()
 
+    # --- what the sink's thread has called
+
+    def flushed(self, count: int) -> None:
+        """See ``GatewayCore.flushed``."""
+        self.core.flushed(count, self._now_ns())
+        self._carry_out()
+
+    def flush_failed(self, error: OSError) -> None:
+        """See ``GatewayCore.flush_failed``."""
+        self.core.flush_failed(error)
+        self._carry_out()
+
     # --- what connections call
 
     def opened(self, connection: _Connection, host: str) -> int:
         """A peer at ``host`` connected; gives the key of its connection."""
         key = next(self._keys)
         self._connections[key] = connection
+        if not self._reading:
+            connection.read(on=False)
         self.core.connected(key, self._now_ns(), host)
         self._carry_out()
         return key
@@ -116,7 +138,16 @@ class TcpHost:
                 connection = self._connections.get(output.connection)
                 if connection is not None:
                     connection.send(output.data)
+        if self._server is not None and self._server.is_serving():
+            self._read(on=not self.core.congested)
         self._set_alarm()
+
+    def _read(self, *, on: bool) -> None:
+        """Reads from all connections, or from none."""
+        if on is not self._reading:
+            self._reading = on
+            for connection in self._connections.values():
+                connection.read(on=on)
 
     def _set_alarm(self) -> None:
         """Wakes the core in time; an alarm that comes too early is left, as it does no harm."""
@@ -165,6 +196,12 @@ class _Connection(StreamSocket):
 
     def data_received(self, data: bytes) -> None:
         self._host.received(self._key, data)
+
+    def read(self, *, on: bool) -> None:
+        """Reads on, or leaves to the peer what it sends."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            (transport.resume_reading if on else transport.pause_reading)()
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
