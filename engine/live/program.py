@@ -1,8 +1,9 @@
 """The process in which answers are made: ``python -m engine.live.program``, started by the server.
 
 Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output: messages,
-each a kind (``LINES``: answers that are new, ``TELL``: a line for people), a length of four bytes
-and the content. The end of standard input ends it; a crash at any point does no harm.
+each a kind, a length of four bytes and the content: ``LINES`` (answers that are new), ``TELL`` (a
+line for people), ``SAVED`` (the number of the log's file behind which a restart goes on). The end
+of standard input ends it; a crash at any point does no harm.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ from engine.live.claim import claim
 from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
 from engine.live.notices import Notices
 from engine.live.questions import Questions
-from engine.log.arrival_log import frames_in
-from engine.log.files.log_files import file_name
+from engine.log.files.retired import retired
+from engine.log.following import frames_after
 from engine.log.whole_file import sync_folder
 from engine.query.fields import time_labels
 from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
 from engine.results.live_answers import LiveAnswers
+from engine.results.live_beginning import check_begin
 from engine.results.store.sole_use import sole_use
 from engine.units import unit_ns
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 LINES: Final = b"L"
 TELL: Final = b"T"
+SAVED: Final = b"S"
 HEAD: Final = 5
 """Bytes before the content of a message."""
 AT_FAULT: Final = 2
@@ -97,6 +100,9 @@ class _Outlet:
 
     def tell(self, line: str) -> None:
         self._send(TELL, line.encode())
+
+    def saved(self, number: int) -> None:
+        self._send(SAVED, b"%d" % number)
 
     def _send(self, kind: bytes, content: bytes) -> None:
         with self._one:
@@ -162,6 +168,8 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     patient(lambda: claim(folder, log, task.questions.of_each()))
 
     def opened(known: dict[str, Any]) -> LiveAnswers:
+        if not known:
+            check_begin(log, folder, names)
         lines = AnswerLines(folder, names, known.get("lines", {}), outlet.tell)
         tables = None
         if task.parquet_every_s:
@@ -173,11 +181,15 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     engine = _engine(task, settings, opened, outlet.tell)
     # On Spark no frame comes this way.
     watch = AttributeWatch(settings, {}) if task.kind == "spark" else None
+    saved = -1
     while True:
+        if engine.saved != saved:
+            saved = engine.saved
+            outlet.saved(saved)
         if notices.beyond(engine.done, _IDLE_S):
             number = notices.number
-            if watch is not None:
-                _look(watch, log, range(engine.done + 1, number + 1))
+            if watch is not None and watch.is_open:
+                _look(watch, log, engine.done, number)
             engine.upto(number)
         elif notices.ended:
             break
@@ -186,12 +198,12 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     patient(engine.close)
 
 
-def _look(watch: AttributeWatch, log: Path, numbers: range) -> None:
-    """Looks at the log's files, as long as there is something to be found."""
-    for number in numbers:
+def _look(watch: AttributeWatch, log: Path, done: int, number: int) -> None:
+    """Looks at the log's next files, as long as there is something to be found."""
+    for frames, _ in frames_after(log, max(done, retired(log).upto), number):
         if not watch.is_open:
             return
-        watch.see(frames_in(log / file_name(number)))
+        watch.see(frames)
 
 
 def _engine(

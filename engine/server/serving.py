@@ -21,8 +21,10 @@ from engine.gateway.dead_letter import DeadLetters
 from engine.live.claim import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.log_files import log_files
+from engine.log.files.retired import retired
 from engine.server.engine_process import EngineProcess, OnResults
 from engine.server.engine_section import spark_ready
+from engine.server.log_keeper import LogKeeper
 from engine.server.log_thread import LogThread
 from engine.server.ntp_responder import NtpResponder
 from engine.server.result_feed import ResultFeed
@@ -67,7 +69,11 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
         page = _page(settings, Overview(core, figures), feed)
-        asyncio.run(_serve(core, log, settings, tls, page, tell, engine))
+        keeper = LogKeeper(
+            settings.log, settings.keep, lambda: None if engine is None else engine.saved, tell
+        )
+        with keeper:
+            asyncio.run(_serve(core, log, settings, tls, page, tell, engine))
 
 
 def _engine(
@@ -171,7 +177,7 @@ def _responder(listen: str, port: int, core: GatewayCore) -> NtpResponder:
 
 
 def _recalled(log: Path) -> Recalled:
-    return Recalled(LogReader(log).one_by_one() if log_files(log) else ())
+    return Recalled(LogReader(log).one_by_one() if log_files(log) else (), retired(log).known)
 
 
 def _known(recalled: Recalled) -> str:
