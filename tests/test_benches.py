@@ -11,6 +11,7 @@ import pytest
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 LITTLE: dict[str, dict[str, Any]] = {
+    "agent": {"EVENTS": 3_000, "STARTS": 2},
     "chain": {"ORDERS": ("none",), "EVENTS": 20_000},
     "corrections": {"ROUNDS": 1},
     "gateway_speed": {"EVENTS": 16_000, "ROWS": (1000,), "GOAL_PER_S": 0},

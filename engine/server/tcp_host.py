@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from itertools import count
 from typing import Final
 
+from edge_agent.drivers.alarm import Alarm
 from edge_agent.drivers.stream_socket import StreamSocket
 from engine.gateway.core import Close, GatewayCore
 
@@ -37,7 +38,7 @@ class TcpHost:
         self._server: asyncio.Server | None = None
         self._connections: dict[Hashable, _Connection] = {}
         self._keys = count(1)
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._wake)
         self._closing: set[asyncio.TimerHandle] = set()
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
@@ -75,8 +76,7 @@ class TcpHost:
                 await written()
         finally:
             self._carry_out()
-            if self._alarm is not None:
-                self._alarm.cancel()
+            self._alarm.cancel()
             ended = [connection.ended for connection in self._connections.values()]
             for key in list(self._connections):
                 self._close(key)
@@ -124,7 +124,6 @@ class TcpHost:
     # --- inside
 
     def _wake(self) -> None:
-        self._alarm = None
         self.core.clock.advance(self._now_ns())  # a clock that was set back is noticed in silence
         self.core.wake(self._now_ns())
         self._carry_out()
@@ -140,7 +139,11 @@ class TcpHost:
                     connection.send(output.data)
         if self._server is not None and self._server.is_serving():
             self._read(on=not self.core.congested)
-        self._set_alarm()
+        due, now_ns = self.core.next_wake(), self._now_ns()
+        seconds = _SLEEP_MAX_SECONDS
+        if due is not None:
+            seconds = min(max((due - now_ns) / 1e9, 0.0), _SLEEP_MAX_SECONDS)
+        self._alarm.within(seconds)
 
     def _read(self, *, on: bool) -> None:
         """Reads from all connections, or from none."""
@@ -148,19 +151,6 @@ class TcpHost:
             self._reading = on
             for connection in self._connections.values():
                 connection.read(on=on)
-
-    def _set_alarm(self) -> None:
-        """Wakes the core in time; an alarm that comes too early is left, as it does no harm."""
-        due, now_ns = self.core.next_wake(), self._now_ns()
-        seconds = _SLEEP_MAX_SECONDS
-        if due is not None:
-            seconds = min(max((due - now_ns) / 1e9, 0.0), _SLEEP_MAX_SECONDS)
-        loop = asyncio.get_running_loop()
-        if self._alarm is not None:
-            if self._alarm.when() <= loop.time() + seconds:
-                return
-            self._alarm.cancel()
-        self._alarm = loop.call_later(seconds, self._wake)
 
     def _close(self, key: Hashable) -> None:
         connection = self._connections.pop(key, None)

@@ -22,7 +22,7 @@ S = 10**9
 
 
 def grown(folder: Path, files: int) -> None:
-    """A log of so many messages, each in a file of its own, as is the SYNC; one message in ten stands before the one before it."""
+    """So many messages, each in a file of its own as is the SYNC; some come before their former."""
     with LogWriter(folder, rows_per_file=1) as writer:
         bench = bench_on(writer, frame_rows=1)
         bench.join("c", a_hello(start=1))
