@@ -108,17 +108,18 @@ class GatewayCore:
         self.clock.advance(now_ns)
         self._remove(connection)
 
-    def received(self, connection: Hashable, data: bytes, now_ns: int) -> None:
-        """Bytes of a connection; the records in them arrive now."""
+    def received(self, connection: Hashable, data: bytes, now_ns: int) -> int:
+        """Bytes of a connection; the records in them arrive now. Gives how many events they are."""
         arrival = self.clock.advance(now_ns)
         peer = self._peers.get(connection)
         if peer is None:
             self.counts["", "", "closed_connection"] += 1
-            return
-        whole = 0
+            return 0
+        whole = events = 0
         try:
             for message in peer.decoder.feed(data):
                 whole += 1
+                events += message.rows if isinstance(message, m.Data) else 0
                 self._take(peer, message, arrival)
                 if connection not in self._peers:
                     break
@@ -126,6 +127,7 @@ class GatewayCore:
             self._refuse(peer, error.reason, error.detail, error.sample, retry=True)
         self._watch_rest(peer, whole, arrival)
         self._commit_if_due()
+        return events
 
     def datagram_received(self, data: bytes, received_ns: int, sent_ns: int) -> bytes | None:
         """The answer to an NTP question, or None when it deserves none.
@@ -195,7 +197,7 @@ class GatewayCore:
     def _turn_away(self, connection: Hashable, reason: str, detail: str, *, retry: bool) -> None:
         self.counts["", "", reason] += 1
         self._outputs.append(Send(connection, wire.encode(m.ErrorMessage(reason, detail, retry))))
-        self._outputs.append(Close(connection, reason))
+        self._outputs.append(Close(connection, reason, detail))
 
     def _remove(self, connection: Hashable) -> None:
         peer = self._peers.pop(connection, None)
@@ -253,12 +255,11 @@ class GatewayCore:
         source = peer.source
         site, name = (source.site, source.name) if source else ("", name)
         self.counts[*(source.key if source else ("", "")), reason] += 1
-        self.dead_letters.add(
-            self.clock.now, (site, name, str(peer.connection)), reason, detail, sample
-        )
+        letter = (site, name, str(peer.connection))
+        self.dead_letters.add(self.clock.now, letter, reason, detail, sample)
         error = m.ErrorMessage(reason, detail[: m.TEXT_MAX], retry, above)
         self._outputs.append(Send(peer.connection, wire.encode(error)))
-        self._outputs.append(Close(peer.connection, reason))
+        self._outputs.append(Close(peer.connection, reason, detail, f"{site}/{name}".strip("/")))
         self._remove(peer.connection)
 
     def _take(self, peer: Peer, message: m.Message, arrival: int) -> None:

@@ -32,10 +32,15 @@ class Send(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close this connection; nothing more is to be reported of it."""
+    """Close this connection; nothing more is to be reported of it.
+
+    ``name``: SITE/SOURCE that it had, or claimed to be; empty: it did not say.
+    """
 
     connection: Hashable
     reason: str
+    detail: str = ""
+    name: str = ""
 
 
 Output = Send | Close

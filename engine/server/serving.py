@@ -27,6 +27,7 @@ from engine.server.engine_section import spark_ready
 from engine.server.log_keeper import LogKeeper
 from engine.server.log_thread import LogThread
 from engine.server.ntp_responder import NtpResponder
+from engine.server.refusal_lines import RefusalLines
 from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings
 from engine.server.tcp_host import TcpHost
@@ -105,7 +106,7 @@ async def _serve(
     tell: Tell,
     engine: EngineProcess | None,
 ) -> None:
-    host = TcpHost(core)
+    host = TcpHost(core, refusals=RefusalLines(tell))
     listen = settings.gateway.listen
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
