@@ -53,6 +53,8 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         UserError: the log's folder, an address or a certificate is not as it must be.
         SlackwaterError: the log could not be written at the end.
     """
+    if settings.engine is not None and settings.engine.kind == "spark":
+        spark_ready()
     tls = None if settings.tls is None else settings.tls.context()
     with LogWriter(settings.log) as writer, _opened(settings.dead_letters) as letters:
 
@@ -84,8 +86,6 @@ def _engine(
     if asked is None:
         return None
     check_claim(asked.answers, settings.log, asked.questions.of_each())
-    if asked.kind == "spark":
-        spark_ready()
     return EngineProcess(asked.task(settings.log), files, tell, on_results)
 
 
