@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
+from edge_agent.units import NS_PER
 from engine.errors import UserError
-from engine.units import NS_PER, neat
+from engine.units import neat
 
 POINTS: Final = 5
 """Of a range that does not say how many."""
