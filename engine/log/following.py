@@ -50,8 +50,9 @@ def frames_after(log: Path, done: int, number: int) -> Iterator[tuple[list[Frame
     Raises:
         UserError: a file is missing or damaged.
     """
-    with reading(log):
-        while done < number:
+    while done < number:
+        with reading(log):  # not while the frames are worked on, which may take long
             piece = piece_after(log, done)
-            done = piece.last
-            yield frames_in(piece.path)[piece.start :], done
+            frames = frames_in(piece.path)[piece.start :]
+        done = piece.last
+        yield frames, done
