@@ -9,9 +9,9 @@ import time
 
 import numpy as np
 
-from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
+from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
 from engine.stream.released import NO_EPOCH, Released, Strings
-from engine.window.tumbling import TumblingWindow
+from engine.window.time_windows import TimeWindows
 
 ROWS = 8_000_000
 BATCH = 1_000_000
@@ -43,9 +43,9 @@ def batches(rows: int, batch: int, uncertainty: int = 2_500_000) -> list[Release
     return made
 
 
-def plan(drift: Drift) -> TumblingPlan:
+def plan(drift: Drift) -> WindowPlan:
     v, sid = Attribute("v"), Attribute("sid")
-    return TumblingPlan(
+    return WindowPlan(
         "q", "", (Aggregate("avg", v, "avg(v)"),), (), SIZE_NS, group_by=(sid,), drift=drift
     )
 
@@ -53,8 +53,8 @@ def plan(drift: Drift) -> TumblingPlan:
 def main() -> None:
     data = batches(ROWS, BATCH)
     for drift in Drift:
-        TumblingWindow(plan(drift)).process(data[0])
-        window = TumblingWindow(plan(drift))
+        TimeWindows(plan(drift)).process(data[0])
+        window = TimeWindows(plan(drift))
         start = time.perf_counter()
         results = sum(len(window.process(released)) for released in data)
         spent = time.perf_counter() - start

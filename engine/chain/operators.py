@@ -13,7 +13,7 @@ from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
-from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
+from engine.query.plan import OrPlan, Plan, SeqPlan, WindowPlan
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
@@ -36,17 +36,17 @@ def _pattern(
 
 
 def _windows(
-    plan: TumblingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+    plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.window.tumbling import TumblingWindow  # noqa: PLC0415 - not for patterns
+    from engine.window.time_windows import TimeWindows  # noqa: PLC0415 - not for patterns
 
-    return TumblingWindow(plan, settings.window, site)
+    return TimeWindows(plan, settings.window, site)
 
 
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
-    TumblingPlan: _windows,
+    WindowPlan: _windows,
 }
 
 

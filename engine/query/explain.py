@@ -1,7 +1,7 @@
 """EXPLAIN: the plan of a query in words, for people.
 
 What is told is what the operators do: ``engine.pattern.seq`` (purge), ``engine.barrier`` (what
-lets a match go) and ``engine.window.tumbling`` (when a window closes).
+lets a match go) and ``engine.window.time_windows`` (when a window closes).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.query.plan import (
     Plan,
     Predicate,
     SeqPlan,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.query.purge_settings import PurgeSettings
 from engine.query.render import (
@@ -52,7 +52,7 @@ def explain(
         purge: of events; None: the default.
     """
     sections: list[Section] = [("query", [render(plan)])]
-    if isinstance(plan, TumblingPlan):
+    if isinstance(plan, WindowPlan):
         sections += _window(plan)
         return _text(plan, sections)
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
@@ -286,7 +286,7 @@ _CLOSES: Final = (
 )
 
 
-def _window(plan: TumblingPlan) -> list[Section]:
+def _window(plan: WindowPlan) -> list[Section]:
     size = render_duration(plan.size_ns)
     drift = {
         Drift.NONE: "one result when it closes",
@@ -294,10 +294,14 @@ def _window(plan: TumblingPlan) -> list[Section]:
         Drift.TOGETHER: "LOW, MIDDLE and HIGH, shifted by the clocks' error, once with their mean",
     }[plan.drift]
     keys = [render_expression(attribute) for attribute in plan.group_by]
+    step = render_duration(plan.step_ns)
+    kind = f"tumbling, {size}, aligned to multiples of it"
+    if plan.every_ns is not None:
+        kind = f"sliding, {size} every {step}, aligned to multiples of {step}"
     found: list[Section] = [
         ("streams", [", ".join(plan.streams) or "all"]),
         ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
-        ("windows", [f"tumbling, {size}, aligned to multiples of it since the epoch; {drift}"]),
+        ("windows", [f"{kind} since the epoch; {drift}"]),
         ("groups", keys and [f"one result for each {listed(keys)}"]),
         ("computes", [aggregate.label for aggregate in plan.aggregates]),
         ("closes", [_CLOSES]),

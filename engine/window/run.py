@@ -28,7 +28,7 @@ def run(batch: a.Batch, book: Book) -> int:
         if why != a.DONE or i == n:
             a.add_entries(batch, book, st)
             return why
-        if st.entries > len(book.entries.row) - SPARE:
+        if st.entries > len(book.entries.row) - SPARE * batch.room:
             a.add_entries(batch, book, st)
         header = _take_row(i, batch, book, st)
         if st.changed > 0:
@@ -38,8 +38,8 @@ def run(batch: a.Batch, book: Book) -> int:
         if batch.rows.status[i] == IN_ORDER and st.frontier >= st.close_at:
             a.add_entries(batch, book, st)
             return a.CLOSING
-        window = batch.rows.ref[i] // batch.geo.size
-        if header >= 0 and window > st.closed_low:
+        window = batch.rows.ref[i] // batch.geo.step
+        if batch.geo.step == batch.geo.size and header >= 0 and window > st.closed_low:
             _go_on(header, window, batch, book, st)
 
 
@@ -47,13 +47,13 @@ def run(batch: a.Batch, book: Book) -> int:
 def _room(batch: a.Batch, book: Book) -> int:
     """``DONE`` if there is room for whatever one row may ask for."""
     cells = book.held.cells
-    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE:
+    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE * batch.room:
         return a.GROW_CELLS
-    if book.held.kept.tally[0].live > len(book.held.kept.next) - KEPT_SPARE:
+    if book.held.kept.tally[0].live > len(book.held.kept.next) - KEPT_SPARE * batch.room:
         return a.GROW_KEPT
-    if book.standing.tally[0].live > len(book.standing.next) - TOLD_SPARE:
+    if book.standing.tally[0].live > len(book.standing.next) - TOLD_SPARE * batch.room:
         return a.GROW_STANDING
-    if book.outbox.tally[0] > len(book.outbox.at) - TOLD_SPARE:
+    if book.outbox.tally[0] > len(book.outbox.at) - TOLD_SPARE * batch.room:
         return a.OUTBOX_FULL
     return a.DONE
 

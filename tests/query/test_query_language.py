@@ -22,7 +22,7 @@ from engine.query.plan import (
     Membership,
     SeqPlan,
     Step,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.query.render import render
 from engine.query.schema import check_attributes
@@ -48,9 +48,9 @@ def seq(text: str) -> SeqPlan:
     return plan
 
 
-def select(text: str) -> TumblingPlan:
+def select(text: str) -> WindowPlan:
     plan = query(text)
-    assert isinstance(plan, TumblingPlan)
+    assert isinstance(plan, WindowPlan)
     return plan
 
 
@@ -76,7 +76,7 @@ def test_design_theft() -> None:
 
 
 def test_design_window() -> None:
-    assert query(DESIGN[3] + " DRIFT EACH", name="speed") == TumblingPlan(
+    assert query(DESIGN[3] + " DRIFT EACH", name="speed") == WindowPlan(
         "speed",
         DESIGN[3] + " DRIFT EACH",
         (Aggregate("avg", Attribute("v"), "avg(v)"), Aggregate("count", None, "count(*)")),
@@ -284,7 +284,7 @@ def test_known_attributes_pass() -> None:
 
 
 def test_a_plan_from_python_has_no_caret() -> None:
-    plan = TumblingPlan("speed", "", (Aggregate("avg", Attribute("prize"), "mean"),), (), 5)
+    plan = WindowPlan("speed", "", (Aggregate("avg", Attribute("prize"), "mean"),), (), 5)
     with pytest.raises(UserError) as error:
         check_attributes(plan, KNOWN)
     assert str(error.value) == (

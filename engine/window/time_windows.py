@@ -26,19 +26,20 @@ from edge_agent.records import DEFAULT_SITE
 from engine.errors import UserError
 from engine.kernels.records import copy_of, one
 from engine.operator import Result, Results
-from engine.query.expression import View, column, released_mask
+from engine.query.expression import View, released_mask, view_value
 from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import Drift, TumblingPlan
+from engine.query.plan import Drift, WindowPlan
+from engine.query.render import render_expression
 from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
 from engine.window.closing import Closing
 from engine.window.doubt.missing import Missing
 from engine.window.doubt.where import chosen
-from engine.window.drift import SURE, Geometry, considered_delay, shifts_ns
+from engine.window.drift import SURE, Geometry, considered_delay
 from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of
-from engine.window.held.aggregate import asked_of, attributes_asked
-from engine.window.held.cells import Cells, grown, new_cells
+from engine.window.held.aggregate import arguments_asked, asked_of
+from engine.window.held.cells import SPARE, Cells, grown, new_cells
 from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
 from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.held.windows_freed import free_over
@@ -62,8 +63,8 @@ _COUNTERS: Final = {
 _MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
 
 
-class TumblingWindow:
-    """Operator of a ``TumblingPlan``.
+class TimeWindows:
+    """Operator of a ``WindowPlan``.
 
     Args:
         plan: the query.
@@ -74,21 +75,23 @@ class TumblingWindow:
     types: Final = None
 
     def __init__(
-        self, plan: TumblingPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+        self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:
         self.plan = plan
         self.settings = settings or WindowSettings()
         self.site = site
-        self._geo = Geometry(plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns))
+        self._geo = Geometry(
+            plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns), plan.step_ns
+        )
         self._keys = GroupKeys(plan.group_by, plan.name)
         self._closing = Closing(plan.drift)
         self._missing = Missing()
         self._left_out = 0
         self._state = one(a.STATE, frontier=a.INT_MIN, close_at=a.INT_MIN)
         self._note_closed()
-        self._attributes, of = attributes_asked(plan)
+        self._arguments, of = arguments_asked(plan)
         self._held = Held(
-            asked_of(plan, self._attributes), _MODES[plan.drift],
+            asked_of(plan, self._arguments), _MODES[plan.drift],
             new_cells(_FIRST, len(plan.group_by)), new_sums(of, _FIRST),
             new_kept(_FIRST, len(of)),
         )  # fmt: skip
@@ -96,9 +99,12 @@ class TumblingWindow:
         self._standing = t.new_standing(_FIRST, self._held.mode, n)
         self._outbox = t.new_outbox(_FIRST, len(plan.group_by), n)
         self._scratch = new_content(n)
-        self._entries = t.Entries(np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64))
+        self._room = a.room_factor(self._geo)
+        chunk = max(_CHUNK, 2 * SPARE * self._room)
+        self._entries = t.Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
         self._no_key = np.zeros((1, len(plan.group_by)), np.int64)
-        self._changed = np.empty((2, a.CHANGED_MAX), np.int64)
+        self._changed = np.empty((2, a.windows_of_a_row(self._geo)), np.int64)
+        self._extent = (plan.step_ns, plan.size_ns)
 
     def required_columns(self) -> set[str]:
         return set(_FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
@@ -119,7 +125,7 @@ class TumblingWindow:
         t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
         self._left_out = max(self._left_out, left_out)
         results = Results()
-        self._geo = Geometry(self.plan.size_ns, *shifts_ns(t_a), self._geo.horizon)
+        self._geo = self._geo._replace(low_shift=t_a // 2, high_shift=(t_a + 1) // 2)
         for field in a.BATCH:
             self._state[field] = 0
         self._set_close_at()
@@ -134,13 +140,16 @@ class TumblingWindow:
         why = None
         while why != a.DONE:
             can_grow = len(self._held.cells.window) < self.settings.cells_max
-            batch = a.Batch(rows, values, agenda, self._missing.table, known, self._geo, can_grow)
+            batch = a.Batch(
+                rows, values, agenda, self._missing.table, known, self._geo, self._room, can_grow
+            )
             why = run(batch, self._book())
             if why == a.CLOSING:
                 self._close(int(self._state["frontier_at"][0]), results)
             elif why == a.OUTBOX_FULL:
                 self._send(results)
-                self._make_outbox(min(2 * len(self._outbox.at), _OUTBOX_MAX))
+                most = max(_OUTBOX_MAX, 2 * t.SPARE * self._room)
+                self._make_outbox(min(2 * len(self._outbox.at), most))
             elif why != a.DONE:
                 self._grow(why)
         self._send(results)
@@ -190,15 +199,15 @@ class TumblingWindow:
         )  # fmt: skip
 
     def _values(self, released: Released) -> Values:
-        """Of each aggregated attribute the values of all rows."""
+        """Of each argument of an aggregate the values of all rows."""
         view = View.of(released.columns, released.attr_types, released.strings)
         found: list[tuple[np.ndarray, np.ndarray | None] | None] = []
-        for name, counts_only in self._attributes.items():
-            value = column(name, view)
+        for argument, counts_only in self._arguments.items():
+            value = view_value(argument, view)
             if value.kind == "str" and not counts_only:
                 raise UserError(
-                    f"query {self.plan.name!r}: attribute {name!r} is text, and only count takes "
-                    "text; leave it out of the other aggregates"
+                    f"query {self.plan.name!r}: attribute {render_expression(argument)!r} is text, "
+                    "and only count takes text; leave it out of the other aggregates"
                 )
             found.append(None if value.kind == "null" else (value.data, value.valid))
         sums = self._held.sums
@@ -265,7 +274,8 @@ class TumblingWindow:
         self._note_closed()
         if self._closing.closed[-1] > before:
             ended = windows <= self._closing.closed[-1]
-            over = ended & ((windows + 1) * self.plan.size_ns <= frontier - self._geo.horizon)
+            ends = windows * self.plan.step_ns + self.plan.size_ns
+            over = ended & (ends <= frontier - self._geo.horizon)
             free_over(self._held, self._standing, headers[over])
         self._set_close_at()
 
@@ -312,7 +322,7 @@ class TumblingWindow:
             self._send(results)
             self._make_outbox(max(4 * needed, min(2 * len(self._outbox.at), _OUTBOX_MAX)))
         ends = np.cumsum(counts)
-        t.tell_windows(self._book(), headers, stages, leaders, ends, self.plan.size_ns, at)
+        t.tell_windows(self._book(), headers, stages, leaders, ends, self._extent, at)
 
     def _make_outbox(self, capacity: int) -> None:
         """Larger ones make fewer and longer pieces of results, but every site has one."""
