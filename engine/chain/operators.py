@@ -38,9 +38,9 @@ def _pattern(
 def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.window.time_windows import TimeWindows  # noqa: PLC0415 - not for patterns
+    from engine.window.panes.windows import windows_of  # noqa: PLC0415 - not for patterns
 
-    return TimeWindows(plan, settings.window, site)
+    return windows_of(plan, settings.window, site)
 
 
 OPERATORS: Final[dict[type, Build]] = {

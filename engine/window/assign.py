@@ -49,7 +49,7 @@ the largest window of which that is told; counters (``engine.window.time_windows
 pass stands in its batch.
 """
 
-DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL = 0, 1, 2, 3, 4, 5
+DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES = range(7)
 """Why the pass returned: all rows taken; windows are due; something has too little room."""
 
 
@@ -92,7 +92,8 @@ class Agenda(NamedTuple):
 class Batch(NamedTuple):
     """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 
-    ``room``: ``room_factor``.
+    ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
+    which there may be more.
     """
 
     rows: Rows
@@ -103,6 +104,8 @@ class Batch(NamedTuple):
     geo: Geometry
     room: int
     can_grow: bool
+    in_panes: bool
+    panes_grow: bool
 
 
 _WINDOWS_OF_A_ROW: Final = 8
@@ -137,6 +140,11 @@ def add_entries(batch: Batch, book: Book, st: Record) -> None:
     if n > 0:
         add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.held.sums)
         st.entries = 0
+    panes = book.panes
+    n = panes.tally[0].entries
+    if n > 0:
+        add_rows(panes.entries.row[:n], panes.entries.cell[:n], batch.values, panes.sums)
+        panes.tally[0].entries = 0
 
 
 @inline
@@ -215,8 +223,10 @@ def _next_with(k: int, r: int, low: int, geo: Geometry) -> int:
 
 
 @inline
-def enter(i: int, u: int, batch: Batch, book: Book, st: Record) -> int:
-    """Enter a row in each of its windows; gives the header of its own window, or -1."""
+def enter(i: int, u: int, batch: Batch, book: Book, st: Record, without: tuple[int, int]) -> int:
+    """Enter a row in each of its windows but ``without`` (first, last); gives the header of its own
+    window, or -1.
+    """
     geo, r = batch.geo, batch.rows.ref[i]
     low, high, how = r - u, r + u, SURE
     if len(batch.rows.how) > 0 and batch.rows.how[i] != SURE:
@@ -227,6 +237,9 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: Record) -> int:
     lost, refused = False, False
     while k <= last:
         part = _part(k, r, low, high, how, geo)
+        if without[0] <= k <= without[1]:
+            k = without[1] + 1
+            continue
         if part == 0:
             k = _next_with(k, r, low, geo)
             continue

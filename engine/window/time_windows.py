@@ -24,7 +24,7 @@ import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
 from engine.errors import UserError
-from engine.kernels.records import copy_of, one
+from engine.kernels.records import one
 from engine.operator import Result, Results
 from engine.query.expression import View, released_mask, view_value
 from engine.query.fields import attributes_of, released_columns
@@ -37,13 +37,15 @@ from engine.window.closing import Closing
 from engine.window.doubt.missing import Missing
 from engine.window.doubt.where import chosen
 from engine.window.drift import SURE, Geometry, considered_delay
-from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of
+from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of, widen
 from engine.window.held.aggregate import arguments_asked, asked_of
 from engine.window.held.cells import SPARE, Cells, grown, new_cells
 from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
+from engine.window.held.copies import copied, with_floats, without_floats
 from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.held.windows_freed import free_over
 from engine.window.keys import GroupKeys
+from engine.window.panes.held import new_panes
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
 from engine.window.shown.results import WindowResults
@@ -73,6 +75,8 @@ class TimeWindows:
     """
 
     types: Final = None
+    in_panes = False
+    """Whether rows go to panes, which the windows share."""
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
@@ -100,6 +104,7 @@ class TimeWindows:
         self._outbox = t.new_outbox(_FIRST, len(plan.group_by), n)
         self._scratch = new_content(n)
         self._room = a.room_factor(self._geo)
+        self._panes = new_panes(of, _FIRST, len(plan.group_by), _CHUNK if self.in_panes else 0)
         chunk = max(_CHUNK, 2 * SPARE * self._room)
         self._entries = t.Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
         self._no_key = np.zeros((1, len(plan.group_by)), np.int64)
@@ -141,11 +146,13 @@ class TimeWindows:
         while why != a.DONE:
             can_grow = len(self._held.cells.window) < self.settings.cells_max
             batch = a.Batch(
-                rows, values, agenda, self._missing.table, known, self._geo, self._room, can_grow
-            )
+                rows, values, agenda, self._missing.table, known, self._geo, self._room, can_grow,
+                self.in_panes, self._panes_grow(),
+            )  # fmt: skip
             why = run(batch, self._book())
             if why == a.CLOSING:
-                self._close(int(self._state["frontier_at"][0]), results)
+                so_far = known + int(self._state["gap"][0])
+                self._close(int(self._state["frontier_at"][0]), so_far, results)
             elif why == a.OUTBOX_FULL:
                 self._send(results)
                 most = max(_OUTBOX_MAX, 2 * t.SPARE * self._room)
@@ -163,8 +170,10 @@ class TimeWindows:
     def finish(self, at: int) -> Sequence[Result]:
         results = Results()
         self._tell_stale(at, results)
+        due = self._closing.finish(self._begun(every=True)[0])
+        self._make(due, len(self._missing.table.left))
         windows, _, headers = self._live()
-        self._tell_due(self._closing.finish(windows), windows, headers, at, results)
+        self._tell_due(due, windows, headers, at, results)
         self._send(results)
         self._note_closed()
         return results
@@ -215,6 +224,7 @@ class TimeWindows:
         values = values_of(found, sums, released.n)
         for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
             widen_kept(self._held.kept, m)
+            widen(self._panes.sums, m)
         return values
 
     def _book(self) -> t.Book:
@@ -225,6 +235,7 @@ class TimeWindows:
             self._outbox,
             self._scratch,
             self._entries,
+            self._panes,
             self._changed[0],
             self._changed[1],
             self._no_key,
@@ -254,8 +265,20 @@ class TimeWindows:
         headers = headers[np.argsort(cells.window[headers])]
         return cells.window[headers], cells.unc[headers], headers
 
+    def _begun(self, *, every: bool = False) -> tuple[np.ndarray, np.ndarray]:  # noqa: ARG002
+        """Windows that something is, or may be, in, ascending, and their largest uncertainties;
+        at least those that progress may close now, or ``every`` one.
+        """
+        return self._live()[:2]
+
+    def _make(self, due: list[tuple[int, int]], known: int) -> None:
+        """The windows of ``due`` get cells; the first ``known`` gaps are known."""
+
+    def _panes_grow(self) -> bool:
+        return False
+
     def _set_close_at(self) -> None:
-        windows, unc, _ = self._live()
+        windows, unc = self._begun()
         self._state["close_at"] = self._closing.next_at(windows, unc, self._geo)
 
     def _note_closed(self) -> None:
@@ -264,10 +287,11 @@ class TimeWindows:
         self._state["closed_middle"] = closed[len(closed) // 2]
         self._state["closed_all"] = closed[-1]
 
-    def _close(self, at: int, results: Results) -> None:
+    def _close(self, at: int, known: int, results: Results) -> None:
         frontier, before = int(self._state["frontier"][0]), self._closing.closed[-1]
-        windows, unc, headers = self._live()
-        due = self._closing.advance(frontier, windows, unc, self._geo)
+        due = self._closing.advance(frontier, *self._begun(), self._geo)
+        self._make(due, known)
+        windows, _, headers = self._live()
         if self._closing.closed[-1] > before:
             self._tell_stale(at, results)
         self._tell_due(due, windows, headers, at, results)
@@ -369,7 +393,7 @@ class TimeWindows:
             "missing": self._missing.snapshot(),
             "keys": self._keys.snapshot(held.cells.keys[live]),
             **{
-                name: _copied({n: column for n, column in part.items() if n != "floats"})
+                name: without_floats(part)
                 for name, part in parts.items()
             },
         }  # fmt: skip
@@ -381,23 +405,10 @@ class TimeWindows:
         self._left_out = state["left_out"]
         self._missing.restore(state["missing"])
         self._keys.restore(state["keys"])
-        sums = _with_floats(state["sums"], FLOATS)
-        kept = _with_floats(state["kept"], np.float64)
+        sums = with_floats(state["sums"], FLOATS)
+        kept = with_floats(state["kept"], np.float64)
         self._held = self._held._replace(
-            cells=Cells(**_copied(state["cells"])), kept=Kept(**kept),
+            cells=Cells(**copied(state["cells"])), kept=Kept(**kept),
             sums=self._held.sums._replace(**sums),
         )  # fmt: skip
-        self._standing = t.Standing(**_copied(state["standing"]))
-
-
-def _copied(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {
-        name: copy_of(column) if column.dtype.names and name != "of" else column.copy()
-        for name, column in columns.items()
-    }
-
-
-def _with_floats(columns: dict[str, np.ndarray], kind: Any) -> dict[str, np.ndarray]:
-    """Integers are seen as floats, too."""
-    made = _copied(columns)
-    return made | {"floats": made["ints"].view(kind)}
+        self._standing = t.Standing(**copied(state["standing"]))

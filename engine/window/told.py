@@ -27,6 +27,7 @@ from engine.window.held.content import (
 )
 from engine.window.held.kept import TALLY
 from engine.window.held.number import WORDS, same_numbers
+from engine.window.panes.held import Entries, Panes
 
 STAGES: Final = 3
 SPARE: Final = 64
@@ -66,13 +67,6 @@ class Outbox(NamedTuple):
     tally: np.ndarray
 
 
-class Entries(NamedTuple):
-    """Which row goes to which cell, in row order, until they are added up."""
-
-    row: np.ndarray
-    cell: np.ndarray
-
-
 class Book(NamedTuple):
     """What the pass changes. ``state``: one STATE.
 
@@ -86,6 +80,7 @@ class Book(NamedTuple):
     outbox: Outbox
     scratch: Content
     entries: Entries
+    panes: Panes
     headers: np.ndarray
     leaders: np.ndarray
     no_key: np.ndarray

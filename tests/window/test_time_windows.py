@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engine.errors import UserError
 from engine.query.plan import Aggregate, Attribute, Comparison, Constant, Drift, WindowPlan
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
+from engine.window.panes.windows import windows_of
 from engine.window.time_windows import TimeWindows, WindowSettings
 
 V, G = Attribute("v"), Attribute("g")
@@ -30,7 +31,7 @@ def plan(
 
 
 def operator(made: WindowPlan, horizon: int | None = None) -> TimeWindows:
-    return TimeWindows(made, WindowSettings(correction_horizon_ns=horizon))
+    return windows_of(made, WindowSettings(correction_horizon_ns=horizon))
 
 
 def brief(results: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:

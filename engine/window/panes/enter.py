@@ -1,0 +1,42 @@
+"""Enters a row in a pane, for the windows to come that it is wholly in; in the others by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline
+from engine.kernels.records import Record
+from engine.window import assign as a
+from engine.window.drift import SURE, first_with
+from engine.window.panes.geometry import pane_of
+from engine.window.panes.held import SPAN_MAX, add_to_pane
+from engine.window.told import Book
+
+NOWHERE: Final = (1, 0)
+"""No windows."""
+
+
+@inline
+def enter_panes(i: int, u: int, batch: a.Batch, book: Book, st: Record) -> int:
+    """Enter row ``i``; gives the header of its pane if it lies well inside, or -1.
+
+    It enters windows whose edge its clock may put it beyond, and those that are made already,
+    by itself.
+    """
+    rows, geo, r = batch.rows, batch.geo, batch.rows.ref[i]
+    early, late = r - max(u, geo.high_shift), r + max(u, geo.low_shift)
+    pane = pane_of(geo, early)
+    span = pane_of(geo, late) - pane
+    first, last = max(first_with(geo, late), st.closed_low + 1), early // geo.step
+    doubtful = len(rows.how) > 0 and rows.how[i] != SURE
+    if doubtful or span > SPAN_MAX or first > last:
+        a.enter(i, u, batch, book, st, NOWHERE)
+        return NONE
+    if span > 0 or first_with(geo, early) < first:
+        a.enter(i, u, batch, book, st, (first, last))
+    nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
+    header = add_to_pane(book.panes, pane, span, u, nulls, rows.keys, i, book.no_key)
+    if header == NONE:
+        st.refused += 1
+    return header if span == 0 else NONE
