@@ -280,10 +280,26 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
 
 
 # ---- windows ----------------------------------------------------------------------------------
+_OF_ALL_VALUES: Final = frozenset({"median", "quantile"})
 _CLOSES: Final = (
     "when the order's progress passes its end; an event that comes later corrects its result for "
     "1 min, or for a window's length if that is longer"
 )
+
+
+def _panes(plan: WindowPlan) -> list[str]:
+    """What windows that slide share."""
+    if plan.step_ns == plan.size_ns:
+        return []
+    if any(one.function in _OF_ALL_VALUES for one in plan.aggregates):
+        windows = -(-plan.size_ns // plan.step_ns)
+        return [
+            f"none, for {listed(sorted(_OF_ALL_VALUES))}: an event is added up to {windows} times"
+        ]
+    step = render_duration(plan.step_ns)
+    rest = plan.size_ns % plan.step_ns
+    cut = f", each cut after {render_duration(rest)}" if rest else ""
+    return [f"of {step}{cut}: an event is added once, and a window sums them up when it closes"]
 
 
 def _window(plan: WindowPlan) -> list[Section]:
@@ -302,7 +318,9 @@ def _window(plan: WindowPlan) -> list[Section]:
         ("streams", [", ".join(plan.streams) or "all"]),
         ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
         ("windows", [f"{kind} since the epoch; {drift}"]),
+        ("panes", _panes(plan)),
         ("groups", keys and [f"one result for each {listed(keys)}"]),
+        ("shows", [f"if {render_predicate(plan.having)}"] if plan.having else []),
         ("computes", [aggregate.label for aggregate in plan.aggregates]),
         ("closes", [_CLOSES]),
     ]

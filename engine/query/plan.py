@@ -202,7 +202,8 @@ class WindowPlan:
     """``SELECT ... FROM streams WHERE ... GROUP BY ... WINDOW TUMBLING size [DRIFT ...]``, or
     ``WINDOW SLIDING size EVERY every [DRIFT ...]``: windows [k * step, k * step + size).
 
-    ``streams`` empty = every stream. ``every_ns`` None: tumbling.
+    ``streams`` empty = every stream. ``every_ns`` None: tumbling. ``having``: names aggregates by
+    their labels; a result whose ``value`` does not satisfy it is not shown.
     """
 
     name: str
@@ -214,6 +215,7 @@ class WindowPlan:
     group_by: tuple[Attribute, ...] = ()
     drift: Drift = Drift.NONE
     every_ns: int | None = None
+    having: Predicate | None = None
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()

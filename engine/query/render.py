@@ -205,6 +205,8 @@ def _windows(plan: WindowPlan) -> str:
         clauses.append(f"WHERE {_conjunct(plan.where)}")
     if plan.group_by:
         clauses.append(f"GROUP BY {', '.join(map(_attribute, plan.group_by))}")
+    if plan.having is not None:
+        clauses.append(f"HAVING {_conjunct(plan.having)}")
     drift = "" if plan.drift is Drift.NONE else f" DRIFT {plan.drift.upper()}"
     size = render_duration(plan.size_ns)
     every = None if plan.every_ns is None else render_duration(plan.every_ns)

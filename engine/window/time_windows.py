@@ -1,6 +1,8 @@
-"""Tumbling windows (R19: time batch) with drift windows, bounds, completeness and corrections.
+"""Windows of time, with drift windows, bounds, completeness and corrections.
 
-Source: R19 3.2.3.1, SPEC 4.4. Windows are [k*size, (k+1)*size) in ``ref`` since the epoch. A window
+Source: R19 3.2.3.1 (time batch), SPEC 4.4. Windows are [k*step, k*step + size) in ``ref`` since the
+epoch; those that tumble have the size as step. A row is entered in each window that it may be in
+(``engine.window.panes`` has another way). A window
 closes when progress reaches its end plus the margin by which events that belong to HIGH, or
 may belong to it within their uncertainty, can still follow: ``max(ceil(T_a/2), largest
 uncertainty of the window's events)``, the latter at most one size. ``DRIFT EACH`` emits LOW and
@@ -26,7 +28,7 @@ from edge_agent.records import DEFAULT_SITE
 from engine.errors import UserError
 from engine.kernels.records import one
 from engine.operator import Result, Results
-from engine.query.expression import View, released_mask, view_value
+from engine.query.expression import View, view_value
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import Drift, WindowPlan
 from engine.query.render import render_expression
@@ -35,8 +37,7 @@ from engine.window import assign as a
 from engine.window import told as t
 from engine.window.closing import Closing
 from engine.window.doubt.missing import Missing
-from engine.window.doubt.where import chosen
-from engine.window.drift import SURE, Geometry, considered_delay
+from engine.window.drift import Geometry, considered_delay
 from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of, widen
 from engine.window.held.aggregate import arguments_asked, asked_of
 from engine.window.held.cells import SPARE, Cells, grown, new_cells
@@ -46,8 +47,10 @@ from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.held.windows_freed import free_over
 from engine.window.keys import GroupKeys
 from engine.window.panes.held import new_panes
+from engine.window.rows_read import FIXED_COLUMNS, rows_of, stream_codes
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
+from engine.window.shown.having import shown
 from engine.window.shown.results import WindowResults
 
 _CHUNK: Final = 1 << 16
@@ -55,9 +58,6 @@ _FIRST: Final = 256
 _OUTBOX_MAX: Final = 1 << 14
 _TOLD_AT_ONCE: Final = 1 << 10
 """Keys, or those of one window if it has more: bounds what is told, and so the outbox."""
-_FIXED_COLUMNS: Final = frozenset(
-    {"ref", "unc", "epoch", "release", "status", "source", "stream", "seq"}
-)
 _COUNTERS: Final = {
     "too_late": "too_late", "refused_groups": "refused", "capped_uncertainty": "capped",
     "wide_gaps": "wide_gaps",
@@ -112,7 +112,7 @@ class TimeWindows:
         self._extent = (plan.step_ns, plan.size_ns)
 
     def required_columns(self) -> set[str]:
-        return set(_FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
+        return set(FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
 
     def counters(self) -> dict[str, int]:
         """Rows that some window did not get: see ``WindowSettings`` and the module.
@@ -134,14 +134,14 @@ class TimeWindows:
         for field in a.BATCH:
             self._state[field] = 0
         self._set_close_at()
-        codes = self._stream_codes(released)
+        codes = stream_codes(self.plan, released)
         gaps = released.gaps
         read = np.ones(len(gaps.row), np.bool_) if codes is None else np.isin(gaps.stream, codes)
         known = len(self._missing.table.left)
         gap_row, gap_steps = self._missing.take(gaps, read, self._geo)
         steps = released.slack if len(released.slack.row) else released.progress
         agenda = a.Agenda(steps.row, steps.frontier, steps.at, gap_row, gap_steps)
-        rows, values = self._rows(released, codes), self._values(released)
+        rows, values = rows_of(self.plan, self._keys, released, codes), self._values(released)
         why = None
         while why != a.DONE:
             can_grow = len(self._held.cells.window) < self.settings.cells_max
@@ -179,33 +179,6 @@ class TimeWindows:
         return results
 
     # ---- a batch ----------------------------------------------------------------------------
-
-    def _stream_codes(self, released: Released) -> np.ndarray | None:
-        if not self.plan.streams:
-            return None
-        return np.array([released.strings.find(name) for name in self.plan.streams], np.int32)
-
-    def _rows(self, released: Released, codes: np.ndarray | None) -> a.Rows:
-        columns = released.columns
-        selected = np.empty(0, np.bool_)
-        if codes is not None:
-            selected = np.isin(columns["stream"], codes)
-        perhaps, reach = None, columns["unc"]
-        if self.plan.where is not None:
-            perhaps = chosen(self.plan.where, released, self.plan.size_ns)
-            mine = released_mask(self.plan.where, released) if perhaps is None else perhaps.taken
-            selected = selected & mine if len(selected) else mine
-        if perhaps is not None:
-            reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, self.plan.size_ns + 1))
-        keys, nulls = self._keys.codes(released)
-        read = {name: columns[name] for name in _FIXED_COLUMNS}
-        exact = np.empty(0, np.int64)
-        return a.Rows(
-            **read, selected=selected, keys=keys, nulls=nulls, reach=reach,
-            how=np.empty(0, np.int8) if perhaps is None else perhaps.how,
-            low=exact if perhaps is None else perhaps.low,
-            high=exact if perhaps is None else perhaps.high,
-        )  # fmt: skip
 
     def _values(self, released: Released) -> Values:
         """Of each argument of an aggregate the values of all rows."""
@@ -356,9 +329,9 @@ class TimeWindows:
 
     def _send(self, results: Results) -> None:
         if self._outbox.tally[0]:
-            results.extend(
-                WindowResults(t.in_words(self._outbox), self.plan, self._keys, self.site)
-            )
+            told = shown(self.plan, t.in_words(self._outbox))
+            if told.tally[0]:
+                results.extend(WindowResults(told, self.plan, self._keys, self.site))
             self._outbox.tally[0] = 0
 
     def _forget_gaps(self) -> None:

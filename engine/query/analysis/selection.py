@@ -8,6 +8,7 @@ from engine.errors import UserError
 from engine.query.analysis.clauses import only, unsupported
 from engine.query.analysis.conditions import Context, condition, conjuncts, duration_ns, value
 from engine.query.analysis.consistency import check_select
+from engine.query.analysis.having import having_of
 from engine.query.fields import FIELDS, OWN, Kind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
@@ -18,7 +19,7 @@ AGGREGATES: Final = (
     "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile",
 )  # fmt: skip
 
-SLIDES_MAX: Final = 100_000
+SLIDES_MAX: Final = 10_000
 """Windows that hold one event: more are a mistake in the units."""
 
 
@@ -51,6 +52,11 @@ class _Select:
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
         size_ns, every_ns = self._extent(window)
+        having = only(clauses, s.Having, self.text)
+
+        def own(call: s.Call) -> Aggregate:
+            return self._aggregate(call, None)
+
         return WindowPlan(
             name=name,
             text=self.text,
@@ -59,6 +65,7 @@ class _Select:
             size_ns=size_ns,
             every_ns=every_ns,
             where=self._where(where),
+            having=None if having is None else having_of(having, aggregates, self.context, own),
             group_by=group_by,
             drift=Drift(window.drift or "none"),
         )

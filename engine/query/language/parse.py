@@ -136,6 +136,9 @@ class _Build(Transformer[Token, Any]):
     def group_by(self, word: Token, *references: s.Reference) -> s.GroupBy:
         return s.GroupBy(_at(word), references)
 
+    def having(self, word: Token, condition: s.Node) -> s.Having:
+        return s.Having(_at(word), condition)
+
     def tumbling(self, word: Token, size: s.Duration, drift: Token | None = None) -> s.TimeWindow:
         return s.TimeWindow(_at(word), size, str(drift).lower() if drift else None)
 

@@ -245,6 +245,14 @@ class GroupBy:
 
 
 @dataclass(frozen=True, slots=True)
+class Having:
+    """``HAVING condition``."""
+
+    at: Span
+    condition: Node
+
+
+@dataclass(frozen=True, slots=True)
 class TimeWindow:
     """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1); ``every`` None: TUMBLING."""
 
@@ -264,7 +272,9 @@ class OtherWindow:
     extents: tuple[Duration | Number, ...]
 
 
-Clause = Where | Within | Realtime | Returns | From | Join | GroupBy | TimeWindow | OtherWindow
+Clause = (
+    Where | Within | Realtime | Returns | From | Join | GroupBy | Having | TimeWindow | OtherWindow
+)
 
 
 @dataclass(frozen=True, slots=True)
