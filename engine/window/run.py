@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.kernels.jit import inline, njit
+from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record
 from engine.stream.released import IN_ORDER, LATE
 from engine.window import assign as a
@@ -13,7 +13,7 @@ from engine.window.drift import WHOLE, first_with
 from engine.window.held.cells import SPARE, Cells
 from engine.window.held.kept import SPARE as KEPT_SPARE
 from engine.window.held.kept import keep
-from engine.window.panes.enter import NOWHERE, enter_panes
+from engine.window.panes.enter import enter_row
 from engine.window.panes.geometry import pane_of, pane_start
 from engine.window.panes.held import SPARE as PANE_SPARE
 from engine.window.panes.held import Entries
@@ -82,10 +82,7 @@ def _take_row(i: int, batch: a.Batch, book: Book, st: Record) -> int:
         if u > batch.geo.size:
             u = batch.geo.size
             st.capped += 1
-        if batch.in_panes:
-            header = enter_panes(i, u, batch, book, st)
-        else:
-            header = a.enter(i, u, batch, book, st, NOWHERE)
+        header = enter_row(i, u, batch, book, st)
     if rows.status[i] == IN_ORDER:
         st.frontier = max(st.frontier, rows.ref[i])
         st.frontier_at = rows.release[i]
@@ -97,31 +94,32 @@ def _go_on(row: int, header: int, batch: a.Batch, book: Book, st: Record) -> Non
     """Take the rows that follow as long as they are well inside the open window, or pane, of
     ``row``, whose ``header`` it is.
     """
-    geo = batch.geo
+    geo, panes = batch.geo, book.panes
     if batch.in_panes:
-        pane = pane_of(geo, batch.rows.ref[row])
-        start, end = pane_start(geo, pane), pane_start(geo, pane + 1)
-        if pane >= book.panes.tally[0].built and first_with(geo, start) > st.closed_low:
-            tally = book.panes.tally[0]
-            tally.entries = _inside(
-                header, (pane, start, end), tally.entries, book.panes.cells, book.panes.entries,
-                batch, st, NEVER,
-            )  # fmt: skip
+        place = pane_of(geo, batch.rows.ref[row])
+        start, end = pane_start(geo, place), pane_start(geo, place + 1)
+        if place >= panes.tally[0].built and first_with(geo, start) > st.closed_low:
+            entries = panes.tally[0].entries
+            cells, out = panes.cells, panes.entries
+            panes.tally[0].entries = _inside(
+                header, (place, start, end), entries, cells, out, batch, st, NEVER
+            )
         return
-    window = batch.rows.ref[row] // geo.step
-    if geo.step == geo.size and window > st.closed_low:
-        before, start = st.entries, window * geo.step
+    place = batch.rows.ref[row] // geo.step
+    if geo.step == geo.size and place > st.closed_low:
+        before, start, at_most = st.entries, place * geo.step, NEVER
         keeps = a.keeps_all(book.held)
+        if keeps:
+            at_most = len(book.held.kept.next) - KEPT_SPARE - book.held.kept.tally[0].live
+        where = (place, start, start + geo.size)
         st.entries = _inside(
-            header, (window, start, start + geo.size), before, book.held.cells, book.entries,
-            batch, st, len(book.held.kept.next) - KEPT_SPARE - book.held.kept.tally[0].live
-            if keeps else NEVER,
-        )  # fmt: skip
+            header, where, before, book.held.cells, book.entries, batch, st, at_most
+        )
         if keeps:
             _keep_rows(before, batch, book, st)
 
 
-@inline
+@kernel
 def _inside(
     header: int, place: tuple[int, int, int], before: int, cells: Cells, out: Entries,
     batch: a.Batch, st: Record, at_most: int,

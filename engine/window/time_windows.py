@@ -46,7 +46,7 @@ from engine.window.held.copies import copied, with_floats, without_floats
 from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.held.windows_freed import free_over
 from engine.window.keys import GroupKeys
-from engine.window.panes.held import new_panes
+from engine.window.panes.held import Entries, new_panes
 from engine.window.rows_read import FIXED_COLUMNS, rows_of, stream_codes
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
@@ -106,7 +106,7 @@ class TimeWindows:
         self._room = a.room_factor(self._geo)
         self._panes = new_panes(of, _FIRST, len(plan.group_by), _CHUNK if self.in_panes else 0)
         chunk = max(_CHUNK, 2 * SPARE * self._room)
-        self._entries = t.Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
+        self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
         self._no_key = np.zeros((1, len(plan.group_by)), np.int64)
         self._changed = np.empty((2, a.windows_of_a_row(self._geo)), np.int64)
         self._extent = (plan.step_ns, plan.size_ns)

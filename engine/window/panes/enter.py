@@ -18,25 +18,24 @@ NOWHERE: Final = (1, 0)
 
 
 @inline
-def enter_panes(i: int, u: int, batch: a.Batch, book: Book, st: Record) -> int:
-    """Enter row ``i``; gives the header of its pane if it lies well inside, or -1.
+def enter_row(i: int, u: int, batch: a.Batch, book: Book, st: Record) -> int:
+    """Enter row ``i``; gives the header of its window, or pane if rows go there, or -1.
 
-    It enters windows whose edge its clock may put it beyond, and those that are made already,
-    by itself.
+    One place that enters it in windows, as that takes long to compile.
     """
     rows, geo, r = batch.rows, batch.geo, batch.rows.ref[i]
-    early, late = r - max(u, geo.high_shift), r + max(u, geo.low_shift)
-    pane = pane_of(geo, early)
-    span = pane_of(geo, late) - pane
-    first, last = max(first_with(geo, late), st.closed_low + 1), early // geo.step
-    doubtful = len(rows.how) > 0 and rows.how[i] != SURE
-    if doubtful or span > SPAN_MAX or first > last:
-        a.enter(i, u, batch, book, st, NOWHERE)
-        return NONE
-    if span > 0 or first_with(geo, early) < first:
-        a.enter(i, u, batch, book, st, (first, last))
-    nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
-    header = add_to_pane(book.panes, pane, span, u, nulls, rows.keys, i, book.no_key)
-    if header == NONE:
-        st.refused += 1
-    return header if span == 0 else NONE
+    without, pane, span, header = NOWHERE, 0, NONE, NONE
+    if batch.in_panes and (len(rows.how) == 0 or rows.how[i] == SURE):
+        early, late = r - max(u, geo.high_shift), r + max(u, geo.low_shift)
+        pane = pane_of(geo, early)
+        span = pane_of(geo, late) - pane
+        without = max(first_with(geo, late), st.closed_low + 1), early // geo.step
+        if span > SPAN_MAX or without[0] > without[1]:
+            without, span = NOWHERE, NONE
+    if span != 0 or first_with(geo, r) < without[0]:
+        header = a.enter(i, u, batch, book, st, without)
+    if span >= 0:
+        nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
+        header = add_to_pane(book.panes, pane, span, u, nulls, rows.keys, i, book.no_key)
+        st.refused += header == NONE
+    return NONE if batch.in_panes and span != 0 else header
