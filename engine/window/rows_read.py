@@ -8,6 +8,7 @@ import numpy as np
 
 from engine.query.expression import released_mask
 from engine.query.plan import WindowPlan
+from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window.assign import Rows
 from engine.window.doubt.where import chosen
@@ -42,7 +43,8 @@ def rows_of(
     if perhaps is not None:
         reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, plan.size_ns + 1))
     codes_of_keys, nulls = keys.codes(released)
-    read = {name: columns[name] for name in FIXED_COLUMNS}
+    # An interval is known, and counts, when it ends.
+    read = {name: columns[name] for name in FIXED_COLUMNS} | {"ref": ends_of(released)}
     exact = np.empty(0, np.int64)
     return Rows(
         **read, selected=selected, keys=codes_of_keys, nulls=nulls, reach=reach,
