@@ -14,7 +14,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "agent": {"EVENTS": 3_000, "STARTS": 2},
     "chain": {"ORDERS": ("none",), "EVENTS": 20_000},
     "corrections": {"ROUNDS": 1},
-    "live": {"SECONDS": {"embedded": 2.0}, "LEFT_OUT_S": 1},
+    "live": {"SECONDS": {"embedded": 8.0}, "LEFT_OUT_S": 1},
     "negation": {"EVENTS": 20_000, "SIZES": (10_000, 20_000), "TOLD_EVERY": 10_000},
     "orders": {"ORDERS": ("kslack:1s",), "EVENTS": 20_000, "SIZES": (10_000,), "SOURCES": (3,)},
     "results": {"ROUNDS": 1},
