@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from edge_agent.abstraction.settings import AbstractSettings
+from edge_agent.abstraction.settings_table import read_abstracts
 from edge_agent.drivers.metrics_server import MetricsSettings, read_metrics
 from edge_agent.drivers.time_servers import TimeServer
 from edge_agent.inputs.base import Surroundings
@@ -54,6 +56,8 @@ class AgentSettings:
     sync_every_ns: int
     """Events are fsynced together, so often at most."""
     inputs: tuple[NamedInput, ...]
+    abstracts: tuple[AbstractSettings, ...]
+    """What is made of readings before they are sent."""
     stop_ns: int
     """How long a stop waits for acks."""
     status: Path | None
@@ -102,7 +106,12 @@ def read_agent(
     ntp_port = gateway.integer("ntp_port", port, 1, 65_535)
     drain_max = gateway.integer("drain_max", 0)
     tls = read_tls(whole.table("tls"), folder)
-    streams, when_full = _streams(whole)
+    read_streams, when_full = _streams(whole)
+    abstracts, interval_streams = read_abstracts(
+        whole.tables("abstract"), read_streams, when_full, among=WHEN_FULL
+    )
+    streams = (*read_streams, *interval_streams)
+    check_schemas(streams)
     outbox = whole.table("outbox")
     outbox_folder = outbox.text("folder", "")
     outbox_max = outbox.size("max", 64 << 20, low=1 << 20)
@@ -114,7 +123,7 @@ def read_agent(
     if outbox_folder:
         window = min(session.unacked_bytes_max, outbox_max // 4)
         session = replace(session, unacked_bytes_max=window)
-    schemas = {stream.name: stream for stream in streams}
+    schemas = {stream.name: stream for stream in read_streams}
     surroundings = Surroundings(
         schemas=schemas, wall_ns=wall_ns, jitter=jitter,
         source=f"{session.site}/{session.source}",
@@ -125,7 +134,8 @@ def read_agent(
         raise whole.wrong("input", "there is none: write [[input]] with its kind")
     return AgentSettings(
         session=session, host=host, port=port, ntp_port=ntp_port, time_servers=servers,
-        tls=tls, streams=streams, when_full=when_full, inputs=inputs, stop_ns=stop_ns,
+        tls=tls, streams=streams, when_full=when_full, inputs=inputs, abstracts=abstracts,
+        stop_ns=stop_ns,
         outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
         drain_max=drain_max, sync_every_ns=sync_every_ns,
         status=folder / status if status else None, status_every_ns=status_every_ns,
