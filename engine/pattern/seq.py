@@ -35,6 +35,7 @@ from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
+from engine.query.shape import of_intervals
 from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
 
@@ -95,6 +96,7 @@ class SeqMatcher:
         )
         self.types = tuple(sorted({step.type for step in steps}))
         self._horizon = NOTHING
+        self._by_ends = of_intervals(plan)
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
@@ -146,7 +148,7 @@ class SeqMatcher:
         if moved is None:
             raise ContractViolation(f"query {self.plan.name!r}: a batch without its clocks' moves")
         self._strings = released.strings
-        timeline = moved.timeline(released, self.types)
+        timeline = moved.timeline(released, self.types, by_start=not self._by_ends)
         changes = self._changes(released, moved, timeline.told.promised)
         self._horizon = moved.horizon
         yield Happened(changes, timeline)
@@ -261,6 +263,8 @@ def _check(plan: SeqPlan) -> None:
     """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
     if all(step.negated for step in plan.steps):
         raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
+    if of_intervals(plan):
+        return
     for end in (plan.steps[0], plan.steps[-1]):
         if end.negated and plan.within_ns is None:
             raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")
