@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from edge_agent.abstraction.settings import AbstractSettings
+from edge_agent.columns import Codes, Masked
 from edge_agent.messages import StreamSchema
 from simulator.clocks import ClockSettings
 from simulator.delays import Constant, Exponential, Lognormal, Pareto, TwoPeak, Uniform
@@ -19,9 +21,11 @@ __all__ = [
     "MANIFEST",
     "START_NS",
     "TRUTH",
+    "AbstractSettings",
     "Batch",
     "Bernoulli",
     "ClockSettings",
+    "Codes",
     "Constant",
     "DelaySettings",
     "Exponential",
@@ -30,6 +34,7 @@ __all__ = [
     "GilbertElliott",
     "LinkSettings",
     "Lognormal",
+    "Masked",
     "Pareto",
     "Recorded",
     "Scenario",

@@ -54,9 +54,10 @@ class ScenarioRun:
 def scenario_names(begin: str = "") -> list[str]:
     """The scenarios there are, by name (for completion: those that begin so)."""
     return [
-        module.name
+        module.name.replace("_", "-")
         for module in pkgutil.iter_modules(scenarios.__path__)
-        if module.ispkg and module.name != "papers" and module.name.startswith(begin)
+        if module.ispkg and module.name != "papers"
+        and module.name.replace("_", "-").startswith(begin)
     ]
 
 
@@ -69,7 +70,9 @@ def load(name: str) -> RunnableScenario:
     if name not in scenario_names():
         known = f"{', '.join(scenario_names())}{near_miss(name, scenario_names())}"
         raise UserError(f"no scenario {name!r}; there are {known}")
-    found: RunnableScenario = importlib.import_module(f"scenarios.{name}").scenario()
+    found: RunnableScenario = importlib.import_module(
+        f"scenarios.{name.replace('-', '_')}"
+    ).scenario()
     return found
 
 
