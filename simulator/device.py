@@ -137,6 +137,7 @@ class Device:
     def _start(self, _: Any) -> None:
         settings = self.settings
         lag_ns = settings.heartbeat_lag_ns
+        silence_ns = max((each.silence_ns for each in settings.abstract), default=0)
         session = AgentSession(
             SessionSettings(
                 source=settings.name,
@@ -145,7 +146,7 @@ class Device:
                 delivery=Delivery.RESEND if settings.resend else Delivery.ONCE,
                 sync=settings.sync,
                 heartbeat_ns=settings.heartbeat_ns,
-                heartbeat_lag_ns=2 * settings.poll_ns if lag_ns is None else lag_ns,
+                heartbeat_lag_ns=2 * settings.poll_ns + silence_ns if lag_ns is None else lag_ns,
                 promises=self._promises,
                 unacked_bytes_max=settings.unacked_bytes_max,
             ),

@@ -74,8 +74,9 @@ class SourceSettings:
             event at once.
         poll_phase_ns: of the polls; None = drawn from the seed.
         heartbeat_ns: silence after which the agent promises progress, 0 = never.
-        heartbeat_lag_ns: how much older than the device's clock an event may be when it is sent:
-            the longest interval plus a poll; None = two polls, right for point events.
+        heartbeat_lag_ns: how much older than the device's clock an event (the end of an interval)
+            may be when it is sent; None = two polls, and the longest gap that ends an interval:
+            right for point events and for what ``abstract`` makes.
         promise_share: promises of the agent's own accord per event: L09's POG percentage / 100.
         promise_by_type: one for each type of events, instead of one for the whole stream.
         promise_first: types that the device will send, each promised when it is switched on: who

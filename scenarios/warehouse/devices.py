@@ -28,6 +28,8 @@ MS: Final = NS_PER["ms"]
 WARM_UP_NS: Final = 5 * SECOND
 GAP_NS: Final = 3_200 * MS
 """A pallet that was not read for longer has left."""
+HEARTBEAT_NS: Final = 15 * SECOND
+"""A stream of intervals is silent for long; more promises than this would outweigh them."""
 HYSTERESIS_C: Final = 0.3
 HYSTERESIS_PERCENT: Final = 1.0
 TEMPERATURE: Final = ("LOW", 4, "MEDIUM", 8, "HIGH")
@@ -98,5 +100,6 @@ def _source(
         clock=ClockSettings(offset_ns=round(offset * offset_ns), skew_ppb=round(skew * 20_000)),
         up=_WIFI,
         down=_DOWN,
+        heartbeat_ns=HEARTBEAT_NS,
         abstract=abstract,
     )

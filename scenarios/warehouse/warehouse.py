@@ -15,7 +15,7 @@ from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.simulation import MANIFEST, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
-    "seed": 1, "duration": "20 min", "zones": 4, "pallets": 40, "offset": "200 ms",
+    "seed": 1, "duration": "20 min", "zones": 4, "pallets": 100, "offset": "200 ms",
 }  # fmt: skip
 LONGEST_NS: Final = NS_PER["d"]
 READINGS: Final = "readings.json"

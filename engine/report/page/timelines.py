@@ -31,7 +31,7 @@ def _figure(name: str, timeline: Mapping[str, Any]) -> Figure:
     last = max(bar["end_ns"] for bar in bars)
     time = TimeLine.of(first, max(last, first + 1))
     lanes = list(dict.fromkeys(bar["lane"] for bar in bars))
-    kinds = list(dict.fromkeys(bar["kind"] for bar in bars))
+    kinds = sorted({bar["kind"] for bar in bars})  # one colour in all figures of a page
     return Figure(
         name,
         timeline["title"],
