@@ -14,7 +14,7 @@ from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.simulation import MANIFEST, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
-    "seed": 1, "persons": 6, "days": 4, "forgotten": 0.35, "radio": "1500 ms", "offset": "100 ms",
+    "seed": 1, "persons": 8, "days": 5, "forgotten": 0.3, "radio": "2500 ms", "offset": "100 ms",
     "bound": "30 s",
 }  # fmt: skip
 
