@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from scenarios.runs import emitted, match_identity, standing
+from scenarios.runs import emitted, standing
 from slackwater.scenario import Bar, Pass, Table
 
 CONFIRMED: Final = "confirmed"
@@ -137,8 +137,15 @@ def pairs(
 
 
 def identity_of(event: Mapping[str, Any]) -> Identity:
-    """Of an event in a result."""
-    return event["source"], event["type"], event["ts"], event["te"]
+    """Of an event in a result; a source of another site than ``main`` is told with it."""
+    source = event["source"] if event["site"] == "main" else f"{event['site']}/{event['source']}"
+    return source, event["type"], event["ts"], event["te"]
+
+
+def _of_result(result: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What a match and its retraction have in common, also where nothing is numbered."""
+    events = result["events"]
+    return (result["query"], *((*identity_of(each), each["seq"]) for each in events))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +167,7 @@ class Found:
         """Raises UserError: the pass left nothing behind."""
         stands = [
             result
-            for result in standing(directory, each.label, "matches", match_identity)
+            for result in standing(directory, each.label, "matches", _of_result)
             if result["query"] == query
         ]
         told = sum(
