@@ -155,7 +155,7 @@ class Found:
     Attributes:
         at_ns: when each match was told first (engine's clock), of those that stand.
         sure: those that are told as confirmed.
-        taken_back: matches that were told and do not stand.
+        taken_back: how often a match was retracted.
     """
 
     at_ns: Mapping[Match, int]
@@ -170,15 +170,15 @@ class Found:
             for result in standing(directory, each.label, "matches", _of_result)
             if result["query"] == query
         ]
-        told = sum(
-            result["op"] == "+" and result["query"] == query
+        taken_back = sum(
+            result["op"] == "-" and result["query"] == query
             for result in emitted(directory, each.label, "matches")
         )
         named = {tuple(map(identity_of, result["events"])): result for result in stands}
         return cls(
             at_ns={match: result["at"] for match, result in named.items()},
             sure=frozenset(m for m, result in named.items() if result["certainty"] == CONFIRMED),
-            taken_back=told - len(stands),
+            taken_back=taken_back,
         )
 
     def right(self, expected: set[Match]) -> bool:

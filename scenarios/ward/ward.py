@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from scenarios.mimic.scoring import GUARD
 from scenarios.options import duration_ns, read_options
 from scenarios.ward.charted import make_log
 from scenarios.ward.scoring import CHARTED, CULTURE_QUERY, FLOW_QUERY, score_run
@@ -55,8 +56,8 @@ class Ward:
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
         if _chosen(options)["of"] == MIMIC:
             return (
-                Pass("immediate", "none", barrier="immediate"),
-                Pass("slack", "kslack:3d", barrier="immediate"),
+                Pass("immediate", "none", GUARD, barrier="immediate"),
+                Pass("slack", "kslack:3d", GUARD, barrier="immediate"),
             )
         return (
             Pass("immediate", "none", barrier="immediate"),
