@@ -17,7 +17,7 @@ from edge_agent.inputs.registry import NamedInput, read_inputs
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
-from edge_agent.settings_file import NS_PER, Table, read_toml
+from edge_agent.settings_file import NS_PER, Table, read_toml, shown_ns
 from edge_agent.timesync import GATEWAY, SyncSettings
 from edge_agent.tls_files import TlsFiles, read_tls
 
@@ -123,6 +123,12 @@ def read_agent(
     if outbox_folder:
         window = min(session.unacked_bytes_max, outbox_max // 4)
         session = replace(session, unacked_bytes_max=window)
+    silence_ns = max((each.silence_ns for each in abstracts), default=0)
+    if session.heartbeat_ns and session.heartbeat_lag_ns < silence_ns:
+        raise whole.table("delivery").wrong(
+            "heartbeat_lag", f"must be at least {shown_ns(silence_ns)}: an interval ends so long "
+            "before its agent knows it ([[abstract]] gap and lag)"
+        )  # fmt: skip
     schemas = {stream.name: stream for stream in read_streams}
     surroundings = Surroundings(
         schemas=schemas, wall_ns=wall_ns, jitter=jitter,

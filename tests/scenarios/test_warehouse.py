@@ -55,8 +55,9 @@ def test_pairs_are_of_one_thing_within_the_window() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "said"), [("zones=0", "zones"), ("duration=2d", "duration"), ("pallets=-1", "pallets")]
-)  # fmt: skip
+    ("option", "said"),
+    [("zones=0", "zones"), ("duration=2d", "duration"), ("pallets=-1", "pallets")],
+)
 def test_options_out_of_range_are_named(tmp_path: Path, option: str, said: str) -> None:
     name, _, value = option.partition("=")
     with pytest.raises(UserError, match=f"--set {said}="):
