@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -97,9 +97,7 @@ def read_agent(
     status_every_ns = table.duration_ns("status_every", 10 * NS_PER["s"], low=NS_PER["ms"])
     given = "metrics" in whole
     metrics = read_metrics(whole.table("metrics"), given=given)
-    bent = whole.table("clock")
-    ahead_ns = bent.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
-    fast_ppb = bent.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
+    ahead_ns, fast_ppb = _bent(whole.table("clock"))
     gateway = whole.table("gateway")
     host = gateway.text("host", "127.0.0.1")
     port = gateway.integer("port", PORT, 1, 65_535)
@@ -123,12 +121,7 @@ def read_agent(
     if outbox_folder:
         window = min(session.unacked_bytes_max, outbox_max // 4)
         session = replace(session, unacked_bytes_max=window)
-    silence_ns = max((each.silence_ns for each in abstracts), default=0)
-    if session.heartbeat_ns and session.heartbeat_lag_ns < silence_ns:
-        raise whole.table("delivery").wrong(
-            "heartbeat_lag", f"must be at least {shown_ns(silence_ns)}: an interval ends so long "
-            "before its agent knows it ([[abstract]] gap and lag)"
-        )  # fmt: skip
+    _check_silence(whole, session, abstracts)
     schemas = {stream.name: stream for stream in read_streams}
     surroundings = Surroundings(
         schemas=schemas, wall_ns=wall_ns, jitter=jitter,
@@ -148,6 +141,24 @@ def read_agent(
         metrics=metrics, clock_ahead_ns=ahead_ns, clock_fast_ppb=fast_ppb,
         printed=whole.printed(),
     )  # fmt: skip
+
+
+def _bent(table: Table) -> tuple[int, int]:
+    """By how much the clock is bent, and how fast it runs."""
+    ahead_ns = table.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
+    return ahead_ns, table.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
+
+
+def _check_silence(
+    whole: Table, session: SessionSettings, abstracts: Sequence[AbstractSettings]
+) -> None:
+    """A promise must not be older than an interval's end that nobody knows yet."""
+    silence_ns = max((each.silence_ns for each in abstracts), default=0)
+    if session.heartbeat_ns and session.heartbeat_lag_ns < silence_ns:
+        raise whole.table("delivery").wrong(
+            "heartbeat_lag", f"must be at least {shown_ns(silence_ns)}: an interval ends so long "
+            "before its agent knows it ([[abstract]] gap and lag)"
+        )  # fmt: skip
 
 
 def _session(

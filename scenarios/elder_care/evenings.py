@@ -84,5 +84,5 @@ class Sensor:
             )
             seen = looks[generator.random(looks.size) < SEEN]
             if seen.size:
-                person = Codes([self.person], np.zeros(seen.size, np.int32))
+                person = Codes([self.person], np.zeros(seen.size, np.int32).data)
                 yield Batch(STREAM, seen, "MOTION", {"person": person})

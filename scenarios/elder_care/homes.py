@@ -70,5 +70,6 @@ def homes_scenario(
             )  # fmt: skip
     return Scenario(
         name="elder-care", seed=seed, duration_ns=days * DAY_NS, sources=tuple(sources),
-        gateway=GatewayPlace(frame_every_ns=SECOND), warm_up_ns=WARM_UP_NS, drain_ns=60 * SECOND,
+        gateway=GatewayPlace(frame_every_ns=SECOND, tick_every_ns=SECOND),
+        warm_up_ns=WARM_UP_NS, drain_ns=60 * SECOND,
     )  # fmt: skip

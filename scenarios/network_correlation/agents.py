@@ -82,7 +82,8 @@ def machine_room(
     ]  # fmt: skip
     scenario = Scenario(
         name="network-correlation", seed=seed, duration_ns=duration_ns, sources=tuple(sources),
-        gateway=GatewayPlace(frame_every_ns=SECOND), start_ns=START_NS, warm_up_ns=WARM_UP_NS,
+        gateway=GatewayPlace(frame_every_ns=SECOND, tick_every_ns=SECOND),
+        start_ns=START_NS, warm_up_ns=WARM_UP_NS,
         drain_ns=30 * SECOND,
     )  # fmt: skip
     return scenario, incidents

@@ -106,7 +106,7 @@ class Health:
         short = generator.random(times.size) < 0.02
         load = np.where(busy | short, 95.0, 40.0) + generator.normal(0, 2, times.size)
         values = {"rpm": np.round(rpm), "load": np.round(load, 1)}
-        server = Codes([self.server], np.zeros(times.size, np.int32))
+        server = Codes([self.server], np.zeros(times.size, np.int32).data)
         yield Batch(HEALTH, times, "HEALTH", {"server": server, **values}, truth=values)
 
 
@@ -135,7 +135,7 @@ class Watch:
         order = np.argsort(true_ns, kind="stable")
         server = server[order]
         yield Batch(
-            PACKETS, true_ns[order], "PACKET", {"server": Codes(names, server)},
+            PACKETS, true_ns[order], "PACKET", {"server": Codes(names, server.data)},
             truth={"server": _numbers(names)[server]},
         )  # fmt: skip
 
@@ -159,6 +159,6 @@ class Failures:
             codes = np.array([names.index(server) for _, server in failed], np.int32)
             times = np.array([round(at * SECOND) for at, _ in failed], np.int64)
             yield Batch(
-                FAILURES, span.start_ns + times, FAILURE, {"server": Codes(names, codes)},
+                FAILURES, span.start_ns + times, FAILURE, {"server": Codes(names, codes.data)},
                 truth={"server": _numbers(names)[codes]},
             )  # fmt: skip

@@ -132,6 +132,6 @@ def ward_scenario(seed: int, patients: int, hours: float, offset_ns: int) -> Sce
     last_ns = max((each.filed_ns for each in treatments), default=START_NS + WARM_UP_NS)
     return Scenario(
         name="ward", seed=seed, duration_ns=last_ns - START_NS - WARM_UP_NS + SECOND,
-        sources=tuple(sources), gateway=GatewayPlace(frame_every_ns=SECOND),
+        sources=tuple(sources), gateway=GatewayPlace(frame_every_ns=SECOND, tick_every_ns=SECOND),
         warm_up_ns=WARM_UP_NS, drain_ns=30 * SECOND,
     )  # fmt: skip

@@ -79,7 +79,8 @@ def warehouse_scenario(
         ]
     return Scenario(
         name="warehouse", seed=seed, duration_ns=duration_ns, sources=tuple(sources),
-        gateway=GatewayPlace(frame_every_ns=SECOND), warm_up_ns=WARM_UP_NS, drain_ns=30 * SECOND,
+        gateway=GatewayPlace(frame_every_ns=SECOND, tick_every_ns=SECOND),
+        warm_up_ns=WARM_UP_NS, drain_ns=30 * SECOND,
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -70,7 +70,10 @@ class Climate:
             name: np.round(np.round(column / _STEP) * _STEP, 6)
             for name, column in (("celsius", celsius), ("humidity", humidity))
         }
-        attrs = {"zone": Codes([self.zone], np.zeros(times.size, np.int32)), **values}
+        attrs: dict[str, Any] = {
+            "zone": Codes([self.zone], np.zeros(times.size, np.int32).data),
+            **values,
+        }
         yield Batch(CLIMATE, times, "CLIMATE", attrs, truth=values)
 
 
@@ -115,5 +118,8 @@ class Reader:
         true_ns, pallet_tags = np.concatenate(times), np.concatenate(tags)
         order = np.lexsort((pallet_tags, true_ns))
         tag = pallet_tags[order]
-        attrs = {"zone": Codes([self.name], np.zeros(tag.size, np.int32)), "pallet": tag}
+        attrs: dict[str, Any] = {
+            "zone": Codes([self.name], np.zeros(tag.size, np.int32).data),
+            "pallet": tag,
+        }
         yield Batch(READS, true_ns[order], "READ", attrs, truth={"pallet": tag})
