@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.order.base import Guards
 from engine.report.units import number, percent
@@ -22,7 +23,7 @@ from engine.scenario import (
     Table,
     Timeline,
 )
-from engine.units import NS_PER, parse_duration
+from engine.units import parse_duration
 
 __all__ = [
     "NS_PER",

@@ -13,7 +13,13 @@ from simulator.losses import Bernoulli, GilbertElliott
 from simulator.recorded import DelaySettings, Recorded, data_directory
 from simulator.run import LOG, MANIFEST, TRUTH, simulate_to
 from simulator.scenario import START_NS, GatewayPlace, Scenario, SourceSettings
+from simulator.scenario_file.building import FileScenario
+from simulator.scenario_file.building import build as build_from_tables
+from simulator.scenario_file.recording import RecordedStream
+from simulator.scenario_file.schema import schema as scenario_file_schema
+from simulator.scenario_file.toml_lines import line_numbers, line_of
 from simulator.seeds import Seeds
+from simulator.truth import TRUTH_PREFIX
 from simulator.workload import Batch, Span
 
 __all__ = [
@@ -21,6 +27,7 @@ __all__ = [
     "MANIFEST",
     "START_NS",
     "TRUTH",
+    "TRUTH_PREFIX",
     "AbstractSettings",
     "Batch",
     "Bernoulli",
@@ -29,6 +36,7 @@ __all__ = [
     "Constant",
     "DelaySettings",
     "Exponential",
+    "FileScenario",
     "FrameDigest",
     "GatewayPlace",
     "GilbertElliott",
@@ -37,6 +45,7 @@ __all__ = [
     "Masked",
     "Pareto",
     "Recorded",
+    "RecordedStream",
     "Scenario",
     "Seeds",
     "SourceSettings",
@@ -44,6 +53,10 @@ __all__ = [
     "StreamSchema",
     "TwoPeak",
     "Uniform",
+    "build_from_tables",
     "data_directory",
+    "line_numbers",
+    "line_of",
+    "scenario_file_schema",
     "simulate_to",
 ]

@@ -32,7 +32,8 @@ _GOLDEN: Final = 0.6180339887498949
 
 SCOPE_END: Final = record("step", "above", "strict", "bound", "own_end", "step_end")
 """What bounds a scope: a step of the match, plus ``bound`` (``above``) or less it. ``own_end``: 1:
-the end of the event of the negated step is bounded, else its start; ``step_end``: by the step's end.
+the end of the event of the negated step is bounded, else its start; ``step_end``: by the end of
+the step's event.
 """
 
 
@@ -41,9 +42,10 @@ class Doubtful(NamedTuple):
 
     ``start`` (matches + 1): where each match's begin. Per doubt: ``row`` (which event), ``time``
     [ns since the match's first step], ``unc`` its half-width, ``clock`` (the step whose error it
-    shares, or -1), ``scope``, ``long`` (from its start to its end). ``exact``: (doubts, steps): it shares its clock with that step, so
-    what relates them was tested exactly. ``same_scope``: (scopes) the first scope with equal
-    ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the ranges of their relations.
+    shares, or -1), ``scope``, ``long`` (from its start to its end). ``exact``: (doubts, steps): it
+    shares its clock with that step, so what relates them was tested exactly. ``same_scope``:
+    (scopes) the first scope with equal ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the
+    ranges of their relations.
     """
 
     start: np.ndarray
