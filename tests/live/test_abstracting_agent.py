@@ -7,6 +7,7 @@ import signal
 import subprocess
 from typing import Any
 
+from engine.log.arrival_log import LogReader
 from tests.live.conftest import ENV, SLACKWATER, Field, Program, until
 
 SPEC_READINGS = [55, 70, 95, 80, 110, 120, 90, 60, 30]
@@ -26,6 +27,15 @@ def feed(agent: Program, readings: list[tuple[int, int]]) -> None:
     assert agent.process.stdin is not None
     agent.process.stdin.writelines(f'{{"ts": {ts}, "v": {v}}}\n' for ts, v in readings)
     agent.process.stdin.flush()
+
+
+def intervals_of(field: Field) -> list[dict[str, Any]]:
+    """Of the log as it is now."""
+    log = field.folder / "site.log"
+    if not log.exists():
+        return []
+    rows = (row for frame in LogReader(log) for row in frame.batch.to_pylist())
+    return [row for row in rows if row.get("kind", 0) == 0]
 
 
 def exported(field: Field) -> list[dict[str, Any]]:
@@ -86,7 +96,7 @@ def test_an_agent_that_is_killed_goes_on_with_its_open_intervals(field: Field) -
     gateway = field.serve()
     name = field.agent_file("fridge", ABSTRACT, '[outbox]\nfolder = "box"\nsync_every = "1 ms"\n')
     readings = [(2 * i, v) for i, v in enumerate(SPEC_READINGS)]
-    for low, high in ((0, 3), (3, 6), (6, 9)):
+    for low, high, sent in ((0, 3, 0), (3, 6, 1), (6, 9, 3)):
         agent = field.start("agent", "-c", name, stdin=subprocess.PIPE)
         agent.says("running")
         feed(agent, readings[low:high])
@@ -95,6 +105,8 @@ def test_an_agent_that_is_killed_goes_on_with_its_open_intervals(field: Field) -
         last = readings[high - 1][0] * 10**9
         mark = last.to_bytes(8, "big").lstrip(b"\0")
         until(lambda j=journal, m=mark: j.exists() and m in j.read_bytes(), "the journal")
+        # Its intervals are, too: they have been sent.
+        until(lambda most=sent: len(intervals_of(field)) >= most, "the intervals")
         if high < 9:
             agent.end(signal.SIGKILL)
     assert agent.process.stdin is not None
@@ -119,6 +131,5 @@ def test_presence_ends_in_the_log_while_nothing_is_read(field: Field) -> None:
     agent = field.start("agent", "-c", field.agent_file("door", inputs), stdin=subprocess.PIPE)
     agent.says("running")
     feed(agent, [(10**18, 7), (10**18 + 5, 7)])
-    log = field.folder / "site.log"
-    until(lambda: log.exists() and field.values("door") == [7], "the interval")
+    until(lambda: [row["attrs.v"] for row in intervals_of(field)] == [7], "the interval")
     assert agent.end() == 0
