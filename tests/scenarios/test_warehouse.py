@@ -13,14 +13,14 @@ from engine.scenario import Score
 from scenarios.intervals import Endpoints, Interval, Readings, bands_of, pairs, stays_of
 from scenarios.warehouse import Warehouse
 
-SMALL = {"duration": "6 min", "zones": "2", "pallets": "30", "seed": "3"}
+SMALL = {"duration": "6 min", "zones": "1", "pallets": "40", "seed": "3"}
 
 
 def test_every_claim_holds(run: Callable[..., Score], tmp_path: Path) -> None:
     score = run(Warehouse(), tmp_path, SMALL, tmp_path)
     assert [claim.text for claim in score.claims if not claim.holds] == []
     assert score.facts["bytes"] * 5 < score.facts["bytes_of_readings"]
-    assert len(score.facts["true_matches"]) >= 3
+    assert len(score.facts["true_matches"]) >= 2
     assert any(bar.strong for timeline in score.timelines for bar in timeline.bars)
 
 
