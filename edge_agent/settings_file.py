@@ -182,6 +182,14 @@ class Table:
         self.effective[key] = list(value)
         return list(value)
 
+    def sequence(self, key: str, default: Any = _REQUIRED) -> list[Any]:
+        """A list, of whatever."""
+        value = self._take(key, default)
+        if not isinstance(value, list):
+            raise self.wrong(key, f"write a list, not {value!r}")
+        self.effective[key] = value
+        return value
+
     def table(self, key: str) -> Table:
         """A table within; an empty one where there is none."""
         value = self._left.pop(key, {})

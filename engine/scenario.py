@@ -82,6 +82,29 @@ class Chart:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """An interval of a timeline: on which line it lies, what it is (told by colour and legend),
+    and what is said when one points at it. ``strong``: drawn fully, as it is part of a match.
+    """
+
+    lane: str
+    kind: str
+    start_ns: int
+    end_ns: int
+    name: str
+    strong: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A figure of the report: intervals on lines over time, in the order of their first bars."""
+
+    title: str
+    caption: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """What a scenario says about its run."""
 
@@ -90,6 +113,7 @@ class Score:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Numbers for ``report.json`` (and for tests)."""
     charts: tuple[Chart, ...] = ()
+    timelines: tuple[Timeline, ...] = ()
     decisive: bool = False
     """Whether a claim that fails is a failure of the run, as a threshold is: exit code 1."""
 

@@ -2,7 +2,8 @@
 
 A checker apart from the simulator, run after every simulation. The sums, in events:
 
-* device: generated = accepted + refused by the agent + forgotten at a restart + not yet polled;
+* device: generated + made (intervals) = accepted + refused by the agent + forgotten at a restart
+  + abstracted (readings that intervals stand for) + not yet polled;
 * each link: what entered and was copied = what left, was lost, cut off or dropped;
 * network: what left the links = delivered + arrived on a closed connection + still under way;
 * gateway: delivered = logged + already known (resent or copied) + refused + unheard.
@@ -29,6 +30,8 @@ class Account:
 
     Attributes:
         generated: that happened on the device.
+        made: intervals of interval abstraction.
+        abstracted: readings that are not sent, as intervals stand for them.
         accepted: numbered by the agent.
         refused_by_agent: by reason (``full``...).
         forgotten: gone at a restart before they were polled.
@@ -44,6 +47,8 @@ class Account:
     """
 
     generated: int = 0
+    made: int = 0
+    abstracted: int = 0
     accepted: int = 0
     refused_by_agent: Counter[str] = field(default_factory=Counter)
     forgotten: int = 0
@@ -64,8 +69,9 @@ class Account:
 
     def add(self, other: Account) -> None:
         """Adds the numbers of another source."""
-        for name in ("generated", "accepted", "forgotten", "not_polled", "closed", "under_way",
-                     "delivered", "known", "refused_by_gateway", "unheard", "logged"):  # fmt: skip
+        for name in ("generated", "made", "abstracted", "accepted", "forgotten", "not_polled",
+                     "closed", "under_way", "delivered", "known", "refused_by_gateway", "unheard",
+                     "logged"):  # fmt: skip
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.refused_by_agent.update(other.refused_by_agent)
         add_links(self.up, [other.up])
@@ -74,9 +80,9 @@ class Account:
         """The sums that do not come out, as text."""
         refused = self.refused_by_agent.total()
         sums = {
-            "generated = accepted + refused + forgotten + not polled": (
-                self.generated,
-                self.accepted + refused + self.forgotten + self.not_polled,
+            "generated + made = accepted + refused + forgotten + abstracted + not polled": (
+                self.generated + self.made,
+                self.accepted + refused + self.forgotten + self.abstracted + self.not_polled,
             ),
             "entered + copied = left + lost + cut + queue dropped": (
                 self.up.balance()[1],
@@ -103,6 +109,8 @@ class Account:
         links = {name: getattr(self.up, name) for name in LINK_FIELDS}
         return {
             "generated": self.generated,
+            "made": self.made,
+            "abstracted": self.abstracted,
             "accepted": self.accepted,
             "refused_by_agent": dict(sorted(self.refused_by_agent.items())),
             "forgotten": self.forgotten,

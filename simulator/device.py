@@ -8,18 +8,21 @@ device's monotonic clock.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
 from simpy import Environment
 
+from edge_agent.abstraction.machine import Begun
 from edge_agent.clock import Now
-from edge_agent.messages import MESSAGE_MAX, ROWS_MAX
+from edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema
 from edge_agent.outputs import Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.promising import PromiseSettings
+from edge_agent.rows import Row, columns_of
 from edge_agent.session import AgentSession
 from edge_agent.settings import Delivery, SessionSettings
+from simulator.abstracting import DeviceAbstraction
 from simulator.alarm import LocalAlarm, call_at
 from simulator.clocks import Clock
 from simulator.feed import Feed, Slice
@@ -66,7 +69,9 @@ class Device:
         self.feed = feed
         self.network = network
         self.counts: Counter[str] = Counter()
-        """Events: ``polled``, ``accepted``, ``forgotten`` (``polled`` too late, at a restart)."""
+        """Events: ``polled``, ``accepted``, ``forgotten`` (``polled`` too late, at a restart),
+        ``abstracted`` (readings that are not sent), ``made`` (intervals); ``bytes``: sent on
+        connections."""
         self.refused: Counter[str] = Counter()
         """Events that the session did not take, by reason."""
         self.sessions: list[AgentSession] = []
@@ -80,6 +85,7 @@ class Device:
             share=settings.promise_share, by_type=settings.promise_by_type, phase=promise_phase
         )
         self._on_settled = settled
+        self._abstraction = DeviceAbstraction(settings.abstract, settings.workload.streams())
         self.told = False
         self._ended = False
         self._open: dict[int, Connection] = {}
@@ -131,6 +137,7 @@ class Device:
     def _start(self, _: Any) -> None:
         settings = self.settings
         lag_ns = settings.heartbeat_lag_ns
+        silence_ns = max((each.silence_ns for each in settings.abstract), default=0)
         session = AgentSession(
             SessionSettings(
                 source=settings.name,
@@ -139,11 +146,11 @@ class Device:
                 delivery=Delivery.RESEND if settings.resend else Delivery.ONCE,
                 sync=settings.sync,
                 heartbeat_ns=settings.heartbeat_ns,
-                heartbeat_lag_ns=2 * settings.poll_ns if lag_ns is None else lag_ns,
+                heartbeat_lag_ns=2 * settings.poll_ns + silence_ns if lag_ns is None else lag_ns,
                 promises=self._promises,
                 unacked_bytes_max=settings.unacked_bytes_max,
             ),
-            settings.workload.streams(),
+            self._streams(),
             incarnation=len(self.sessions) if settings.counts_boots else 0,
             cookie=lambda: int(self._cookies.integers(2**64, dtype=np.uint64)),
         )
@@ -166,6 +173,8 @@ class Device:
         for part in self.feed.take(self._env.now):
             self.counts["polled"] += part.high - part.low
             self.counts["forgotten"] += part.high - part.low
+        if not self.settings.counts_boots:
+            self._abstraction.restart(len(self.sessions))
         self._start(event)
 
     def _plan(self, _: Any = None) -> None:
@@ -184,6 +193,11 @@ class Device:
     def _poll(self, _: Any) -> None:
         now = self._now()
         for part in self.feed.take(self._env.now):
+            self._abstract(part, now)
+            if not self._abstraction.passes(part.stamped.batch.stream):
+                self.counts["polled"] += part.high - part.low
+                self.counts["abstracted"] += part.high - part.low
+                continue
             if part.high - part.low <= self._rows_max:
                 self._emit(part, now)
                 continue
@@ -213,13 +227,51 @@ class Device:
             assert emitted.reason is not None
             self.refused[emitted.reason] += rows
 
+    def _abstract(self, part: Slice, now: Now) -> None:
+        stamped, columns, low, high = part
+        ts = stamped.ts[low:high].tolist()
+        self._abstraction.take(stamped.batch.stream, ts, columns, low, high, now.mono_ns)
+        self._tell(now)
+
+    def _tell(self, now: Now) -> None:
+        """Begins and intervals that the abstraction has made."""
+        for stream, made in self._abstraction.outputs():
+            rows = []
+            for each in made:
+                if isinstance(each, Begun):
+                    self.session.begin(stream, now, ts=each.ts, id=each.id, type=each.type)
+                else:
+                    rows.append(each)
+            if rows:
+                self._emit_intervals(stream, rows, now)
+
+    def _emit_intervals(self, stream: str, rows: Sequence[Row], now: Now) -> None:
+        schema = self._abstraction.streams[stream]
+        for low in range(0, len(rows), self._rows_max):
+            some = rows[low : low + self._rows_max]
+            ts, te, ids, types, attrs = columns_of(schema, some)
+            emitted = self.session.emit(
+                stream, now, ts=ts, te=te, ids=ids, types=types, attrs=attrs
+            )
+            self.counts["made"] += len(some)
+            if emitted.accepted:
+                self.counts["accepted"] += len(some)
+            else:
+                assert emitted.reason is not None
+                self.refused[emitted.reason] += len(some)
+
     def _finish(self, _: Any) -> None:
         self._ended = True
+        self._abstraction.finish()
+        self._tell(self._now())
         self.session.finish(self._now())
         self._carry_out()
 
     def _wake(self) -> None:
-        self.session.wake(self._now())
+        now = self._now()
+        self._abstraction.wake(now.mono_ns)
+        self._tell(now)
+        self.session.wake(now)
         self._carry_out()
 
     def _carry_out(self) -> None:
@@ -227,6 +279,7 @@ class Device:
         session = self.session
         for output in session.outputs():
             if isinstance(output, SendBytes):
+                self.counts["bytes"] += len(output.data)
                 self._open[output.connection].send_up(output.data)
             elif isinstance(output, SendDatagram):
                 self.network.ask(output.data, self)
@@ -236,11 +289,15 @@ class Device:
                 connection = self._open.pop(output.connection, None)
                 if connection is not None:
                     connection.close_from_agent()
-        self._alarm.set(session.next_wake())
+        dues = (session.next_wake(), self._abstraction.next_wake())
+        self._alarm.set(min((due for due in dues if due is not None), default=None))
         if not self.told and session.state in SETTLED:
             self.told = True
             self._on_settled()
 
+    def _streams(self) -> list[StreamSchema]:
+        return [*self.settings.workload.streams(), *self._abstraction.streams.values()]
+
     def _most_rows(self) -> int:
-        widest = max(len(schema.attrs) for schema in self.settings.workload.streams()) + 4
+        widest = max(len(schema.attrs) for schema in self._streams()) + 4
         return min(ROWS_MAX, MESSAGE_MAX // 2 // (COLUMN_BYTES * widest))

@@ -138,6 +138,7 @@ def _manifest(world: World, accounts: dict[str, Account]) -> dict[str, Any]:
             f"{device.settings.site}/{device.settings.name}": {
                 "state": session.state.value,
                 "incarnations": len(device.sessions),
+                "bytes": device.counts["bytes"],
                 "session": dict(sorted(session.counts.items())),
                 "sync": dict(sorted(session.sync_counts.items())),
             }

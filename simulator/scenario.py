@@ -20,11 +20,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.errors import SettingsError
 from edge_agent.messages import NAME_MAX
 from edge_agent.records import DEFAULT_SITE
 from edge_agent.timesync import SyncSettings
 from engine.errors import UserError
+from simulator.abstracting import parse_abstracts
 from simulator.clocks import ClockSettings
 from simulator.links import LinkSettings
 from simulator.settings import check, parse, parse_many, parse_times, parsed_by
@@ -72,12 +74,14 @@ class SourceSettings:
             event at once.
         poll_phase_ns: of the polls; None = drawn from the seed.
         heartbeat_ns: silence after which the agent promises progress, 0 = never.
-        heartbeat_lag_ns: how much older than the device's clock an event may be when it is sent:
-            the longest interval plus a poll; None = two polls, right for point events.
+        heartbeat_lag_ns: how much older than the device's clock an event (the end of an interval)
+            may be when it is sent; None = two polls, and the longest gap that ends an interval:
+            right for point events and for what ``abstract`` makes.
         promise_share: promises of the agent's own accord per event: L09's POG percentage / 100.
         promise_by_type: one for each type of events, instead of one for the whole stream.
         promise_first: types that the device will send, each promised when it is switched on: who
             waits for what is promised of a type then knows of this source before its first event.
+        abstract: intervals that the agent makes of readings before they are sent.
         sync: time sync.
         restarts_ns: instants after the start at which the agent starts anew, with a new
             incarnation; what was not yet sent is gone.
@@ -101,6 +105,7 @@ class SourceSettings:
     promise_share: float = 0.0
     promise_by_type: bool = False
     promise_first: tuple[str, ...] = field(default=(), metadata=parsed_by(_parse_types))
+    abstract: tuple[AbstractSettings, ...] = field(default=(), metadata=parsed_by(parse_abstracts))
     sync: SyncSettings = field(default=SyncSettings(), metadata=parsed_by(_parse_sync))
     restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
     counts_boots: bool = True

@@ -120,6 +120,8 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 def _plain(value: object, hint: object, name: str, spot: str) -> Any:
     options = typing.get_args(hint)
+    if typing.get_origin(hint) is tuple:
+        return _plain_list(value, typing.get_args(options[0]) or (options[0],), spot)
     if value is None and type(None) in options:
         return None
     wanted: Any = next((kind for kind in options if kind is not type(None)), hint)
@@ -134,6 +136,17 @@ def _plain(value: object, hint: object, name: str, spot: str) -> Any:
     if isinstance(value, bool) != (wanted is bool) or not isinstance(value, wanted):
         raise UserError(f"{spot}: expected {wanted.__name__}, found {value!r}")
     return value
+
+
+def _plain_list(value: object, kinds: tuple[type, ...], spot: str) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise UserError(f"{spot}: expected a list, found {value!r}")
+    allowed = (*kinds, int) if float in kinds else kinds
+    for item in value:
+        if isinstance(item, bool) or not isinstance(item, allowed):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise UserError(f"{spot}: expected a list of {names}, found {item!r} in it")
+    return tuple(value)
 
 
 def _time_ns(value: object, spot: str) -> int:

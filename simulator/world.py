@@ -135,6 +135,8 @@ class World:
         generated = sum(each.batch.true_ns.size for each in device.feed.generated)
         account = Account(
             generated=generated,
+            made=device.counts["made"],
+            abstracted=device.counts["abstracted"],
             accepted=device.counts["accepted"],
             forgotten=device.counts["forgotten"],
             not_polled=generated - device.counts["polled"],

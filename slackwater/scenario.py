@@ -12,11 +12,22 @@ from engine.errors import UserError
 from engine.order.base import Guards
 from engine.report.units import number, percent
 from engine.results.export import read_results
-from engine.scenario import Chart, Claim, Pass, RunnableScenario, Score, Series, Table
+from engine.scenario import (
+    Bar,
+    Chart,
+    Claim,
+    Pass,
+    RunnableScenario,
+    Score,
+    Series,
+    Table,
+    Timeline,
+)
 from engine.units import parse_duration
 
 __all__ = [
     "NS_PER",
+    "Bar",
     "Chart",
     "Claim",
     "Guards",
@@ -25,6 +36,7 @@ __all__ = [
     "Score",
     "Series",
     "Table",
+    "Timeline",
     "UserError",
     "number",
     "parse_duration",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from edge_agent.columns import Codes
+from edge_agent.abstraction.settings import AbstractSettings
+from edge_agent.columns import Codes, Masked
 from edge_agent.messages import StreamSchema
 from simulator.clocks import ClockSettings
 from simulator.delays import Constant, Exponential, Lognormal, Pareto, TwoPeak, Uniform
@@ -27,6 +28,7 @@ __all__ = [
     "START_NS",
     "TRUTH",
     "TRUTH_PREFIX",
+    "AbstractSettings",
     "Batch",
     "Bernoulli",
     "ClockSettings",
@@ -40,6 +42,7 @@ __all__ = [
     "GilbertElliott",
     "LinkSettings",
     "Lognormal",
+    "Masked",
     "Pareto",
     "Recorded",
     "RecordedStream",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+from edge_agent.abstraction.settings import AbstractSettings
+from edge_agent.abstraction.settings_table import read_abstracts
 from edge_agent.drivers.metrics_server import PORT as METRICS_PORT
 from edge_agent.drivers.time_servers import TimeServer
 from edge_agent.inputs.base import Surroundings
@@ -16,7 +18,7 @@ from edge_agent.listening import Listening, read_listening
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
-from edge_agent.settings_file import Table, read_toml
+from edge_agent.settings_file import Table, read_toml, shown_ns
 from edge_agent.timesync import GATEWAY, SyncSettings
 from edge_agent.tls_files import TlsFiles, read_tls
 from edge_agent.units import NS_PER
@@ -59,6 +61,8 @@ class AgentSettings:
     sync_every_ns: int
     """Events are fsynced together, so often at most."""
     inputs: tuple[NamedInput, ...]
+    abstracts: tuple[AbstractSettings, ...]
+    """What is made of readings before they are sent."""
     stop_ns: int
     """How long a stop waits for acks."""
     status: Path | None
@@ -104,21 +108,25 @@ def read_agent(
     metrics = None
     if "metrics" in whole:
         metrics = read_listening(whole.table("metrics"), METRICS_PORT)
-    bent = whole.table("clock")
-    ahead_ns = bent.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
-    fast_ppb = bent.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
+    ahead_ns, fast_ppb = _bent(whole.table("clock"))
     gateway = whole.table("gateway")
     host = gateway.text("host", "127.0.0.1")
     port = gateway.integer("port", PORT, 1, 65_535)
     ntp_port = gateway.integer("ntp_port", port, 1, 65_535)
     drain_max = gateway.integer("drain_max", 0)
     tls = read_tls(whole.table("tls"), folder)
-    streams, when_full = _streams(whole)
+    read_streams, when_full = _streams(whole)
+    abstracts, interval_streams = read_abstracts(
+        whole.tables("abstract"), read_streams, when_full, among=WHEN_FULL
+    )
+    streams = (*read_streams, *interval_streams)
+    check_schemas(streams)
     if not outbox_folder and "drop-oldest" in when_full.values():
         raise outbox.wrong("folder", "must be given: only an outbox drops its oldest events")
     if drain_max and not outbox_folder:
         raise gateway.wrong("drain_max", "needs an outbox, which keeps what is not sent yet")
-    schemas = {stream.name: stream for stream in streams}
+    _check_silence(whole, session, abstracts)
+    schemas = {stream.name: stream for stream in read_streams}
     surroundings = Surroundings(
         schemas=schemas, wall_ns=wall_ns, jitter=jitter,
         source=f"{session.site}/{session.source}",
@@ -129,13 +137,32 @@ def read_agent(
         raise whole.wrong("input", "there is none: write [[input]] with its kind")
     return AgentSettings(
         session=session, host=host, port=port, ntp_port=ntp_port, time_servers=servers,
-        tls=tls, streams=streams, when_full=when_full, inputs=inputs, stop_ns=stop_ns,
+        tls=tls, streams=streams, when_full=when_full, inputs=inputs, abstracts=abstracts,
+        stop_ns=stop_ns,
         outbox=folder / outbox_folder if outbox_folder else None, outbox_bytes_max=outbox_max,
         drain_max=drain_max, sync_every_ns=sync_every_ns,
         status=folder / status if status else None, status_every_ns=status_every_ns,
         metrics=metrics, clock_ahead_ns=ahead_ns, clock_fast_ppb=fast_ppb,
         printed=whole.printed(),
     )  # fmt: skip
+
+
+def _bent(table: Table) -> tuple[int, int]:
+    """By how much the clock is bent, and how fast it runs."""
+    ahead_ns = table.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
+    return ahead_ns, table.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
+
+
+def _check_silence(
+    whole: Table, session: SessionSettings, abstracts: Sequence[AbstractSettings]
+) -> None:
+    """A promise must not be older than an interval's end that nobody knows yet."""
+    silence_ns = max((each.silence_ns for each in abstracts), default=0)
+    if session.heartbeat_ns and session.heartbeat_lag_ns < silence_ns:
+        raise whole.table("delivery").wrong(
+            "heartbeat_lag", f"must be at least {shown_ns(silence_ns)}: an interval ends so long "
+            "before its agent knows it ([[abstract]] gap and lag)"
+        )  # fmt: skip
 
 
 def _session(

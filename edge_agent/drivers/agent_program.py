@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from edge_agent import clock
+from edge_agent.abstraction.machine import Abstraction
+from edge_agent.abstraction.stored_state import end_all, resume
+from edge_agent.drivers.abstracting_outlet import AbstractingOutlet
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.channel import Channel
 from edge_agent.drivers.memory_channel import MemoryChannel
@@ -34,6 +37,8 @@ from edge_agent.units import NS_PER
 DONE: Final = 0
 FAILED: Final = 1
 _COOKIE_BITS: Final = 64
+_COUNT_SHIFT: Final = 10
+"""Ids of intervals count from the wall clock at the start, in units of 1.024 us."""
 _TOLD: Final = {
     "bad": "records were left out as bad",
     "dropped_full": "events were dropped, as there was no room",
@@ -49,29 +54,39 @@ async def run_agent(settings: AgentSettings, tell: Callable[[str], None]) -> int
     """
     clock.DEVICE.bend(settings.clock_ahead_ns, settings.clock_fast_ppb)
     tellings = Tellings(tell)
-    channel = _channel(settings, tellings)
+    machines = [
+        Abstraction(each, place, clock.read().wall_ns >> _COUNT_SHIFT)
+        for place, each in enumerate(settings.abstracts)
+    ]
+    channel = _channel(settings, tellings, machines)
+    outlet = AbstractingOutlet(channel, machines, settings.streams)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     systemd = Systemd()
     watch = asyncio.create_task(_watch(settings, channel, tellings, systemd))
     alive = asyncio.create_task(systemd.watch())
+    silence = asyncio.create_task(outlet.run())
     metrics = _metrics(settings, channel)
     try:
         if metrics is not None:
             tellings.tell(f"metrics at port {await metrics.start()}")
         await channel.start()
         systemd.ready()
-        if await _all_read(settings, channel, stopping):
+        if await _all_read(settings, channel, outlet, stopping):
+            await outlet.finish()
             await _first_of(channel.finish(), stopping.wait())
         if stopping.is_set():
+            if settings.outbox is None:
+                await outlet.finish()  # the source ends: its next start is another one
             await channel.stop(settings.stop_ns / NS_PER["s"])
     finally:
         systemd.stopping()
         if metrics is not None:
             await metrics.stop()
         watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
+        silence.cancel()
+        await asyncio.gather(watch, silence, return_exceptions=True)
         await channel.close()
         alive.cancel()
         await asyncio.gather(alive, return_exceptions=True)
@@ -93,7 +108,9 @@ def _metrics(settings: AgentSettings, channel: Channel) -> MetricsServer | None:
     )
 
 
-def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
+def _channel(
+    settings: AgentSettings, tellings: Tellings, machines: Sequence[Abstraction]
+) -> Channel:
     tls = None if settings.tls is None else settings.tls.context()
     address = Address(
         host=settings.host, port=settings.port, ntp_port=settings.ntp_port, tls=tls,
@@ -110,9 +127,15 @@ def _channel(settings: AgentSettings, tellings: Tellings) -> Channel:
             settings.session.site, settings.session.source, settings.streams,
             [settings.outbox_bytes_max] * len(settings.streams), clock.read().wall_ns, _cookie,
         )  # fmt: skip
+        ended = sum(map(end_all, outboxes[:-1]))
+        ended += resume(outboxes[-1], machines, clock.read().mono_ns)
     except BaseException:
         folder.close()
         raise
+    if ended:
+        tellings.tell(f"{folder.folder}: {ended} open intervals of other settings were ended")
+    for machine in machines:
+        machine.touched = set()
 
     def session_of(outbox: Outbox) -> SpooledSession:
         start = outbox.start
@@ -132,9 +155,11 @@ def jitter(most: int) -> int:
     return secrets.randbelow(most + 1)
 
 
-async def _all_read(settings: AgentSettings, channel: Channel, stopping: asyncio.Event) -> bool:
+async def _all_read(
+    settings: AgentSettings, channel: Channel, outlet: AbstractingOutlet, stopping: asyncio.Event
+) -> bool:
     """Returns when all inputs have ended (True), or nothing can be sent, or a stop is asked for."""
-    reading = [asyncio.create_task(each.input.run(channel.outlet)) for each in settings.inputs]
+    reading = [asyncio.create_task(each.input.run(outlet)) for each in settings.inputs]
 
     async def read() -> None:
         await asyncio.gather(*reading)

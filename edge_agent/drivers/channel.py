@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from edge_agent.drivers.session_driver import SessionDriver
 from edge_agent.inputs.base import Outlet
+from edge_agent.outbox.journal import Change
+from edge_agent.rows import Row
 
 
 class Channel(Protocol):
@@ -23,6 +25,19 @@ class Channel(Protocol):
     @property
     def outlet(self) -> Outlet:
         """Where inputs hand their events."""
+
+    def begin(self, stream: str, ts: int, id: int, type: str) -> bool:  # noqa: A002
+        """An interval's begin (IBP) is on its way, or (False) there was no room for it."""
+
+    async def put_intervals(
+        self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
+    ) -> bool:
+        """Intervals, and what their end has changed of what is open (``outbox.journal``).
+
+        With an outbox both are as durable as events, and in one piece as long as ``rows`` are one
+        message of the wire. ``keys``: of messages whose readings leave no other trace. Returns
+        False when some intervals had no room.
+        """
 
     def spool_counts(self) -> dict[str, dict[str, int]]:
         """Of each stream's part of the outbox: bytes, and what has happened to it; none: empty."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from edge_agent import records as r
+from edge_agent.abstraction.machine import Abstraction
+from edge_agent.drivers.abstracting_outlet import AbstractingOutlet
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.tellings import Tellings
+from edge_agent.outbox.journal import Change
 from edge_agent.rows import Row
 
 
@@ -19,6 +23,7 @@ class PrintingOutlet:
         self, settings: AgentSettings, out: Callable[[str], object], tellings: Tellings
     ) -> None:
         self.bad_count = 0
+        self.counts: Counter[str] = Counter()
         self._settings = settings
         self._attrs = {stream.name: list(stream.attrs) for stream in settings.streams}
         self._out = out
@@ -30,14 +35,29 @@ class PrintingOutlet:
         for row in rows:
             named = zip(self._attrs[stream], row.attrs, strict=True)
             fields = {
-                r.SITE: self._settings.session.site, r.SOURCE: self._settings.session.source,
                 r.STREAM: stream, r.TYPE: row.type, r.TS: row.ts,
                 r.TE: None if row.te == row.ts else row.te, r.ID: row.id,
                 r.ATTRS: {name: value for name, value in named if value is not None} or None,
             }  # fmt: skip
-            given = {name: value for name, value in fields.items() if value is not None}
-            self._out(json.dumps(given) + "\n")
+            self._print({name: value for name, value in fields.items() if value is not None})
         return True
+
+    @property
+    def outlet(self) -> PrintingOutlet:
+        """Where rows go that are no readings, or are kept."""
+        return self
+
+    def begin(self, stream: str, ts: int, id: int, type: str) -> bool:  # noqa: A002
+        """Prints an interval's begin."""
+        self._print({r.KIND: "ibp", r.STREAM: stream, r.TYPE: type, r.TS: ts, r.ID: id})
+        return True
+
+    async def put_intervals(
+        self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
+    ) -> bool:
+        """Prints intervals; what is open is not kept."""
+        del changes, keys
+        return await self.take(stream, rows)
 
     def bad(self, what: str, place: str) -> None:
         """A record that was left out."""
@@ -57,13 +77,26 @@ class PrintingOutlet:
         """Never: senders are not told that anything is safe, and will send it again."""
         await asyncio.Event().wait()
 
+    def _print(self, fields: dict[str, object]) -> None:
+        session = self._settings.session
+        named = {r.SITE: session.site, r.SOURCE: session.source, **fields}
+        self._out(json.dumps(named) + "\n")
+
 
 async def dry_run(
     settings: AgentSettings, out: Callable[[str], object], tell: Callable[[str], None]
 ) -> int:
     """Reads all inputs; gives 0, or 1 when records were bad."""
     tellings = Tellings(tell)
-    outlet = PrintingOutlet(settings, out, tellings)
-    await asyncio.gather(*(each.input.run(outlet) for each in settings.inputs))
+    printing = PrintingOutlet(settings, out, tellings)
+    machines = [Abstraction(each, place) for place, each in enumerate(settings.abstracts)]
+    outlet = AbstractingOutlet(printing, machines, settings.streams)
+    silence = asyncio.create_task(outlet.run())
+    try:
+        await asyncio.gather(*(each.input.run(outlet) for each in settings.inputs))
+    finally:
+        silence.cancel()
+        await asyncio.gather(silence, return_exceptions=True)
+    await outlet.finish()
     tellings.end()
-    return 1 if outlet.bad_count else 0
+    return 1 if printing.bad_count else 0

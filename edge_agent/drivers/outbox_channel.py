@@ -20,6 +20,7 @@ from edge_agent.drivers.session_driver import Address, SessionDriver
 from edge_agent.drivers.spool_pump import SpoolPump
 from edge_agent.drivers.tellings import Tellings
 from edge_agent.outbox.folder import OutboxFolder
+from edge_agent.outbox.journal import Change
 from edge_agent.outbox.outbox import Outbox
 from edge_agent.outbox.segment import Record
 from edge_agent.outbox.spooled_session import SpooledSession
@@ -61,6 +62,8 @@ class OutboxChannel(BaseOutlet):
         self._acked_before = 0
         """Events of starts that are finished."""
         self._places = {stream.name: i for i, stream in enumerate(settings.streams)}
+        self._changes: dict[str, tuple[int, Sequence[Change], Sequence[bytes]]] = {}
+        """Per stream what its next intervals change, and the number after the last of these."""
         self._running: list[asyncio.Task[None]] = []
 
     @property
@@ -117,16 +120,42 @@ class OutboxChannel(BaseOutlet):
             if isinstance(problem, Exception):
                 raise problem  # a bug of ours is not to be passed over
 
+    def begin(self, stream: str, ts: int, id: int, type: str) -> bool:  # noqa: A002
+        told = self._live.session.begin(stream, clock.read(), ts=ts, id=id, type=type)
+        self._live.driver.carry_out()
+        return told.accepted
+
+    async def put_intervals(
+        self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
+    ) -> bool:
+        index = self._places[stream]
+        outbox = self._live.outbox
+        if changes or keys:
+            self._changes[stream] = outbox.spools[index].next + len(rows), changes, keys
+        put = not rows or await self.take(stream, rows)
+        left = self._changes.pop(stream, None)
+        if left is not None:  # there were no rows, or no room for them
+            outbox.intervals.add(index, outbox.spools[index].next, changes, keys)
+            self._live.driver.notify()
+        return put
+
     def knows(self, key: bytes) -> bool:
-        return any(key in pump.outbox.keys for pump in self._pumps)
+        return any(
+            key in pump.outbox.keys or key in pump.outbox.intervals.messages for pump in self._pumps
+        )
 
     async def durable(self) -> None:
         """What was taken is fsynced, with the keys that came with it."""
         spools = self._live.outbox.spools
         ends = [spool.next for spool in spools]
+        intervals = self._live.outbox.intervals
+        changes = intervals.added
         while True:
             version = self._live.driver.version
-            if all(spool.committed >= end for spool, end in zip(spools, ends, strict=True)):
+            written = intervals.written >= changes
+            if written and all(
+                spool.committed >= end for spool, end in zip(spools, ends, strict=True)
+            ):
                 return
             await self._live.driver.changed(since=version)
 
@@ -177,6 +206,9 @@ class OutboxChannel(BaseOutlet):
             record = Record(spool.next, len(rows), encoded_data(message, spool.next, schema.name))
             if spool.fits(record.size):
                 self._live.outbox.keys.add(index, record.first, record.rows, keys)
+                if stream in self._changes:
+                    end, changes, messages = self._changes.pop(stream)
+                    self._live.outbox.intervals.add(index, end, changes, messages)
                 spool.append(record)
                 self._live.session.numbered(index, len(rows), message.types, clock.read())
                 self._live.driver.carry_out()

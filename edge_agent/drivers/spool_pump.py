@@ -77,7 +77,7 @@ class SpoolPump:
         """Commits what is appended: at most once per ``sync_every``, all of it together."""
         while True:
             version = self.driver.version
-            if not any(spool.unwritten for spool in self.outbox.spools):
+            if not self.outbox.unwritten:
                 await self.driver.changed(since=version)
                 continue
             try:

@@ -34,6 +34,10 @@ class KnownKeys:
     def __contains__(self, key: bytes) -> bool:
         return key in self._known
 
+    def all(self) -> list[bytes]:
+        """Those that are known, the newest last."""
+        return list(self._known)
+
     def remember(self, keys: Sequence[bytes]) -> None:
         """The oldest ones go."""
         for key in keys:

@@ -1,7 +1,8 @@
 """One start of an agent on the disk: who it is, how far it is acked, and the events of its streams.
 
 Folder: ``start`` (who), ``position`` (how far), ``sNN-FIRST.seg`` (events; ``segment``), ``keys``
-(of the messages that they came in). A process that opens it goes on with the same start
+(of the messages that they came in), ``intervals`` (those that are open:
+``edge_agent.abstraction``). A process that opens it goes on with the same start
 (``edge_agent.sequence``): the same incarnation, the same 64 bits, the next numbers. Each process
 takes control numbers of its own, 2**40 of them.
 
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from edge_agent.messages import StreamSchema
 from edge_agent.outbox.files import Files
+from edge_agent.outbox.journal import Journal
 from edge_agent.outbox.keys import StoredKeys
 from edge_agent.outbox.spool import Spool
 from edge_agent.outbox.whole_record import load, store
@@ -90,7 +92,9 @@ class Outbox:
             Spool(files, index, most, min(segment_bytes, max(most // 8, 1)), acked[index])
             for index, most in enumerate(bytes_max)
         ]
-        self.keys = StoredKeys(files, [spool.next for spool in self.spools])
+        nexts = [spool.next for spool in self.spools]
+        self.keys = StoredKeys(files, nexts)
+        self.intervals = Journal(files, nexts, [spool.committed for spool in self.spools])
         # What the disk has lost since it was sent is not to be numbered again: see ``renew``.
         before = start.unsent if start.quiet else [spool.next for spool in self.spools]
         unsent = [min(old, spool.next) for old, spool in zip(before, self.spools, strict=True)]
@@ -175,6 +179,11 @@ class Outbox:
         except OSError:
             self.counts["store_failed"] += 1
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether ``commit`` has something to do."""
+        return self.intervals.unwritten or any(spool.unwritten for spool in self.spools)
+
     def commit(self) -> None:
         """*Disk.* What was appended to any stream is on the disk.
 
@@ -182,9 +191,11 @@ class Outbox:
             OSError: of one stream at least; all were tried.
         """
         failed: OSError | None = None
-        # Keys are added before their events: all those of events below these numbers are known.
+        # Keys and changes of intervals are added before their events: all those of events below
+        # these numbers are known.
         ends = [spool.next for spool in self.spools]
         self.keys.commit()
+        self.intervals.commit([spool.committed for spool in self.spools])
         for spool, end in zip(self.spools, ends, strict=True):
             try:
                 spool.commit(end)
@@ -200,6 +211,7 @@ class Outbox:
         finally:
             self.settle()
             self.keys.close()
+            self.intervals.close()
             for spool in self.spools:
                 spool.close()
 

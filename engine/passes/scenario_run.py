@@ -59,9 +59,11 @@ class ScenarioRun:
 def scenario_names(begin: str = "") -> list[str]:
     """The scenarios there are, by name (for completion: those that begin so)."""
     return [
-        module.name
+        module.name.replace("_", "-")
         for module in pkgutil.iter_modules(scenarios.__path__)
-        if module.ispkg and module.name not in _NO_SCENARIOS and module.name.startswith(begin)
+        if module.ispkg
+        and module.name not in _NO_SCENARIOS
+        and module.name.replace("_", "-").startswith(begin)
     ]
 
 
@@ -76,7 +78,9 @@ def load(name: str) -> RunnableScenario:
     if name not in scenario_names():
         known = f"{', '.join(scenario_names())}{near_miss(name, scenario_names())}"
         raise UserError(f"no scenario {name!r}; there are {known}, and files, as my-shop{FILE}")
-    found: RunnableScenario = importlib.import_module(f"scenarios.{name}").scenario()
+    found: RunnableScenario = importlib.import_module(
+        f"scenarios.{name.replace('-', '_')}"
+    ).scenario()
     return found
 
 

@@ -18,6 +18,8 @@ class Term:
 
 BEFORE: Final = (
     Term("generated", "generated", "happened on the device"),
+    Term("made", "intervals made", "by the agents, of readings (interval abstraction)"),
+    Term("abstracted", "in intervals", "readings that are not sent: intervals stand for them"),
     Term("refused_by_agent", "refused by agent", "its queue was full, or the record was invalid"),
     Term("forgotten", "forgotten", "gone at a restart before the agent polled them"),
     Term("not_polled", "not polled", "the run was over before the agent looked"),
@@ -91,7 +93,10 @@ class Equation:
 
 
 BEFORE_EQUATIONS: Final = (
-    Equation(("generated",), ("accepted", "refused_by_agent", "forgotten", "not_polled")),
+    Equation(
+        ("generated", "made"),
+        ("accepted", "refused_by_agent", "forgotten", "abstracted", "not_polled"),
+    ),
     Equation(("generated",), ("truth_rows",)),
     Equation(("entered", "copied"), ("left", "lost", "cut", "queue_dropped")),
     Equation(("left",), ("delivered", "closed", "under_way")),

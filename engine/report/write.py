@@ -83,6 +83,7 @@ def write_report(
         "matches": measure_matches(answers.matches, facts.get("true_matches", [])),
         "tables": plain(score.tables),
         "charts": plain(score.charts),
+        "timelines": plain(score.timelines),
         "facts": facts,
     }
     report["glossary"] = glossary(report["conservation"]["before"]["total"])

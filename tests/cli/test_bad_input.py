@@ -261,7 +261,10 @@ def test_a_wrong_rule_is_told(option: str, said: str, here: Path, cli: Any) -> N
         (("nosuch",), "No such command 'nosuch'; see slackwater --help"),
         (("order",), "Missing option '--input'; see slackwater order --help"),
         (("query",), "Missing argument 'QUERY'"),
-        (("run", "nosuch"), "no scenario 'nosuch'; there are bookstore, lorawan, mimic"),
+        (
+            ("run", "nosuch"),
+            "no scenario 'nosuch'; there are bookstore, elder-care, lorawan, mimic",
+        ),
     ],
 )
 def test_a_wrong_command_is_told(arguments: tuple[str, ...], said: str, cli: Any) -> None:

@@ -109,7 +109,10 @@ RELEASED = "released = in order + residual + late passed"
         ),
         (
             account(lambda counts: counts.update(refused_by_agent={"full": 2})),
-            {"generated = numbered + refused by agent + forgotten + not polled": -2},
+            {
+                "generated + intervals made = numbered + refused by agent + forgotten + "
+                "in intervals + not polled": -2
+            },
         ),
         (
             account(lambda counts: counts["link_events"].update(copied=3)),

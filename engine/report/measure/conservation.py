@@ -88,6 +88,8 @@ def _account(account: Mapping[str, Any] | int) -> Counts:
     if isinstance(account, int):
         return {"logged": account}
     known: dict[str, Any] = {**account, "never_logged": account.get("missing")}
+    if "generated" in known:  # of a run from before there were intervals
+        known = {"made": 0, "abstracted": 0, **known}
     refused = account.get("refused_by_agent")
     if isinstance(refused, Mapping):
         known["refused_by_agent"] = sum(refused.values())

@@ -30,6 +30,7 @@ from engine.report.page.run_tables import (
     pass_table,
     source_tables,
 )
+from engine.report.page.timelines import timeline_figures
 from engine.report.units import TimeLine
 
 _CHAPTERS: Final = {
@@ -48,7 +49,7 @@ def page(report: Mapping[str, Any]) -> str:
     clocks = clock_figures(report["clock_error"], time)
     windows = window_figures(report["windows"], time)
     matches = match_figures(report["matches"], time)
-    charts = chart_figures(report["charts"])
+    charts = [*timeline_figures(report["timelines"]), *chart_figures(report["charts"])]
     found = {
         "sources": report["sources"], "windows": report["windows"], "matches": report["matches"],
         "tables": report["tables"] or charts,

@@ -1,0 +1,51 @@
+"""From events of a stream to the readings of an abstraction: what is the thing, what its value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+from edge_agent.abstraction.machine import Abstraction, Reading
+from edge_agent.messages import StreamSchema
+from edge_agent.rows import Row
+
+
+class Reader:
+    """Hands the events of one stream to one abstraction."""
+
+    def __init__(self, machine: Abstraction, schema: StreamSchema) -> None:
+        """``schema``: of the stream that is read."""
+        self.machine = machine
+        names = list(schema.attrs)
+        settings = machine.settings
+        self._by = [names.index(name) for name in settings.by]
+        self._value = names.index(settings.value) if settings.value else None
+        self._only = frozenset(settings.only)
+
+    def reads(self, type_: str | None) -> bool:
+        """Whether events of this type are readings."""
+        return not self._only or type_ in self._only
+
+    def take(self, rows: Sequence[Row], mono_ns: int) -> None:
+        """Events, at hand now."""
+        if self._only:
+            rows = [row for row in rows if row.type in self._only]
+        self.machine.take(self._readings(rows), mono_ns)
+
+    def _readings(self, rows: Sequence[Row]) -> list[Reading]:
+        place = self._value
+        thing = _picker(self._by)
+        if place is None:
+            return [(thing(row.attrs), row.ts, None) for row in rows]
+        return [(thing(row.attrs), row.ts, row.attrs[place]) for row in rows]
+
+
+def _picker(places: Sequence[int]) -> Any:
+    """From attributes to a tuple of those at ``places``."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    if places:
+        (one,) = places
+        return lambda attrs: (attrs[one],)
+    return lambda _: ()

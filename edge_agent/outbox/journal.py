@@ -1,0 +1,179 @@
+"""Open intervals on the disk, beside the outbox that has the ended ones.
+
+A change of what is open is written and synced before the intervals that it made are, with the
+number that their stream has after them. As with the outbox's keys, a change counts after a restart
+if the stream has got so far. So a crash leaves either the interval in the outbox and its end here,
+or neither: then it is still open. None is sent twice, none is lost.
+
+Changes are pairs of a name and a value (None: it is gone); what they mean is the writer's business.
+Keys of messages are kept beside them: readings may leave no other trace in the outbox.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgpack
+
+from edge_agent.outbox.files import AppendFile, Files
+from edge_agent.outbox.keys import KnownKeys
+from edge_agent.outbox.segment import HEADER, Record, encoded, records
+from edge_agent.outbox.spool import UNREADABLE
+
+JOURNAL: Final = "intervals"
+_FILE_MIN: Final = 1 << 16
+"""A shorter file is not written anew [bytes]."""
+_CHANGES_MAX: Final = 1000
+"""Of one record."""
+
+Change = tuple[bytes, bytes | None]
+
+
+class Journal:
+    """As in ``Spool``, *disk* is another thread's, one call at a time."""
+
+    def __init__(self, files: Files, nexts: Sequence[int], committed: Sequence[int]) -> None:
+        """*Disk.* ``nexts``: per stream the number after its last event that was found;
+        ``committed``: after its last one that is on the disk for sure.
+
+        Raises:
+            OSError: the file cannot be read, now.
+        """
+        self.found: dict[bytes, bytes] = {}
+        """What was there, for who goes on with it."""
+        self.messages = KnownKeys()
+        self.added = self.written = 0
+        """Changes that were told, and that are on the disk."""
+        self._files = files
+        self._file: AppendFile | None = None
+        self._fresh: deque[Record] = deque()
+        self._pending: deque[Record] = deque()
+        """On the disk, but their streams are not so far yet."""
+        self._settled: dict[bytes, bytes] = {}
+        self._settled_messages = KnownKeys()
+        self._size = self._whole_size = 0
+        self._doubtful = JOURNAL in files.names()
+        for entry in self._entries(nexts):
+            self._pending.append(entry)
+            _apply(entry, self.found, self.messages)
+        self._settle(committed)
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether ``commit`` has something to do."""
+        return self.written < self.added
+
+    def add(
+        self, stream: int, end: int, changes: Sequence[Change], messages: Sequence[bytes] = ()
+    ) -> None:
+        """Changes that count when ``stream`` has all its events below the number ``end``: called
+        before these are appended.
+        """
+        self.messages.remember(messages)
+        for low in range(0, max(len(changes), 1), _CHANGES_MAX):
+            last = low + _CHANGES_MAX >= len(changes)
+            some = list(changes[low : low + _CHANGES_MAX])
+            self._fresh.append(_record(stream, end, some, list(messages) if last else []))
+        self.added += 1
+
+    def commit(self, committed: Sequence[int]) -> None:
+        """*Disk.* Returns when everything added before the call is on the disk.
+
+        ``committed``: per stream, as of now.
+
+        Raises:
+            OSError: some of it is not; it is kept in memory, for another call.
+        """
+        added = self.added
+        fresh = [self._fresh.popleft() for _ in range(len(self._fresh))]
+        self._pending += fresh
+        self._settle(committed)
+        if fresh or self._doubtful:
+            try:
+                if self._doubtful or self._size > 4 * self._whole_size + _FILE_MIN:
+                    self._write_anew()
+                else:
+                    self._append(fresh)
+            except OSError:
+                self.close()
+                self._doubtful = True
+                raise
+        self.written = added
+
+    def close(self) -> None:
+        """*Disk.* Not to be written any more."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(OSError):  # everything that counts was synced
+                file.close()
+
+    # --- inside
+
+    def _entries(self, nexts: Sequence[int]) -> Iterator[Record]:
+        if not self._doubtful:
+            return
+        try:
+            content = self._files.read(JOURNAL, 0, self._files.size(JOURNAL))
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            return  # a bad sector: intervals begin anew
+        for each in records(content, len(HEADER)):
+            stream = each.record.data[0]
+            if stream < len(nexts) and each.record.first <= nexts[stream]:
+                yield each.record
+
+    def _settle(self, committed: Sequence[int]) -> None:
+        """What counts for sure needs no number any more."""
+        waiting: deque[Record] = deque()
+        behind: set[int] = set()
+        for entry in self._pending:
+            stream = entry.data[0]
+            if entry.first <= committed[stream] and stream not in behind:
+                _apply(entry, self._settled, self._settled_messages)
+            else:
+                behind.add(stream)
+                waiting.append(entry)
+        self._pending = waiting
+
+    def _write_anew(self) -> None:
+        self.close()
+        pairs = list(self._settled.items())
+        whole = [
+            _record(0, 0, pairs[low : low + _CHANGES_MAX], [])
+            for low in range(0, len(pairs), _CHANGES_MAX)
+        ]
+        whole.append(_record(0, 0, [], self._settled_messages.all()))
+        content = HEADER + b"".join(map(encoded, (*whole, *self._pending)))
+        self._files.replace(JOURNAL, content)
+        self._size = self._whole_size = len(content)
+        self._doubtful = False
+
+    def _append(self, fresh: Sequence[Record]) -> None:
+        if self._file is None:
+            new = JOURNAL not in self._files.names()
+            self._file = self._files.create(JOURNAL) if new else self._files.append(JOURNAL)
+            if new:
+                self._file.write(HEADER)
+                self._files.sync_names()
+        content = b"".join(map(encoded, fresh))
+        self._file.write(content)
+        self._file.sync()
+        self._size += len(content)
+
+
+def _apply(entry: Record, to: dict[bytes, bytes], messages: KnownKeys) -> None:
+    changes, keys = msgpack.unpackb(entry.data[1:])
+    for name, value in changes:
+        if value is None:
+            to.pop(name, None)
+        else:
+            to[name] = value
+    messages.remember(keys)
+
+
+def _record(stream: int, end: int, changes: Sequence[Change], messages: Sequence[bytes]) -> Record:
+    return Record(end, 1, bytes([stream]) + msgpack.packb([changes, messages]))

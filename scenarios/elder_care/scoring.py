@@ -1,0 +1,131 @@
+"""Compares the alarms with the evenings that had no medicine, by true times."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from scenarios.elder_care.evenings import DINNER, MEDICINE, ROOMS, SLEEP, WASH
+from scenarios.elder_care.homes import GAP_NS
+from scenarios.intervals import Found, Interval, Match, Readings, bars, found_table, stays_of
+from scenarios.runs import quantiles_ms
+from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline
+from slackwater.simulation import TRUTH
+
+QUERY: Final = "no_medicine"
+WITHIN_NS: Final = 120 * NS_PER["s"]
+_LANES: Final = {DINNER: "1 dinner", WASH: "2 wash", MEDICINE: "3 medicine", SLEEP: "4 sleep"}
+
+
+def true_intervals(directory: Path) -> list[Interval]:
+    """Of all looks of the sensors, by their true times."""
+    events = pq.read_table(directory / TRUTH / "events.parquet")
+    sources = events["source"].cast(pa.string())
+    found: list[Interval] = []
+    for source in pc.unique(sources).to_pylist():
+        rows = events.filter(pc.equal(sources, source))
+        person, _, room = source.partition("-")
+        true_ns, device_ns = rows["true_ts"].to_numpy(), rows["ts"].to_numpy()
+        readings = Readings(source, person, true_ns, device_ns, true_ns)
+        found += stays_of(readings, ROOMS[room], GAP_NS)
+    return found
+
+
+def true_alarms(intervals: Sequence[Interval]) -> set[Match]:
+    """Every dinner, washing and sleep of a person, and all medicine: the query's own words."""
+    by: dict[tuple[str, str], list[Interval]] = defaultdict(list)
+    for each in intervals:
+        by[each.thing, each.type].append(each)
+    return {
+        (d.identity, w.identity, s.identity)
+        for person in {each.thing for each in intervals}
+        for d in by[person, DINNER]
+        for w in by[person, WASH]
+        for s in by[person, SLEEP]
+        if d.end_ns < w.start_ns
+        and w.end_ns < s.start_ns
+        and s.end_ns - d.start_ns <= WITHIN_NS
+        and not any(d.end_ns < m.start_ns and m.end_ns < s.start_ns for m in by[person, MEDICINE])
+    }
+
+
+def score_run(directory: Path, passes: Sequence[Pass]) -> Score:
+    """Claims, tables and the picture of the run in ``directory``.
+
+    Raises:
+        UserError: a pass left nothing behind.
+    """
+    intervals = true_intervals(directory)
+    expected = true_alarms(intervals)
+    found = {str(each.barrier): Found.read(directory, each, QUERY) for each in passes}
+    ends = {each.identity: each.end_ns for each in intervals}
+    sure, eager = found["punctuation"], found["immediate"]
+    return Score(
+        claims=(
+            Claim(
+                f"In the end every barrier says the same, and what is true: {len(expected)} "
+                "evenings without medicine.",
+                all(each.right(expected) for each in found.values())
+                and len({frozenset(each.at_ns) for each in found.values()}) == 1,
+                ", ".join(f"{name}: {len(each.at_ns)}" for name, each in found.items()),
+            ),
+            Claim(
+                "The conservative barrier takes no alarm back; the aggressive one takes back "
+                f"{eager.taken_back}.",
+                not sure.taken_back,
+            ),
+        ),
+        tables=(
+            found_table(
+                {(QUERY, name): each for name, each in found.items()}, {QUERY: expected},
+                "Taken back: alarms that a late message of the pill box refuted.",
+            ),
+            _delays(found, ends),
+        ),
+        facts={
+            "alarms": len(expected),
+            "taken_back": {name: each.taken_back for name, each in found.items()},
+            "true_matches": [
+                {"query": QUERY, "at_ref_ns": ends[match[-1]]} for match in sorted(expected)
+            ],
+        },
+        timelines=tuple(
+            _picture(intervals, sure, person)
+            for person in sorted({each.thing for each in intervals})[:3]
+        ),
+    )  # fmt: skip
+
+
+def _delays(found: Mapping[str, Found], ends: Mapping[tuple[str, str, int, int], int]) -> Table:
+    rows = []
+    for name, each in found.items():
+        waits = [at - ends[match[-1]] for match, at in each.at_ns.items() if match[-1] in ends]
+        p50, p95, *_ = quantiles_ms(np.array(waits, np.int64))
+        rows.append((name, len(waits), p50, p95))
+    return Table(
+        "From going to sleep to the alarm",
+        ("barrier", "alarms", "delay p50 [ms]", "p95 [ms]"),
+        tuple(rows),
+        "A sensor knows that somebody has left when the gap is over "
+        f"({GAP_NS // NS_PER['ms']} ms), so no alarm can come sooner.",
+    )
+
+
+def _picture(intervals: Sequence[Interval], found: Found, person: str) -> Timeline:
+    mine = [each for each in intervals if each.thing == person]
+    known = {each.identity for each in mine}
+    return Timeline(
+        f"Person {person}: evenings, and those without medicine",
+        "True times; a day takes three minutes. Bars drawn fully are part of an alarm.",
+        bars(
+            mine, lambda each: _LANES[each.type],
+            {QUERY: [match for match in found.at_ns if set(match) <= known]},
+        ),
+    )  # fmt: skip

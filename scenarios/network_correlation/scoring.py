@@ -1,0 +1,162 @@
+"""Compares the root causes that were found with those that there are, by true times."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from scenarios.intervals import (
+    Found,
+    Interval,
+    Match,
+    Readings,
+    bands_of,
+    bars,
+    found_table,
+    stays_of,
+)
+from scenarios.network_correlation.agents import (
+    ATTACK,
+    ATTACK_GAP_NS,
+    FAN,
+    FAN_BANDS,
+    LOAD_BANDS,
+    MIN_NS,
+    OVERLOAD,
+)
+from scenarios.network_correlation.incidents import FAILURE, server_name
+from slackwater.scenario import Claim, Pass, Score, Timeline, number
+from slackwater.simulation import MANIFEST, TRUTH
+
+ROOT_QUERY: Final = "failure_by_attack"
+FAN_QUERY: Final = "failure_with_fan"
+INCIDENTS: Final = "incidents.json"
+_LANES: Final = {ATTACK: "1 attack", OVERLOAD: "2 load", FAN: "3 fan", FAILURE: "4 failure"}
+
+
+def true_intervals(directory: Path) -> list[Interval]:
+    """Of everything that was measured, by true times; failures are intervals of no length."""
+    events = pq.read_table(directory / TRUTH / "events.parquet")
+    sources = events["source"].cast(pa.string())
+    found: list[Interval] = []
+    for source in pc.unique(sources).to_pylist():
+        rows = events.filter(pc.equal(sources, source))
+        true_ns, device_ns = rows["true_ts"].to_numpy(), rows["ts"].to_numpy()
+        if source in ("watch", "failures"):
+            codes = rows["truth.server"].to_numpy()
+            for code in np.unique(codes).tolist():
+                of = codes == code
+                readings = Readings(
+                    source, server_name(code), true_ns[of], device_ns[of], codes[of]
+                )
+                if source == "watch":
+                    found += stays_of(readings, ATTACK, ATTACK_GAP_NS)
+                else:
+                    found += stays_of(readings, FAILURE, 0)
+            continue
+        for name, bands in (("rpm", FAN_BANDS), ("load", LOAD_BANDS)):
+            values = rows[f"truth.{name}"].to_numpy()
+            readings = Readings(source, source, true_ns, device_ns, values)
+            made = bands_of(readings, [str(bands[0]), str(bands[2])], [float(bands[1])])
+            found += [each for each in made if each.identity[3] - each.identity[2] >= MIN_NS]
+    return found
+
+
+def true_matches(intervals: Sequence[Interval], within_ns: int) -> dict[str, set[Match]]:
+    """Every combination of one server's intervals is tried."""
+    by: dict[tuple[str, str], list[Interval]] = defaultdict(list)
+    for each in intervals:
+        by[each.thing, each.type].append(each)
+    root, fan = set[Match](), set[Match]()
+    for server in {each.thing for each in intervals}:
+        for x in by[server, FAILURE]:
+            for f in by[server, FAN]:
+                if not f.start_ns < x.start_ns < f.end_ns:
+                    continue
+                if f.end_ns - f.start_ns <= within_ns:
+                    fan.add((f.identity, x.identity))
+                root |= {
+                    (a.identity, o.identity, f.identity, x.identity)
+                    for o in by[server, OVERLOAD]
+                    for a in by[server, ATTACK]
+                    if a.end_ns < o.start_ns < f.start_ns
+                    and max(o.end_ns, f.end_ns) - a.start_ns <= within_ns
+                }
+    return {ROOT_QUERY: root, FAN_QUERY: fan}
+
+
+def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
+    """Claims, tables and the picture of the run in ``directory``.
+
+    Raises:
+        UserError: a pass left nothing behind.
+    """
+    intervals = true_intervals(directory)
+    expected = true_matches(intervals, within_ns)
+    found = {
+        (query, str(each.barrier)): Found.read(directory, each, query)
+        for query in expected
+        for each in passes
+    }
+    counted = json.loads((directory / TRUTH / INCIDENTS).read_text(encoding="utf-8"))
+    manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+    measured, logged = manifest["events"]["generated"], manifest["events"]["logged"]
+    roots = {match[-1] for match in found[ROOT_QUERY, str(passes[0].barrier)].at_ns}
+    ends = {each.identity: each.end_ns for each in intervals}
+    return Score(
+        claims=(
+            Claim(
+                f"Every failure that an attack has caused is traced to it, and no other: "
+                f"{counted['by_attack']} of {counted['failures']} failures.",
+                len(roots) == counted["by_attack"],
+                f"{len(roots)} were traced",
+            ),
+            Claim(
+                "Both rules find what is true of the intervals, by their true times: "
+                + ", ".join(f"{len(those)} {query}" for query, those in expected.items()),
+                all(each.right(expected[query]) for (query, _), each in found.items()),
+            ),
+            Claim(
+                f"The engine sees {number(round(measured / max(logged, 1), 1))} times fewer events "
+                "than were measured.",
+                logged < measured,
+                f"{logged:,} of {measured:,}",
+            ),
+        ),
+        tables=(
+            found_table(found, expected, "Every combination of one server's intervals was tried."),
+        ),
+        facts={
+            **counted, "measured": measured, "logged": logged,
+            "true_matches": [
+                {"query": query, "at_ref_ns": max(ends[identity] for identity in match)}
+                for query, those in expected.items()
+                for match in sorted(those)
+            ],
+        },
+        timelines=tuple(
+            _picture(intervals, found[ROOT_QUERY, str(passes[0].barrier)], server)
+            for server in sorted({each.thing for each in intervals})[:3]
+        ),
+    )  # fmt: skip
+
+
+def _picture(intervals: Sequence[Interval], found: Found, server: str) -> Timeline:
+    mine = [each for each in intervals if each.thing == server and each.type in _LANES]
+    known = {each.identity for each in mine}
+    return Timeline(
+        f"Server {server}: what goes back to an attack",
+        "True times. Bars drawn fully are part of a match; the others had other reasons.",
+        bars(
+            mine, lambda each: _LANES[each.type],
+            {ROOT_QUERY: [match for match in found.at_ns if set(match) <= known]},
+        ),
+    )  # fmt: skip

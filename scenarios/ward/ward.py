@@ -1,0 +1,96 @@
+"""The scenario ``ward``: what ``slackwater run ward`` makes or imports, asks and scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from scenarios.mimic.scoring import GUARD
+from scenarios.options import duration_ns, read_options
+from scenarios.ward.charted import make_log
+from scenarios.ward.scoring import CHARTED, CULTURE_QUERY, FLOW_QUERY, score_run
+from scenarios.ward.treatments import WITHIN_NS, ward_scenario
+from slackwater.scenario import NS_PER, Pass, Score, UserError
+from slackwater.simulation import MANIFEST, TRUTH, simulate_to
+
+GENERATED, MIMIC = "generated", "mimic"
+DEFAULTS: Final[dict[str, Any]] = {
+    "of": GENERATED, "seed": 1, "patients": 120, "hours": 400.0, "offset": "20 ms",
+}  # fmt: skip
+CHARTED_WITHIN_NS: Final = 30 * NS_PER["d"]
+
+
+class Ward:
+    """See ``engine.scenario.RunnableScenario``."""
+
+    name = "ward"
+    title = "Ward: treatments that overlap, filed after the fact"
+    what = (
+        "Z10's treatment flow: a patient is asked, examined by ECG, CT and blood beside one "
+        "another, and diagnosed before the exams are over; each department files late. With "
+        "--set of=mimic: ventilation, antibiotics and cultures of 100 intensive-care patients, "
+        "in the order in which they were filed."
+    )
+
+    def options(self) -> Mapping[str, Any]:
+        return dict(DEFAULTS)
+
+    def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
+        chosen = _chosen(options)
+        if chosen["of"] == MIMIC:
+            return make_log(directory, chosen, data, directory / TRUTH / CHARTED)
+        if not 1 <= chosen["patients"] <= 100_000:
+            raise UserError(f"--set patients={chosen['patients']}: must lie in 1..100000")
+        if not 0 < chosen["hours"] <= 100_000:
+            raise UserError(f"--set hours={chosen['hours']}: must lie in 0..100000")
+        scenario = ward_scenario(
+            chosen["seed"], chosen["patients"], chosen["hours"], duration_ns(chosen, "offset")
+        )
+        manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
+        text = json.dumps(manifest, indent=2) + "\n"
+        (directory / MANIFEST).write_text(text, encoding="utf-8")
+        return manifest
+
+    def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
+        if _chosen(options)["of"] == MIMIC:
+            return (
+                Pass("immediate", "none", GUARD, barrier="immediate"),
+                Pass("slack", "kslack:3d", GUARD, barrier="immediate"),
+            )
+        return (
+            Pass("immediate", "none", barrier="immediate"),
+            Pass("slack", "kslack:10s", barrier="immediate"),
+        )
+
+    def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        if _chosen(options)["of"] == MIMIC:
+            return {
+                CULTURE_QUERY: (
+                    "EVENT ISEQ[v.ts < a.ts, a.te < v.te, v.ts < c.ts, c.te < v.te, a.ts < c.ts]"
+                    f"(VENTILATION v, ANTIBIOTIC a, CULTURE c) WITHIN {CHARTED_WITHIN_NS} ns"
+                )
+            }
+        exams = ("b", "c", "d")
+        asked = [f"a.te < {exam}.ts" for exam in exams] + [f"{exam}.te > e.ts" for exam in exams]
+        same = " AND ".join(f"a.patient = {other}.patient" for other in (*exams, "e"))
+        return {
+            FLOW_QUERY: (
+                f"EVENT ISEQ[{', '.join(asked)}](CONSULT a, ECG b, CT c, BLOOD d, DIAGNOSIS e) "
+                f"WHERE {same} AND b.price < c.price WITHIN {WITHIN_NS} ns"
+            )
+        }
+
+    def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
+        chosen = _chosen(options)
+        mimic = chosen["of"] == MIMIC
+        within_ns = CHARTED_WITHIN_NS if mimic else WITHIN_NS
+        return score_run(directory, self.passes(options), within_ns, charted=mimic)
+
+
+def _chosen(options: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = read_options(options, DEFAULTS)
+    if chosen["of"] not in (GENERATED, MIMIC):
+        raise UserError(f"--set of={chosen['of']}: use {GENERATED} or {MIMIC}")
+    return chosen

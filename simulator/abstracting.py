@@ -1,0 +1,137 @@
+"""Interval abstraction on a simulated device: the agent's own, fed from columns.
+
+Readings are turned into rows one by one here, as a device does with its readings: use it where a
+source has thousands of readings, not millions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final
+
+from edge_agent.abstraction.machine import Abstraction, Begun, Ended
+from edge_agent.abstraction.settings import AbstractSettings
+from edge_agent.abstraction.stored_state import interval_rows
+from edge_agent.columns import Codes, Column, Masked
+from edge_agent.errors import SettingsError
+from edge_agent.messages import StreamSchema
+from edge_agent.rows import Row
+from engine.errors import UserError
+from simulator.settings import check, parse_many
+from simulator.workload import Columns
+
+BOOT_SHIFT: Final = 32
+"""Ids of a device without a disk begin so far apart at each start [bits]."""
+Made = tuple[str, list[Begun] | list[Row]]
+"""Of which stream of intervals: begins, or intervals."""
+
+
+class DeviceAbstraction:
+    """All abstractions of one device. Without any it has nothing to do."""
+
+    def __init__(
+        self, settings: Sequence[AbstractSettings], schemas: Sequence[StreamSchema]
+    ) -> None:
+        """``schemas``: of the streams that the workload makes.
+
+        Raises:
+            UserError: settings that do not fit these.
+        """
+        known = {schema.name: schema for schema in schemas}
+        self.streams: dict[str, StreamSchema] = {}
+        """Of intervals."""
+        for each in settings:
+            check(each.stream in known, "abstract.stream", f"no stream {each.stream}")
+            try:
+                schema = each.schema(known[each.stream])
+            except SettingsError as error:
+                raise UserError(f"abstract.{error}") from error
+            same = self.streams.setdefault(each.into, schema) == schema
+            check(same, "abstract.into", f"intervals of {each.into} have other attributes")
+            check(not each.only, "abstract.only", "a simulated stream is read as a whole")
+        self._settings = settings
+        self._kept = {each.stream for each in settings if each.keep}
+        self._read = {each.stream for each in settings}
+        self._machines: list[Abstraction] = []
+        self.restart(0)
+
+    def restart(self, boots: int) -> None:
+        """What was open is forgotten: the device has no disk."""
+        self._machines = [
+            Abstraction(each, place, boots << BOOT_SHIFT)
+            for place, each in enumerate(self._settings)
+        ]
+
+    def passes(self, stream: str) -> bool:
+        """Whether the events of a stream are sent."""
+        return stream not in self._read or stream in self._kept
+
+    def take(
+        self, stream: str, ts: Sequence[int], columns: Columns, low: int, high: int, mono_ns: int
+    ) -> None:
+        """Events [low, high) of a batch, at hand now; ``ts``: theirs, at the device's clock."""
+        if stream not in self._read:
+            return
+        attrs = columns.attrs(low, high)
+        for machine in self._machines:
+            settings = machine.settings
+            if settings.stream == stream:
+                rows = len(ts)
+                things = [_values(attrs.get(name), rows) for name in settings.by]
+                keys: Iterator[tuple[Any, ...]] = (
+                    zip(*things, strict=True) if things else repeat((), rows)
+                )
+                values = _values(attrs.get(settings.value), rows)
+                machine.take(zip(keys, ts, values, strict=True), mono_ns)
+
+    def next_wake(self) -> int | None:
+        """Monotonic instant [ns] at which ``wake`` is due."""
+        dues = (machine.next_wake() for machine in self._machines)
+        return min((due for due in dues if due is not None), default=None)
+
+    def wake(self, mono_ns: int) -> None:
+        """Ends what has been silent for too long."""
+        for machine in self._machines:
+            machine.wake(mono_ns)
+
+    def finish(self) -> None:
+        """No reading will come any more."""
+        for machine in self._machines:
+            machine.finish()
+
+    def outputs(self) -> Iterator[Made]:
+        """What is to be told: of each abstraction begins, then intervals. Drained."""
+        for machine in self._machines:
+            made = machine.outputs()
+            into = machine.settings.into
+            begins = [each for each in made if isinstance(each, Begun)]
+            ended = [each for each in made if isinstance(each, Ended)]
+            if begins:
+                yield into, begins
+            if ended:
+                yield into, interval_rows(self.streams[into], ended)
+
+
+def parse_abstracts(given: object, place: str) -> tuple[AbstractSettings, ...]:
+    """Settings from plain dicts.
+
+    Raises:
+        UserError: the message names the key.
+    """
+    try:
+        return parse_many(AbstractSettings, given, place)
+    except SettingsError as error:
+        raise UserError(f"{place}: {error}") from error
+
+
+def _values(column: Column | None, rows: int) -> Sequence[Any]:
+    if column is None:
+        return [None] * rows
+    if isinstance(column, Codes):
+        names = [*column.names, None]  # code -1 is null
+        return [names[code] for code in memoryview(column.codes)]
+    if isinstance(column, Masked):
+        pairs = zip(memoryview(column.values), memoryview(column.valid), strict=True)
+        return [value if valid else None for value, valid in pairs]
+    return memoryview(column).tolist()

@@ -1,0 +1,135 @@
+"""Interval abstraction the whole way: an agent's stdin, the wire, the gateway, its log, a trace."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from typing import Any
+
+from engine.log.arrival_log import LogReader
+from tests.live.conftest import ENV, SLACKWATER, Field, Program, until
+
+SPEC_READINGS = [55, 70, 95, 80, 110, 120, 90, 60, 30]
+ABSTRACT = """
+[[input]]
+kind = "stdin"
+time_unit = "s"
+[[abstract]]
+into = "bands"
+kind = "bands"
+value = "v"
+bands = ["LOW", 50, "MEDIUM", 100, "HIGH"]
+"""
+
+
+def feed(agent: Program, readings: list[tuple[int, int]]) -> None:
+    assert agent.process.stdin is not None
+    agent.process.stdin.writelines(f'{{"ts": {ts}, "v": {v}}}\n' for ts, v in readings)
+    agent.process.stdin.flush()
+
+
+def intervals_of(field: Field) -> list[dict[str, Any]]:
+    """Of the log as it is now."""
+    log = field.folder / "site.log"
+    if not log.exists():
+        return []
+    rows = (row for frame in LogReader(log) for row in frame.batch.to_pylist())
+    return [row for row in rows if row.get("kind", 0) == 0]
+
+
+def exported(field: Field) -> list[dict[str, Any]]:
+    subprocess.run(
+        [*SLACKWATER, "log", "export", "site.log", "--out", "trace.jsonl", "--quiet"],
+        cwd=field.folder, env=ENV, check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    return [json.loads(line) for line in (field.folder / "trace.jsonl").read_text().splitlines()]
+
+
+def told(field: Field) -> tuple[list[Any], list[Any]]:
+    """Begins, and intervals, of the source; seconds."""
+    trace = exported(field)
+    begins = [(e["type"], e["ts"] // 10**9, e["id"]) for e in trace if e.get("kind") == "ibp"]
+    ended = [
+        (e["type"], e["ts"] // 10**9, e.get("te", e["ts"]) // 10**9, e["id"], e["attrs"].get("cut"))
+        for e in trace
+        if e.get("kind", "event") == "event"
+    ]
+    return begins, ended
+
+
+def test_golden_of_spec_4_10_reaches_the_log_as_intervals_and_their_begins(field: Field) -> None:
+    field.site('[limits]\nframe_every = "20 ms"\n')
+    gateway = field.serve()
+    agent = field.start("agent", "-c", field.agent_file("fridge", ABSTRACT), stdin=subprocess.PIPE)
+    feed(agent, [(2 * i, v) for i, v in enumerate(SPEC_READINGS)])
+    assert agent.process.stdin is not None
+    agent.process.stdin.close()
+    assert agent.end(None) == 0, agent.text
+    assert gateway.end() == 0
+    begins, ended = told(field)
+    assert [each[:2] for each in begins] == [
+        ("MEDIUM", 0),
+        ("HIGH", 8),
+        ("MEDIUM", 12),
+        ("LOW", 16),
+    ]
+    assert [each[:3] + each[4:] for each in ended] == [
+        ("MEDIUM", 0, 8, None), ("HIGH", 8, 12, None), ("MEDIUM", 12, 16, None),
+        ("LOW", 16, 16, "eos"),
+    ]  # fmt: skip
+    assert [each[2] for each in begins] == [each[3] for each in ended]
+    # The same trace is the same log again.
+    subprocess.run(
+        [*SLACKWATER, "log", "import", "trace.jsonl", "--out", "again.log", "--quiet"],
+        cwd=field.folder, env=ENV, check=True, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    first = (field.folder / "trace.jsonl").read_text()
+    (field.folder / "site.log").rename(field.folder / "first.log")
+    (field.folder / "again.log").rename(field.folder / "site.log")
+    exported(field)
+    assert (field.folder / "trace.jsonl").read_text() == first
+
+
+def test_an_agent_that_is_killed_goes_on_with_its_open_intervals(field: Field) -> None:
+    field.site('[limits]\nframe_every = "20 ms"\n')
+    gateway = field.serve()
+    name = field.agent_file("fridge", ABSTRACT, '[outbox]\nfolder = "box"\nsync_every = "1 ms"\n')
+    readings = [(2 * i, v) for i, v in enumerate(SPEC_READINGS)]
+    for low, high, sent in ((0, 3, 0), (3, 6, 1), (6, 9, 3)):
+        agent = field.start("agent", "-c", name, stdin=subprocess.PIPE)
+        agent.says("running")
+        feed(agent, readings[low:high])
+        journal = field.folder / "box" / "000001" / "intervals"
+        # What was read is on the disk: its last reading is.
+        last = readings[high - 1][0] * 10**9
+        mark = last.to_bytes(8, "big").lstrip(b"\0")
+        until(lambda j=journal, m=mark: j.exists() and m in j.read_bytes(), "the journal")
+        # Its intervals are, too: they have been sent.
+        until(lambda most=sent: len(intervals_of(field)) >= most, "the intervals")
+        if high < 9:
+            agent.end(signal.SIGKILL)
+    assert agent.process.stdin is not None
+    agent.process.stdin.close()
+    assert agent.end(None) == 0, agent.text
+    assert gateway.end() == 0
+    _, ended = told(field)
+    assert [each[:3] + each[4:] for each in ended] == [
+        ("MEDIUM", 0, 8, None), ("HIGH", 8, 12, None), ("MEDIUM", 12, 16, None),
+        ("LOW", 16, 16, "eos"),
+    ]  # fmt: skip
+    assert len({each[3] for each in ended}) == 4
+
+
+def test_presence_ends_in_the_log_while_nothing_is_read(field: Field) -> None:
+    field.site('[limits]\nframe_every = "20 ms"\n')
+    field.serve()
+    inputs = (
+        '[[input]]\nkind = "stdin"\n[[abstract]]\ninto = "stays"\nkind = "presence"\n'
+        'type = "STAY"\nby = ["v"]\ngap = "100 ms"\n'
+    )
+    agent = field.start("agent", "-c", field.agent_file("door", inputs), stdin=subprocess.PIPE)
+    agent.says("running")
+    feed(agent, [(10**18, 7), (10**18 + 5, 7)])
+    until(lambda: [row["attrs.v"] for row in intervals_of(field)] == [7], "the interval")
+    assert agent.end() == 0

@@ -1,0 +1,140 @@
+"""Devices that make intervals of their readings: what comes into the log, and what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from edge_agent.columns import Codes, Masked
+from edge_agent.messages import StreamSchema
+from engine.errors import UserError
+from simulator.run import FrameList, simulate
+from simulator.scenario import read_scenario
+from simulator.seeds import Seeds
+from simulator.workload import Batch, Span
+
+SECOND = 10**9
+SPEC_READINGS = [55, 70, 95, 80, 110, 120, 90, 60, 30]
+BANDS = {
+    "stream": "climate", "into": "bands", "kind": "bands", "value": "celsius",
+    "bands": ["LOW", 50, "MEDIUM", 100, "HIGH"], "by": ["shelf"],
+}  # fmt: skip
+
+
+class Readings:
+    """The readings of SPEC 4.10 at 2 s steps, ``times`` times as many of each."""
+
+    def __init__(self, times: int = 1) -> None:
+        self.times = times
+
+    def streams(self) -> Sequence[StreamSchema]:
+        return (StreamSchema("climate", {"celsius": "float", "shelf": "str", "door": "bool"}),)
+
+    def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:
+        del seeds, source
+        values = np.repeat(np.array(SPEC_READINGS, float), self.times)
+        step = 2 * SECOND // self.times
+        times = span.start_ns + np.arange(values.size, dtype=np.int64) * step
+        ones = np.ones(values.size, np.uint8)
+        attrs = {
+            "celsius": Masked(values, ones), "door": ones,
+            "shelf": Codes(["s1"], np.zeros(values.size, np.int32)),
+        }  # fmt: skip
+        yield Batch("climate", times, "READ", attrs)
+
+
+def run(tmp_path: Path, times: int = 1, **source: Any) -> tuple[list[dict[str, Any]], Any]:
+    sink = FrameList()
+    scenario = read_scenario(
+        {
+            "name": "bands", "seed": 1, "duration": "20 s", "start_ns": 0,
+            "sources": [{"name": "fridge", "workload": Readings(times), "heartbeat": 0, **source}],
+        }
+    )  # fmt: skip
+    done = simulate(scenario, sink, tmp_path)
+    rows = [row for frame in sink.frames for row in frame.batch.to_pylist()]
+    return rows, done.manifest
+
+
+def end(row: dict[str, Any]) -> int:
+    te = row.get("te")
+    return int(row["ts"] if te is None else te)
+
+
+def intervals(rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return [
+        (row["type"], row["ts"] // SECOND - 2, end(row) // SECOND - 2, row.get("attrs.cut"))
+        for row in rows
+        if row.get("kind", 0) == 0 and row.get("stream") == "bands"
+    ]
+
+
+def test_golden_of_spec_4_10_on_a_simulated_device(tmp_path: Path) -> None:
+    rows, manifest = run(tmp_path, abstract=[BANDS])
+    assert intervals(rows) == [
+        ("MEDIUM", 0, 8, None), ("HIGH", 8, 12, None), ("MEDIUM", 12, 16, None),
+        ("LOW", 16, 16, "eos"),
+    ]  # fmt: skip
+    begins = [(row["type"], row["ts"] // SECOND - 2) for row in rows if row.get("kind") == 2]
+    assert begins == [("MEDIUM", 0), ("HIGH", 8), ("MEDIUM", 12), ("LOW", 16)]
+    events = manifest["events"]
+    assert (events["generated"], events["abstracted"], events["made"], events["logged"]) == (
+        9, 9, 4, 4,
+    )  # fmt: skip
+
+
+def test_readings_may_be_kept_beside_their_intervals(tmp_path: Path) -> None:
+    rows, manifest = run(tmp_path, abstract=[{**BANDS, "keep": True}])
+    assert len(intervals(rows)) == 4
+    assert manifest["events"]["logged"] == 13
+
+
+def test_intervals_save_most_of_the_bytes_of_their_readings(tmp_path: Path) -> None:
+    _, raw = run(tmp_path, times=50)
+    _, abstract = run(tmp_path, times=50, abstract=[BANDS])
+    sent = [each["sources"]["main/fridge"]["bytes"] for each in (raw, abstract)]
+    assert sent[1] < sent[0] / 10
+
+
+@pytest.mark.parametrize(("disk", "expected"), [(True, (0, 8)), (False, (4, 8))])
+def test_a_device_with_a_disk_goes_on_with_its_open_intervals(
+    tmp_path: Path, disk: bool, expected: tuple[int, int]
+) -> None:
+    rows, _ = run(tmp_path, abstract=[BANDS], restarts=["5 s"], counts_boots=disk)
+    assert intervals(rows)[0] == ("MEDIUM", *expected, None)
+
+
+def test_presence_ends_by_time_on_a_silent_device(tmp_path: Path) -> None:
+    stay = {
+        "stream": "climate", "into": "bands", "kind": "presence", "type": "STAY", "gap": "3 s",
+        "by": ["shelf", "door"],
+    }  # fmt: skip
+    rows, _ = run(tmp_path, abstract=[stay], times=1)
+    (row,) = (row for row in rows if row.get("stream") == "bands" and row.get("kind", 0) == 0)
+    assert (row["type"], end(row) - row["ts"], row["arrival"]) == (
+        "STAY", 16 * SECOND, pytest.approx(21 * SECOND, abs=SECOND // 10),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"hysterese": 1}, "sources[0].abstract[0].hysterese: unknown setting"),
+        ({"bands": "LOW"}, "sources[0].abstract[0].bands: expected a list"),
+        ({"bands": ["LOW", None, "HIGH"]}, "bands: expected a list of str or float, found None"),
+        ({"gap": "-1 s"}, "sources[0].abstract: gap: must not be negative"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError) as error:
+        run(tmp_path, abstract=[{**BANDS, **change}])
+    assert said in str(error.value)
+
+
+def test_settings_that_do_not_fit_the_stream_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="stream climate has no attribute kelvin"):
+        run(tmp_path, abstract=[{**BANDS, "value": "kelvin"}])
