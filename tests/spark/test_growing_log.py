@@ -37,6 +37,7 @@ from tests.spark.pretend_state import CrashError, PretendSpark
 QUERIES = {
     "p": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
     "w": "SELECT count(*), sum(v) GROUP BY id WINDOW TUMBLING 8 ns",
+    "s": "SELECT avg(v * 3), max(v) AS m GROUP BY id HAVING m > 2 WINDOW SLIDING 12 ns EVERY 5 ns",
 }
 SETTINGS = ChainSettings(
     parse_order("sequence:timeout=fixed:6ns"),
