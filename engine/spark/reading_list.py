@@ -37,6 +37,7 @@ _FILES: Final = b"slackwater.files"
 _ENDS: Final = b"slackwater.ends"
 _YES: Final = b"yes"
 _FOOTER: Final = 1 << 16
+_BESIDE: Final = " in "
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +214,15 @@ class _Marks:
 
     def differ(self, marks: Mapping[str, str]) -> bool:
         """Whether one of these files is gone or another."""
-        return any(self._mark(name) != mark for name, mark in marks.items())
+        return any(self._differs(name, mark) for name, mark in marks.items())
 
-    def _mark(self, name: str) -> str | None:
-        """Of the file of that name, or of what stands for it in a merged one."""
+    def _differs(self, name: str, mark: str) -> bool:
         if name in self._named:
-            return _mark(self._named[name])
+            return _mark(self._named[name]) != mark
+        return self._within(name) != mark.partition(_BESIDE)[0]
+
+    def _within(self, name: str) -> str | None:
+        """Of what stands for the file of that name in a merged one: what both say of its rows."""
         asked = numbered(Path(name))
         at = bisect_right(self._firsts, asked.first) - 1 if asked is not None else -1
         if asked is None or at < 0 or self._ours[at].last < asked.last:
@@ -233,16 +237,15 @@ class _Marks:
 
 
 def _mark(path: Path) -> str:
-    """Tells a file of the log from another of its name: what it says of its rows; of an earlier
-    version its size and its end, where Parquet says what is in it and where.
+    """Tells a file of the log from another of its name: what it says of its rows, its size and its
+    end, where Parquet says what is in it and where.
     """
     facts = facts_in(path)
-    if facts is not None:
-        return _parts_mark(facts.each.pairs)
+    rows = "" if facts is None else _parts_mark(facts.each.pairs)
     with path.open("rb") as stream:
         size = stream.seek(0, 2)
         stream.seek(max(0, size - _FOOTER))
-        return f"{size} {blake2b(stream.read(), digest_size=16).hexdigest()}"
+        return f"{rows}{_BESIDE}{size} {blake2b(stream.read(), digest_size=16).hexdigest()}"
 
 
 def _parts_mark(pairs: np.ndarray) -> str:

@@ -53,7 +53,7 @@ def chosen(files: Iterable[LogFile], upto: int) -> list[LogFile]:
     """Those that count, in order: none within another, none of the files up to ``upto``."""
     found: list[LogFile] = []
     for file in sorted(files, key=lambda file: (file.first, -file.last)):
-        if file.last > upto and not (found and file.last <= found[-1].last):
+        if (file.last > upto or not upto) and not (found and file.last <= found[-1].last):
             found.append(file)
     return found
 
