@@ -234,11 +234,12 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: Record, without: tuple[i
     k = first_with(geo, low if how == UNLIKELY else min(low, r - geo.high_shift))
     last = (high if how == UNLIKELY else max(high, r + geo.low_shift)) // geo.step
     own, n = NONE, 0
+    skipped, skipped_to = without
     lost, refused = False, False
     while k <= last:
         part = _part(k, r, low, high, how, geo)
-        if without[0] <= k <= without[1]:
-            k = without[1] + 1
+        if skipped <= k <= skipped_to:
+            k = skipped_to + 1
             continue
         if part == 0:
             k = _next_with(k, r, low, geo)

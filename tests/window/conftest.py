@@ -204,19 +204,16 @@ class Twin:
     def know(self, gaps: Any) -> None:
         for gap in gaps:
             self.gaps.append(gap)
-            for k in self.near(gap[4] - self.high, gap[5] + self.low):
-                start, end = self.span(k)
-                touched = gap[4] - self.high < end and gap[5] + self.low >= start
-                if touched and not self.over(k):
-                    self.inside.setdefault(k, [])
+            touched = self.near(gap[4] - self.high, gap[5] + self.low)
+            self.inside |= {k: self.inside.get(k, []) for k in touched if not self.over(k)}
 
     def span(self, k: int) -> tuple[int, int]:
         return k * self.plan.step_ns, k * self.plan.step_ns + self.plan.size_ns
 
     def near(self, low: int, high: int) -> range:
-        """Windows, more than enough, that touch [low, high]."""
+        """Windows that touch [low, high]."""
         step, size = self.plan.step_ns, self.plan.size_ns
-        return range((low - 5 * size) // step - 1, (high + 5 * size) // step + 2)
+        return range((low - size) // step + 1, high // step + 1)
 
     def missing(self, k: int) -> int:
         start, end = self.span(k)
@@ -234,7 +231,8 @@ class Twin:
                     gap[6] -= 1
                     break
         lost, changed = False, []
-        for k in self.near(event.ref, event.ref):
+        far = 5 * self.plan.size_ns
+        for k in self.near(event.ref - far, event.ref + far):
             if not self.part(k, event):
                 continue
             if self.over(k):

@@ -24,16 +24,18 @@ def enter_row(i: int, u: int, batch: a.Batch, book: Book, st: Record) -> int:
     One place that enters it in windows, as that takes long to compile.
     """
     rows, geo, r = batch.rows, batch.geo, batch.rows.ref[i]
-    without, pane, span, header = NOWHERE, 0, NONE, NONE
+    first, last = NOWHERE
+    pane, span, header = 0, NONE, NONE
     if batch.in_panes and (len(rows.how) == 0 or rows.how[i] == SURE):
         early, late = r - max(u, geo.high_shift), r + max(u, geo.low_shift)
         pane = pane_of(geo, early)
         span = pane_of(geo, late) - pane
-        without = max(first_with(geo, late), st.closed_low + 1), early // geo.step
-        if span > SPAN_MAX or without[0] > without[1]:
-            without, span = NOWHERE, NONE
-    if span != 0 or first_with(geo, r) < without[0]:
-        header = a.enter(i, u, batch, book, st, without)
+        first, last = max(first_with(geo, late), st.closed_low + 1), early // geo.step
+        if span > SPAN_MAX or first > last:
+            first, last = NOWHERE
+            span = NONE
+    if span != 0 or first_with(geo, r) < first:
+        header = a.enter(i, u, batch, book, st, (first, last))
     if span >= 0:
         nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
         header = add_to_pane(book.panes, pane, span, u, nulls, rows.keys, i, book.no_key)

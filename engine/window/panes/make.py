@@ -33,7 +33,7 @@ _PARTS = (1 << PART_BITS) - 1
 @njit
 def make_window(
     window: int, geo: Geometry, panes: Panes, held: Held, gaps: GapTable, known: int,
-    no_key: np.ndarray, can_grow: tuple[bool, bool],
+    no_key: np.ndarray, panes_grow: bool, cells_grow: bool,
 ) -> tuple[int, int]:  # fmt: skip
     """Sum up the panes of ``window`` in its cells.
 
@@ -45,7 +45,8 @@ def make_window(
         gaps: with ``known`` of them known.
         known: see ``gaps``.
         no_key: the key of a header.
-        can_grow: whether there may be more panes, and more cells of windows.
+        panes_grow: whether there may be more cells of panes.
+        cells_grow: whether there may be more cells of windows.
 
     Returns:
         (``MADE`` or why not, rows that found no room).
@@ -53,7 +54,7 @@ def make_window(
     first = pane_of(geo, window * geo.step)
     end = pane_of(geo, window * geo.step + geo.size)
     settled = max(first, end - panes.tally[0].span)
-    if can_grow[0] and not _build(panes, first, settled, no_key):
+    if panes_grow and not _build(panes, first, settled, no_key):
         return MORE_PANES, 0
     needed, pane = 0, first
     while pane < end:
@@ -61,7 +62,7 @@ def make_window(
         own = _header(panes.cells, pane, level, no_key)
         needed += 0 if own == NONE else _cells(panes.cells, own)
         pane += 1 << level
-    if can_grow[1] and held.cells.tally[0].live + needed > len(held.cells.window) - SPARE:
+    if cells_grow and held.cells.tally[0].live + needed > len(held.cells.window) - SPARE:
         return MORE_CELLS, 0
     header = header_of(held.cells, window, gaps, known, no_key)
     refused, widest, pane = 0, 0, first

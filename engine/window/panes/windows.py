@@ -77,7 +77,7 @@ class PaneWindows(TimeWindows):
                 grow = self._panes_grow(), len(self._held.cells.window) < self.settings.cells_max
                 why, refused = make_window(
                     window, self._geo, self._panes, self._held, self._missing.table, known,
-                    book.no_key, grow,
+                    book.no_key, *grow,
                 )  # fmt: skip
                 self._state["refused"] += refused
                 if why != MADE:
