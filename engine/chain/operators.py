@@ -13,7 +13,7 @@ from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
-from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
+from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, TumblingPlan
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
@@ -46,6 +46,7 @@ def _windows(
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
+    TreePlan: _pattern,
     TumblingPlan: _windows,
 }
 

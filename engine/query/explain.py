@@ -170,11 +170,13 @@ def _conditions(plan: SeqPlan) -> list[Predicate]:
 
 def _scope(between: Between, plan: SeqPlan, shape: Shape) -> str:
     width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
-    if not between.left:
+    if between.leading:
         last = _end("last", shape.lasts, plan)
         first = _each("before", between.right, plan)
         return f"from {width} before {last} on, this instant included, and {first}"
     after = _each("after", between.left, plan)
+    if between.after_first:
+        after = f"strictly after {_end('first', between.after_first, plan)} begins"
     if between.right:
         return f"{after} and {_each('before', between.right, plan)}"
     first = _end("first", shape.firsts, plan)
@@ -260,7 +262,7 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
         branch.steps[between.step].alias
         for branch in branches
         for between in shape_of(branch).between
-        if not between.left
+        if between.leading
     })  # fmt: skip
     longer = (
         f"; of {listed(f'!{alias}' for alias in leading)} for another {width}" if leading else ""

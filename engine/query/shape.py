@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.errors import UserError
-from engine.query.plan import Group, Part, Plan, SeqPlan
+from engine.query.plan import Group, Part, Plan, Scope, SeqPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,19 @@ class Between:
 
     Strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
     front, from the last event - WITHIN on, this instant included. ``right`` empty: at the end, up
-    to the first event + WITHIN, this instant included.
+    to the first event + WITHIN, this instant included. ``after_first``, of intervals: strictly after
+    the first of these instead of all of ``left``, which is empty then.
     """
 
     step: int
     left: tuple[int, ...]
     right: tuple[int, ...]
+    after_first: tuple[int, ...] = ()
+
+    @property
+    def leading(self) -> bool:
+        """Whether it stands at the front."""
+        return not self.left and not self.after_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,8 @@ def shape_of(plan: SeqPlan) -> Shape:
             covers.
     """
     pattern = whole_pattern(plan)
-    if sorted(leaves(pattern)) != list(range(len(plan.steps))):
+    apart = [scope.step for scope in plan.scopes]
+    if sorted([*leaves(pattern), *apart]) != list(range(len(plan.steps))):
         raise UserError(f"query {plan.name}: its pattern must name each of its steps once")
     _check_groups(pattern, plan.name)
     negated = frozenset(place for place, step in enumerate(plan.steps) if step.negated)
@@ -94,6 +102,7 @@ def shape_of(plan: SeqPlan) -> Shape:
     before: set[tuple[int, int]] = set()
     between: list[Between] = []
     _walk(pattern, negated, before, between)
+    between += map(_of_scope, plan.scopes)
     positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
     firsts, lasts = _ends(positive, before)
     within = tuple((x, y) for x in firsts for y in positive if x != y)
@@ -105,6 +114,12 @@ def shape_of(plan: SeqPlan) -> Shape:
         () if plan.within_ns is None else within,
         tuple(sorted(between, key=lambda entry: entry.step)),
     )
+
+
+def _of_scope(scope: Scope) -> Between:
+    if scope.before and len(scope.after) > 1:
+        return Between(scope.step, (), scope.before, scope.after)
+    return Between(scope.step, scope.after, scope.before)
 
 
 def _check_groups(group: Group, name: str) -> None:

@@ -35,7 +35,7 @@ from engine.pattern.compiled.relations import (
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
-from engine.query.plan import Plan, Predicate, SeqPlan, Step
+from engine.query.plan import Attribute, Comparison, Logic, Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, shape_of
 
 
@@ -183,6 +183,8 @@ class _Branch:
         ]  # fmt: skip
         others = [p for p in self.plan.others if step in self._steps_of(p)]
         others += self.alone[step]
+        if between.after_first:
+            others.append(self._after_first(between))
         ends = self._ends(between)
         more = bool(others) or any(self._may_lie(p, step, ends) for p in self.positive)
         scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
@@ -214,12 +216,20 @@ class _Branch:
         """Relations of an event that lies in the scope."""
         at, within_ns, mine = self.places, self.plan.within_ns or 0, self.places[between.step]
         found = [starts_before(at[step], mine) for step in between.left]
-        if not between.left:
+        if between.leading:
             found += [soon_after(mine, at[step], within_ns) for step in self.shape.lasts]
         found += [starts_before(mine, at[step]) for step in between.right]
         if not between.right:
             found += [soon_after(at[step], mine, within_ns) for step in self.shape.firsts]
         return found
+
+    def _after_first(self, between: Between) -> Predicate:
+        """That the negated step begins after the first of some others: no range of starts says so.
+        """
+        alias = [step.alias for step in self.plan.steps]
+        mine = Attribute("ts", alias[between.step])
+        terms = [Comparison("<", Attribute("ts", alias[x]), mine) for x in between.after_first]
+        return Logic("or", tuple(terms))
 
     def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
         """Per group the register of ``step``, and a known step with its register."""
