@@ -35,6 +35,7 @@ from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
+from engine.query.shape import of_intervals
 from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
 
@@ -261,6 +262,8 @@ def _check(plan: SeqPlan) -> None:
     """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
     if all(step.negated for step in plan.steps):
         raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
+    if of_intervals(plan):
+        return
     for end in (plan.steps[0], plan.steps[-1]):
         if end.negated and plan.within_ns is None:
             raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")

@@ -28,6 +28,7 @@ from engine.query.plan import (
     OrPlan,
     Part,
     Plan,
+    PointRelation,
     Predicate,
     SeqPlan,
     Step,
@@ -35,7 +36,7 @@ from engine.query.plan import (
     TreePlan,
     TumblingPlan,
 )
-from engine.query.shape import whole_pattern
+from engine.query.shape import of_intervals, whole_pattern
 from engine.stream.frame import ATTR_PREFIX
 from engine.units import NS_PER
 
@@ -43,7 +44,8 @@ _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words that are no names in some places; quoted everywhere, so that no reader has to know where.
 _SOFT: Final = frozenset({
     "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
-    "finish", "equal", "join", "tumbling", "drift", "each", "together", "sliding", "every",
+    "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
+    "tumbling", "drift", "each", "together", "sliding", "every",
     "rows", "session", OWN,
 })  # fmt: skip
 
@@ -156,6 +158,9 @@ def _seq(plan: SeqPlan) -> str:
             anchor = anchor if attribute.alias in negated else attribute
     terms += [_term(other) for other in plan.others]
     pattern = render_pattern(whole_pattern(plan), plan.steps)
+    if of_intervals(plan):
+        related = ", ".join(map(render_relation, plan.relations))
+        pattern = pattern.replace("ISEQ(", f"ISEQ[{related}](", 1)
     return _event(pattern, terms, plan.within_ns, plan)
 
 
@@ -169,6 +174,12 @@ def render_tree(part: TreePart, steps: Sequence[Step]) -> str:
         text += ", " if link.word == "," else f" {link.word}{counts} "
         text += render_tree(inner, steps)
     return f"{part.op}({text})"
+
+
+def render_relation(relation: PointRelation) -> str:
+    """``a.ts < b.te``."""
+    bound = f" + {render_duration(relation.bound_ns)}" if relation.bound_ns else ""
+    return f"{_attribute(relation.left)} {relation.op} {_attribute(relation.right)}{bound}"
 
 
 def _or(plan: OrPlan, pattern: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from engine.errors import UserError
 from engine.query.plan import PointRelation, SeqPlan
-from engine.query.shape import Shape
+from engine.query.shape import Shape, of_intervals
 
 START: Final = 0
 END: Final = 1
@@ -66,8 +66,31 @@ def relations_of(plan: SeqPlan, shape: Shape, places: tuple[int, ...]) -> list[R
             soon_after(places[x], places[y], plan.within_ns, ends=True) for x, y in shape.within
         ]
     aliases = {plan.steps[place].alias: places[place] for place in shape.positive}
+    negated = {step.alias for step in plan.steps if step.negated and of_intervals(plan)}
     for asked in plan.relations:
-        found += _asked(plan.name, asked, lambda alias: aliases.get(str(alias), -1))
+        if not negated & {asked.left.alias, asked.right.alias}:
+            found += _asked(plan.name, asked, lambda alias: aliases.get(str(alias), -1))
+    return found
+
+
+def counts_when(plan: SeqPlan, shape: Shape, places: tuple[int, ...], step: int) -> list[Related]:
+    """When an event of the negated ``step`` of an ISEQ counts: as the plan relates it to positive
+    ones, and near enough for a match with it to be WITHIN.
+
+    What is known to lie inside the match is near enough.
+    """
+    alias, mine = plan.steps[step].alias, places[step]
+    known = {one.alias: number for one, number in zip(plan.steps, places, strict=True)}
+    found: list[Related] = []
+    for asked in plan.relations:
+        if alias in (asked.left.alias, asked.right.alias):
+            found += _asked(plan.name, asked, lambda alias: known.get(str(alias), -1))
+    if plan.within_ns is not None:
+        if not any(each.left == mine and each.left_end == END for each in found):
+            ends = [soon_after(places[x], mine, plan.within_ns, ends=True) for x in shape.firsts]
+            found += ends
+        if not any(each.right == mine and each.right_end == START for each in found):
+            found += [soon_after(mine, places[x], plan.within_ns, ends=True) for x in shape.lasts]
     return found
 
 

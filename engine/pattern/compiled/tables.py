@@ -27,6 +27,7 @@ from engine.pattern.compiled.records import (
 )
 from engine.pattern.compiled.relations import (
     Related,
+    counts_when,
     reads_end,
     relations_of,
     soon_after,
@@ -36,7 +37,7 @@ from engine.pattern.compiled.table_builder import Builder, conjunction, exact_an
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Comparison, Logic, Plan, Predicate, SeqPlan, Step
-from engine.query.shape import Between, Shape, shape_of
+from engine.query.shape import Between, Shape, of_intervals, shape_of
 
 
 @dataclass(slots=True)
@@ -58,10 +59,13 @@ class Layout:
     own: list[Predicate | None]
 
     def negated(self) -> list[tuple[int, bool]]:
-        """Steps of the scopes, and whether they stand at the front."""
+        """Steps of the scopes, and whether they stand at the front, as those of an ISEQ may."""
         found = []
         for number, scope in enumerate(self.tables.scopes):
             step = int(scope["step"])
+            if of_intervals(self.branches[0]):
+                found.append((step, True))
+                continue
             ends = relations_in(self.tables, number)
             leading = (ends["right"] == step) & (ends["strict"] == 0)
             found.append((step, bool(leading.any())))
@@ -186,7 +190,11 @@ class _Branch:
         if between.after_first:
             others.append(self._after_first(between))
         ends = self._ends(between)
-        more = bool(others) or any(self._may_lie(p, step, ends) for p in self.positive)
+        more = (
+            bool(others)
+            or of_intervals(self.plan)
+            or any(self._may_lie(p, step, ends) for p in self.positive)
+        )
         scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
         related: dict[int, list[Related]] = {}
@@ -214,6 +222,8 @@ class _Branch:
 
     def _ends(self, between: Between) -> list[Related]:
         """Relations of an event that lies in the scope."""
+        if of_intervals(self.plan):
+            return counts_when(self.plan, self.shape, self.places, between.step)
         at, within_ns, mine = self.places, self.plan.within_ns or 0, self.places[between.step]
         found = [starts_before(at[step], mine) for step in between.left]
         if between.leading:

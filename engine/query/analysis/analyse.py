@@ -14,6 +14,7 @@ from engine.query.analysis.selection import select_plan
 from engine.query.analysis.spans.branches import bare_branches, tree_plan
 from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.split import Term, read_terms, split
+from engine.query.analysis.tlist import Restrictions, TList
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
@@ -98,17 +99,24 @@ class _Event:
             bare = bare_branches(name, pattern)
         else:
             bare = [self._bare(name, tree) for tree in pattern.alternatives()]
-        if within is None:
+        tlist = TList((), [])
+        if pattern.iseq is not None:
+            written = Restrictions(pattern.iseq, self.steps, pattern.spans, self.text)
+            tlist = written.read(bounded=within is not None)
+        elif within is None:
             for plan in bare:
                 self._check_scopes(plan, pattern)
-        terms = read_terms(
+        terms = tlist.terms + read_terms(
             where.condition if where else None, list(self.steps.values()), self.context
         )
         width = None
         if within is not None:
             width = duration_ns(within.duration, self.context, "WITHIN")
         entries = read_returns(returning, self.steps, self.context)
-        whole = SeqPlan(name, self.text, (), within_ns=width, realtime=self._realtime(realtime))
+        whole = SeqPlan(
+            name, self.text, (), within_ns=width, realtime=self._realtime(realtime),
+            relations=tlist.relations,
+        )  # fmt: skip
         if len(bare) == 1 and not isinstance(pattern, TreePattern):
             return self._branch(whole, bare[0], terms, entries, shared=False)
         self._check_alternatives(bare, terms, entries)
@@ -150,7 +158,7 @@ class _Event:
         aliases = {step.alias for step in bare.steps}
         mine = [term for term in terms if term.aliases <= aliases]
         plan = replace(
-            whole, steps=bare.steps, pattern=bare.pattern, relations=bare.relations,
+            whole, steps=bare.steps, pattern=bare.pattern, relations=(*whole.relations, *bare.relations),
             scopes=bare.scopes, starts=bare.starts, ends=bare.ends,
         )  # fmt: skip
         check_pattern([(term.predicate, term.at) for term in mine], plan, self.context)

@@ -29,6 +29,10 @@ from engine.query.plan import (
 )
 
 ASSIGNMENTS_MAX: Final = 720
+INVERSE: Final = {
+    "MET BY": "MEET", "OVERLAPPED BY": "OVERLAP", "STARTED BY": "START", "FINISHED BY": "FINISH",
+}  # fmt: skip
+"""Relations of Allen that Z10 does not name, and what each is from the other side."""
 
 
 class Side(NamedTuple):
@@ -87,6 +91,8 @@ def related(word: str, left: tuple[int, ...], right: tuple[int, ...], link: Link
         both = [*clauses_of(one, two, link, strict=False)]
         return [*both, *clauses_of(two, one, link, strict=False)]
 
+    if word in INVERSE:
+        return related(INVERSE[word], right, left, link)
     match word:
         case "AFTER":
             return before(y.last, x.first)

@@ -19,6 +19,11 @@ from engine.query.plan import Link, Tree, TreePart
 SEQUEL: Final = frozenset({",", "BEFORE"})
 """Between two parts of a SEQ these say the same."""
 COUNT_MAX: Final = 60
+_SHORT: Final = {
+    "CONTAINS": "CONTAIN", "OVERLAPS": "OVERLAP", "MEETS": "MEET", "STARTS": "START",
+    "FINISHES": "FINISH", "EQUALS": "EQUAL",
+}  # fmt: skip
+"""Words for relations besides Z10's own."""
 
 
 def is_tree(node: s.PatternNode) -> bool:
@@ -129,7 +134,8 @@ class TreePattern(Pattern):
         told = None
         if counts:
             told = (counts[0], counts[1], counts[2], counts[3], counts[4])
-        return self._kept(Link(relation.word, told), relation.at)
+        word = " ".join(relation.word.replace("_", " ").split())
+        return self._kept(Link(_SHORT.get(word, word), told), relation.at)
 
     def _kept(self, link: Link, at: Span) -> Link:
         self.kept.append(link)
