@@ -35,6 +35,20 @@ def _pattern(
     return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
 
 
+def _tree(
+    plan: TreePlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.interval.durable.matcher import TreeMatcher  # noqa: PLC0415 - not for points
+
+    if settings.spill is not None:
+        raise UserError(
+            f"query {plan.name!r}: events of SEQ/PAL trees are not kept on disk; leave --spill out"
+        )
+    matcher = TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
+    barrier = barrier_in_force(settings.barrier, plan.realtime)
+    return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
+
+
 def _windows(
     plan: TumblingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
@@ -46,7 +60,7 @@ def _windows(
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
-    TreePlan: _pattern,
+    TreePlan: _tree,
     TumblingPlan: _windows,
 }
 

@@ -179,7 +179,7 @@ class SeqMatcher:
         """The rows of the batch that can be steps, now at the end of the store."""
         if not released.n:
             return np.empty(0, np.int64)
-        member = members(self._layout, self._joined, released)
+        member = self._members(released)
         expires = self._expiry(released, member)
         horizon = moved.rows.horizon
         late = (member != 0) & (expires < horizon)
@@ -198,6 +198,10 @@ class SeqMatcher:
             more = {name: column[now] for name, column in more.items()}
             self._store.append(released, rows, self._attributes, more)
         return rows
+
+    def _members(self, released: Released) -> np.ndarray:
+        """Per row, bit k: it can be step k."""
+        return members(self._layout, self._joined, released)
 
     def _at_once(
         self,

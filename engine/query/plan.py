@@ -118,7 +118,7 @@ class Scope:
 
     Strictly after the first of ``after`` begins (none: from the last event - WITHIN on) and
     strictly before all of ``before`` begin (none: up to the first event + WITHIN, and strictly
-    after all of ``after``). All are places in ``SeqPlan.steps``.
+    after all of ``after``); neither: at any time. All are places in ``SeqPlan.steps``.
     """
 
     step: int

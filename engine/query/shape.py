@@ -29,18 +29,19 @@ class Between:
     strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
     front, from the last event - WITHIN on, this instant included. ``right`` empty: at the end, up
     to the first event + WITHIN, this instant included. ``after_first``, of intervals: strictly after
-    the first of these instead of all of ``left``, which is empty then.
+    the first of these instead of all of ``left``, which is empty then. ``anywhere``: at any time.
     """
 
     step: int
     left: tuple[int, ...]
     right: tuple[int, ...]
     after_first: tuple[int, ...] = ()
+    anywhere: bool = False
 
     @property
     def leading(self) -> bool:
         """Whether it stands at the front."""
-        return not self.left and not self.after_first
+        return not self.left and not self.after_first and not self.anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ def shape_of(plan: SeqPlan) -> Shape:
 
 
 def _of_scope(scope: Scope) -> Between:
+    if not scope.before and not scope.after:
+        return Between(scope.step, (), (), anywhere=True)
     if scope.before and len(scope.after) > 1:
         return Between(scope.step, (), scope.before, scope.after)
     return Between(scope.step, scope.after, scope.before)

@@ -229,7 +229,7 @@ class _Branch:
         if between.leading:
             found += [soon_after(mine, at[step], within_ns) for step in self.shape.lasts]
         found += [starts_before(mine, at[step]) for step in between.right]
-        if not between.right:
+        if not between.right and not between.anywhere:
             found += [soon_after(at[step], mine, within_ns) for step in self.shape.firsts]
         return found
 

@@ -149,7 +149,8 @@ class Judge:
                 # All that bound it above must be passed by: then the least of them is.
                 ends = relations_in(tables, scope)
                 uppers = [until(end) for end in ends[ends["left"] == tables.scopes["step"][scope]]]
-                found[mine, scope] = np.minimum.reduce(uppers)
+                if uppers:
+                    found[mine, scope] = np.minimum.reduce(uppers)
             found[mine, -1] = self._last(rows[mine], np.full(len(mine), branch))
         return found
 

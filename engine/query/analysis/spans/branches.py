@@ -40,6 +40,11 @@ def bare_branches(name: str, pattern: TreePattern) -> list[SeqPlan]:
     return found
 
 
+def _negated(branch: SeqPlan) -> list[str]:
+    """A negated step counts by its start."""
+    return [step.alias for step in branch.steps if step.negated]
+
+
 def tree_plan(
     whole: SeqPlan, branches: tuple[SeqPlan, ...], pattern: TreePattern, terms: Sequence[Term],
     returned: tuple[tuple[Attribute, ...], tuple[Computed, ...]],
@@ -56,7 +61,9 @@ def tree_plan(
     branches = tuple(
         replace(
             branch,
-            starts=tuple(alias for alias in branch.starts if alias not in needs_end),
+            starts=tuple(
+                alias for alias in (*branch.starts, *_negated(branch)) if alias not in needs_end
+            ),
             ends=tuple(alias for alias in branch.ends if alias not in needs_start),
         )
         for branch in branches

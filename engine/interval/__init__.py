@@ -1,0 +1,1 @@
+"""Operators on events with two end points."""

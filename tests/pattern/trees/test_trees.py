@@ -1,0 +1,39 @@
+"""SEQ/PAL trees of whole intervals against every combination of events, by definition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.pattern.trees.definition import (
+    Node,
+    Record,
+    Run,
+    by_definition,
+    streams,
+    text_of,
+    trees,
+)
+
+
+def net(results: list[dict[str, Any]]) -> set[tuple[int, ...]]:
+    """What stands in the end; a match is never given twice, nor taken back before."""
+    found: set[tuple[int, ...]] = set()
+    for result in results:
+        match = tuple(event["seq"] for event in result["events"])
+        assert (match in found) == (result["op"] == "-"), result
+        (found.remove if result["op"] == "-" else found.add)(match)
+    return found
+
+
+@given(trees(), streams(), st.integers(0, 14), st.lists(st.integers(0, 9), max_size=2))
+def test_trees_mean_what_is_defined(
+    node: Node, records: list[Record], within: int, cuts: list[int]
+) -> None:
+    """Random trees with relations and negated steps; ties, lengths of 0, any order of arrival."""
+    run = Run(f"EVENT {text_of(node)} WITHIN {within + 1}")
+    results = run.over(records, cuts)
+    assert net(results) == by_definition(node, within + 1, records)
+    assert results == Run(run.text).over(records)
