@@ -89,7 +89,12 @@ def _completing(branch: SeqPlan, whole: dict[str, Step]) -> SeqPlan:
     positive = [step for step in branch.steps if not step.negated]
     for one, two in combinations(positive, 2):
         if one.type == two.type and {one.alias, two.alias} & whole.keys():
-            others.append(_apart(one.alias, two.alias))
+            halved = Logic("or", (_half(one.alias), _half(two.alias)))
+            others.append(_apart(one.alias, two.alias, halved))
+    for absent in [step for step in branch.steps if step.negated]:
+        # What a match is made of does not stand against it, nor does a half of that.
+        same = [step for step in positive if step.type == absent.type]
+        others += [_apart(step.alias, absent.alias) for step in same]
     return replace(
         branch, steps=tuple(steps), scopes=tuple(scopes), equalities=tuple(equalities),
         others=tuple(others),
@@ -100,11 +105,10 @@ def _same_source(one: str, two: str) -> Predicate:
     return Comparison("=", Attribute("source", one), Attribute("source", two))
 
 
-def _apart(one: str, two: str) -> Predicate:
-    """That two events are not halves of one interval, or a half and its whole."""
+def _apart(one: str, two: str, *unless: Predicate) -> Predicate:
+    """That two events are not of one interval; ``unless``: it is no matter if they are."""
     both = Comparison("=", id_of(one), id_of(two)), _same_source(one, two)
-    halved = Logic("or", (_half(one), _half(two)))
-    return Logic("not", (Logic("and", (*both, halved)),))
+    return Logic("not", (Logic("and", (*both, *unless)),))
 
 
 def _half(alias: str) -> Predicate:

@@ -174,10 +174,10 @@ def holds(node: Node, of: dict[str, Span], absent: list[tuple[str, Any, Any]]) -
             first -= 1
         while last < len(related) and related[last] not in {"BEFORE", "AFTER"}:
             last += 1
-        after = min(span.start for span in spans[first:place])
-        before = min(span.start for span in spans[place : last + 1])
+        after = first_of([span.start for span in spans[first:place]])
+        before = first_of([span.start for span in spans[place : last + 1]])
         absent.append((name, after, before))
-    return Span(min(span.start for span in spans), max(span.end for span in spans))
+    return Span(first_of([s.start for s in spans]), last_of([s.end for s in spans]))
 
 
 def by_definition(node: Node, within: int, records: Sequence[Record]) -> set[tuple[int, ...]]:
@@ -206,19 +206,19 @@ def by_definition(node: Node, within: int, records: Sequence[Record]) -> set[tup
 # ---- random ones --------------------------------------------------------------------------------
 
 
-WORDS = [",", *RELATIONS]
+WORDS = [",", ",", "BEFORE", "OVERLAP", *RELATIONS]
 
 
 @st.composite
 def nodes(draw: st.DrawFn, names: list[str], depth: int = 2, *, outermost: bool = True) -> Node:
     """A tree of some of ``names``, which it takes off the list."""
-    op = draw(st.sampled_from(["SEQ", "SEQ", "PAL", "AND"]))
+    op = draw(st.sampled_from(["SEQ", "SEQ", "PAL", "AND"] if outermost else ["SEQ", "PAL"]))
     parts: list[Node] = []
     words: list[str] = []
     for number in range(draw(st.integers(2 if outermost else 1, 3))):
         if not names:
             break
-        if number and op == "SEQ" and len(names) > 1 and draw(st.integers(0, 4)) == 0:
+        if number and op == "SEQ" and len(names) > 1 and draw(st.integers(0, 2)) == 0:
             parts.append("!" + names.pop())
             words.append(",")
         if number:
@@ -234,18 +234,132 @@ def nodes(draw: st.DrawFn, names: list[str], depth: int = 2, *, outermost: bool 
 def trees(draw: st.DrawFn, letters: str = "abc", steps: int = 4) -> Node:
     """A tree that has a PAL or a relation, of types by the steps' first letters."""
     names = [draw(st.sampled_from(letters)) + str(number) for number in range(steps)]
-    node = draw(nodes(names))
+    if draw(st.booleans()):
+        # Most random relations exclude one another; these have matches, and lose some.
+        word, link = draw(st.sampled_from(["OVERLAP", "CONTAIN", "MEET", ","])), "BEFORE"
+        pair = (draw(st.sampled_from(["SEQ", "PAL"])), names[:2], [word])
+        node = ("SEQ", [pair, "!" + names[2], names[3]], [link, ","])
+        if draw(st.booleans()):
+            node = ("SEQ", [*names[:2], "!" + names[2], names[3]], [word, ",", link])
+    else:
+        node = draw(nodes(names))
     text = text_of(node)
     # Without these it is a pattern of points.
     return node if any(word in text for word in ["PAL", *RELATIONS]) else ("PAL", [node], [])
 
 
 @st.composite
-def streams(draw: st.DrawFn, letters: str = "ABC", most: int = 9) -> list[Record]:
+def streams(draw: st.DrawFn, letters: str = "ABC", most: int = 14) -> list[Record]:
     """Whole intervals, some of length 0, many of their points equal."""
     found = []
-    for number in range(draw(st.integers(1, most))):
-        start = draw(st.integers(0, 9))
-        end = start + draw(st.sampled_from([0, 1, 2, 3, 5]))
+    for number in range(draw(st.integers(most // 2, most))):
+        start = draw(st.integers(0, 14))
+        end = start + draw(st.sampled_from([0, 1, 2, 2, 3, 5, 7]))
         found.append(Record(draw(st.sampled_from(letters)), number, start, end))
     return found
+
+
+# ---- halves -------------------------------------------------------------------------------------
+
+
+class Bounds(NamedTuple):
+    """A time that is not known: it lies between ``low`` and ``high``. An order of two such holds if
+    it does whatever they are.
+    """
+
+    low: float
+    high: float
+
+    def __lt__(self, other: Any) -> bool:
+        return self.high < other.low
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Bounds) and self.low == self.high == other.low == other.high
+
+    def __gt__(self, other: Any) -> bool:
+        return other < self
+
+    __hash__ = tuple.__hash__
+
+
+def first_of(bounds: Sequence[Any]) -> Any:
+    """The least."""
+    if not isinstance(bounds[0], Bounds):
+        return min(bounds)
+    return Bounds(min(b.low for b in bounds), min(b.high for b in bounds))
+
+
+def last_of(bounds: Sequence[Any]) -> Any:
+    """The largest."""
+    if not isinstance(bounds[0], Bounds):
+        return max(bounds)
+    return Bounds(max(b.low for b in bounds), max(b.high for b in bounds))
+
+
+Key = tuple[str, str, int]
+
+
+def known_after(records: Sequence[Record]) -> dict[Key, tuple[int | None, int | None]]:
+    """Of each interval what is known of its start and its end."""
+    found: dict[Key, tuple[int | None, int | None]] = {}
+    for record in records:
+        key = record.source, record.type, record.id
+        start, end = found.get(key, (None, None))
+        if record.half != "end":
+            start = record.start
+        if record.half != "start":
+            end = record.end
+        found[key] = start, end
+    return found
+
+
+def standing(node: Node, within: int, records: Sequence[Record]) -> set[tuple[Key, ...]]:
+    """The matches of what is known: each order holds whatever is not known, and WITHIN is not
+    broken by what is.
+    """
+    known, names = known_after(records), names_in(node)
+    far = float("inf")
+    spans = {}
+    for key, (start, end) in known.items():
+        low = Bounds(-far, end or 0) if start is None else Bounds(start, start)
+        high = Bounds(start or 0, far) if end is None else Bounds(end, end)
+        spans[key] = Span(low, high)
+    of_type = [[key for key in known if key[1] == name[0].upper()] for name in names]
+    found = set()
+    for chosen in itertools.product(*of_type):
+        if len(set(chosen)) < len(chosen):
+            continue
+        absent: list[tuple[str, Any, Any]] = []
+        of = {name: spans[key] for name, key in zip(names, chosen, strict=True)}
+        if holds(node, of, absent) is None:
+            continue
+        points = [point for key in chosen for point in known[key] if point is not None]
+        if max(points) - min(points) > within:
+            continue
+        killed = any(
+            key[1] == name[0].upper() and start is not None and key not in chosen
+            and after < Bounds(start, start) < before
+            for name, after, before in absent for key, (start, _) in known.items()
+        )  # fmt: skip
+        if not killed:
+            found.add(chosen)
+    return found
+
+
+@st.composite
+def torn(draw: st.DrawFn, letters: str = "ABC", most: int = 8) -> list[Record]:
+    """Records of intervals of which some come as halves, in any order, or as one half alone."""
+    forms = [["whole"], ["whole"], ["start", "whole"], ["start", "end"], ["start"], ["end"]]
+    found = []
+    for number in range(draw(st.integers(2, most))):
+        start = draw(st.integers(0, 12))
+        end = start + draw(st.sampled_from([0, 1, 2, 3, 5, 7]))
+        kind, source = draw(st.sampled_from(letters)), draw(st.sampled_from("xy"))
+        for half in draw(st.sampled_from(forms)):
+            found.append(Record(kind, number // 2, start, end, half, source=source))
+    keys: dict[Key, tuple[int, int]] = {}
+    for record in found:
+        times = keys.setdefault((record.source, record.type, record.id), (record.start, record.end))
+        if times != (record.start, record.end):
+            return [each for each in found if each.id != record.id] or found[:1]
+    return draw(st.permutations(found))

@@ -28,7 +28,7 @@ def net(results: list[dict[str, Any]]) -> set[tuple[int, ...]]:
     return found
 
 
-@given(trees(), streams(), st.integers(0, 14), st.lists(st.integers(0, 9), max_size=2))
+@given(trees(), streams(), st.integers(4, 30), st.lists(st.integers(0, 9), max_size=2))
 def test_trees_mean_what_is_defined(
     node: Node, records: list[Record], within: int, cuts: list[int]
 ) -> None:

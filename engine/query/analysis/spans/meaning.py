@@ -360,6 +360,10 @@ def _halves(found: Meaning, needed: list[Fact]) -> tuple[tuple[str, ...], tuple[
     """
     lows = {fact.low for fact in needed}
     highs = {fact.high for fact in needed}
+    # When a negated step begins is compared with the starts after it, or with all of them.
+    for scope in found.scopes:
+        at_an_end = not scope.before or not scope.after
+        highs |= set(map(start, found.positive if at_an_end else scope.before))
     starts = [found.steps[x].alias for x in found.positive if end(x) not in lows]
     ends = [found.steps[x].alias for x in found.positive if start(x) not in highs]
     return tuple(starts), tuple(ends)
