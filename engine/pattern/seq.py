@@ -25,6 +25,7 @@ from engine.barrier.changes import ORDER, Changes, Given
 from engine.clocks.stream_clocks import NOTHING
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result
+from engine.pattern.compiled.interval_joins import IBP, INDEXES
 from engine.pattern.compiled.membership import joined_attributes, kept_attributes, members
 from engine.pattern.compiled.tables import layout_of
 from engine.pattern.match_results import Matches
@@ -49,7 +50,8 @@ class PatternSettings:
     to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
-    break the promise meant find what is left.
+    break the promise meant find what is left. ``intervals``: how an ISEQ is searched
+    (``engine.pattern.compiled.interval_joins``).
     """
 
     certainty: str = "pairwise"
@@ -58,6 +60,7 @@ class PatternSettings:
     purge: str = "late"
     slack_ns: int = 0
     stacks: StackOptions = field(default_factory=StackOptions)
+    intervals: str = IBP
 
 
 class SeqMatcher:
@@ -84,7 +87,9 @@ class SeqMatcher:
         self._rule = _rule(self.settings)
         if self.settings.purge not in PURGES:
             raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
-        self._layout = layout_of(plan)
+        if self.settings.intervals not in INDEXES:
+            raise UserError(f"intervals {self.settings.intervals!r}: use {', '.join(INDEXES)}")
+        self._layout = layout_of(plan, self.settings.intervals)
         for branch in self._layout.branches:
             _check(branch)
         steps = self._layout.steps
@@ -96,6 +101,7 @@ class SeqMatcher:
         )
         self.types = tuple(sorted({step.type for step in steps}))
         self._horizon = NOTHING
+        self._by_ends = of_intervals(plan)
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
@@ -147,7 +153,7 @@ class SeqMatcher:
         if moved is None:
             raise ContractViolation(f"query {self.plan.name!r}: a batch without its clocks' moves")
         self._strings = released.strings
-        timeline = moved.timeline(released, self.types)
+        timeline = moved.timeline(released, self.types, by_start=not self._by_ends)
         changes = self._changes(released, moved, timeline.told.promised)
         self._horizon = moved.horizon
         yield Happened(changes, timeline)
@@ -164,7 +170,9 @@ class SeqMatcher:
     def _changes(
         self, released: Released, moved: Moved, promised: dict[str, Steps]
     ) -> Changes | None:
-        promised = promised if self.settings.purge == "promises" else {}
+        # Promises are of ends, and the purge asks when an event may still begin.
+        by_promises = self.settings.purge == "promises" and not self._by_ends
+        promised = promised if by_promises else {}
         first_new, rows = self._store.n, self._taken_in(released, moved)
         if not (len(rows) or (promised and first_new)):
             return None

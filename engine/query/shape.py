@@ -163,11 +163,13 @@ def _extreme(places: tuple[int, ...], reach: np.ndarray) -> tuple[int, ...]:
     return tuple(found)
 
 
-def endpoint_order(plan: SeqPlan) -> np.ndarray:
-    """What the relations of ``plan`` between positive steps imply
-    (``engine.query.endpoints.order.closure``).
+def endpoint_order(plan: SeqPlan, negated: int | None = None) -> np.ndarray:
+    """What the relations of ``plan`` between positive steps, and of one ``negated`` one with them,
+    imply (``engine.query.endpoints.order.closure``).
     """
-    places = {step.alias: 2 * n for n, step in enumerate(plan.steps) if not step.negated}
+    places = {
+        step.alias: 2 * n for n, step in enumerate(plan.steps) if not step.negated or n == negated
+    }
     edges: list[Edge] = []
     for each in plan.relations:
         left, right = places.get(str(each.left.alias)), places.get(str(each.right.alias))

@@ -19,7 +19,7 @@ from engine.kernels.hashing import mixed
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import record
-from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, Tables
+from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, UNSORTED, Tables
 from engine.pattern.search.nearest import narrowed
 from engine.pattern.search.purge import purge_until
 from engine.pattern.search.scopes import FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
@@ -39,6 +39,8 @@ from engine.pattern.search.state import (
     relations_hold,
     spread_of,
 )
+
+_FAR: Final = 2**62
 
 # Why ``construct`` stopped.
 DONE: Final = 0
@@ -64,8 +66,10 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
     if found < 0:
         return
     from_, to = probe.pairs_from, probe.pairs_to
-    low = lowest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to)
-    high = highest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to)
+    low, high, by_end = -_FAR, _FAR, probe.sorted_by
+    if by_end != UNSORTED:
+        low = lowest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end)
+        high = highest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end)
     for b in range(probe.bounds_from, probe.bounds_to):
         low, high = narrowed(s, b, row, low, high)
     if low > high:
@@ -272,7 +276,7 @@ def _walk(s: Search, number: int, row: int) -> bool:
             candidate = s.stacks.entry[candidates.low].row
             candidates.low += 1
             s.stacks.used[0].looked += 1
-            implied = exact and not (now.spans and probe.reads_end)
+            implied = exact and not (now.spans and probe.tested) and probe.sorted_by != UNSORTED
             if among(s.t.members, s.partial, members_from, members_to, candidate):
                 continue
             if not _fits(s, probe, candidate, row, t_a, implied):
@@ -312,7 +316,8 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
                 return row, FOUND_FULL
         for i in range(now.indexes_n):
             if (event.member >> s.t.indexes[i].step) & 1:
-                insert(s.stacks, _own_key(s.t, s.same, i, row), event.ref, row, _beside(s, i, row))
+                time = event.ref_end if s.t.indexes[i].by_end else event.ref
+                insert(s.stacks, _own_key(s.t, s.same, i, row), time, row, _beside(s, i, row))
         now.clock = max(now.clock, event.ref)
         now.unpurged += 1
     purge_until(s, FOR_EVER, stop)

@@ -96,7 +96,7 @@ class Restrictions:
             if step.negated:
                 found = self._alternatives(asked.get(number, []), self._known(common))
                 shared = o.weakest([each.reach for each in found])
-                self._check_scope(number, shared, bounded=bounded, named=number in asked)
+                self._check_scope(number, shared, bounded=bounded)
                 relations += [
                     each for each in o.reduced(shared)
                     if number in (each.left // 2, each.right // 2)
@@ -252,18 +252,14 @@ class Restrictions:
         at = self.node.at
         return [Term(each, frozenset(_aliases(each)), at) for each in asked]
 
-    def _check_scope(self, number: int, reach: np.ndarray, *, bounded: bool, named: bool) -> None:
-        """Refuses a negated step of which nothing says when it counts, or when no more can come."""
+    def _check_scope(self, number: int, reach: np.ndarray, *, bounded: bool) -> None:
+        """Refuses a negated step of which nothing says when no more that counts can come."""
         alias = self.steps[number].alias
-        if not named:
-            message = f"nothing says when !{alias} counts"
-            hint = f"relate it to a step that occurs, as in {alias}.te < {self._first()}.ts"
-            raise self._refuse(self.spans[number], message, hint)
         ends = [2 * n + 1 for n, step in enumerate(self.steps) if not step.negated]
         starts = [point - 1 for point in ends]
         if not bounded and not (reach[2 * number + 1, [*starts, *ends]] > 0).any():
             message = f"nothing says up to when !{alias} counts"
-            hint = "add WITHIN, or say before which end point it ends"
+            hint = f"add WITHIN, or say before what it ends, as in {alias}.te < {self._first()}.ts"
             raise self._refuse(self.spans[number], message, hint)
 
     def _first(self) -> str:

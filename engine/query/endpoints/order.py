@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -111,11 +110,11 @@ class Restriction(NamedTuple):
 def reduced(reach: np.ndarray) -> list[Restriction]:
     """The fewest restrictions that imply all of ``reach``, which contradicts nothing.
 
-    The same for equal closures. Equal end points are chained, and each chain is related to the
-    next ones by its first member, or by one of another step.
+    The same for equal closures. Of equal end points each is related to the first, or to one of
+    another step; of each set of them one is related to the next ones.
     """
     chains = _equal_ones(reach)
-    found = [Restriction(one, "=", two) for chain in chains for one, two in pairwise(chain)]
+    found = [each for chain in chains for each in _joined(chain)]
     heads = [chain[0] for chain in chains]
     between = reach[np.ix_(heads, heads)].copy()
     np.fill_diagonal(between, NOTHING)
@@ -137,6 +136,14 @@ def _equal_ones(reach: np.ndarray) -> list[list[int]]:
     np.fill_diagonal(same, val=True)
     first = same.argmax(axis=1)
     return [np.flatnonzero(first == head).tolist() for head in np.unique(first).tolist()]
+
+
+def _joined(equal: list[int]) -> Iterator[Restriction]:
+    """What makes end points equal: relations of two steps, where there are two."""
+    for point in equal[1:]:
+        others = [other for other in equal if other // 2 != point // 2]
+        one, two = sorted((others[0] if others else equal[0], point))
+        yield Restriction(one, "=", two)
 
 
 def _of_one_step(lower: list[int], upper: list[int]) -> bool:
