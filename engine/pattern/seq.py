@@ -100,6 +100,7 @@ class SeqMatcher:
             self.settings.purge == "promises",
         )
         self.types = tuple(sorted({step.type for step in steps}))
+        self.takes_halves = False
         self._horizon = NOTHING
         self._by_ends = of_intervals(plan)
         self._within_ns = self._layout.branches[0].within_ns

@@ -50,6 +50,7 @@ class TreeMatcher(SeqMatcher):
     ) -> None:
         complete, starts, ends = with_completions(plan)
         super().__init__(complete, settings, site)
+        self.takes_halves = True
         self._waiting = Waiting()
         self._halves = 0
         steps, scopes = self._layout.steps, self._layout.tables.scopes["step"].tolist()
@@ -74,8 +75,9 @@ class TreeMatcher(SeqMatcher):
         return super().counters() | more
 
     def process(self, released: Released) -> Iterator[Happened]:
-        released = self._waiting.joined(with_halves(released))
+        released = with_halves(released)
         self._halves += int((released.columns[HALF_COLUMN] != WHOLE).sum())
+        released = self._waiting.joined(released)
         yield from super().process(released)
         if self._keep_ns is not None:
             self._waiting.forget(self._horizon - self._keep_ns)
@@ -89,9 +91,13 @@ class TreeMatcher(SeqMatcher):
         return found
 
     def _changes(
-        self, released: Released, moved: Moved, promised: dict[str, Steps]
+        self,
+        released: Released,
+        moved: Moved,
+        promised: dict[str, Steps],  # noqa: ARG002
     ) -> Changes | None:
-        found = super()._changes(released, moved, promised)
+        # Promises are of ends, and the purge by promises asks when an event may still begin.
+        found = super()._changes(released, moved, {})
         if found is None:
             return None
         half = self._store.columns[HALF_COLUMN]

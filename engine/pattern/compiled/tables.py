@@ -250,8 +250,7 @@ class _Branch:
         return found
 
     def _after_first(self, between: Between) -> Predicate:
-        """That the negated step begins after the first of some others: no range of starts says so.
-        """
+        """That the negated step begins after the first of some: no range of starts says so."""
         alias = [step.alias for step in self.plan.steps]
         mine = Attribute("ts", alias[between.step])
         terms = [Comparison("<", Attribute("ts", alias[x]), mine) for x in between.after_first]

@@ -158,7 +158,8 @@ class _Event:
         aliases = {step.alias for step in bare.steps}
         mine = [term for term in terms if term.aliases <= aliases]
         plan = replace(
-            whole, steps=bare.steps, pattern=bare.pattern, relations=(*whole.relations, *bare.relations),
+            whole, steps=bare.steps, pattern=bare.pattern,
+            relations=(*whole.relations, *bare.relations),
             scopes=bare.scopes, starts=bare.starts, ends=bare.ends,
         )  # fmt: skip
         check_pattern([(term.predicate, term.at) for term in mine], plan, self.context)

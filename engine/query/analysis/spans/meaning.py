@@ -25,7 +25,6 @@ from engine.query.plan import (
     Scope,
     Step,
     Tree,
-    TreePart,
 )
 
 ASSIGNMENTS_MAX: Final = 720
@@ -187,7 +186,9 @@ def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
     # Of two facts about one pair of points the strict one says more.
     stated = {(fact.low, fact.high): fact for fact in sorted(single, key=lambda f: f.strict)}
     found.scopes = [_narrowed(scope, facts) for scope in found.scopes]
-    needed = list(stated.values()) + [fact for of in asked if len(of.facts) > 1 for fact in of.facts]
+    needed = list(stated.values()) + [
+        fact for of in asked if len(of.facts) > 1 for fact in of.facts
+    ]
     stated |= _implied(found.positive, stated, facts)
     found.relations = [
         PointRelation(name(fact.low), "<" if fact.strict else "<=", name(fact.high))

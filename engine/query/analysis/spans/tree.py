@@ -31,8 +31,11 @@ def is_tree(node: s.PatternNode) -> bool:
     match node:
         case s.GroupNode():
             words = {relation.word for relation in node.relations}
-            return node.op == "PAL" or words > {","} or bool(words - {","}) or any(
-                map(is_tree, node.parts)
+            return (
+                node.op == "PAL"
+                or words > {","}
+                or bool(words - {","})
+                or any(map(is_tree, node.parts))
             )
         case s.NegatedNode():
             return is_tree(node.part)
