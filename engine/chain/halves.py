@@ -54,7 +54,7 @@ class Halves:
         tied = before[last] - before[first] < last - first
         behind = places[tied] + 1
         ends_run = (behind == rows) | (halves[np.minimum(behind + 1, rows)] == 0)
-        return np.union1d(np.asarray(ends), behind[ends_run]).tolist()
+        return [int(end) for end in np.union1d(np.asarray(ends), behind[ends_run])]
 
     def taken(self, columns: Columns) -> tuple[Columns, np.ndarray] | None:
         """The halves among ``columns``, as released rows, and which of them come behind all that

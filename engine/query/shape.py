@@ -29,7 +29,8 @@ class Between:
     strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
     front, from the last event - WITHIN on, this instant included. ``right`` empty: at the end, up
     to the first event + WITHIN, this instant included. ``after_first``, of intervals: strictly
-    after the first of these instead of all of ``left``, which is empty then. ``anywhere``: at any time.
+    after the first of these instead of all of ``left``, which is empty then. ``anywhere``: at any
+    time.
     """
 
     step: int
