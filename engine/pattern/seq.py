@@ -51,7 +51,8 @@ class PatternSettings:
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
-    (``engine.pattern.compiled.interval_joins``).
+    (``engine.pattern.compiled.interval_joins``). ``tree_plan``: in which order the steps of a
+    SEQ/PAL tree are found (``engine.pattern.compiled.tree_joins``).
     """
 
     certainty: str = "pairwise"
@@ -61,6 +62,7 @@ class PatternSettings:
     slack_ns: int = 0
     stacks: StackOptions = field(default_factory=StackOptions)
     intervals: str = IBP
+    tree_plan: str = "cost"
 
 
 class SeqMatcher:

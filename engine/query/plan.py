@@ -137,7 +137,8 @@ class SeqPlan:
     stand in written order, are ordered in time; None = one SEQ of them all
     (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
     ``scopes``: of the negated steps; then ``pattern`` has the others alone. ``starts``, ``ends``:
-    aliases of steps for which half an interval is enough, its start or its end.
+    aliases of steps for which half an interval is enough, its start or its end. ``joins``: in which
+    order steps are found (``engine.pattern.compiled.tree_joins``); empty: neighbours first.
     """
 
     name: str
@@ -154,6 +155,7 @@ class SeqPlan:
     scopes: tuple[Scope, ...] = ()
     starts: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
+    joins: str = ""
 
     result_kind: ClassVar[str] = "matches"
     streams: ClassVar[tuple[str, ...]] = ()

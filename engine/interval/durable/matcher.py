@@ -20,7 +20,7 @@ from edge_agent import records as r
 from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import Happened
 from engine.barrier.changes import Changes
-from engine.interval.durable.completing import completed_by, with_completions
+from engine.interval.durable.completing import completed, completed_by
 from engine.interval.durable.halves import (
     END,
     HALF_COLUMN,
@@ -30,6 +30,7 @@ from engine.interval.durable.halves import (
     Waiting,
     with_halves,
 )
+from engine.pattern.compiled.tree_joins import check_joins
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.plan import TreePlan
 from engine.stream.released import Released
@@ -48,7 +49,8 @@ class TreeMatcher(SeqMatcher):
         settings: PatternSettings | None = None,
         site: str = DEFAULT_SITE,
     ) -> None:
-        complete, starts, ends = with_completions(plan)
+        settings = settings or PatternSettings()
+        complete, starts, ends = completed(plan, check_joins(settings.tree_plan))
         super().__init__(complete, settings, site)
         self.takes_halves = True
         self._waiting = Waiting()

@@ -38,6 +38,7 @@ from engine.pattern.compiled.relations import (
     starts_before,
 )
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
+from engine.pattern.compiled.tree_joins import in_order
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Comparison, Logic, Plan, Predicate, SeqPlan, Step
@@ -281,6 +282,8 @@ class _Branch:
         pending += [p for place in {start, *self.positive} for p in self.alone[place]]
         probes: list[tuple[int, ...]] = []
         steps = later + earlier if negated else earlier + later
+        if self.plan.joins:
+            steps = in_order(self.plan.joins, start, self.positive, self.relations, self.groups)
         if self.joins is not None:
             steps = [self.places[n] for n in self.joins.order(self.places.index(start))]
         for step in steps:

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.pattern.seq import PatternSettings
 from tests.pattern.trees.definition import (
     Node,
     Record,
@@ -37,3 +38,11 @@ def test_trees_mean_what_is_defined(
     results = run.over(records, cuts)
     assert net(results) == by_definition(node, within + 1, records)
     assert results == Run(run.text).over(records)
+
+
+@given(trees(), streams(), st.sampled_from(["left", "right"]))
+def test_every_plan_gives_the_same(node: Node, records: list[Record], joins: str) -> None:
+    """Left-deep, right-deep and chosen by cost (Z10 4.1.2)."""
+    text = f"EVENT {text_of(node)} WITHIN 20"
+    settings = PatternSettings(keep_late_ns=10**6, tree_plan=joins)
+    assert Run(text, settings=settings).over(records) == Run(text).over(records)
