@@ -33,6 +33,7 @@ from engine.pattern.search.kernel import Kernel, StackOptions
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
 from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
+from engine.query.endpoints.tree_joins import COST
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
@@ -51,8 +52,8 @@ class PatternSettings:
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
-    (``engine.pattern.compiled.interval_joins``). ``tree_plan``: in which order the steps of a
-    SEQ/PAL tree are found (``engine.pattern.compiled.tree_joins``).
+    (``engine.pattern.compiled.interval_joins``). ``joins``: in which order the steps of a
+    SEQ/PAL tree are found (``engine.query.endpoints.tree_joins``).
     """
 
     certainty: str = "pairwise"
@@ -62,7 +63,7 @@ class PatternSettings:
     slack_ns: int = 0
     stacks: StackOptions = field(default_factory=StackOptions)
     intervals: str = IBP
-    tree_plan: str = "cost"
+    joins: str = COST
 
 
 class SeqMatcher:

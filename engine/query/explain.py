@@ -12,6 +12,7 @@ from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
 from engine.query.analysis.consistency import never_counts
+from engine.query.endpoints.tree_joins import COST, in_order
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.language.place import listed
 from engine.query.plan import (
@@ -23,6 +24,7 @@ from engine.query.plan import (
     Plan,
     Predicate,
     SeqPlan,
+    TreePlan,
     TumblingPlan,
 )
 from engine.query.purge_settings import PurgeSettings
@@ -32,6 +34,7 @@ from engine.query.render import (
     render_expression,
     render_pattern,
     render_predicate,
+    render_relation,
 )
 from engine.query.shape import Between, Shape, shape_of, whole_pattern
 
@@ -42,14 +45,16 @@ Section = tuple[str, list[str]]
 
 
 def explain(
-    plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None
-) -> str:
+    plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None, *,
+    joins: str = COST,
+) -> str:  # fmt: skip
     """What ``plan`` does, as text of at most 100 columns that ends with a line feed.
 
     Args:
         plan: of a query.
         barrier: in force; None: as the query's REALTIME says. A SELECT has none.
         purge: of events; None: the default.
+        joins: of a SEQ/PAL tree (``engine.query.endpoints.tree_joins``).
     """
     sections: list[Section] = [("query", [render(plan)])]
     if isinstance(plan, TumblingPlan):
@@ -65,7 +70,13 @@ def explain(
     if isinstance(plan, SeqPlan):
         return _text(plan, [*sections, *_pattern(plan, force), *whole])
     told = f"{len(branches)}: each answers by itself; the matches are those of all"
-    sections += [*whole, ("branches", [told])]
+    sections += whole
+    if isinstance(plan, TreePlan):
+        for number, branch in enumerate(branches, 1):
+            sections += [("", []), (f"branch {number}", [])] if len(branches) > 1 else []
+            sections += _tree(branch, force, joins)
+        return _text(plan, sections)
+    sections.append(("branches", [told]))
     for number, branch in enumerate(branches, 1):
         sections.append(("", []))
         sections.append((f"branch {number}", [render_pattern(whole_pattern(branch), branch.steps)]))
@@ -113,6 +124,33 @@ def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
     everything = ["the events with all their attributes"] if shows_everything(plan) else []
     found.append(("returns", everything or [*returned, *computed]))
     return [section for section in found if section[1]]
+
+
+def _tree(plan: SeqPlan, barrier: BarrierSettings, joins: str) -> list[Section]:
+    """As ``_pattern``, with what a tree asks of end points instead of an order."""
+    ends = [render_relation(relation) for relation in plan.relations]
+    halves = [f"the start of {listed(plan.starts)}"] if plan.starts else []
+    halves += [f"the end of {listed(plan.ends)}"] if plan.ends else []
+    found = []
+    for name, lines in _pattern(plan, barrier):
+        if name != "order":
+            found.append((name, lines))
+            continue
+        found.append(("end points", [", ".join(ends)] if ends else ["in any order"]))
+        found.append(("halves", [f"enough for a match: {each}" for each in halves]))
+        found.append(("joins", [f"{joins}: {_found_in(plan, joins)}"]))
+    return [section for section in found if section[1]]
+
+
+def _found_in(plan: SeqPlan, joins: str) -> str:
+    """``after a: b, c; after b: ...``."""
+    alias = [step.alias for step in plan.steps]
+    told = []
+    for place, step in enumerate(plan.steps):
+        others = [alias[other] for other in in_order(plan, joins, place)]
+        if not step.negated and others:
+            told.append(f"after {step.alias}: {', '.join(others)}")
+    return "; ".join(told) or "one step alone"
 
 
 def _steps(plan: SeqPlan) -> list[str]:

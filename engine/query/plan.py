@@ -138,7 +138,7 @@ class SeqPlan:
     (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
     ``scopes``: of the negated steps; then ``pattern`` has the others alone. ``starts``, ``ends``:
     aliases of steps for which half an interval is enough, its start or its end. ``joins``: in which
-    order steps are found (``engine.pattern.compiled.tree_joins``); empty: neighbours first.
+    order steps are found (``engine.query.endpoints.tree_joins``); empty: neighbours first.
     """
 
     name: str

@@ -30,8 +30,8 @@ from engine.interval.durable.halves import (
     Waiting,
     with_halves,
 )
-from engine.pattern.compiled.tree_joins import check_joins
 from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.query.endpoints.tree_joins import check_joins
 from engine.query.plan import TreePlan
 from engine.stream.released import Released
 from engine.stream.timeline import Moved, Steps
@@ -50,7 +50,7 @@ class TreeMatcher(SeqMatcher):
         site: str = DEFAULT_SITE,
     ) -> None:
         settings = settings or PatternSettings()
-        complete, starts, ends = completed(plan, check_joins(settings.tree_plan))
+        complete, starts, ends = completed(plan, check_joins(settings.joins))
         super().__init__(complete, settings, site)
         self.takes_halves = True
         self._waiting = Waiting()

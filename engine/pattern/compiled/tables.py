@@ -38,8 +38,8 @@ from engine.pattern.compiled.relations import (
     starts_before,
 )
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
-from engine.pattern.compiled.tree_joins import in_order
 from engine.query.clocked import is_clocked
+from engine.query.endpoints.tree_joins import in_order
 from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Comparison, Logic, Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, of_intervals, shape_of
@@ -283,7 +283,8 @@ class _Branch:
         probes: list[tuple[int, ...]] = []
         steps = later + earlier if negated else earlier + later
         if self.plan.joins:
-            steps = in_order(self.plan.joins, start, self.positive, self.relations, self.groups)
+            mine = in_order(self.plan, self.plan.joins, self.places.index(start))
+            steps = [self.places[n] for n in mine]
         if self.joins is not None:
             steps = [self.places[n] for n in self.joins.order(self.places.index(start))]
         for step in steps:

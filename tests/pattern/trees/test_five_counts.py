@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.interval.durable.five_counts import end_points, representation
+from engine.query.endpoints.five_counts import end_points, representation
 
 FIG_9 = {
     "(A Overlap [0,0,0,1,0] B) Overlap [0,0,0,1,0] C": {"A": (1, 4), "B": (3, 7), "C": (5, 9)},

@@ -44,5 +44,5 @@ def test_trees_mean_what_is_defined(
 def test_every_plan_gives_the_same(node: Node, records: list[Record], joins: str) -> None:
     """Left-deep, right-deep and chosen by cost (Z10 4.1.2)."""
     text = f"EVENT {text_of(node)} WITHIN 20"
-    settings = PatternSettings(keep_late_ns=10**6, tree_plan=joins)
+    settings = PatternSettings(keep_late_ns=10**6, joins=joins)
     assert Run(text, settings=settings).over(records) == Run(text).over(records)
