@@ -12,6 +12,8 @@ from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
 from engine.query.analysis.consistency import never_counts
+from engine.query.endpoints.five_counts import representation
+from engine.query.endpoints.series import series_of
 from engine.query.endpoints.tree_joins import COST, in_order
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.language.place import listed
@@ -129,14 +131,22 @@ def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
 def _tree(plan: SeqPlan, barrier: BarrierSettings, joins: str) -> list[Section]:
     """As ``_pattern``, with what a tree asks of end points instead of an order."""
     ends = [render_relation(relation) for relation in plan.relations]
-    halves = [f"the start of {listed(plan.starts)}"] if plan.starts else []
-    halves += [f"the end of {listed(plan.ends)}"] if plan.ends else []
+    negated = {step.alias for step in plan.steps if step.negated}
+    enough = {"start": plan.starts, "end": plan.ends}
+    halves = [
+        f"the {half} of {listed(some)}"
+        for half, aliases in enough.items()
+        if (some := [alias for alias in aliases if alias not in negated])
+    ]
+    series = series_of(plan)
     found = []
     for name, lines in _pattern(plan, barrier):
         if name != "order":
             found.append((name, lines))
             continue
         found.append(("end points", [", ".join(ends)] if ends else ["in any order"]))
+        if series is not None and all(alias.isidentifier() for alias in series):
+            found.append(("5 counts", [representation(series)]))
         found.append(("halves", [f"enough for a match: {each}" for each in halves]))
         found.append(("joins", [f"{joins}: {_found_in(plan, joins)}"]))
     return [section for section in found if section[1]]

@@ -13,8 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
-from engine.pattern.match_results import END_HALF, START_HALF
-from engine.pattern.match_results import HALF_COLUMN as HALF_COLUMN
+from engine.pattern.match_results import END_HALF, HALF_COLUMN, START_HALF
 from engine.query.plan import Attribute
 from engine.stream.columns import ID_TYPE, VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX

@@ -23,13 +23,13 @@ from engine.barrier.changes import Changes
 from engine.interval.durable.completing import completed, completed_by
 from engine.interval.durable.halves import (
     END,
-    HALF_COLUMN,
     ID_VALID,
     START,
     WHOLE,
     Waiting,
     with_halves,
 )
+from engine.pattern.match_results import HALF_COLUMN
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query.endpoints.tree_joins import check_joins
 from engine.query.plan import TreePlan

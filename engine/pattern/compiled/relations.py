@@ -44,7 +44,7 @@ def starts_before(first: int, second: int) -> Related:
 
 
 def ends_before(first: int, second: int) -> Related:
-    """``first`` ends strictly before ``second`` begins (SPEC 4.8); of points as ``starts_before``."""
+    """``first`` ends strictly before ``second`` begins (SPEC 4.8); points have one time."""
     return Related(first, END, 1, second, START, 0)
 
 
