@@ -117,6 +117,20 @@ def _behind_others(columns: Columns, places: np.ndarray) -> np.ndarray:
     return np.asarray(others[places] > others[first])
 
 
+def begun_in(columns: Columns, clocks: SourceClocks) -> dict[str, np.ndarray] | None:
+    """The IBPs among ``columns``, as ``engine.barrier.base.Listener`` hears of them; None: none."""
+    kind = columns.get(r.KIND)
+    rows = np.empty(0, np.int64) if kind is None else np.flatnonzero(kind == int(r.Kind.IBP))
+    if not len(rows):
+        return None
+    names = (r.TYPE, r.SOURCE, r.TS, r.ARRIVAL, r.ID, r.INCARNATION)
+    none = np.zeros(len(rows), np.int64)
+    begun = {name: columns[name][rows] if name in columns else none for name in names}
+    clocks.grow(int(begun[r.SOURCE].max()) + 1)
+    begun["ref"], _, _ = clocks.correct(begun[r.SOURCE], begun.pop(r.TS), 0)
+    return begun
+
+
 def among(ordered: Ordered, halves: Columns, last: np.ndarray) -> Ordered:
     """``ordered`` with ``halves``, each behind what was released before it arrived; those of
     ``last`` behind everything.

@@ -14,6 +14,7 @@ from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
 from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, TumblingPlan
+from engine.query.shape import of_intervals
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
@@ -25,7 +26,14 @@ def _pattern(
     plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
 ) -> Operator:
     pattern = replace(settings.pattern, certainty=settings.certainty)
-    if settings.spill is None:
+    matcher: SeqMatcher
+    if isinstance(plan, SeqPlan) and of_intervals(plan):
+        from engine.interval.iseq import IseqMatcher  # noqa: PLC0415 - not for points
+
+        if settings.spill is not None:
+            raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")
+        matcher = IseqMatcher(plan, pattern, site)
+    elif settings.spill is None:
         matcher = SeqMatcher(plan, pattern, site)
     else:
         from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs

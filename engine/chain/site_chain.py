@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
-from engine.chain.halves import Halves, among
+from engine.barrier.base import Listener
+from engine.chain.halves import Halves, among, begun_in
 from engine.chain.operators import build_operator
 from engine.chain.settings import ChainOutput, ChainSettings
 from engine.chain.stream_readers import StreamReaders
@@ -113,7 +114,7 @@ class Chain:
                 return None, None
             attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
             columns |= operator.required_columns() - {r.SITE}
-            attributes |= operator.required_columns() & {r.ID}
+            attributes |= {r.ID} & (columns | operator.required_columns())
             columns |= _TIMED & {attribute.name for attribute in attributes_of(plan)}
         if (columns - _ALWAYS) & _TIMED:
             columns |= {r.TS, r.TE}  # one without the other says nothing of an interval
@@ -205,6 +206,7 @@ class Chain:
             parts.clear()
             lengths.clear()
             start, order = 0, self._order
+            self._announce(columns)
             columns = by_end(columns)
             ends = order.cuts(columns, rows)
             if self._halves is not None:
@@ -219,6 +221,14 @@ class Chain:
                 start = end
             for results, operator in zip(output.results, self._operators, strict=True):
                 results.extend(operator.advance(now))
+
+    def _announce(self, columns: Columns) -> None:
+        """IBPs go past the order: they tell what has begun, and put nothing in its place."""
+        listeners = [each for each in self._operators if isinstance(each, Listener)]
+        begun = begun_in(columns, self.clocks) if listeners else None
+        if begun is not None:
+            for listener in listeners:
+                listener.begins(begun)
 
     def _hand_on(
         self, ordered: Ordered, output: ChainOutput,

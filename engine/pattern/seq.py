@@ -25,7 +25,6 @@ from engine.barrier.changes import ORDER, Changes, Given
 from engine.clocks.stream_clocks import NOTHING
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result
-from engine.pattern.compiled.interval_joins import IBP, INDEXES
 from engine.pattern.compiled.membership import joined_attributes, kept_attributes, members
 from engine.pattern.compiled.tables import layout_of
 from engine.pattern.match_results import Matches
@@ -33,6 +32,7 @@ from engine.pattern.search.kernel import Kernel, StackOptions
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
 from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
+from engine.query.endpoints.path import IBP, check_index
 from engine.query.endpoints.tree_joins import COST
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
@@ -52,8 +52,8 @@ class PatternSettings:
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
-    (``engine.pattern.compiled.interval_joins``). ``joins``: in which order the steps of a
-    SEQ/PAL tree are found (``engine.query.endpoints.tree_joins``).
+    (``engine.query.endpoints.path``). ``joins``: in which order the steps of a SEQ/PAL tree are
+    found (``engine.query.endpoints.tree_joins``).
     """
 
     certainty: str = "pairwise"
@@ -90,9 +90,7 @@ class SeqMatcher:
         self._rule = _rule(self.settings)
         if self.settings.purge not in PURGES:
             raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
-        if self.settings.intervals not in INDEXES:
-            raise UserError(f"intervals {self.settings.intervals!r}: use {', '.join(INDEXES)}")
-        self._layout = layout_of(plan, self.settings.intervals)
+        self._layout = layout_of(plan, check_index(self.settings.intervals))
         for branch in self._layout.branches:
             _check(branch)
         steps = self._layout.steps
@@ -112,7 +110,12 @@ class SeqMatcher:
         self._attributes = kept_attributes(self._layout)
         self._store = Store(self._layout.attributes)
         self._kernel = Kernel(
-            self._layout, self._rule, self._within_ns, self._keep_ns, self.settings.stacks
+            self._layout,
+            self._rule,
+            self._within_ns,
+            self._keep_ns,
+            self.settings.stacks,
+            drops=self._by_ends and self.settings.purge == "promises",
         )
         self._strings = Strings()
         self._too_late = 0

@@ -12,9 +12,10 @@ from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
 from engine.query.analysis.consistency import never_counts
-from engine.query.endpoints.five_counts import representation
-from engine.query.endpoints.series import series_of
-from engine.query.endpoints.tree_joins import COST, in_order
+from engine.query.endpoints.path import IBP
+from engine.query.endpoints.told import counts_when, interval_sections
+from engine.query.endpoints.told_tree import tree_sections
+from engine.query.endpoints.tree_joins import COST
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.language.place import listed
 from engine.query.plan import (
@@ -36,9 +37,15 @@ from engine.query.render import (
     render_expression,
     render_pattern,
     render_predicate,
-    render_relation,
 )
-from engine.query.shape import Between, Shape, shape_of, whole_pattern
+from engine.query.shape import (
+    INTERVALS,
+    Between,
+    Shape,
+    of_intervals,
+    shape_of,
+    whole_pattern,
+)
 
 WIDTH: Final = 100
 _LABEL: Final = 12
@@ -47,8 +54,8 @@ Section = tuple[str, list[str]]
 
 
 def explain(
-    plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None, *,
-    joins: str = COST,
+    plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None,
+    intervals: str = IBP, joins: str = COST,
 ) -> str:  # fmt: skip
     """What ``plan`` does, as text of at most 100 columns that ends with a line feed.
 
@@ -56,6 +63,7 @@ def explain(
         plan: of a query.
         barrier: in force; None: as the query's REALTIME says. A SELECT has none.
         purge: of events; None: the default.
+        intervals: how an ISEQ is searched (``engine.query.endpoints.path``).
         joins: of a SEQ/PAL tree (``engine.query.endpoints.tree_joins``).
     """
     sections: list[Section] = [("query", [render(plan)])]
@@ -70,7 +78,11 @@ def explain(
         ("purge", [_purge(branches, purge or PurgeSettings())]),
     ]
     if isinstance(plan, SeqPlan):
-        return _text(plan, [*sections, *_pattern(plan, force), *whole])
+        found = _pattern(plan, force)
+        if of_intervals(plan):
+            by_promises = purge is not None and purge.name == "promises"
+            found[1:2] = interval_sections(plan, intervals, promises=by_promises)
+        return _text(plan, [*sections, *found, *whole])
     told = f"{len(branches)}: each answers by itself; the matches are those of all"
     sections += whole
     if isinstance(plan, TreePlan):
@@ -130,37 +142,10 @@ def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
 
 def _tree(plan: SeqPlan, barrier: BarrierSettings, joins: str) -> list[Section]:
     """As ``_pattern``, with what a tree asks of end points instead of an order."""
-    ends = [render_relation(relation) for relation in plan.relations]
-    negated = {step.alias for step in plan.steps if step.negated}
-    enough = {"start": plan.starts, "end": plan.ends}
-    halves = [
-        f"the {half} of {listed(some)}"
-        for half, aliases in enough.items()
-        if (some := [alias for alias in aliases if alias not in negated])
-    ]
-    series = series_of(plan)
     found = []
     for name, lines in _pattern(plan, barrier):
-        if name != "order":
-            found.append((name, lines))
-            continue
-        found.append(("end points", [", ".join(ends)] if ends else ["in any order"]))
-        if series is not None and all(alias.isidentifier() for alias in series):
-            found.append(("5 counts", [representation(series)]))
-        found.append(("halves", [f"enough for a match: {each}" for each in halves]))
-        found.append(("joins", [f"{joins}: {_found_in(plan, joins)}"]))
-    return [section for section in found if section[1]]
-
-
-def _found_in(plan: SeqPlan, joins: str) -> str:
-    """``after a: b, c; after b: ...``."""
-    alias = [step.alias for step in plan.steps]
-    told = []
-    for place, step in enumerate(plan.steps):
-        others = [alias[other] for other in in_order(plan, joins, place)]
-        if not step.negated and others:
-            told.append(f"after {step.alias}: {', '.join(others)}")
-    return "; ".join(told) or "one step alone"
+        found += [(name, lines)] if name != "order" else tree_sections(plan, joins)
+    return found
 
 
 def _steps(plan: SeqPlan) -> list[str]:
@@ -183,6 +168,8 @@ def _words(part: Part, plan: SeqPlan) -> str:
         for each in part.parts
     ]
     told = [words for words in inner if words]
+    if part.op == INTERVALS:
+        return listed(told)
     if part.op == "SEQ":
         return " then ".join(told)
     return f"{listed(told)} in any order"
@@ -199,7 +186,10 @@ def _names(predicate: Predicate) -> set[str | None]:
 def _negated(plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> Iterator[str]:
     for between in shape.between:
         step = plan.steps[between.step]
-        yield f"!{step.alias}: no such {step.type} {_scope(between, plan, shape)};"
+        if of_intervals(plan):
+            yield f"!{step.alias}: no such {step.type} of which {counts_when(plan, step.alias)};"
+        else:
+            yield f"!{step.alias}: no such {step.type} {_scope(between, plan, shape)};"
         if never_counts(_conditions(plan), step.alias, plan):
             yield "  none ever counts: what is asked of it excludes itself;"
         asked = [render_predicate(o) for o in plan.others if step.alias in _names(o)]
@@ -244,7 +234,10 @@ def _end(word: str, places: tuple[int, ...], plan: SeqPlan) -> str:
 
 def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> str:
     step = plan.steps[between.step]
-    if between.right:
+    if of_intervals(plan):
+        end = "what bounds its end"
+        missing = f"no {step.type} can end by then any more"
+    elif between.right:
         end = _end("first", between.right, plan)
         missing = f"no {step.type} before {end} can come any more"
     else:
@@ -264,7 +257,8 @@ def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSetti
 def _within(plan: SeqPlan) -> str:
     if plan.within_ns is None:
         return "no bound"
-    return f"{render_duration(plan.within_ns)} at most from a match's first event to its last"
+    last = "the end of its last" if of_intervals(plan) else "its last"
+    return f"{render_duration(plan.within_ns)} at most from a match's first event to {last}"
 
 
 _LETS_GO: Final = {

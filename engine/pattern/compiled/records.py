@@ -19,9 +19,16 @@ EVENT: Final = record(
 """An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
 engine's clock; ``ref`` of a point."""
 
-JOIN_ORDER: Final = record("branch", "step", "scope", "probes_from", "probes_to")
+JOIN_ORDER: Final = record(
+    "branch", "step", "scope", "probes_from", "probes_to", "floors_from", "floors_to"
+)
 """In which order the other positive steps are found once an event of ``step`` is there. ``scope``:
 of a negated step, else -1.
+"""
+FLOOR: Final = record("step", "index", "keys_from", "keys_to", "by_end", "strict")
+"""A place on a chain of end points, each of which is above (``strict``) or at least the one before
+it: of a ``step``, whose ``index`` is sorted by it (-1: of the event that came). The least event
+above the least one before is the least that can be in a match.
 """
 PROBE: Final = record(
     "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
@@ -82,12 +89,14 @@ class Tables(NamedTuple):
     members: np.ndarray
     indexes: np.ndarray
     registers: np.ndarray
+    floors: np.ndarray
 
 
 RECORDS: Final = {
     "join_orders": JOIN_ORDER, "probes": PROBE, "keys": KEY, "pairs": PAIR,
     "relations": RELATION, "conditions": CONDITION, "bounds": BOUND, "scopes": SCOPE,
     "branches": BRANCH, "members": MEMBER, "indexes": INDEX, "registers": REGISTER,
+    "floors": FLOOR,
 }  # fmt: skip
 """By table, its record."""
 

@@ -64,6 +64,11 @@ class Builder:
             self.predicates.append(predicate)
         return self.predicates.index(predicate), int(is_clocked(predicate))
 
+    def known_index(self, step: int, own: Sequence[Attribute], by_end: int) -> int:
+        """The number of an index, or NONE."""
+        name = (step, tuple(attribute.name for attribute in own), by_end)
+        return self.indexes.get(name, NONE)
+
     def index(self, step: int, own: Sequence[Attribute], by_end: int = 0) -> int:
         """The number of the index of ``step`` by its attributes ``own``."""
         name = (step, tuple(attribute.name for attribute in own), by_end)

@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from engine.kernels.integers import NONE
-from engine.pattern.compiled.interval_joins import IBP, Joins, closed, closed_with
+from engine.pattern.compiled.interval_joins import Joins, closed, closed_with
 from engine.pattern.compiled.records import (
     BY_START,
     FROM_RIN,
@@ -37,11 +37,13 @@ from engine.pattern.compiled.relations import (
     soon_after,
     starts_before,
 )
+from engine.pattern.compiled.scope_of import ScopeOf, after_first
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
+from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import in_order
 from engine.query.fields import attributes_in
-from engine.query.plan import Attribute, Comparison, Logic, Plan, Predicate, SeqPlan, Step
+from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, of_intervals, shape_of
 
 
@@ -107,7 +109,7 @@ def relations_in(tables: Tables, scope: int) -> np.ndarray:
 def layout_of(plan: Plan, index: str = IBP) -> Layout:
     """The tables of a plan; the same ones for each of a run's sites, and never changed.
 
-    ``index``: how an ISEQ is searched (``engine.pattern.compiled.interval_joins``).
+    ``index``: how an ISEQ is searched (``engine.query.endpoints.path``).
     """
     return _layout_of(_Same(plan), index)
 
@@ -162,7 +164,7 @@ class _Branch:
             for place, step in zip(self.places, plan.steps, strict=True)
         }
         """By step, conditions on its event alone that clock errors change."""
-        self.scopes: dict[int, _Scope] = {}
+        self.scopes: dict[int, ScopeOf] = {}
         self.indexes: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def build(self) -> None:
@@ -203,14 +205,14 @@ class _Branch:
         others = [p for p in self.plan.others if step in self._steps_of(p)]
         others += self.alone[step]
         if between.after_first:
-            others.append(self._after_first(between))
+            others.append(after_first(self.plan, between))
         ends = self._ends(between)
         more = (
             bool(others)
             or of_intervals(self.plan)
             or any(self._may_lie(p, step, ends) for p in self.positive)
         )
-        scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
+        scope = ScopeOf(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
         related: dict[int, list[Related]] = {}
         for end in ends:
@@ -249,13 +251,6 @@ class _Branch:
         if not between.right and not between.anywhere:
             found += [soon_after(at[step], mine, within_ns) for step in self.shape.firsts]
         return found
-
-    def _after_first(self, between: Between) -> Predicate:
-        """That the negated step begins after the first of some: no range of starts says so."""
-        alias = [step.alias for step in self.plan.steps]
-        mine = Attribute("ts", alias[between.step])
-        terms = [Comparison("<", Attribute("ts", alias[x]), mine) for x in between.after_first]
-        return Logic("or", tuple(terms))
 
     def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
         """Per group the register of ``step``, and a known step with its register."""
@@ -297,10 +292,27 @@ class _Branch:
             known.append(step)
         scope = self.scopes[start].number if negated else NONE
         range_ = self.builder.add("probes", probes)
-        self.builder.add("join_orders", [(self.number, start, scope, *range_)])
+        floors = self.builder.add("floors", [] if negated else self._floors(start, probes))
+        self.builder.add("join_orders", [(self.number, start, scope, *range_, *floors)])
+
+    def _floors(self, start: int, probes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The places of an ISEQ's indexed chain that can be told from the event that came."""
+        found: list[tuple[int, ...]] = []
+        index_of = {probe[0]: probe[1] for probe in probes}
+        for at, by_end, strict in self.joins.chain() if self.joins is not None else ():
+            step = self.places[at]
+            if step == start:
+                found.append((step, NONE, 0, 0, by_end, strict))
+                continue
+            groups = [n for n, group in enumerate(self.groups) if step in group and start in group]
+            own = [self.groups[group][step] for group in groups]
+            if self.builder.known_index(step, own, by_end) == index_of[step]:
+                keys = self._keys(step, groups, [start])
+                found.append((step, index_of[step], *keys, by_end, strict))
+        return found
 
     def _probe(
-        self, step: int, known: list[int], ready: list[Predicate], pivot: _Scope | None
+        self, step: int, known: list[int], ready: list[Predicate], pivot: ScopeOf | None
     ) -> tuple[int, ...]:
         groups = [
             number for number, group in enumerate(self.groups)
@@ -353,7 +365,7 @@ class _Branch:
         indexes[first] = (*indexes[first][:4], second, indexes[first][5])
         return FROM_RIP if mine < its else FROM_RIN
 
-    def _bounds(self, step: int, known: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
+    def _bounds(self, step: int, known: list[int], pivot: ScopeOf | None) -> list[tuple[int, ...]]:
         """Scopes of which ``step`` is one end while the other end, or their event, is known."""
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
@@ -366,34 +378,3 @@ class _Branch:
                     keys = self._keys(scope.step, scope.groups, known)
                     found.append((scope.number, side, int(own), *keys))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
-
-    number: int
-    step: int
-    groups: list[int]
-    ends: list[Related]
-    joined: bool
-
-    def related(self, step: int) -> list[Related]:
-        """How its event is related to a positive step that bounds it."""
-        return [end for end in self.ends if step in (end.left, end.right)]
-
-    @property
-    def low(self) -> int | None:
-        """The one step that bounds it below, if nothing but keys joins it with others."""
-        return self._one(below=True)
-
-    @property
-    def high(self) -> int | None:
-        return self._one(below=False)
-
-    def _one(self, *, below: bool) -> int | None:
-        lower = [end.left for end in self.ends if end.right == self.step]
-        upper = [end.right for end in self.ends if end.left == self.step]
-        if len(lower) != 1 or len(upper) != 1 or self.joined:
-            return None
-        return lower[0] if below else upper[0]
