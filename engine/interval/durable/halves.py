@@ -80,20 +80,27 @@ class Waiting:
         if half is None or ID_COLUMN not in released.columns:
             return released
         known = released.columns.get(ID_VALID, np.ones(released.n, np.bool_))
-        fresh = np.flatnonzero((half != WHOLE) & known)
-        if not len(fresh):
+        fresh = np.flatnonzero(known)
+        if not (self._n or (half[fresh] != WHOLE).any()):
             return released
         mine = {name: column[fresh] for name, column in released.columns.items()}
         both = _stacked(self._columns, self._n, mine, len(fresh))
         of = _same_interval(both)
         intervals = int(of.max(initial=-1)) + 1
         first = [_first(of, both[HALF_COLUMN] == which, intervals) for which in (START, END)]
-        pair = np.flatnonzero((first[0] >= 0) & (first[1] >= 0))
+        is_whole = both[HALF_COLUMN] == WHOLE
+        # An event tells all of its interval: halves before it wait no longer.
+        told = _first(of, is_whole, intervals)
+        before = np.where(told < 0, len(of), told)
+        pair = np.flatnonzero((first[0] >= 0) & (first[1] >= 0) & (np.maximum(*first) < before))
         starts, ends = first[0][pair], first[1][pair]
         later = np.maximum(starts, ends) - self._n
         changed = _completed(released, fresh[later], both, starts, ends) if len(pair) else released
-        waits = np.ones(len(of), np.bool_)
-        waits[np.isin(of, pair)] = False
+        last = np.full(intervals, -1)
+        rows = np.flatnonzero(is_whole)
+        last[of[rows]] = rows
+        last[pair] = np.maximum(last[pair], np.maximum(starts, ends))
+        waits = ~is_whole & (np.arange(len(of)) > last[of])
         self._keep(both, waits)
         return changed
 
