@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from engine.order.base import Guards
 
@@ -90,6 +90,8 @@ class Score:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Numbers for ``report.json`` (and for tests)."""
     charts: tuple[Chart, ...] = ()
+    decisive: bool = False
+    """Whether a claim that fails is a failure of the run, as a threshold is: exit code 1."""
 
 
 class RunnableScenario(Protocol):
@@ -118,3 +120,15 @@ class RunnableScenario(Protocol):
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         """Compare the runs with the truth."""
+
+
+@runtime_checkable
+class SettableScenario(RunnableScenario, Protocol):
+    """One that reads ``--set PATH=VALUE`` itself: its settings are not a list of names."""
+
+    def read_settings(self, pairs: list[str]) -> dict[str, Any]:
+        """The options that these pairs make.
+
+        Raises:
+            UserError: one is wrong.
+        """

@@ -94,6 +94,12 @@ def parse_times(given: object, place: str) -> tuple[int, ...]:
     return tuple(_time_ns(item, f"{place}[{index}]") for index, item in enumerate(given))
 
 
+def parse_plain(kind: type[T], given: object, place: str) -> T:
+    """A single value: ``int float bool str``, as a field of that type is read."""
+    value: T = _plain(given, kind, "", place)
+    return value
+
+
 def check(holds: bool, key: str, what: str) -> None:
     """Raises a ``UserError`` ``key: what`` unless ``holds``; for ``__post_init__``."""
     if not holds:

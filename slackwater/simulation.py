@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from edge_agent.columns import Codes
 from edge_agent.messages import StreamSchema
 from simulator.clocks import ClockSettings
 from simulator.delays import Constant, Exponential, Lognormal, Pareto, TwoPeak, Uniform
@@ -11,7 +12,13 @@ from simulator.losses import Bernoulli, GilbertElliott
 from simulator.recorded import DelaySettings, Recorded, data_directory
 from simulator.run import LOG, MANIFEST, TRUTH, simulate_to
 from simulator.scenario import START_NS, GatewayPlace, Scenario, SourceSettings
+from simulator.scenario_file.building import FileScenario
+from simulator.scenario_file.building import build as build_from_tables
+from simulator.scenario_file.recording import RecordedStream
+from simulator.scenario_file.schema import schema as scenario_file_schema
+from simulator.scenario_file.toml_lines import line_numbers, line_of
 from simulator.seeds import Seeds
+from simulator.truth import TRUTH_PREFIX
 from simulator.workload import Batch, Span
 
 __all__ = [
@@ -19,12 +26,15 @@ __all__ = [
     "MANIFEST",
     "START_NS",
     "TRUTH",
+    "TRUTH_PREFIX",
     "Batch",
     "Bernoulli",
     "ClockSettings",
+    "Codes",
     "Constant",
     "DelaySettings",
     "Exponential",
+    "FileScenario",
     "FrameDigest",
     "GatewayPlace",
     "GilbertElliott",
@@ -32,6 +42,7 @@ __all__ = [
     "Lognormal",
     "Pareto",
     "Recorded",
+    "RecordedStream",
     "Scenario",
     "Seeds",
     "SourceSettings",
@@ -39,6 +50,10 @@ __all__ = [
     "StreamSchema",
     "TwoPeak",
     "Uniform",
+    "build_from_tables",
     "data_directory",
+    "line_numbers",
+    "line_of",
+    "scenario_file_schema",
     "simulate_to",
 ]

@@ -23,7 +23,7 @@ ROOMS = {
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
-        "report", "results", "server", "stream",
+        "report", "results", "server", "stream", "sweep",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
@@ -48,6 +48,7 @@ ROOMS = {
         "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
     },
     "stream": {"kernels"},
+    "sweep": {"log", "passes", "report"},
     "window": {"kernels", "query", "results", "stream"},
 }  # fmt: skip
 

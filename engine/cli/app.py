@@ -20,6 +20,8 @@ from engine.extras import told
 _NAMES: Final = {
     "run": "A scenario: its log, its answers, its report.",
     "simulate": "Only a scenario's arrival log.",
+    "new": "Writes a scenario file to begin with.",
+    "check": "Reads a scenario file, says what is wrong.",
     "query": "Answers queries over a trace or log.",
     "order": "The events in order, with ref, release and late.",
     "compare": "Which order suits a recording.",
@@ -54,6 +56,14 @@ def _command(name: str) -> Any:
             from engine.cli.run_commands import simulate
 
             return simulate
+        case "new":
+            from engine.cli.scenario_file_commands import new
+
+            return new
+        case "check":
+            from engine.cli.scenario_file_commands import check
+
+            return check
         case "query":
             from engine.cli.query_commands import query
 

@@ -13,8 +13,15 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "slackwater run soccer",
         "slackwater run bookstore --in-process --set duration=12h --out out/shop",
         "slackwater run soccer --resume",
+        "slackwater run shop.toml --in-process --set duration=30s --out out/mine",
     ),
     "simulate": ("slackwater simulate soccer --set duration=5s --out short.log",),
+    "new": ("slackwater new mine.toml",),
+    "check": (
+        "slackwater check shop.toml",
+        "slackwater check shop.toml --set link.loss=0.1",
+        "slackwater check --metrics",
+    ),
     "query": (
         "slackwater query 'EVENT SEQ(A a, B b) WITHIN 5 s' --input trace.jsonl --time-unit ms",
         "slackwater query 'SELECT avg(v) FROM events WINDOW TUMBLING 1 s' --input rows.csv",

@@ -9,15 +9,16 @@ import pkgutil
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import scenarios
+from edge_agent.near_miss import near_miss
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
-from engine.errors import UserError, near_miss
+from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.passes.doubts import of_promises
 from engine.passes.pipeline import Advanced, Host, check_plans
@@ -26,13 +27,17 @@ from engine.query.plan import Plan
 from engine.report.write import write_report
 from engine.results.export import export_jsonl
 from engine.results.store.part_store import PartStore
-from engine.scenario import Pass, RunnableScenario, Score
+from engine.scenario import Pass, RunnableScenario, Score, SettableScenario
 
 RESULTS: Final = "results.jsonl"
 REPORT: Final = "report.html"
 _PARTS: Final = ("log", "truth", "runs", RESULTS, REPORT, "report.json")
 _MANIFEST: Final = "manifest.json"
 _MAKING: Final = ".making"
+FILE: Final = ".toml"
+"""Of a scenario that is a file."""
+_NO_SCENARIOS: Final = ("papers", "from_file")
+"""Folders under ``scenarios/`` that are none."""
 Watch = Callable[[str], AbstractContextManager[Advanced]]
 """Given what is done, gives the function that is told of its progress."""
 
@@ -56,25 +61,54 @@ def scenario_names(begin: str = "") -> list[str]:
     return [
         module.name
         for module in pkgutil.iter_modules(scenarios.__path__)
-        if module.ispkg and module.name != "papers" and module.name.startswith(begin)
+        if module.ispkg and module.name not in _NO_SCENARIOS and module.name.startswith(begin)
     ]
 
 
 def load(name: str) -> RunnableScenario:
-    """The scenario of that name.
+    """The scenario of that name, or in the file of that name.
 
     Raises:
-        UserError: there is none; names the ones there are.
+        UserError: there is none; names the ones there are. A file is wrong; names the line.
     """
+    if name.endswith(FILE):
+        return load_file(Path(name))
     if name not in scenario_names():
         known = f"{', '.join(scenario_names())}{near_miss(name, scenario_names())}"
-        raise UserError(f"no scenario {name!r}; there are {known}")
+        raise UserError(f"no scenario {name!r}; there are {known}, and files, as my-shop{FILE}")
     found: RunnableScenario = importlib.import_module(f"scenarios.{name}").scenario()
     return found
 
 
+def load_file(path: Path) -> RunnableScenario:
+    """The scenario in a file.
+
+    Raises:
+        UserError: it is wrong; names the line.
+    """
+    found: RunnableScenario = importlib.import_module("scenarios.from_file").FromFile(path)
+    return found
+
+
+def check_questions(
+    scenario: RunnableScenario, options: Mapping[str, Any]
+) -> tuple[tuple[Plan, ...], list[Pass], list[ChainSettings]]:
+    """Plans of a scenario's queries, its passes, and the chain of each.
+
+    Raises:
+        UserError: a query, an order or a barrier is wrong.
+    """
+    plans = tuple(
+        parse_query(text, name=query) for query, text in scenario.queries(options).items()
+    )
+    passes = list(scenario.passes(options))
+    return plans, passes, _chains(passes, plans)
+
+
 def read_options(scenario: RunnableScenario, pairs: list[str]) -> dict[str, Any]:
     """The scenario's defaults with the user's ``NAME=VALUE``s, each of its default's type."""
+    if isinstance(scenario, SettableScenario):
+        return scenario.read_settings(pairs)
     options = dict(scenario.options())
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -121,26 +155,23 @@ def run_scenario(
     Raises:
         UserError: an option or ``folder`` is at fault.
     """
-    plans = tuple(
-        parse_query(text, name=query) for query, text in scenario.queries(options).items()
-    )
-    passes = list(scenario.passes(options))
+    plans, passes, chains = check_questions(scenario, options)
     if order is not None:
         passes[0] = replace(passes[0], order=order)
-    chains = _chains(passes, plans)
+        chains = _chains(passes, plans)
     if resume:
         manifest = _kept(folder, options)
     else:
         _check_run_folder(folder, overwrite=overwrite)
         manifest = _made(scenario, options, folder, making)
-    log, runs = folder / "log", folder / "runs"
-    check_plans(log, plans)
+    runs = folder / "runs"
+    check_plans(folder / "log", plans)
     for each, chain in zip(passes, chains, strict=True):
-        for line in of_promises(log, chain.plans, chain.order, chain.barrier):
+        for line in of_promises(folder / "log", chain.plans, chain.order, chain.barrier):
             warn(f"{each.label}: {line}")
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with passing(f"{each.label}: {what}") as advanced:
-            host.run(log, chain, PartStore(runs / each.label), advanced)
+            host.run(folder / "log", chain, PartStore(runs / each.label), advanced)
     main = runs / passes[0].label
     export_jsonl(main, folder / RESULTS, queries=[plan.name for plan in plans])
     score = scenario.score(folder, options)
@@ -148,6 +179,25 @@ def run_scenario(
         folder, scenario.title, scenario.what, scenario.queries(options), passes, score, options
     )
     return ScenarioRun(folder, main, plans, manifest, score)
+
+
+def scored_run(scenario: RunnableScenario, options: Mapping[str, Any], folder: Path) -> Score:
+    """The score alone of a run in this process; its files are in ``folder``.
+
+    Raises:
+        UserError: an option is at fault.
+    """
+    plans, passes, chains = check_questions(scenario, options)
+    simulated(scenario, options, folder / "made", lambda _what: nullcontext(_unwatched))
+    log = folder / "made" / "log"
+    check_plans(log, plans)
+    for each, chain in zip(passes, chains, strict=True):
+        Host(None).run(log, chain, PartStore(folder / "made" / "runs" / each.label), _unwatched)
+    return scenario.score(folder / "made", options)
+
+
+def _unwatched(_rows: int) -> None:
+    """Nobody looks on."""
 
 
 def _chains(passes: Sequence[Pass], plans: tuple[Plan, ...]) -> list[ChainSettings]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from edge_agent.units import NS_PER
 from engine.errors import ContractViolation
 from engine.query.analysis.selection import default_label
 from engine.query.fields import OWN
@@ -38,7 +39,6 @@ from engine.query.plan import (
 )
 from engine.query.shape import of_intervals, whole_pattern
 from engine.stream.frame import ATTR_PREFIX
-from engine.units import NS_PER
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words that are no names in some places; quoted everywhere, so that no reader has to know where.

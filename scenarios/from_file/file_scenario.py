@@ -1,0 +1,91 @@
+"""A scenario file as ``slackwater run`` takes it (``engine.scenario.RunnableScenario``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from scenarios.from_file.overrides import found_at, overridden, read_pairs
+from scenarios.from_file.reading import ScenarioText
+from scenarios.from_file.scoring import score_run
+from slackwater.scenario import Pass, Score, UserError
+from slackwater.simulation import MANIFEST, FileScenario, simulate_to
+
+MAIN: Final = "main"
+FILE: Final = "file"
+
+
+class FromFile:
+    """What ``slackwater run my-shop.toml`` runs.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        UserError: no such file, or a setting is wrong; names the line.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        path = Path(path)
+        self._read = ScenarioText(path)
+        self._described: dict[str, FileScenario] = {}
+        scenario = self._of(self.options())
+        self.name = path.stem
+        self.title = scenario.title
+        sources, queries = len(scenario.simulated.sources), len(scenario.queries)
+        who = f"{sources} source{'' if sources == 1 else 's'}"
+        asked = f"{queries} {'query' if queries == 1 else 'queries'}"
+        self.what = f"{path.name}: {who}, {asked}."
+
+    def options(self) -> Mapping[str, Any]:
+        """What makes a run another run: the file's content."""
+        return {FILE: sha256(self._read.text.encode()).hexdigest()}
+
+    def read_settings(self, pairs: list[str]) -> dict[str, Any]:
+        """As ``engine.scenario.SettableScenario``: any setting of the file, by its path."""
+        chosen = dict(self.options()) | read_pairs(pairs)
+        self._of(chosen)
+        return chosen
+
+    def setting(self, path: str, options: Mapping[str, Any]) -> Any:
+        """What the file, or ``options``, say at ``path``; None: nothing."""
+        values = {each: value for each, value in options.items() if each != FILE}
+        return found_at(overridden(self._read.tables, values), path)
+
+    def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
+        manifest = simulate_to(self._of(options).simulated, directory, data).manifest
+        if not manifest["rows"].get("event"):
+            raise UserError(
+                f"{self._read.path}: no event arrived: see its duration, links and outages; an "
+                "agent sends nothing before its clock was synchronised"
+            )
+        manifest |= {"set": dict(options), "scenario_file": self._read.text}
+        text = json.dumps(manifest, indent=2) + "\n"
+        (directory / MANIFEST).write_text(text, encoding="utf-8")
+        return manifest
+
+    def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
+        answering = self._of(options).answering
+        return (Pass(MAIN, answering.order, barrier=answering.barrier),)
+
+    def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        return self._of(options).queries
+
+    def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
+        scenario = self._of(options)
+        thresholds = self._read.thresholds(scenario)
+        return score_run(directory, MAIN, scenario.queries, thresholds)
+
+    def _of(self, options: Mapping[str, Any]) -> FileScenario:
+        """The file with these options, checked once."""
+        key = json.dumps(options, sort_keys=True, default=str)
+        if key not in self._described:
+            values = {path: value for path, value in options.items() if path != FILE}
+            scenario = self._read.scenario(values)
+            self._read.check_queries(scenario)
+            self._read.thresholds(scenario)
+            self._described[key] = scenario
+        return self._described[key]

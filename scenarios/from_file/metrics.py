@@ -1,0 +1,100 @@
+"""What a run of a scenario file is measured by: answers against those of a perfect world."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+SHARES: Final = {
+    "recall": "true results that stand in the end, of all true ones",
+    "precision": "results that stand in the end and are true, of all that stand",
+    "uncertain": "results that stand as uncertain; of windows, those with ambiguous events",
+    "wrong": "results that stand as certain and are not true, of all that stand",
+    "retracted": "results taken back, of all that were told",
+    "missing": "events that happened and never reached the queries, of all events",
+    "late": "events that came too late for their place, of all that arrived",
+    "disorder": "events that arrived after one with a later time, of all that arrived",
+}
+DURATIONS: Final = {
+    "detection_delay_p50": "from a true result's last event (a window's end) until it is told",
+    "detection_delay_p95": "the same, 95 of 100 are faster",
+    "detection_delay_p99": "the same, 99 of 100 are faster",
+    "detection_delay_max": "the slowest",
+    "hold_p95": "how long the order keeps events back, 95 of 100 are kept for less",
+}
+COUNTS: Final = {"results": "results that stand in the end", "events": "events that happened"}
+METRICS: Final = {**SHARES, **DURATIONS, **COUNTS}
+OF_STREAM: Final = ("missing", "late", "disorder", "hold_p95", "events")
+"""Metrics of the stream of events, not of a query."""
+DELAYS: Final = (0.5, 0.95, 0.99, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A result: what it is about, what it says, whether it is certain, when it was told [ns], and
+    since when it was true [ns].
+    """
+
+    identity: Any
+    content: Any
+    certain: bool
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class True_:  # noqa: N801 - a keyword without it
+    """A result of the perfect world: what it says, and since when it could be known [ns]."""
+
+    content: Any
+    since_ns: int
+
+
+def of_query(
+    told: Sequence[tuple[str, Told]], true: Mapping[Any, True_], same: Any
+) -> dict[str, float]:
+    """Metrics of one query.
+
+    Args:
+        told: ``+`` or ``-`` and the result, in order.
+        true: results of the perfect world by identity.
+        same: whether two contents are the same.
+    """
+    standing: dict[Any, Told] = {}
+    first_ns: dict[Any, int] = {}
+    inserted = taken_back = 0
+    for op, each in told:
+        if op == "-":
+            taken_back += 1
+            standing.pop(each.identity, None)
+            continue
+        inserted += 1
+        standing[each.identity] = each
+        if each.identity in true and same(each.content, true[each.identity].content):
+            first_ns.setdefault(each.identity, each.at_ns)
+    right = {
+        name for name, each in standing.items()
+        if name in true and same(each.content, true[name].content)
+    }  # fmt: skip
+    wrong = sum(each.certain for name, each in standing.items() if name not in right)
+    unsure = sum(not each.certain for each in standing.values())
+    delays = np.array([at - true[name].since_ns for name, at in first_ns.items()], np.int64)
+    found = {
+        "results": float(len(standing)),
+        "recall": _share(len(right), len(true), 1.0),
+        "precision": _share(len(right), len(standing), 1.0),
+        "uncertain": _share(unsure, len(standing), 0.0),
+        "wrong": _share(wrong, len(standing), 0.0),
+        "retracted": _share(taken_back, inserted, 0.0),
+    }
+    if delays.size:
+        spread = np.quantile(delays, DELAYS, method="higher").tolist()
+        names = [name for name in DURATIONS if name.startswith("detection_delay")]
+        found |= dict(zip(names, map(float, spread), strict=True))
+    return found
+
+
+def _share(part: int, whole: int, of_nothing: float) -> float:
+    return part / whole if whole else of_nothing

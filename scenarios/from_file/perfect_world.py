@@ -1,0 +1,119 @@
+"""What the queries would answer if every clock were right and nothing were late or lost.
+
+The events that happened, at their true times on the engine's clock, in order, through the same
+queries; order ``none`` and no clock errors leave nothing for a strategy to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import slackwater
+from scenarios.from_file.metrics import True_
+from slackwater.simulation import TRUTH, TRUTH_PREFIX
+
+_KEPT: Final = "late:30d"
+"""An interval is known at its end, long after its start; nothing else is late here."""
+
+
+@dataclass(frozen=True, slots=True)
+class PerfectWorld:
+    """Events that happened, as equally long columns; times on the engine's clock [ns].
+
+    ``identity``: of each, (site, source, stream, number, time at the source's clock), as results
+    name their events; the number is None if no agent numbered it.
+    """
+
+    identity: list[tuple[Any, ...]]
+    table: pa.Table
+    mapping: Mapping[str, str]
+
+    def __len__(self) -> int:
+        return len(self.identity)
+
+    @classmethod
+    def read(cls, directory: Path) -> PerfectWorld:
+        """Of the run in ``directory``."""
+        truth = pq.read_table(directory / TRUTH / "events.parquet")
+        clocks = pq.read_table(directory / TRUTH / "clocks.parquet")
+        start = truth["true_ts"].to_numpy()
+        has_ends = "true_te" in truth.column_names
+        end = pc.coalesce(truth["true_te"], truth["true_ts"]).to_numpy() if has_ends else start
+        start, end = _on_engine_clock(start, clocks), _on_engine_clock(end, clocks)
+        order = np.lexsort((start, end))
+        truth = truth.take(order)
+        names = [truth[name].cast(pa.string()).to_pylist() for name in ("site", "source", "stream")]
+        identity = list(zip(*names, truth["seq"].to_pylist(), truth["ts"].to_pylist(), strict=True))
+        columns: dict[str, Any] = {
+            "site": truth["site"].cast(pa.string()),
+            "source": truth["source"].cast(pa.string()),
+            "stream": truth["stream"].cast(pa.string()),
+            "seq": np.arange(len(identity)),
+            "ts": start[order],
+            "te": end[order],
+            "arrival": end[order],
+        }
+        if "type" in truth.column_names:
+            columns["type"] = truth["type"].cast(pa.string())
+        mapping = {name: name for name in columns}
+        for number, name in enumerate(truth.column_names):
+            if name.startswith(TRUTH_PREFIX):
+                columns[f"column{number}"] = truth[name]
+                mapping[f"attrs.{name.removeprefix(TRUTH_PREFIX)}"] = f"column{number}"
+        return cls(identity, pa.table(columns), mapping)
+
+    def answers(self, queries: Mapping[str, str]) -> dict[str, dict[Any, True_]]:
+        """Query -> its results by identity."""
+        found: dict[str, dict[Any, True_]] = {name: {} for name in queries}
+        if not (queries and len(self)):
+            return found
+        with (
+            slackwater.read(self.table, time_unit="ns", mapping=self.mapping) as events,
+            slackwater.query(
+                events, queries, order="none", barrier="immediate", guard="off",
+                purge=_KEPT,
+            ) as results,
+        ):  # fmt: skip
+            for result in results:
+                name, value = self._true(result)
+                if result["op"] == "+":
+                    found[result["query"]][name] = value
+                else:
+                    found[result["query"]].pop(name, None)
+        return found
+
+    def _true(self, result: Mapping[str, Any]) -> tuple[Any, True_]:
+        if "window" in result:
+            return window_identity(result), True_(result["value"], result["window"]["end"])
+        rows = [event["seq"] for event in result["events"]]
+        identity = (result["site"], *(self.identity[row] for row in rows))
+        return identity, True_(None, max(event["te"] for event in result["events"]))
+
+
+def window_identity(result: Mapping[str, Any]) -> Any:
+    """What a window and its correction have in common."""
+    key = result.get("key") or {}
+    return (result["site"], result["window"]["start"], *sorted(key.items()))
+
+
+def match_identity(result: Mapping[str, Any]) -> Any:
+    """What a match and its retraction have in common: its events, as the truth names them."""
+    events = result["events"]
+    names = ("site", "source", "stream", "seq", "ts")
+    return (result["site"], *(tuple(event[name] for name in names) for event in events))
+
+
+def _on_engine_clock(true_ns: np.ndarray, clocks: pa.Table) -> np.ndarray:
+    """Instants of true time as the engine's clock shows them."""
+    at, engine = clocks["true_ns"].to_numpy(), clocks["engine_ns"].to_numpy()
+    at, first = np.unique(at, return_index=True)
+    ahead = (engine[first] - at).astype(np.float64)
+    return np.asarray(true_ns + np.rint(np.interp(true_ns, at, ahead)).astype(np.int64))

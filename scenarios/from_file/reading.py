@@ -1,0 +1,93 @@
+"""A scenario file, read; what is wrong in it is told with its line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import slackwater
+from scenarios.from_file.overrides import overridden
+from scenarios.from_file.recordings import read_recording
+from scenarios.from_file.thresholds import Threshold, read_threshold
+from slackwater.scenario import UserError
+from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
+
+_ROOT: Final = "<file>"
+_PLACE: Final = re.compile(r"[.\[\]\w-]*")
+
+
+class ScenarioText:
+    """The text of a scenario file; recordings that it names are relative to its folder.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        UserError: it cannot be read, or is no TOML.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.text = path.read_text(encoding="utf-8")
+            self.tables: Mapping[str, Any] = tomllib.loads(self.text)
+        except OSError as error:
+            raise UserError(f"{path}: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}: not a text in UTF-8: {error}") from error
+        except tomllib.TOMLDecodeError as error:
+            raise UserError(f"{path}: not TOML: {error}") from error
+
+    def scenario(self, values: Mapping[str, Any]) -> FileScenario:
+        """What it describes, with ``values`` at their paths instead of its own.
+
+        Raises:
+            UserError: a setting is wrong; names the line.
+        """
+        tables = overridden(self.tables, values)
+        try:
+            return build_from_tables(self.path.stem, tables, self._recording, _ROOT)
+        except UserError as error:
+            message = str(error)
+            if not message.startswith(_ROOT):
+                raise UserError(f"{self.path}: {message}") from error
+            rest = message.removeprefix(_ROOT).removeprefix(".")
+            place = _PLACE.match(rest)
+            raise self.wrong(place[0] if place else "", rest.removeprefix(": ")) from error
+
+    def check_queries(self, scenario: FileScenario) -> None:
+        """Reads its queries.
+
+        Raises:
+            UserError: one is wrong; names the line, and the place in it with a caret.
+        """
+        for name, text in scenario.queries.items():
+            try:
+                slackwater.explain(text)
+            except UserError as error:
+                raise self.wrong(f"queries.{name}", f"queries.{name}: {error}") from error
+
+    def thresholds(self, scenario: FileScenario) -> tuple[Threshold, ...]:
+        """Its thresholds.
+
+        Raises:
+            UserError: one is wrong; names the line.
+        """
+        found = []
+        for number, text in enumerate(scenario.thresholds):
+            try:
+                found.append(read_threshold(text, list(scenario.queries)))
+            except UserError as error:
+                raise self.wrong("thresholds", f"thresholds[{number}]: {error}") from error
+        return tuple(found)
+
+    def wrong(self, place: str, message: str) -> UserError:
+        """The error to raise about the setting at ``place``."""
+        line = line_of(line_numbers(self.text), place)
+        return UserError(f"{self.path}:{line}: {message}" if line else f"{self.path}: {message}")
+
+    def _recording(self, given: Mapping[str, Any], place: str) -> Any:
+        return read_recording(given, place, self.path.parent)

@@ -1,0 +1,149 @@
+"""``[sources.recording]``: a CSV, Parquet or JSONL file, or an arrival log, as what happened.
+
+Each of its sources becomes a source with a simulated clock and link. Its event times are taken as
+true, its arrivals and its numbers are not used: they are what the simulation makes anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import slackwater
+from slackwater.log import ATTR_PREFIX, LogReader
+from slackwater.log import records as r
+from slackwater.scenario import UserError
+from slackwater.simulation import Codes, RecordedStream
+
+SETTINGS: Final = (
+    "file", "time_unit", "mapping", "attrs", "delimiter", "header", "timezone", "only", "speed",
+)  # fmt: skip
+_KINDS: Final[tuple[tuple[Any, str], ...]] = (
+    (pa.types.is_boolean, "bool"), (pa.types.is_integer, "int"), (pa.types.is_floating, "float"),
+)  # fmt: skip
+
+
+def read_recording(
+    given: Mapping[str, Any], place: str, folder: Path
+) -> dict[str, tuple[RecordedStream, ...]]:
+    """The streams of each source in the file that ``given`` names.
+
+    Args:
+        given: the table ``recording``: ``file``, and as ``slackwater.read`` takes them
+            ``time_unit mapping attrs delimiter header timezone``; ``only``: these sources;
+            ``speed``: how many times faster than it was.
+        place: of the table's owner, for messages.
+        folder: to which ``file`` is relative.
+
+    Raises:
+        UserError: an unknown setting, or the file cannot be read.
+    """
+    spot = f"{place}.recording"
+    for key in given:
+        if key not in SETTINGS:
+            raise UserError(f"{spot}.{key}: unknown setting; known are {', '.join(SETTINGS)}")
+    if not isinstance(given.get("file"), str):
+        raise UserError(f"{spot}.file: name the file of the recording")
+    speed = given.get("speed", 1)
+    if type(speed) not in (int, float) or not 0 < speed <= 1e9:
+        raise UserError(f"{spot}.speed: expected a number above 0, found {speed!r}")
+    only = given.get("only")
+    if only is not None and not (isinstance(only, list) and only):
+        raise UserError(f"{spot}.only: expected a list of sources, found {only!r}")
+    told = {key: given[key] for key in SETTINGS[1:7] if key in given}
+    try:
+        with slackwater.read(folder / given["file"], sort="ts", **told) as read:
+            table = _events(read.log)
+    except UserError as error:
+        raise UserError(f"{spot}.file: {error}") from error
+    return _sources(table, only, speed, spot)
+
+
+def _events(log: Path) -> pa.Table:
+    """All events of a log in one table, whatever columns its frames leave out."""
+    parts = []
+    for frame in LogReader(log):
+        part = pa.table(frame.batch)
+        if r.KIND in part.column_names:
+            part = part.filter(pc.equal(part[r.KIND], int(r.Kind.EVENT)))
+        for name in (r.SOURCE, r.STREAM, r.TYPE):
+            if name in part.column_names:
+                part = part.set_column(
+                    part.column_names.index(name), name, part[name].cast(pa.string())
+                )
+        if r.STREAM not in part.column_names:
+            part = part.append_column(r.STREAM, pa.repeat(r.DEFAULT_STREAM, part.num_rows))
+        parts.append(part)
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _sources(
+    table: pa.Table, only: Sequence[str] | None, speed: float, spot: str
+) -> dict[str, tuple[RecordedStream, ...]]:
+    if not table.num_rows:
+        raise UserError(f"{spot}.file: has no events")
+    te = table[r.TE] if r.TE in table.column_names else None
+    ends = None if te is None else pc.coalesce(te, table[r.TS])
+    known = table[r.TS] if ends is None else ends
+    order = pc.sort_indices(known)
+    table, first = table.take(order), pc.min(table[r.TS]).as_py()
+    columns = {
+        name.removeprefix(ATTR_PREFIX): table[name]
+        for name in table.column_names
+        if name.startswith(ATTR_PREFIX)
+    }
+    sources = table[r.SOURCE].unique().to_pylist()
+    wanted = sources if only is None else only
+    for name in wanted:
+        if name not in sources:
+            known_names = ", ".join(map(str, sources[:10]))
+            raise UserError(f"{spot}.only: no source {name!r} in the file; it has {known_names}")
+    found: dict[str, tuple[RecordedStream, ...]] = {}
+    since = _scaled(table[r.TS], first, speed)
+    until = None if ends is None else _scaled(ends.take(order), first, speed)
+    for source in wanted:
+        streams = []
+        mine = pc.equal(table[r.SOURCE], source)
+        for stream in table[r.STREAM].filter(mine).unique().to_pylist():
+            rows = np.flatnonzero(pc.and_(mine, pc.equal(table[r.STREAM], stream)).to_numpy())
+            streams.append(_stream(table, stream, rows, since, until, columns))
+        found[source] = tuple(streams)
+    return found
+
+
+def _scaled(times: pa.ChunkedArray, first: int, speed: float) -> np.ndarray:
+    apart = np.asarray(times.to_numpy(), np.int64) - first
+    return apart if speed == 1 else np.rint(apart / speed).astype(np.int64)
+
+
+def _stream(
+    table: pa.Table, name: str, rows: np.ndarray, since: np.ndarray, until: np.ndarray | None,
+    columns: Mapping[str, pa.ChunkedArray],
+) -> RecordedStream:  # fmt: skip
+    types = table[r.TYPE].take(rows) if r.TYPE in table.column_names else None
+    if types is None:
+        codes = Codes([], np.full(rows.size, -1, np.int32).data)
+    else:
+        coded = types.combine_chunks().dictionary_encode()
+        places = np.asarray(coded.indices.fill_null(-1), np.int32)
+        codes = Codes(coded.dictionary.to_pylist(), places.data)
+    attrs = {}
+    for label, column in columns.items():
+        own = column.take(rows)
+        if own.null_count < len(own):
+            attrs[label] = _column(own)
+    return RecordedStream(name, since[rows], None if until is None else until[rows], codes, attrs)
+
+
+def _column(values: pa.ChunkedArray) -> tuple[np.ndarray, str]:
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string())
+    kind = next((name for test, name in _KINDS if test(values.type)), "str")
+    if values.null_count or kind == "str":
+        return np.array(values.to_pylist(), object), kind
+    return values.to_numpy(), kind

@@ -1,0 +1,135 @@
+"""Scores a run of a scenario file: every metric of every query, and the thresholds on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
+from scenarios.from_file.perfect_world import PerfectWorld, match_identity, window_identity
+from scenarios.from_file.thresholds import Threshold, shown
+from scenarios.runs import LATE, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
+from slackwater.scenario import Claim, Score, Table
+
+STREAM: Final = "events"
+_CLOSE: Final = 1e-9
+
+
+def score_run(
+    directory: Path, label: str, queries: Mapping[str, str], thresholds: Sequence[Threshold]
+) -> Score:
+    """Claims, tables and numbers of the run in ``directory``.
+
+    Args:
+        directory: of the run.
+        label: of its pass.
+        queries: by name.
+        thresholds: of the file.
+
+    Raises:
+        UserError: the pass left nothing behind.
+    """
+    world = PerfectWorld.read(directory)
+    true = world.answers(queries)
+    told: dict[str, list[tuple[str, Told]]] = {name: [] for name in queries}
+    for folder in ("matches", "windows"):
+        for result in emitted(directory, label, folder):
+            told[result["query"]].append((result["op"], _told(result)))
+    values: dict[str, dict[str, float]] = {STREAM: _of_stream(directory, label, len(world))}
+    for name in queries:
+        values[name] = of_query(told[name], true[name], _same)
+    facts: dict[str, Any] = {
+        "metrics": values,
+        "true_matches": [
+            {"query": name, "at_ref_ns": each.since_ns}
+            for name, results in true.items()
+            for each in results.values()
+            if each.content is None
+        ],
+        "true_results": {name: len(results) for name, results in true.items()},
+    }
+    claims = tuple(claim for each in thresholds for claim in _judged(each, values))
+    return Score(claims, (_table(values, true),), facts, decisive=True)
+
+
+def _told(result: Mapping[str, Any]) -> Told:
+    if "window" in result:
+        certain = not result.get("ambiguous")
+        return Told(window_identity(result), result["value"], certain, result["at"])
+    certain = result["certainty"] == "confirmed"
+    return Told(match_identity(result), None, certain, result["at"])
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two results say the same; sums of fractions in another order may differ a little."""
+    if left is None or right is None:
+        return left is right
+    if left.keys() != right.keys():
+        return False
+    return all(_equal(left[name], right[name]) for name in left)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, int | float):
+        return math.isclose(left, right, rel_tol=_CLOSE, abs_tol=_CLOSE)
+    return bool(left == right)
+
+
+def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
+    table = read_ordered(directory, label)
+    status = ints(table, "status")
+    late = (status == LATE) | (status == LATE_DROPPED)
+    in_place = table.filter(pa.array(status != LATE_DROPPED))
+    names = [in_place[name].to_pylist() for name in ("source", "stream", "incarnation", "seq")]
+    reached = len(set(zip(*names, strict=True)))
+    arrived = table.num_rows
+    order = np.argsort(ints(table, "arrival"), kind="stable")
+    disorder = int(out_of_order(ints(table, "ref")[order]).sum())
+    holds = ints(in_place, "release") - ints(in_place, "arrival")
+    return {
+        "events": float(happened),
+        "missing": 1 - reached / happened if happened else 0.0,
+        "late": float(late.sum()) / arrived if arrived else 0.0,
+        "disorder": disorder / arrived if arrived else 0.0,
+        "hold_p95": float(np.quantile(holds, 0.95, method="higher")) if holds.size else 0.0,
+    }
+
+
+def _judged(threshold: Threshold, values: Mapping[str, Mapping[str, float]]) -> list[Claim]:
+    """A claim for the stream, or for each query that the threshold is about."""
+    metric = threshold.metric
+    if metric in OF_STREAM:
+        value = values[STREAM][metric]
+        return [_claim(threshold, "", value)]
+    asked = [threshold.query] if threshold.query else [name for name in values if name != STREAM]
+    return [_claim(threshold, name, values[name].get(metric)) for name in asked]
+
+
+def _claim(threshold: Threshold, query: str, value: float | None) -> Claim:
+    text = threshold.text if threshold.query or not query else f"{query}: {threshold.text}"
+    if value is None:
+        return Claim(text, False, "nothing true was told, so there is no such time")
+    return Claim(text, threshold.holds(value), f"it is {threshold.shown(value)}")
+
+
+def _table(
+    values: Mapping[str, Mapping[str, float]], true: Mapping[str, Mapping[Any, Any]]
+) -> Table:
+    rows = []
+    for name, metrics in values.items():
+        for metric, value in metrics.items():
+            rows.append((name, metric, shown(metric, value), METRICS[metric]))
+        if name in true:
+            rows.append((name, "true_results", str(len(true[name])), "of the perfect world"))
+    return Table(
+        "What was measured",
+        ("of", "metric", "value", "which is"),
+        tuple(rows),
+        "True is what the same query answers over the events that happened, at their true times, "
+        "in order and complete.",
+    )

@@ -1,0 +1,1 @@
+"""Scenario files (TOML): sources, workloads, machines, recordings, without programming."""

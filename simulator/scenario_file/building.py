@@ -1,0 +1,233 @@
+"""From the tables of a scenario file to a ``Scenario`` that the simulator runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from engine.errors import UserError
+from simulator.scenario import SECOND, Scenario, SourceSettings
+from simulator.scenario_file.joined import Joined
+from simulator.scenario_file.machine import Histories, Machine, Seen
+from simulator.scenario_file.recording import RecordedEvents, RecordedStream
+from simulator.scenario_file.settings import (
+    COUNT_MAX,
+    Answering,
+    GroupClock,
+    merged,
+    parse_links,
+    parse_queries,
+    parse_texts,
+    parse_workload,
+)
+from simulator.seeds import Seeds
+from simulator.settings import check, parse, parse_many, parse_plain
+from simulator.workload import Workload
+
+Recording = Mapping[str, tuple[RecordedStream, ...]]
+ReadRecording = Callable[[Mapping[str, Any], str], Recording]
+"""Given the table ``recording`` and its place, gives the streams of each of its sources."""
+TOP: Final = (
+    "title", "seed", "duration", "warm_up", "drain", "clock", "link", "sources", "machines",
+    "gateway", "queries", "engine", "thresholds",
+)  # fmt: skip
+GROUP: Final = ("name", "count", "workload", "recording", "clock", "link")
+"""Keys of ``[[sources]]`` that are not those of ``simulator.scenario.SourceSettings``."""
+_NOT_OF_GROUP: Final = ("up", "down", "heartbeat_lag")
+
+
+@dataclass(frozen=True, slots=True)
+class FileScenario:
+    """What a scenario file says.
+
+    Attributes:
+        title: of the report.
+        simulated: who is there.
+        queries: by name.
+        answering: how they are answered.
+        thresholds: as they are written.
+    """
+
+    title: str
+    simulated: Scenario
+    queries: Mapping[str, str]
+    answering: Answering
+    thresholds: tuple[str, ...]
+
+
+def build(
+    name: str, tables: Mapping[str, Any], read_recording: ReadRecording, place: str
+) -> FileScenario:
+    """The scenario that the ``tables`` of a file describe.
+
+    Args:
+        name: of the scenario.
+        tables: of the file.
+        read_recording: reads recordings.
+        place: of the file, for messages.
+
+    Raises:
+        UserError: names the setting by its place.
+    """
+    for key in tables:
+        known = ", ".join(TOP)
+        check(key in TOP, f"{place}.{key}", f"unknown setting; known are {known}")
+    if "sources" not in tables:
+        raise UserError(f"{place}: no sources; add [[sources]]")
+    machines = parse_many(Machine, tables.get("machines", []), f"{place}.machines")
+    _once([machine.name for machine in machines], f"{place}.machines", "machines")
+    seed = parse_plain(int, tables.get("seed", 1), f"{place}.seed")
+    check(seed >= 0, f"{place}.seed", "must not be negative")
+    seeds = Seeds(seed)
+    groups = _groups(tables, read_recording, seeds, place)
+    members = {group.name: [each.name for each in group.sources] for group in groups}
+    sources = _with_machines([each for group in groups for each in group.sources], machines,
+                             members, place)  # fmt: skip
+    longest = max((group.recorded_ns for group in groups), default=0)
+    given = {
+        key: tables[key] for key in ("duration", "warm_up", "drain", "gateway") if key in tables
+    }
+    if "duration" not in given:
+        if not longest:
+            raise UserError(f"{place}: duration is missing")
+        given["duration"] = longest + 1
+    given.setdefault("warm_up", 5 * SECOND)
+    scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **given}, place)
+    return FileScenario(
+        parse_plain(str, tables.get("title", name), f"{place}.title"),
+        scenario,
+        parse_queries(tables.get("queries", {}), f"{place}.queries"),
+        parse(Answering, tables.get("engine", {}), f"{place}.engine"),
+        parse_texts(tables.get("thresholds", []), f"{place}.thresholds"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    """The workload of a source that only sees machines."""
+
+    def streams(self) -> Sequence[Any]:
+        return ()
+
+    def batches(self, *_: object) -> Any:
+        return iter(())
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    name: str
+    sources: tuple[SourceSettings, ...]
+    recorded_ns: int
+
+
+def _groups(
+    tables: Mapping[str, Any], read_recording: ReadRecording, seeds: Seeds, place: str
+) -> list[_Group]:
+    given = tables["sources"]
+    if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
+        raise UserError(f"{place}.sources: write tables, [[sources]], not {given!r}")
+    general = {key: _table(tables.get(key, {}), f"{place}.{key}") for key in ("clock", "link")}
+    # By themselves first, so that a mistake is told where it stands.
+    parse(GroupClock, general["clock"], f"{place}.clock")
+    parse_links(general["link"], f"{place}.link")
+    groups = []
+    for number, each in enumerate(given):
+        spot = f"{place}.sources[{number}]"
+        groups.append(_group(_table(each, spot), general, read_recording, seeds, spot))
+    _once([group.name for group in groups], f"{place}.sources", "groups of sources")
+    return groups
+
+
+def _group(
+    given: Mapping[str, Any], general: Mapping[str, Mapping[str, Any]],
+    read_recording: ReadRecording, seeds: Seeds, place: str,
+) -> _Group:  # fmt: skip
+    for key in _NOT_OF_GROUP[:2]:
+        check(key not in given, f"{place}.{key}", f"write [sources.link.{key}]")
+    if "workload" in given and "recording" in given:
+        raise UserError(f"{place}.recording: give a workload or a recording, not both")
+    recorded: Recording = {}
+    if "recording" in given:
+        recorded = read_recording(_table(given["recording"], f"{place}.recording"), place)
+        name = parse_plain(str, given.get("name", "recording"), f"{place}.name")
+        check("count" not in given, f"{place}.count", "a recording says how many sources it has")
+        work: dict[str, Workload] = {of: RecordedEvents(each) for of, each in recorded.items()}
+    else:
+        if "name" not in given:
+            raise UserError(f"{place}: name is missing")
+        name = parse_plain(str, given["name"], f"{place}.name")
+        count = parse_plain(int, given.get("count", 1), f"{place}.count")
+        check(1 <= count <= COUNT_MAX, f"{place}.count", f"must lie in 1..{COUNT_MAX}")
+        own: Workload = (
+            parse_workload(given["workload"], f"{place}.workload")
+            if "workload" in given
+            else _Nothing()
+        )
+        names = [name] if count == 1 else [f"{name}-{each}" for each in range(1, count + 1)]
+        work = dict.fromkeys(names, own)
+    clock = parse(GroupClock, merged(general["clock"], _table(given.get("clock", {}),
+                  f"{place}.clock")), f"{place}.clock")  # fmt: skip
+    up, down = parse_links(merged(general["link"], _table(given.get("link", {}),
+                           f"{place}.link")), f"{place}.link")  # fmt: skip
+    rest = {key: value for key, value in given.items() if key not in GROUP}
+    sources = tuple(
+        parse(
+            SourceSettings,
+            {**rest, "name": each, "workload": workload, "up": up, "down": down,
+             "clock": clock.of_member(seeds.generator(f"clock of {each}"))},
+            place,
+        )
+        for each, workload in work.items()
+    )  # fmt: skip
+    longest = [
+        int((stream.since_ns if stream.until_ns is None else stream.until_ns)[-1])
+        for streams in recorded.values()
+        for stream in streams
+    ]
+    return _Group(name, sources, max(longest, default=0))
+
+
+def _with_machines(
+    sources: Sequence[SourceSettings], machines: Sequence[Machine],
+    members: Mapping[str, Sequence[str]], place: str,
+) -> tuple[SourceSettings, ...]:  # fmt: skip
+    """The sources with what they see of the machines."""
+    names = [source.name for source in sources]
+    seen: dict[str, dict[int, dict[str, int]]] = {}
+    places: dict[str, dict[str, int]] = {machine.name: {} for machine in machines}
+    for number, machine in enumerate(machines):
+        for state_name, state in machine.states.items():
+            who = members.get(state.source, [state.source])
+            known = ", ".join(members)
+            there = all(each in names for each in who)
+            spot = f"{place}.machines[{number}].states.{state_name}.source"
+            check(there, spot, f"no source {state.source!r}; there are {known}")
+            places[machine.name][state_name] = len(who)
+            for index, each in enumerate(who):
+                seen.setdefault(each, {}).setdefault(number, {})[state_name] = index
+    histories = Histories(places)
+    found = []
+    for source in sources:
+        parts: list[Workload] = [] if isinstance(source.workload, _Nothing) else [source.workload]
+        for number, states in seen.get(source.name, {}).items():
+            parts.append(Seen(machines[number], states, histories))
+        if not parts:
+            raise UserError(f"{place}.sources: {source.name} has no events: give it a workload, or "
+                            "name it as the source of a machine's state")  # fmt: skip
+        found.append(
+            replace(source, workload=parts[0] if len(parts) == 1 else Joined(tuple(parts)))
+        )
+    return tuple(found)
+
+
+def _table(given: object, place: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise UserError(f"{place}: expected a table of settings, found {given!r}")
+    return given
+
+
+def _once(names: Sequence[str], place: str, what: str) -> None:
+    for number, name in enumerate(names):
+        first = names.index(name) == number
+        check(first, f"{place}[{number}].name", f"two {what} are called {name!r}")

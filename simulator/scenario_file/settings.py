@@ -1,0 +1,184 @@
+"""What a scenario file says, checked: the parts that ``simulator.scenario`` does not have.
+
+``[clock]`` and ``[link]`` at the top are for every source; a source's own ones win, key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from engine.errors import UserError
+from simulator.clocks import ClockSettings, Step
+from simulator.links import LinkSettings
+from simulator.scenario_file.generated import GENERATED
+from simulator.settings import check, parse, parse_many, parse_model, parsed_by
+from simulator.workload import Workload
+
+MODEL: Final = "model"
+COUNT_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupClock:
+    """Clocks of one group of sources.
+
+    Attributes:
+        offset_ns: engine's clock minus the source's at the start; positive: the source is slow.
+        offset_spread_ns: each source's own, evenly drawn up to this to either side of ``offset``.
+        skew_ppm: how much slower than true time a clock runs; 20 ppm are 20 us a second.
+        skew_ppm_spread: each source's own, evenly drawn up to this to either side.
+        wander_ppb: standard deviation of the frequency's change in each ``wander_period``.
+        wander_period_ns: how often the frequency changes.
+        steps: jumps: ``{ at = "10 s", by = "1 s" }``, positive: the clock is set back.
+        resolution_ns: to which readings are floored.
+    """
+
+    offset_ns: int = 0
+    offset_spread_ns: int = 0
+    skew_ppm: float = 0.0
+    skew_ppm_spread: float = 0.0
+    wander_ppb: float = 0.0
+    wander_period_ns: int = 10**9
+    steps: tuple[Step, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+    )
+    resolution_ns: int = 1
+
+    def __post_init__(self) -> None:
+        check(self.offset_spread_ns >= 0, "offset_spread", "must not be negative")
+        check(self.skew_ppm_spread >= 0, "skew_ppm_spread", "must not be negative")
+        most = abs(self.skew_ppm) + self.skew_ppm_spread
+        check(most <= 250_000, "skew_ppm", "beyond 25 % with its spread")
+        self.drawn(0.0, 0.0)
+
+    def drawn(self, offset: float, skew: float) -> ClockSettings:
+        """The clock of one source: both from -1 to 1, where in the spreads it lies."""
+        return ClockSettings(
+            offset_ns=self.offset_ns + round(offset * self.offset_spread_ns),
+            skew_ppb=round(1000 * (self.skew_ppm + skew * self.skew_ppm_spread)),
+            wander_ppb=self.wander_ppb,
+            wander_period_ns=self.wander_period_ns,
+            steps=self.steps,
+            resolution_ns=self.resolution_ns,
+        )
+
+    def of_member(self, generator: np.random.Generator) -> ClockSettings:
+        """The clock of one source, drawn."""
+        offset, skew = generator.uniform(-1, 1, 2).tolist()
+        return self.drawn(offset, skew)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answering:
+    """How the log is answered.
+
+    Attributes:
+        order: as of ``slackwater query --order``.
+        barrier: as of ``--barrier``; None: as each query's REALTIME says.
+    """
+
+    order: str = "sequence"
+    barrier: str | None = None
+
+
+def parse_queries(given: object, place: str) -> dict[str, str]:
+    """Queries by name.
+
+    Raises:
+        UserError: not a table of texts.
+    """
+    if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given.values()):
+        raise UserError(f'{place}: write a table of queries, NAME = "EVENT SEQ(...)"')
+    return dict(given)
+
+
+def merged(general: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """``general`` with what ``own`` says otherwise; a table of another ``model`` is another table.
+
+    >>> merged({"up": {"loss": 0.1, "delay": "1 ms"}}, {"up": {"loss": 0}})
+    {'up': {'loss': 0, 'delay': '1 ms'}}
+    """
+    found = dict(general)
+    for key, value in own.items():
+        there = found.get(key, ())
+        both = isinstance(there, Mapping) and isinstance(value, Mapping)
+        found[key] = merged(there, value) if both and _same_model(there, value) else value
+    return found
+
+
+def _same_model(there: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    return bool(MODEL not in value or value[MODEL] == there.get(MODEL))
+
+
+def parse_links(given: object, place: str) -> tuple[LinkSettings, LinkSettings]:
+    """Both directions, up and down, of a table ``link``.
+
+    What it says is for both, its tables ``up`` and ``down`` for one. ``delay`` may be a bare
+    duration; ``jitter`` is the mean of what is added to it, exponentially drawn. Unless the table
+    says otherwise, a link is TCP's: ``reliable``.
+
+    Raises:
+        UserError: an unknown setting, or a value out of its range.
+    """
+    if not isinstance(given, Mapping):
+        raise UserError(f"{place}: expected a table of settings, found {given!r}")
+    both = {key: value for key, value in given.items() if key not in {"up", "down"}}
+    found = []
+    for direction in ("up", "down"):
+        own = given.get(direction, {})
+        if not isinstance(own, Mapping):
+            raise UserError(f"{place}.{direction}: expected a table of settings, found {own!r}")
+        spot = f"{place}.{direction}" if direction in given else place
+        found.append(_parse_link(merged(both, own), spot))
+    return found[0], found[1]
+
+
+def _parse_link(given: Mapping[str, Any], place: str) -> LinkSettings:
+    values = {"reliable": True, **given}
+    delay, jitter = values.get("delay", 0), values.pop("jitter", None)
+    if isinstance(delay, Mapping):
+        if jitter is not None:
+            raise UserError(f"{place}.jitter: goes with a bare delay; the model has its own")
+    else:
+        least = parse(_Delay, {"delay": delay}, place).delay_ns
+        more = 0 if jitter is None else parse(_Delay, {"delay": jitter}, f"{place}.jitter").delay_ns
+        values["delay"] = (
+            {MODEL: "exponential", "min": least, "mean": least + more}
+            if more
+            else {MODEL: "constant", "delay": least}
+        )
+    return parse(LinkSettings, values, place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Delay:
+    delay_ns: int
+
+    def __post_init__(self) -> None:
+        check(self.delay_ns >= 0, "delay", "must not be negative")
+
+
+def parse_workload(given: object, place: str) -> Workload:
+    """A made-up workload: a table with ``model``.
+
+    Raises:
+        UserError: an unknown model or setting.
+    """
+    found: Workload = parse_model(GENERATED, given, place)
+    return found
+
+
+def parse_texts(given: object, place: str) -> tuple[str, ...]:
+    """A list of texts.
+
+    Raises:
+        UserError: it is not.
+    """
+    texts = isinstance(given, Sequence) and not isinstance(given, str)
+    if not texts or not all(isinstance(each, str) for each in given):  # type: ignore[attr-defined]
+        raise UserError(f"{place}: expected a list of texts, found {given!r}")
+    return tuple(given)  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""What is wrong in a scenario file is told with its line and what would be right."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from engine.errors import UserError
+from scenarios.from_file import SCHEMA, TEMPLATE, FromFile, schema
+
+CHANGES = [
+    ("seed = 1 ", "seed = -1 ", "seed: must not be negative"),
+    ('duration = "2 min"', 'duration = "2 parsec"', "unknown time unit 'parsec'"),
+    ('duration = "2 min"', "", "duration is missing"),
+    ("offset_spread =", "offset_sprea =", "clock.offset_sprea: unknown setting; known are offset"),
+    ("skew_ppm_spread = 20", "skew_ppm_spread = 400000", "clock.skew_ppm: beyond 25 %"),
+    ('delay = "5 ms" ', 'delay = "-5 ms" ', "link.delay: must not be negative"),
+    ("loss = 0.02", "loss = 2", "loss"),
+    ("count = 3", "count = 0", "sources[0].count: must lie in 1..10000"),
+    ('name = "counter"', 'name = "shelf"', "two groups of sources are called 'shelf'"),
+    ('name = "counter"', "", "sources[1]: name is missing"),
+    ('model = "periodic"', 'model = "periodical"', "use one of periodic, poisson"),
+    ("low = 18", "low = 99", "attrs.celsius.low: must not lie above high"),
+    ('every = "300 ms"', 'every = "0 ms"', "machines[0].every: must be positive"),
+    ("exit = 0.1 }", "exitt = 0.1 }", "states.shelf.next: no state 'exitt'; there are shelf"),
+    ("counter = 0.9", "counter = 0.95", "states.shelf.next: chances sum to more than 1"),
+    ('source = "counter"', 'source = "desk"', "no source 'desk'; there are shelf, counter"),
+    ('start = "shelf"', 'start = "door"', "machines[0].start: no state 'door'"),
+    ("SEQ(SHELF s,", "SEQ(SHELF s", "queries.theft: query line 1, column 19"),
+    ("theft: wrong", "theft: wrongly", "unknown metric 'wrongly'; known are recall"),
+    ("theft: wrong", "thief: wrong", "no query 'thief'; there are theft, climate"),
+    ("recall >= 0.99", "recall is fine", 'write "[QUERY:] METRIC <= VALUE"'),
+    ("<= 3 s", "<= 3", "thresholds[3]: '3': give a unit, as in 3 s"),
+    ("<= 3 s", "<= 3 parsec", "unknown time unit 'parsec'"),
+    ("<= 0.1 %", "<= many", "'many' is not a number"),
+    ("[engine]", "[engin]", "engin: unknown setting; known are title"),
+    ("[clock]", "[clock", "not TOML"),
+    ('type = "TEMPERATURE"', "type = { A = -1 }", "type.A: expected a chance"),
+    ("attrs.celsius", "attrs.celsius.x.y", "celsius"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "message"), CHANGES)
+def test_a_mistake_is_told_with_its_line(
+    tmp_path: Path, right: str, wrong: str, message: str
+) -> None:
+    text = TEMPLATE.read_text("utf-8")
+    assert right in text
+    path = tmp_path / "shop.toml"
+    path.write_text(text.replace(right, wrong, 1))
+    with pytest.raises(UserError) as raised:
+        FromFile(path)
+    told = str(raised.value)
+    assert message in told
+    assert told.startswith(str(path))
+    line = told.removeprefix(f"{path}:").partition(":")[0]
+    if not any(absent in message for absent in ("not TOML", "is missing", "chances sum")):
+        assert line.isdigit(), told
+
+
+def test_the_line_is_the_one_that_is_wrong(tmp_path: Path) -> None:
+    lines = TEMPLATE.read_text("utf-8").splitlines()
+    at = next(number for number, line in enumerate(lines, 1) if line.startswith("every ="))
+    lines[at - 1] = 'every = "soon"'
+    path = tmp_path / "shop.toml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=f"{path.name}:{at}: machines"):
+        FromFile(path)
+
+
+@pytest.mark.parametrize(
+    "pair", ["link", "=3", "link..delay=1ms", "seed.x=1", "sources.desk.count=2"]
+)
+def test_a_wrong_path_is_told(tmp_path: Path, pair: str) -> None:
+    path = tmp_path / "shop.toml"
+    path.write_text(TEMPLATE.read_text("utf-8"))
+    with pytest.raises(UserError, match=r"--set|seed"):
+        FromFile(path).read_settings([pair])
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.toml: No such file"):
+        FromFile(tmp_path / "none.toml")
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    assert json.loads(SCHEMA.read_text("utf-8")) == schema()
+
+
+def test_the_schema_knows_the_settings_that_are_read() -> None:
+    known = schema()
+    read = {
+        "clock": ("offset", "offset_spread", "skew_ppm", "steps", "resolution"),
+        "link": ("delay", "jitter", "loss", "reliable", "outages", "up", "down"),
+        "source": ("name", "count", "workload", "recording", "clock", "link", "sync", "restarts"),
+        "state": ("source", "type", "stay", "lasts", "seen", "next", "attrs"),
+    }
+    for table, keys in read.items():
+        assert set(keys) <= set(known["$defs"][table]["properties"]), table
+    for table in tomllib.loads(TEMPLATE.read_text("utf-8")):
+        assert table in known["properties"], table
+
+
+def test_what_the_schema_does_not_know_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shop.toml"
+    for table in schema()["properties"]:
+        text = TEMPLATE.read_text("utf-8").replace(f"{table} =", f"{table}_ =", 1)
+        text = text.replace(f"[{table}]", f"[{table}_]").replace(f"[[{table}]]", f"[[{table}_]]")
+        path.write_text(text)
+        if f"{table}_" in tomllib.loads(text):
+            with pytest.raises(UserError, match=f"{table}_: unknown setting|no sources"):
+                FromFile(path)
