@@ -29,6 +29,7 @@ from engine.pattern.compiled.membership import joined_attributes, kept_attribute
 from engine.pattern.compiled.tables import layout_of
 from engine.pattern.match_results import Matches
 from engine.pattern.search.kernel import Kernel, StackOptions
+from engine.pattern.search.stacks import Stacks
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
 from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
@@ -149,6 +150,11 @@ class SeqMatcher:
     def table(self) -> Store:
         """The events held."""
         return self._store
+
+    @property
+    def stacks(self) -> Stacks:
+        """Where the kernel finds the events."""
+        return self._kernel.stacks
 
     def process(self, released: Released) -> Iterator[Happened]:
         """As ``engine.barrier.base.Matcher``.

@@ -86,6 +86,11 @@ class Kernel:
         self._awaits = False
         self._ranks = np.empty(0, np.int64)
 
+    @property
+    def stacks(self) -> stacks.Stacks:
+        """Of all steps and keys."""
+        return self._stacks
+
     def counters(self) -> dict[str, int]:
         """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
         used = self._stacks.used[0]
