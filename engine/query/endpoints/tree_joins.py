@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from engine.errors import UserError, near_miss
+from edge_agent.near_miss import near_miss
+from engine.errors import UserError
 from engine.query.plan import SeqPlan
 
 COST: Final = "cost"
