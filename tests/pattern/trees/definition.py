@@ -57,7 +57,7 @@ def batch(records: Sequence[Record], strings: Strings, first: int, stop: int, un
         "attrs.v": np.array([r.v or 0 for r in mine], np.int64),
         "valid.v": np.array([r.v is not None for r in mine], bool),
     }  # fmt: skip
-    columns["ts"] = columns["ref"].copy()
+    columns["ts"], columns["ref_end"] = columns["ref"].copy(), columns["te"].copy()
     for name in ("release", "arrival", "seq"):
         columns[name] = np.arange(first, stop)
     for name in ("source", "type"):

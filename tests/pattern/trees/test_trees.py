@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,3 +47,22 @@ def test_every_plan_gives_the_same(node: Node, records: list[Record], joins: str
     text = f"EVENT {text_of(node)} WITHIN 20"
     settings = PatternSettings(keep_late_ns=10**6, joins=joins)
     assert Run(text, settings=settings).over(records) == Run(text).over(records)
+
+
+@pytest.mark.parametrize(("clock", "kept"), [(15, True), (16, False)])
+def test_k_islack_keeps_an_event_until_the_largest_end_is_beyond_it(clock: int, kept: bool) -> None:
+    """Z10 5.3.1: purged when starttime + W + K < CLOCK, the largest end time yet."""
+    settings = PatternSettings(purge="slack", slack_ns=5)
+    run = Run("EVENT SEQ(A a BEFORE B b) WITHIN 10", settings=settings)
+    records = [Record("A", 1, 0, 1), Record("C", 2, 3, clock), Record("B", 3, 5, 6)]
+    assert bool(run.over(records)) == kept
+
+
+def test_k_islack_bounds_what_is_held_also_of_halves_that_stay_alone() -> None:
+    settings = PatternSettings(purge="slack", slack_ns=5)
+    run = Run("EVENT SEQ(A a BEFORE B b) WITHIN 10", settings=settings)
+    halves = ["whole", "start", "end"]
+    records = [Record("AB"[n % 2], n, n, n + 3, halves[n % 3]) for n in range(600)]
+    run.over(records, range(0, 600, 20))
+    assert run.counters["buffered_max"] < 100
+    assert run.counters["halves_waiting"] < 60
