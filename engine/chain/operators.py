@@ -13,7 +13,7 @@ from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
-from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, TumblingPlan
+from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
 from engine.query.shape import of_intervals
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
@@ -58,18 +58,18 @@ def _tree(
 
 
 def _windows(
-    plan: TumblingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+    plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.window.tumbling import TumblingWindow  # noqa: PLC0415 - not for patterns
+    from engine.window.panes.windows import windows_of  # noqa: PLC0415 - not for patterns
 
-    return TumblingWindow(plan, settings.window, site)
+    return windows_of(plan, settings.window, site)
 
 
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
     TreePlan: _tree,
-    TumblingPlan: _windows,
+    WindowPlan: _windows,
 }
 
 

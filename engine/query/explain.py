@@ -1,7 +1,7 @@
 """EXPLAIN: the plan of a query in words, for people.
 
 What is told is what the operators do: ``engine.pattern.seq`` (purge), ``engine.barrier`` (what
-lets a match go) and ``engine.window.tumbling`` (when a window closes).
+lets a match go) and ``engine.window.time_windows`` (when a window closes).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from engine.query.plan import (
     Predicate,
     SeqPlan,
     TreePlan,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.query.purge_settings import PurgeSettings
 from engine.query.render import (
@@ -67,7 +67,7 @@ def explain(
         joins: of a SEQ/PAL tree (``engine.query.endpoints.tree_joins``).
     """
     sections: list[Section] = [("query", [render(plan)])]
-    if isinstance(plan, TumblingPlan):
+    if isinstance(plan, WindowPlan):
         sections += _window(plan)
         return _text(plan, sections)
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
@@ -324,13 +324,29 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
 
 
 # ---- windows ----------------------------------------------------------------------------------
+_OF_ALL_VALUES: Final = frozenset({"median", "quantile"})
 _CLOSES: Final = (
     "when the order's progress passes its end; an event that comes later corrects its result for "
     "1 min, or for a window's length if that is longer"
 )
 
 
-def _window(plan: TumblingPlan) -> list[Section]:
+def _panes(plan: WindowPlan) -> list[str]:
+    """What windows that slide share."""
+    if plan.step_ns == plan.size_ns:
+        return []
+    if any(one.function in _OF_ALL_VALUES for one in plan.aggregates):
+        windows = -(-plan.size_ns // plan.step_ns)
+        return [
+            f"none, for {listed(sorted(_OF_ALL_VALUES))}: an event is added up to {windows} times"
+        ]
+    step = render_duration(plan.step_ns)
+    rest = plan.size_ns % plan.step_ns
+    cut = f", each cut after {render_duration(rest)}" if rest else ""
+    return [f"of {step}{cut}: an event is added once, and a window sums them up when it closes"]
+
+
+def _window(plan: WindowPlan) -> list[Section]:
     size = render_duration(plan.size_ns)
     drift = {
         Drift.NONE: "one result when it closes",
@@ -338,11 +354,17 @@ def _window(plan: TumblingPlan) -> list[Section]:
         Drift.TOGETHER: "LOW, MIDDLE and HIGH, shifted by the clocks' error, once with their mean",
     }[plan.drift]
     keys = [render_expression(attribute) for attribute in plan.group_by]
+    step = render_duration(plan.step_ns)
+    kind = f"tumbling, {size}, aligned to multiples of it"
+    if plan.every_ns is not None:
+        kind = f"sliding, {size} every {step}, aligned to multiples of {step}"
     found: list[Section] = [
         ("streams", [", ".join(plan.streams) or "all"]),
         ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
-        ("windows", [f"tumbling, {size}, aligned to multiples of it since the epoch; {drift}"]),
+        ("windows", [f"{kind} since the epoch; {drift}"]),
+        ("panes", _panes(plan)),
         ("groups", keys and [f"one result for each {listed(keys)}"]),
+        ("shows", [f"if {render_predicate(plan.having)}"] if plan.having else []),
         ("computes", [aggregate.label for aggregate in plan.aggregates]),
         ("closes", [_CLOSES]),
     ]

@@ -37,7 +37,7 @@ from engine.pattern.compiled.relations import (
     soon_after,
     starts_before,
 )
-from engine.pattern.compiled.scope_of import ScopeOf, after_first
+from engine.pattern.compiled.scope import Scope, after_first
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.endpoints.path import IBP
@@ -164,7 +164,7 @@ class _Branch:
             for place, step in zip(self.places, plan.steps, strict=True)
         }
         """By step, conditions on its event alone that clock errors change."""
-        self.scopes: dict[int, ScopeOf] = {}
+        self.scopes: dict[int, Scope] = {}
         self.indexes: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def build(self) -> None:
@@ -212,7 +212,7 @@ class _Branch:
             or of_intervals(self.plan)
             or any(self._may_lie(p, step, ends) for p in self.positive)
         )
-        scope = ScopeOf(len(self.builder.rows["scopes"]), step, joined, ends, more)
+        scope = Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
         related: dict[int, list[Related]] = {}
         for end in ends:
@@ -312,7 +312,7 @@ class _Branch:
         return found
 
     def _probe(
-        self, step: int, known: list[int], ready: list[Predicate], pivot: ScopeOf | None
+        self, step: int, known: list[int], ready: list[Predicate], pivot: Scope | None
     ) -> tuple[int, ...]:
         groups = [
             number for number, group in enumerate(self.groups)
@@ -365,7 +365,7 @@ class _Branch:
         indexes[first] = (*indexes[first][:4], second, indexes[first][5])
         return FROM_RIP if mine < its else FROM_RIN
 
-    def _bounds(self, step: int, known: list[int], pivot: ScopeOf | None) -> list[tuple[int, ...]]:
+    def _bounds(self, step: int, known: list[int], pivot: Scope | None) -> list[tuple[int, ...]]:
         """Scopes of which ``step`` is one end while the other end, or their event, is known."""
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():

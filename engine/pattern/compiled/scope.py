@@ -1,4 +1,4 @@
-"""What the tables must know of the scope of a negated step."""
+"""The scope of a negated step while a query's tables are made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def after_first(plan: SeqPlan, between: Between) -> Predicate:
 
 
 @dataclass(frozen=True, slots=True)
-class ScopeOf:
+class Scope:
     """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
 
     number: int
