@@ -28,6 +28,9 @@ class Kind(IntEnum):
     """Silence: the arrival clock reached ``arrival`` and nothing else came."""
     EOS = 5
     """End of stream of one source."""
+    IBE = 6
+    """Interval end alone: interval ``id`` of ``type``, of whose start nothing is said, ended at
+    ``ts``. An event says both."""
 
 
 KIND_NAMES: Final = {kind.name.lower(): kind for kind in Kind}

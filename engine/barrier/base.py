@@ -47,6 +47,8 @@ class Matcher(Protocol):
     asked: Asked
     types: tuple[str, ...]
     """Of all steps: whose rows and promises it reads."""
+    takes_halves: bool
+    """Whether it reads halves of intervals, too."""
 
     @property
     def table(self) -> EventTable:

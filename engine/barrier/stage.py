@@ -20,6 +20,7 @@ class BarrierStage:
         self._matcher = matcher
         self._barrier = barrier
         self.types = matcher.types
+        self.takes_halves = matcher.takes_halves
 
     def required_columns(self) -> set[str]:
         return {*self._matcher.required_columns(), "status"}

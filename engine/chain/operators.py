@@ -13,7 +13,7 @@ from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
-from engine.query.plan import OrPlan, Plan, SeqPlan, WindowPlan
+from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
 from engine.query.shape import of_intervals
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
@@ -43,6 +43,20 @@ def _pattern(
     return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
 
 
+def _tree(
+    plan: TreePlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.interval.durable.matcher import TreeMatcher  # noqa: PLC0415 - not for points
+
+    if settings.spill is not None:
+        raise UserError(
+            f"query {plan.name!r}: events of SEQ/PAL trees are not kept on disk; leave --spill out"
+        )
+    matcher = TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
+    barrier = barrier_in_force(settings.barrier, plan.realtime)
+    return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
+
+
 def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
@@ -54,6 +68,7 @@ def _windows(
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
+    TreePlan: _tree,
     WindowPlan: _windows,
 }
 

@@ -15,9 +15,10 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
+from engine.chain.halves import Halves, among, begun_in
 from engine.chain.operators import build_operator
 from engine.chain.settings import ChainOutput, ChainSettings
-from engine.clocks.readers import Readers
+from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import ContractViolation, UserError
 from engine.kernels.integers import INT_MIN
@@ -90,8 +91,9 @@ class Chain:
         self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
-        self._readers: dict[tuple[int, int], Readers] = {}
-        """By the first of the queries that read one stream, and the end of them."""
+        self._readers = StreamReaders(self._operators, settings)
+        takes = self._readers.take_halves
+        self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
         self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
 
     def _projection(self) -> tuple[set[str] | None, set[str] | None]:
@@ -112,7 +114,7 @@ class Chain:
                 return None, None
             attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
             columns |= operator.required_columns() - {r.SITE}
-            attributes |= {r.ID} & columns
+            attributes |= {r.ID} & (columns | operator.required_columns())
             columns |= _TIMED & {attribute.name for attribute in attributes_of(plan)}
         if (columns - _ALWAYS) & _TIMED:
             columns |= {r.TS, r.TE}  # one without the other says nothing of an interval
@@ -206,11 +208,15 @@ class Chain:
             start, order = 0, self._order
             self._announce(columns)
             columns = by_end(columns)
-            for end in order.cuts(columns, rows):
+            ends = order.cuts(columns, rows)
+            if self._halves is not None:
+                ends = self._halves.cuts(columns, rows, ends)
+            for end in ends:
                 whole = end - start == rows
                 part = columns if whole else {n: c[start:end] for n, c in columns.items()}
                 self.clocks.seen(part)
-                self._hand_on(order.process(part, end - start), output)
+                halves = None if self._halves is None else self._halves.taken(part)
+                self._hand_on(order.process(Halves.hidden(part), end - start), output, halves)
                 self.clocks.forget(list(order.forget()))
                 start = end
             for results, operator in zip(output.results, self._operators, strict=True):
@@ -219,20 +225,15 @@ class Chain:
     def _announce(self, columns: Columns) -> None:
         """IBPs go past the order: they tell what has begun, and put nothing in its place."""
         listeners = [each for each in self._operators if isinstance(each, Listener)]
-        if not listeners or r.KIND not in columns:
-            return
-        rows = np.flatnonzero(columns[r.KIND] == int(r.Kind.IBP))
-        if not len(rows):
-            return
-        names = (r.TYPE, r.SOURCE, r.TS, r.ARRIVAL, r.ID, r.INCARNATION)
-        none = np.zeros(len(rows), np.int64)
-        begun = {name: columns[name][rows] if name in columns else none for name in names}
-        self.clocks.grow(int(begun[r.SOURCE].max()) + 1)
-        begun["ref"], _, _ = self.clocks.correct(begun[r.SOURCE], begun.pop(r.TS), 0)
-        for listener in listeners:
-            listener.begins(begun)
+        begun = begun_in(columns, self.clocks) if listeners else None
+        if begun is not None:
+            for listener in listeners:
+                listener.begins(begun)
 
-    def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
+    def _hand_on(
+        self, ordered: Ordered, output: ChainOutput,
+        halves: tuple[Columns, np.ndarray] | None = None,
+    ) -> None:  # fmt: skip
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
         for columns in (ordered.quarantined, ordered.columns, *(t.columns for t in ordered.taps)):
             from_start(columns)
@@ -245,25 +246,25 @@ class Chain:
         taps = ordered.taps[: len(self._operators)]
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, goes_out=tap is ordered)
+            end = number + 1 if number < len(taps) else len(self._operators)
+            self._tell(tap, released, halves, output.results, (number, end))
             if released is None:
                 continue
-            end = number + 1 if number < len(taps) else len(self._operators)
-            self._readers_of(number, end).process(released, output.results[number:end])
             if tap is ordered and self.settings.ordered != "no" and ordered.n:
                 output.ordered.append(released)
             if tap is ordered and self.settings.aside != "no":
                 output.late += self._side.late_of(released)
 
-    def _readers_of(self, first: int, end: int) -> Readers:
-        """Of the stream that the queries from ``first`` to ``end`` read."""
-        readers = self._readers.get((first, end))
-        if readers is None:
-            readers = self._readers[first, end] = Readers(
-                self._operators[first:end],
-                by_clock=self.settings.pattern.purge == "slack",
-                by_delay=self.settings.certainty == "max-delay",
-            )
-        return readers
+    def _tell(
+        self, tap: Ordered, released: Released | None, halves: tuple[Columns, np.ndarray] | None,
+        results: list[Results], queries: tuple[int, int],
+    ) -> None:  # fmt: skip
+        """The ``queries`` from one to another read ``tap``; some of them with ``halves``."""
+        more = released
+        if halves is not None and len(halves[0]["ref"]):
+            both = among(tap, *halves)
+            more = self._seen(both.n, both.columns, both)
+        self._readers.tell(queries, released, more, results)
 
     def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
@@ -354,11 +355,12 @@ class Chain:
                 "clocks": self.clocks.snapshot(),
                 "order": self._order.snapshot(),
                 "operators": [operator.snapshot() for operator in self._operators],
-                "readers": {mine: each.snapshot() for mine, each in self._readers.items()},
+                "readers": self._readers.snapshot(),
                 "records": dict(self._records),
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
                 "side": self._side.snapshot(),
+                "halves": None if self._halves is None else self._halves.snapshot(),
             },
             protocol=5,
         )
@@ -382,10 +384,11 @@ class Chain:
         chain._order.restore(state["order"])
         for operator, saved in zip(chain._operators, state["operators"], strict=True):
             operator.restore(saved)
-        for mine, clocks in state["readers"].items():
-            chain._readers_of(*mine).restore(clocks)
+        chain._readers.restore(state["readers"])
         chain._records = Counter(state["records"])
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])
         chain._side.restore(state["side"])
+        if chain._halves is not None:
+            chain._halves.restore(state["halves"])
         return chain

@@ -31,6 +31,7 @@ from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analysis.analyse import read_query
 from engine.query.endpoints.path import IBP, check_index
+from engine.query.endpoints.tree_joins import COST, check_joins
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -100,6 +101,14 @@ IntervalsText = Annotated[
         help="How an ISEQ is searched: naive, indexed (by ends), ibp (by starts too).",
     ),
 ]
+JoinsText = Annotated[
+    str,
+    typer.Option(
+        "--joins",
+        metavar="JOINS",
+        help="In which order steps of a SEQ/PAL tree are found: cost, left, right. Same results.",
+    ),
+]
 _SHOWN: Final = "shown.jsonl"
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
@@ -144,13 +153,14 @@ def query(
     work: Work = None,
     late: Late = None,
     spill: Spill = None,
+    joins: JoinsText = COST,
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
     plans, explained = _plans(texts, time_unit)
     if explained:
         barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
-        _explain(plans, barrier, parse_purge(purge_text, time_unit), intervals, out)
+        _explain(plans, barrier, parse_purge(purge_text, time_unit), intervals, out, joins)
         return
     host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     if source is None:
@@ -159,7 +169,7 @@ def query(
     asked = asked_of_queries(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
         purge=purge_text, intervals=intervals, window=window, guard=guard, late=late is not None,
-        spill=spill, on_spark=host.master is not None,
+        spill=spill, on_spark=host.master is not None, joins=joins,
     )  # fmt: skip
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
@@ -234,12 +244,12 @@ def _warn(doubts: Iterable[str]) -> None:
 
 def _explain(
     plans: tuple[Plan, ...], barrier: BarrierSettings | None, purge: PurgeSettings, intervals: str,
-    out: Path | None,
+    out: Path | None, joins: str,
 ) -> None:  # fmt: skip
     if out is not None:
         raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
-    index = check_index(intervals)
-    sys.stdout.write("\n".join(explain(plan, barrier, purge, index) for plan in plans))
+    index, how = check_index(intervals), check_joins(joins)
+    sys.stdout.write("\n".join(explain(plan, barrier, purge, index, how) for plan in plans))
 
 
 def _export(output: Answers | Events, out: Path | None, shown: Path) -> None:

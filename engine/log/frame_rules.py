@@ -18,8 +18,8 @@ from engine.log.record.record_rules import beyond_said
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
 from engine.stream.value_rules import COUNTS, RANGES, beyond, without_nan
 
-_TIMED: Final = (Kind.EVENT, Kind.POG, Kind.IBP)
-_OF_SOURCE: Final = (Kind.EVENT, Kind.IBP, Kind.SYNC, Kind.EOS)
+_TIMED: Final = (Kind.EVENT, Kind.POG, Kind.IBP, Kind.IBE)
+_OF_SOURCE: Final = (Kind.EVENT, Kind.IBP, Kind.IBE, Kind.SYNC, Kind.EOS)
 _NO_NUMBER: Final = -1
 
 

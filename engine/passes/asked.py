@@ -12,6 +12,7 @@ from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill.settings import read_spill
 from engine.query.endpoints.path import IBP, check_index
+from engine.query.endpoints.tree_joins import COST, check_joins
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.units import parse_duration, unit_ns
@@ -32,6 +33,7 @@ def asked_of_queries(
     late: bool = False,
     spill: str | None = None,
     on_spark: bool = False,
+    joins: str = COST,
 ) -> ChainSettings:
     """The settings of chains that answer ``plans``; each option is the command line's, as a text.
 
@@ -48,6 +50,7 @@ def asked_of_queries(
         late: whether late and quarantined events are kept.
         spill: where old events of patterns go; None: nowhere.
         on_spark: where the chains run.
+        joins: in which order the steps of a SEQ/PAL tree are found.
 
     Raises:
         UserError: a short form is at fault; says how to write it.
@@ -60,7 +63,9 @@ def asked_of_queries(
         certainty,
         read_guards(guard, time_unit),
         aside=_aside(late),
-        pattern=PatternSettings(**purged.of_pattern(), intervals=check_index(intervals)),
+        pattern=PatternSettings(
+            **purged.of_pattern(), intervals=check_index(intervals), joins=check_joins(joins)
+        ),
         spill=read_spill(spill, time_unit, plans, purged, on_spark=on_spark),
         window=read_window(window, time_unit, plans),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -50,12 +51,15 @@ def _there_is(wrong: str, seen: set[str]) -> str:
     return (f"; there is {listed}" if seen else "") + (f"; {near}" if near else "")
 
 
+_EVENTS: Final = tuple(map(int, (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE)))
+
+
 def _types(batch: pa.RecordBatch) -> set[str]:
-    """The types of a frame's events; its punctuations' do not count."""
+    """The types of a frame's events and halves of such; its punctuations' do not count."""
     if r.TYPE not in batch.schema.names:
         return set()
     column = batch.column(r.TYPE)
     if r.KIND in batch.schema.names:
         kinds = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT))
-        column = column.filter(pc.equal(kinds, int(r.Kind.EVENT)))
+        column = column.filter(pc.is_in(kinds, pa.array(_EVENTS, kinds.type)))
     return {kind for kind in pc.unique(column).to_pylist() if kind is not None}

@@ -25,6 +25,11 @@ from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
 
 _CODED = ("stream", "source", "type")
+INTERNAL = "$"
+"""Begins names of attributes that no query can name."""
+HALF_COLUMN = ATTR_PREFIX + "$half"
+START_HALF = 1
+END_HALF = 2
 EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
 
 
@@ -82,12 +87,18 @@ class Matches(ResultColumns):
         self.query, self.site = query, site
         distinct, self.which = _distinct(given.rows, store.n)
         """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
-        self.attr_types = dict(store.attr_types)
+        self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
         names = [*EVENT_COLUMNS, *_computed_columns(layout) - {*EVENT_COLUMNS}]
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
         self.columns = {n: store.columns[n][distinct] for n in names if n in store.columns}
         self.shown = shown_attributes(layout)
+        half = store.columns.get(HALF_COLUMN)
+        self.lacks: dict[str, np.ndarray] = {}
+        """By time, the events of which it is not known: of halves of intervals."""
+        if half is not None:
+            self.lacks["te"] = half[distinct] == START_HALF
+            self.lacks["ts"] = self.lacks["ref"] = half[distinct] == END_HALF
 
     @classmethod
     def tables(cls, pieces: Sequence[Matches]) -> Iterator[pa.Table]:
@@ -156,6 +167,9 @@ class Matches(ResultColumns):
             values: list[Any] = self.columns[name].tolist()
             if name in _CODED:
                 values = [self.strings.text(code) for code in values]
+            if name in self.lacks:
+                missing = self.lacks[name].tolist()
+                values = [None if no else v for v, no in zip(values, missing, strict=True)]
             columns[name] = [None if name == "seq" and v < 0 else v for v in values]
         return [
             {"site": self.site, **dict(zip(columns, values, strict=True))}

@@ -60,7 +60,10 @@ def _events(matches: Matches) -> pa.Array:
     row = pa.array(matches.which[present])
     n = len(row)
     fields = {name: _column(matches, name).take(row) for name in ("stream", "source", "type")}
-    fields |= {name: pa.array(matches.columns[name]).take(row) for name in _TIMES}
+    fields |= {
+        name: pa.array(matches.columns[name], mask=matches.lacks.get(name)).take(row)
+        for name in _TIMES
+    }
     seq = matches.columns["seq"]
     fields["seq"] = pa.array(seq, mask=seq < 0).take(row)
     fields["site"] = same_for_all(matches.site, n)

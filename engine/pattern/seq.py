@@ -34,6 +34,7 @@ from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
 from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
 from engine.query.endpoints.path import IBP, check_index
+from engine.query.endpoints.tree_joins import COST
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
@@ -52,7 +53,8 @@ class PatternSettings:
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
-    (``engine.query.endpoints.path``).
+    (``engine.query.endpoints.path``). ``joins``: in which order the steps of a SEQ/PAL tree are
+    found (``engine.query.endpoints.tree_joins``).
     """
 
     certainty: str = "pairwise"
@@ -62,6 +64,7 @@ class PatternSettings:
     slack_ns: int = 0
     stacks: StackOptions = field(default_factory=StackOptions)
     intervals: str = IBP
+    joins: str = COST
 
 
 class SeqMatcher:
@@ -99,6 +102,7 @@ class SeqMatcher:
             self.settings.purge == "promises",
         )
         self.types = tuple(sorted({step.type for step in steps}))
+        self.takes_halves = False
         self._horizon = NOTHING
         self._by_ends = of_intervals(plan)
         self._within_ns = self._layout.branches[0].within_ns
@@ -196,7 +200,7 @@ class SeqMatcher:
         """The rows of the batch that can be steps, now at the end of the store."""
         if not released.n:
             return np.empty(0, np.int64)
-        member = members(self._layout, self._joined, released)
+        member = self._members(released)
         expires = self._expiry(released, member)
         horizon = moved.rows.horizon
         late = (member != 0) & (expires < horizon)
@@ -215,6 +219,10 @@ class SeqMatcher:
             more = {name: column[now] for name, column in more.items()}
             self._store.append(released, rows, self._attributes, more)
         return rows
+
+    def _members(self, released: Released) -> np.ndarray:
+        """Per row, bit k: it can be step k."""
+        return members(self._layout, self._joined, released)
 
     def _at_once(
         self,

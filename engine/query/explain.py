@@ -14,6 +14,8 @@ from engine.barrier.settings import BarrierSettings, barrier_in_force
 from engine.query.analysis.consistency import never_counts
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
+from engine.query.endpoints.told_tree import tree_sections
+from engine.query.endpoints.tree_joins import COST
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.language.place import listed
 from engine.query.plan import (
@@ -25,6 +27,7 @@ from engine.query.plan import (
     Plan,
     Predicate,
     SeqPlan,
+    TreePlan,
     WindowPlan,
 )
 from engine.query.purge_settings import PurgeSettings
@@ -52,7 +55,7 @@ Section = tuple[str, list[str]]
 
 def explain(
     plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None,
-    intervals: str = IBP,
+    intervals: str = IBP, joins: str = COST,
 ) -> str:  # fmt: skip
     """What ``plan`` does, as text of at most 100 columns that ends with a line feed.
 
@@ -61,6 +64,7 @@ def explain(
         barrier: in force; None: as the query's REALTIME says. A SELECT has none.
         purge: of events; None: the default.
         intervals: how an ISEQ is searched (``engine.query.endpoints.path``).
+        joins: of a SEQ/PAL tree (``engine.query.endpoints.tree_joins``).
     """
     sections: list[Section] = [("query", [render(plan)])]
     if isinstance(plan, WindowPlan):
@@ -80,7 +84,13 @@ def explain(
             found[1:2] = interval_sections(plan, intervals, promises=by_promises)
         return _text(plan, [*sections, *found, *whole])
     told = f"{len(branches)}: each answers by itself; the matches are those of all"
-    sections += [*whole, ("branches", [told])]
+    sections += whole
+    if isinstance(plan, TreePlan):
+        for number, branch in enumerate(branches, 1):
+            sections += [("", []), (f"branch {number}", [])] if len(branches) > 1 else []
+            sections += _tree(branch, force, joins)
+        return _text(plan, sections)
+    sections.append(("branches", [told]))
     for number, branch in enumerate(branches, 1):
         sections.append(("", []))
         sections.append((f"branch {number}", [render_pattern(whole_pattern(branch), branch.steps)]))
@@ -128,6 +138,14 @@ def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
     everything = ["the events with all their attributes"] if shows_everything(plan) else []
     found.append(("returns", everything or [*returned, *computed]))
     return [section for section in found if section[1]]
+
+
+def _tree(plan: SeqPlan, barrier: BarrierSettings, joins: str) -> list[Section]:
+    """As ``_pattern``, with what a tree asks of end points instead of an order."""
+    found = []
+    for name, lines in _pattern(plan, barrier):
+        found += [(name, lines)] if name != "order" else tree_sections(plan, joins)
+    return found
 
 
 def _steps(plan: SeqPlan) -> list[str]:
@@ -190,11 +208,13 @@ def _conditions(plan: SeqPlan) -> list[Predicate]:
 
 def _scope(between: Between, plan: SeqPlan, shape: Shape) -> str:
     width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
-    if not between.left:
+    if between.leading:
         last = _end("last", shape.lasts, plan)
         first = _each("before", between.right, plan)
         return f"from {width} before {last} on, this instant included, and {first}"
     after = _each("after", between.left, plan)
+    if between.after_first:
+        after = f"strictly after {_end('first', between.after_first, plan)} begins"
     if between.right:
         return f"{after} and {_each('before', between.right, plan)}"
     first = _end("first", shape.firsts, plan)
@@ -284,7 +304,7 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
         branch.steps[between.step].alias
         for branch in branches
         for between in shape_of(branch).between
-        if not between.left
+        if between.leading
     })  # fmt: skip
     longer = (
         f"; of {listed(f'!{alias}' for alias in leading)} for another {width}" if leading else ""

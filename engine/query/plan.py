@@ -113,6 +113,20 @@ class PointRelation:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """Where the negated ``step`` must not begin, in a plan that says so itself.
+
+    Strictly after the first of ``after`` begins (none: from the last event - WITHIN on) and
+    strictly before all of ``before`` begin (none: up to the first event + WITHIN, and strictly
+    after all of ``after``); neither: at any time. All are places in ``SeqPlan.steps``.
+    """
+
+    step: int
+    after: tuple[int, ...]
+    before: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SeqPlan:
     """``EVENT SEQ(...) WHERE ... WITHIN w``: strictly increasing event time, last - first <= w.
 
@@ -121,8 +135,10 @@ class SeqPlan:
     that join several steps. ``within_ns`` None: no bound. ``returns`` and ``computed``: attributes
     and expressions selected by RETURN; both empty = everything. ``pattern``: how the steps, which
     stand in written order, are ordered in time; None = one SEQ of them all
-    (``engine.query.shape`` says what follows of it). ``relations``: must hold besides; the
-    grammar makes none yet.
+    (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
+    ``scopes``: of the negated steps; then ``pattern`` has the others alone. ``starts``, ``ends``:
+    aliases of steps for which half an interval is enough, its start or its end. ``joins``: in which
+    order steps are found (``engine.query.endpoints.tree_joins``); empty: neighbours first.
     """
 
     name: str
@@ -136,6 +152,10 @@ class SeqPlan:
     pattern: Group | None = None
     computed: tuple[Computed, ...] = ()
     relations: tuple[PointRelation, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    starts: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+    joins: str = ""
 
     result_kind: ClassVar[str] = "matches"
     streams: ClassVar[tuple[str, ...]] = ()
@@ -170,6 +190,40 @@ class OrPlan:
     result_kind: ClassVar[str] = "matches"
     streams: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Between two parts of a tree: ``word`` is ``,`` or a relation of Z10; ``counts``: how many
+    events on its left [contain, are finished by, meet, overlap, are started by] the one on its
+    right (Z10 Eq 1); None: not said.
+    """
+
+    word: str
+    counts: tuple[int, int, int, int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A part of a pattern of intervals (Z10): ``op`` is SEQ | PAL | AND | OR, ``links[i]`` stands
+    between ``parts[i]`` and ``parts[i + 1]``. A part is a place among the steps, or a tree.
+    """
+
+    op: str
+    parts: tuple[TreePart, ...]
+    links: tuple[Link, ...]
+
+
+TreePart = int | Tree
+
+
+@dataclass(frozen=True, slots=True)
+class TreePlan(OrPlan):
+    """A pattern of intervals, ``tree`` as written. Each of its ``branches`` takes one alternative
+    of each OR, and says in relations, conditions and scopes what the tree means.
+    """
+
+    tree: Tree = Tree("SEQ", (), ())
 
 
 class Drift(StrEnum):

@@ -32,6 +32,8 @@ from engine.query.plan import (
     Predicate,
     SeqPlan,
     Step,
+    TreePart,
+    TreePlan,
     WindowPlan,
 )
 from engine.query.shape import of_intervals, whole_pattern
@@ -57,8 +59,10 @@ def render(plan: Plan) -> str:
     match plan:
         case SeqPlan():
             return _seq(plan)
+        case TreePlan():
+            return _or(plan, render_tree(plan.tree, plan.steps))
         case OrPlan():
-            return _or(plan)
+            return _or(plan, render_pattern(plan.pattern, plan.steps))
         case WindowPlan():
             return _windows(plan)
 
@@ -159,15 +163,26 @@ def _seq(plan: SeqPlan) -> str:
     return _event(pattern, terms, plan.within_ns, plan)
 
 
+def render_tree(part: TreePart, steps: Sequence[Step]) -> str:
+    """``SEQ(A a OVERLAP[0,0,0,1,0] B b, !C c)``; the tree's places are those of ``steps``."""
+    if isinstance(part, int):
+        return _step(steps[part])
+    text = render_tree(part.parts[0], steps)
+    for link, inner in zip(part.links, part.parts[1:], strict=True):
+        counts = "" if link.counts is None else f"[{','.join(map(str, link.counts))}]"
+        text += ", " if link.word == "," else f" {link.word}{counts} "
+        text += render_tree(inner, steps)
+    return f"{part.op}({text})"
+
+
 def render_relation(relation: PointRelation) -> str:
     """``a.ts < b.te``."""
     bound = f" + {render_duration(relation.bound_ns)}" if relation.bound_ns else ""
     return f"{_attribute(relation.left)} {relation.op} {_attribute(relation.right)}{bound}"
 
 
-def _or(plan: OrPlan) -> str:
+def _or(plan: OrPlan, pattern: str) -> str:
     terms = [_term(each) for each in plan.conjuncts]
-    pattern = render_pattern(plan.pattern, plan.steps)
     return _event(pattern, terms, plan.branches[0].within_ns, plan)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.errors import UserError
 from engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
-from engine.query.plan import Group, Part, Plan, SeqPlan
+from engine.query.plan import Group, Part, Plan, Scope, SeqPlan
 
 INTERVALS: Final = "ISEQ"
 """The ``op`` of a group whose steps the plan's relations of end points order, and nothing else."""
@@ -28,12 +28,21 @@ class Between:
     In an ISEQ ``left`` and ``right`` are empty: the plan's relations say when it counts. Else
     strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
     front, from the last event - WITHIN on, this instant included. ``right`` empty: at the end, up
-    to the first event + WITHIN, this instant included.
+    to the first event + WITHIN, this instant included. ``after_first``, of intervals: strictly
+    after the first of these instead of all of ``left``, which is empty then. ``anywhere``: at any
+    time.
     """
 
     step: int
     left: tuple[int, ...]
     right: tuple[int, ...]
+    after_first: tuple[int, ...] = ()
+    anywhere: bool = False
+
+    @property
+    def leading(self) -> bool:
+        """Whether it stands at the front."""
+        return not self.left and not self.after_first and not self.anywhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,8 @@ def shape_of(plan: SeqPlan) -> Shape:
             covers.
     """
     pattern = whole_pattern(plan)
-    if sorted(leaves(pattern)) != list(range(len(plan.steps))):
+    apart = [scope.step for scope in plan.scopes]
+    if sorted([*leaves(pattern), *apart]) != list(range(len(plan.steps))):
         raise UserError(f"query {plan.name}: its pattern must name each of its steps once")
     _check_groups(pattern, plan.name)
     negated = frozenset(place for place, step in enumerate(plan.steps) if step.negated)
@@ -110,6 +120,7 @@ def shape_of(plan: SeqPlan) -> Shape:
     before: set[tuple[int, int]] = set()
     between: list[Between] = []
     _walk(pattern, negated, before, between)
+    between += map(_of_scope, plan.scopes)
     positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
     firsts, lasts = _ends(positive, before)
     within = tuple((x, y) for x in firsts for y in positive if x != y)
@@ -121,6 +132,14 @@ def shape_of(plan: SeqPlan) -> Shape:
         () if plan.within_ns is None else within,
         tuple(sorted(between, key=lambda entry: entry.step)),
     )
+
+
+def _of_scope(scope: Scope) -> Between:
+    if not scope.before and not scope.after:
+        return Between(scope.step, (), (), anywhere=True)
+    if scope.before and len(scope.after) > 1:
+        return Between(scope.step, (), scope.before, scope.after)
+    return Between(scope.step, scope.after, scope.before)
 
 
 def _intervals(plan: SeqPlan, negated: frozenset[int]) -> Shape:

@@ -131,8 +131,8 @@ def lacking_event(columns: Columns, name: str) -> bool:
     return bool(absent.any())
 
 
-_OF_SOURCES: Final = (r.Kind.EVENT, r.Kind.IBP, r.Kind.EOS)
-_TIMED: Final = (r.Kind.EVENT, r.Kind.IBP, r.Kind.POG)
+_OF_SOURCES: Final = (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.EOS)
+_TIMED: Final = (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.POG)
 
 
 def _refuse_holes(frame: Frame, columns: Columns) -> None:

@@ -99,7 +99,7 @@ def by_definition(
     ]
     pairs = list(itertools.permutations(steps, 2))
     if seq:
-        asked += [(x, "ts", "<", y, "ts", 0) for x, y in pairs if x < y]
+        asked += [(x, "te", "<", y, "ts", 0) for x, y in pairs if x < y]
     if plan.within_ns is not None:
         near = [(x, y) for x, y in pairs if x == steps[0] or not seq]
         asked += [(y, "te", "<=", x, "ts", plan.within_ns) for x, y in near]
@@ -141,12 +141,13 @@ def _spans(matches: set[tuple[int, ...]], events: list[Any]) -> list[tuple[Any, 
     return [(span(a), span(b)) for a, b in matches]
 
 
-def test_a_point_has_no_end_of_its_own_to_read() -> None:
-    """What the order of points asks reads the end of none but the last, for WITHIN."""
+def test_in_a_seq_an_interval_ends_before_the_next_begins(tools: Any) -> None:
+    """SPEC 4.8; of points, whose end is their start, it is the order of SPEC 4.1."""
     tables = layout_of(SeqPlan("q", "", (Step("a", "A"), Step("b", "B")))).tables
-    assert not tables.relations["left_end"].any()
-    assert not tables.relations["right_end"].any()
-    assert not tables.probes["tested"].any()
+    assert tables.relations[["left_end", "strict", "right_end"]].tolist() == [(1, 1, 0)] * 3
+    seq = plan_of((), "ab", "SEQ")
+    events = [tools.Event("A", 0, long=5), *(tools.Event("B", ref, long=9) for ref in (4, 5, 6))]
+    assert found_by(tools, seq, events).keys() == {(0, 3)}
 
 
 @st.composite

@@ -25,14 +25,15 @@ FIELDS_OF_KIND: Final[dict[Kind, set[str]]] = {
     Kind.EVENT: _NAMED | {r.TYPE, r.TS, r.TE, r.ID, r.ATTRS},
     Kind.POG: _NAMED | {r.TYPE, r.TS},
     Kind.IBP: _NAMED | {r.TYPE, r.TS, r.ID, r.ATTRS},
+    Kind.IBE: _NAMED | {r.TYPE, r.TS, r.ID, r.ATTRS},
     Kind.SYNC: _NAMED | {r.TS, r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB},
     Kind.TICK: _EVERYWHERE,
     Kind.EOS: _NAMED | {r.TS},
 }
 _NEEDED: Final[dict[str, tuple[Kind, ...]]] = {
-    r.TS: (Kind.EVENT, Kind.POG, Kind.IBP),
-    r.TYPE: (Kind.IBP,),
-    r.ID: (Kind.IBP,),
+    r.TS: (Kind.EVENT, Kind.POG, Kind.IBP, Kind.IBE),
+    r.TYPE: (Kind.IBP, Kind.IBE),
+    r.ID: (Kind.IBP, Kind.IBE),
     r.ARRIVAL: (Kind.TICK,),
 }
 _NOT_NEGATIVE: Final = (

@@ -2,7 +2,7 @@
 
 An event has a start (``ts``) and an end (``te``), both on the engine's clock; those of a point are
 equal. A relation is (step, end point, operator, step, end point, bound): the first end point less
-the second is below the bound, or at most it. SEQ is ``start < start``, WITHIN is ``end - start <=
+the second is below the bound, or at most it. SEQ is ``end < start``, WITHIN is ``end - start <=
 W``; each of Allen's 13 relations of intervals is a conjunction of such (L10 Table 5.1).
 """
 
@@ -43,6 +43,11 @@ def starts_before(first: int, second: int) -> Related:
     return Related(first, START, 1, second, START, 0)
 
 
+def ends_before(first: int, second: int) -> Related:
+    """``first`` ends strictly before ``second`` begins (SPEC 4.8); points have one time."""
+    return Related(first, END, 1, second, START, 0)
+
+
 def soon_after(first: int, second: int, longest_ns: int, *, ends: bool = False) -> Related:
     """``second`` begins (``ends``) at most ``longest_ns`` after ``first`` begins."""
     return Related(second, END if ends else START, 0, first, START, longest_ns)
@@ -63,7 +68,7 @@ def relations_of(
         UserError: a relation of a plan built in Python names what is no end point of one of its
             positive steps, or relates a step to itself.
     """
-    found = [starts_before(places[x], places[y]) for x, y in sorted(shape.before)]
+    found = [ends_before(places[x], places[y]) for x, y in sorted(shape.before)]
     found += inferred
     if plan.within_ns is not None:
         found += [

@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.pattern.compiled.relations import Related
+from engine.query.plan import Attribute, Comparison, Logic, Predicate, SeqPlan
+from engine.query.shape import Between
+
+
+def after_first(plan: SeqPlan, between: Between) -> Predicate:
+    """That the negated step begins after the first of some: no range of starts says so."""
+    alias = [step.alias for step in plan.steps]
+    mine = Attribute("ts", alias[between.step])
+    terms = [Comparison("<", Attribute("ts", alias[x]), mine) for x in between.after_first]
+    return Logic("or", tuple(terms))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,10 +37,11 @@ from engine.pattern.compiled.relations import (
     soon_after,
     starts_before,
 )
-from engine.pattern.compiled.scope import Scope
+from engine.pattern.compiled.scope import Scope, after_first
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.endpoints.path import IBP
+from engine.query.endpoints.tree_joins import in_order
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, of_intervals, shape_of
@@ -203,6 +204,8 @@ class _Branch:
         ]  # fmt: skip
         others = [p for p in self.plan.others if step in self._steps_of(p)]
         others += self.alone[step]
+        if between.after_first:
+            others.append(after_first(self.plan, between))
         ends = self._ends(between)
         more = (
             bool(others)
@@ -242,10 +245,10 @@ class _Branch:
             return counts_when(self.plan, self.shape, self.places, mine, inferred)
         at, within_ns, mine = self.places, self.plan.within_ns or 0, self.places[between.step]
         found = [starts_before(at[step], mine) for step in between.left]
-        if not between.left:
+        if between.leading:
             found += [soon_after(mine, at[step], within_ns) for step in self.shape.lasts]
         found += [starts_before(mine, at[step]) for step in between.right]
-        if not between.right:
+        if not between.right and not between.anywhere:
             found += [soon_after(at[step], mine, within_ns) for step in self.shape.firsts]
         return found
 
@@ -274,6 +277,9 @@ class _Branch:
         pending += [p for place in {start, *self.positive} for p in self.alone[place]]
         probes: list[tuple[int, ...]] = []
         steps = later + earlier if negated else earlier + later
+        if self.plan.joins:
+            mine = in_order(self.plan, self.plan.joins, self.places.index(start))
+            steps = [self.places[n] for n in mine]
         if self.joins is not None:
             steps = [self.places[n] for n in self.joins.order(self.places.index(start))]
         for step in steps:

@@ -170,7 +170,8 @@ class Judge:
                     # Promises are of ends: one says nothing of when a later interval began.
                     above = above[above["left_end"] == 1]
                 uppers = [until(end) for end in above]
-                found[mine, scope] = np.minimum.reduce(uppers)
+                if uppers:
+                    found[mine, scope] = np.minimum.reduce(uppers)
             found[mine, -1] = last[mine]
         return found
 

@@ -11,6 +11,8 @@ from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.pattern import Pattern, placed
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.selection import select_plan
+from engine.query.analysis.spans.branches import bare_branches, tree_plan
+from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.split import Term, read_terms, split
 from engine.query.analysis.tlist import Restrictions, TList
 from engine.query.fields import OWN, attribute_name
@@ -88,10 +90,15 @@ class _Event:
         within = only(clauses, s.Within, self.text)
         realtime = only(clauses, s.Realtime, self.text)
         returning = only(clauses, s.Returns, self.text)
-        pattern = Pattern(self.parsed.pattern, self.text)
+        if is_tree(self.parsed.pattern):
+            pattern: Pattern = TreePattern(self.parsed.pattern, self.text)
+        else:
+            pattern = Pattern(self.parsed.pattern, self.text)
         self.steps = pattern.steps
-        trees = pattern.alternatives()
-        bare = [self._bare(name, tree) for tree in trees]
+        if isinstance(pattern, TreePattern):
+            bare = bare_branches(name, pattern)
+        else:
+            bare = [self._bare(name, tree) for tree in pattern.alternatives()]
         tlist = TList((), [])
         if pattern.iseq is not None:
             written = Restrictions(pattern.iseq, self.steps, pattern.spans, self.text)
@@ -110,10 +117,14 @@ class _Event:
             name, self.text, (), within_ns=width, realtime=self._realtime(realtime),
             relations=tlist.relations,
         )  # fmt: skip
-        if len(bare) == 1:
+        if len(bare) == 1 and not isinstance(pattern, TreePattern):
             return self._branch(whole, bare[0], terms, entries, shared=False)
         self._check_alternatives(bare, terms, entries)
-        branches = tuple(self._branch(whole, plan, terms, entries, shared=True) for plan in bare)
+        shared = len(bare) > 1
+        branches = tuple(self._branch(whole, plan, terms, entries, shared=shared) for plan in bare)
+        if isinstance(pattern, TreePattern):
+            returned = selected(entries, set(self.steps))
+            return tree_plan(whole, branches, pattern, terms, returned)
         assert isinstance(pattern.tree, Group)
         known = {step.alias: step for branch in branches for step in branch.steps}
         return OrPlan(
@@ -146,7 +157,11 @@ class _Event:
         """``whole`` with the steps of ``bare``, and with what is said of no other steps."""
         aliases = {step.alias for step in bare.steps}
         mine = [term for term in terms if term.aliases <= aliases]
-        plan = replace(whole, steps=bare.steps, pattern=bare.pattern)
+        plan = replace(
+            whole, steps=bare.steps, pattern=bare.pattern,
+            relations=(*whole.relations, *bare.relations),
+            scopes=bare.scopes, starts=bare.starts, ends=bare.ends,
+        )  # fmt: skip
         check_pattern([(term.predicate, term.at) for term in mine], plan, self.context)
         parts = split(mine, bare.steps, shared=shared)
         returns, computed = selected(entries, aliases)
@@ -154,7 +169,7 @@ class _Event:
             plan,
             steps=tuple(replace(step, where=parts.where.get(step.alias)) for step in bare.steps),
             equalities=parts.equalities,
-            others=parts.others,
+            others=(*bare.others, *parts.others),
             returns=returns,
             computed=computed,
         )
@@ -162,7 +177,7 @@ class _Event:
     def _check_scopes(self, bare: SeqPlan, pattern: Pattern) -> None:
         """Without WITHIN nothing bounds the scope of a negated step at either end."""
         for between in shape_of(bare).between:
-            if not between.left or not between.right:
+            if between.leading or not between.right:
                 alias = bare.steps[between.step].alias
                 message = f"{alias!r} is negated and stands at an end: nothing says how far"
                 hint = "add WITHIN: it must not occur that long before the last, or after the first"

@@ -88,10 +88,28 @@ class _Build(Transformer[Token, Any]):
         return s.SelectQuery(_at(select), items, rest[len(items) :])
 
     def group(self, op: Token, *rest: Any) -> s.GroupNode:
-        parts = rest[0::2]
-        relations = tuple(s.Relation(str(word).upper(), _at(word)) for word in rest[1::2])
-        depth = _deeper(_at(op), *parts)
-        return s.GroupNode(str(op).upper(), parts, relations, _at(op), depth)
+        return self._group(str(op).upper(), _at(op), rest)
+
+    def composite(self, *rest: Any) -> s.GroupNode:
+        return self._group("SEQ", _over(rest[0].at, rest[-1].at), rest)
+
+    def _group(self, op: str, at: Span, rest: tuple[Any, ...]) -> s.GroupNode:
+        """A negated part may stand without a comma before it (Z10): then there is one."""
+        parts, links = [rest[0]], list[s.Relation]()
+        for entry in rest[1:]:
+            if isinstance(entry, Token):
+                links.append(s.Relation(",", _at(entry)))
+            elif isinstance(entry, s.Relation):
+                links.append(entry)
+            else:
+                if len(links) < len(parts):
+                    links.append(s.Relation(",", entry.at))
+                parts.append(entry)
+        return s.GroupNode(op, tuple(parts), tuple(links), at, _deeper(at, *parts))
+
+    def relation(self, word: Token, *counts: Token) -> s.Relation:
+        numbers = tuple(s.Number(str(each), None, _at(each)) for each in counts)
+        return s.Relation(str(word).upper(), _at(word), numbers)
 
     def iseq(self, op: Token, *rest: Any) -> s.IseqNode:
         kinds = s.EndpointChain | s.AllenNode | s.TListJunction

@@ -122,10 +122,14 @@ class NegatedNode:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Between two neighbours of a group: ``,`` or one of Z10's nine relations."""
+    """Between two neighbours of a group: ``,`` or one of Z10's nine relations.
+
+    ``counts``: the five numbers behind it (Z10 Eq 1), if there are.
+    """
 
     word: str
     at: Span
+    counts: tuple[Number, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""SEQ/PAL trees of intervals, whose halves may arrive apart (Z10)."""

@@ -1,0 +1,386 @@
+"""What a tree asks of end points, as relations, conditions and scopes (SPEC 4.8).
+
+A part of several steps spans from the first of their starts to the last of their ends. So each
+relation of two parts compares a first or last of some points with one of others, and is a list of
+*clauses*, all of which must hold, each of facts, of which one must. A clause of one fact is a
+relation that the kernel searches by; others are conditions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Final, NamedTuple
+
+from engine.query.analysis.spans.end_points import Fact, Facts, end, start
+from engine.query.analysis.spans.tree import SEQUEL
+from engine.query.plan import (
+    Attribute,
+    Comparison,
+    Link,
+    Logic,
+    PointRelation,
+    Predicate,
+    Scope,
+    Step,
+    Tree,
+)
+
+ASSIGNMENTS_MAX: Final = 720
+INVERSE: Final = {
+    "MET BY": "MEET", "OVERLAPPED BY": "OVERLAP", "STARTED BY": "START", "FINISHED BY": "FINISH",
+}  # fmt: skip
+"""Relations of Allen that Z10 does not name, and what each is from the other side."""
+
+
+class Side(NamedTuple):
+    """The first (``latest``: the last) of ``points``."""
+
+    points: tuple[int, ...]
+    latest: bool
+
+
+class Clause(NamedTuple):
+    """One of ``facts`` holds. ``link``: what asks for it."""
+
+    facts: tuple[Fact, ...]
+    link: Link
+
+
+class ContradictionError(Exception):
+    """``link`` asks for what the others exclude, or for more than can be."""
+
+    def __init__(self, link: Link, message: str) -> None:
+        super().__init__(message)
+        self.link = link
+
+
+def clauses_of(left: Side, right: Side, link: Link, *, strict: bool) -> Iterator[Clause]:
+    """What it takes that ``left`` is before ``right`` (not ``strict``: not after it).
+
+    All points of a last of the left must be, and of a first one of them; at the right it is the
+    other way round.
+    """
+    alls = left.points if left.latest else right.points
+    if left.latest and not right.latest:
+        for low in left.points:
+            yield from (Clause((Fact(low, high, strict),), link) for high in right.points)
+    elif left.latest:
+        yield from (
+            Clause(tuple(Fact(low, high, strict) for high in right.points), link) for low in alls
+        )
+    elif not right.latest:
+        yield from (
+            Clause(tuple(Fact(low, high, strict) for low in left.points), link) for high in alls
+        )
+    else:
+        every = tuple(Fact(low, high, strict) for low in left.points for high in right.points)
+        yield Clause(every, link)
+
+
+def related(word: str, left: tuple[int, ...], right: tuple[int, ...], link: Link) -> list[Clause]:
+    """The relation ``word`` of the parts with the steps ``left`` and ``right`` (L10 Table 5.1)."""
+    x, y = (_Part(steps) for steps in (left, right))
+
+    def before(low: Side, high: Side) -> list[Clause]:
+        return [*clauses_of(low, high, link, strict=True)]
+
+    def same(one: Side, two: Side) -> list[Clause]:
+        both = [*clauses_of(one, two, link, strict=False)]
+        return [*both, *clauses_of(two, one, link, strict=False)]
+
+    if word in INVERSE:
+        return related(INVERSE[word], right, left, link)
+    match word:
+        case "AFTER":
+            return before(y.last, x.first)
+        case "CONTAIN":
+            return [*before(x.first, y.first), *before(y.last, x.last)]
+        case "DURING":
+            return [*before(y.first, x.first), *before(x.last, y.last)]
+        case "OVERLAP":
+            meets = before(y.first, x.last)
+            return [*before(x.first, y.first), *meets, *before(x.last, y.last)]
+        case "MEET":
+            return same(x.last, y.first)
+        case "START":
+            return [*same(x.first, y.first), *before(x.last, y.last)]
+        case "FINISH":
+            return [*before(y.first, x.first), *same(x.last, y.last)]
+        case "EQUAL":
+            return [*same(x.first, y.first), *same(x.last, y.last)]
+        case _:
+            return before(x.last, y.first)
+
+
+class _Part(NamedTuple):
+    steps: tuple[int, ...]
+
+    @property
+    def first(self) -> Side:
+        return Side(tuple(map(start, self.steps)), latest=False)
+
+    @property
+    def last(self) -> Side:
+        return Side(tuple(map(end, self.steps)), latest=True)
+
+
+def _counted(x: int, y: int) -> tuple[tuple[Fact, ...], ...]:
+    """Of two steps, x on the left: that it contains y, is finished by, meets, overlaps, or is
+    started with y; and last that it is before y. Zero-length intervals are none of them.
+    """
+    xs, xe, ys, ye = start(x), end(x), start(y), end(y)
+
+    def same(one: int, two: int) -> tuple[Fact, ...]:
+        return Fact(one, two, False), Fact(two, one, False)
+
+    return (
+        (Fact(xs, ys, True), Fact(ye, xe, True)),
+        (Fact(xs, ys, True), *same(xe, ye)),
+        same(xe, ys),
+        (Fact(xs, ys, True), Fact(ys, xe, True), Fact(xe, ye, True)),
+        (*same(xs, ys), Fact(xe, ye, True)),
+        (Fact(xe, ys, True),),
+    )
+
+
+@dataclass(slots=True)
+class Meaning:
+    """Of one tree without OR. ``relations`` and ``conditions``: on positive steps. ``scopes``: of
+    the negated ones. ``starts``, ``ends``: aliases of steps of which the start (the end) is enough,
+    as far as the tree goes.
+    """
+
+    steps: Sequence[Step]
+    relations: list[PointRelation] = field(default_factory=list)
+    conditions: list[Predicate] = field(default_factory=list)
+    scopes: list[Scope] = field(default_factory=list)
+    starts: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+    @property
+    def positive(self) -> tuple[int, ...]:
+        return tuple(place for place, step in enumerate(self.steps) if not step.negated)
+
+
+def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
+    """What ``tree``, whose places are those of ``steps``, asks for.
+
+    Raises:
+        ContradictionError: no events can be so.
+    """
+    found = Meaning(steps)
+    asked: list[Clause] = []
+    counted: list[tuple[tuple[int, ...], int, Link]] = []
+    _walk(tree, found, asked, counted, outermost=True)
+    facts = Facts.of(len(steps))
+    asked = _settled(asked, facts)
+    options = [_assignments(left, right, link, facts) for left, right, link in counted]
+    for each, (_, _, link) in zip(options, counted, strict=True):
+        if len(each) == 1:
+            asked += [Clause((fact,), link) for fact in each[0]]
+    asked = _settled(asked, facts)
+    name = _namer(steps)
+    single = [fact for (fact, *rest), _ in asked if not rest]
+    # Of two facts about one pair of points the strict one says more.
+    stated = {(fact.low, fact.high): fact for fact in sorted(single, key=lambda f: f.strict)}
+    found.scopes = [_narrowed(scope, facts) for scope in found.scopes]
+    needed = list(stated.values()) + [
+        fact for of in asked if len(of.facts) > 1 for fact in of.facts
+    ]
+    stated |= _implied(found.positive, stated, facts)
+    found.relations = [
+        PointRelation(name(fact.low), "<" if fact.strict else "<=", name(fact.high))
+        for fact in stated.values()
+    ]
+    several = [of.facts for of in asked if len(of.facts) > 1]
+    found.conditions = [_any([_compared(fact, name) for fact in facts]) for facts in several]
+    for each in options:
+        if len(each) > 1:
+            needed += [fact for facts in each for fact in facts]
+            found.conditions.append(
+                _any([_all([_compared(fact, name) for fact in facts]) for facts in each])
+            )
+    found.starts, found.ends = _halves(found, needed)
+    return found
+
+
+def _walk(
+    tree: Tree, found: Meaning, asked: list[Clause],
+    counted: list[tuple[tuple[int, ...], int, Link]], *, outermost: bool = False,
+) -> tuple[int, ...]:  # fmt: skip
+    """The positive steps below ``tree``; adds what it asks for."""
+    spans: list[tuple[int, ...]] = []
+    words: list[Link] = []
+    waiting: list[tuple[int, int]] = []
+    link = Link(",")
+    for number, part in enumerate(tree.parts):
+        if number and (tree.links[number - 1].word != "," or link.word == ","):
+            link = tree.links[number - 1]
+        if isinstance(part, int) and found.steps[part].negated:
+            waiting.append((part, len(spans)))
+            continue
+        mine = (part,) if isinstance(part, int) else _walk(part, found, asked, counted)
+        if spans:
+            words.append(link)
+            if link.word != "," or tree.op == "SEQ":
+                asked += related(link.word, spans[-1], mine, link)
+            if link.counts is not None:
+                if len(mine) > 1:
+                    message = "the five counts are of one event at their right, not of several"
+                    raise ContradictionError(link, message)
+                counted.append((tuple(x for span in spans for x in span), mine[0], link))
+        link = Link(",")
+        spans.append(mine)
+    for step, number in waiting:
+        found.scopes.append(_scope(step, number, spans, words, outermost=outermost))
+    return tuple(place for span in spans for place in span)
+
+
+def _scope(
+    step: int, number: int, spans: list[tuple[int, ...]], words: list[Link], *, outermost: bool
+) -> Scope:
+    """Of a negated step before ``spans[number]``.
+
+    Parts that a relation other than BEFORE joins stand there together. At an end of the pattern it
+    is the whole match that counts (SPEC 4.1).
+    """
+    everything = tuple(sorted(place for span in spans for place in span))
+    if not number or number == len(spans):
+        assert outermost
+        return Scope(step, (), everything) if not number else Scope(step, everything, ())
+    first, stop = number - 1, number + 1
+    while first and words[first - 1].word not in {*SEQUEL, "AFTER"}:
+        first -= 1
+    while stop < len(spans) and words[stop - 1].word not in {*SEQUEL, "AFTER"}:
+        stop += 1
+    left, right = spans[first:number], spans[number:stop]
+    return Scope(
+        step, tuple(place for span in left for place in span),
+        tuple(place for span in right for place in span),
+    )  # fmt: skip
+
+
+def _narrowed(scope: Scope, facts: Facts) -> Scope:
+    """Without the steps that never begin first: between two of a scope's ends these do not count.
+    At an end of the pattern, where all of ``after`` do, they are those that never begin last.
+    """
+
+    def firsts(places: tuple[int, ...], *, latest: bool = False) -> tuple[int, ...]:
+        kept = list[int]()
+        for place in places:
+            others = [x for x in places if x in kept or x > place]
+            known = (
+                Fact(start(place), start(x), False) if latest
+                else Fact(start(x), start(place), False)
+                for x in others
+            )  # fmt: skip
+            if not any(map(facts.knows, known)):
+                kept.append(place)
+        return tuple(kept)
+
+    after = firsts(scope.after, latest=not scope.before)
+    return Scope(scope.step, after, firsts(scope.before))
+
+
+def _settled(asked: list[Clause], facts: Facts) -> list[Clause]:
+    """The clauses that are left once those of one fact are known; adds these to ``facts``."""
+    left, again = asked, True
+    while again:
+        again = False
+        kept = list[Clause]()
+        for clause in left:
+            single = len(clause.facts) == 1
+            if any(map(facts.knows, clause.facts)) and not single:
+                continue
+            possible = tuple(fact for fact in clause.facts if not facts.excludes(fact))
+            if not possible:
+                raise ContradictionError(clause.link, "this can never be, beside the rest")
+            if len(possible) == 1 and not facts.knows(possible[0]):
+                facts.add(possible[0])
+                again = True
+            kept.append(Clause(possible, clause.link))
+        left = kept
+    return left
+
+
+def _assignments(
+    left: tuple[int, ...], right: int, link: Link, facts: Facts
+) -> list[tuple[Fact, ...]]:
+    """Which steps may be how related to the right one for the five counts to hold."""
+    assert link.counts is not None
+    if sum(link.counts) > len(left):
+        message = f"{sum(link.counts)} events are counted, and {len(left)} stand at the left"
+        raise ContradictionError(link, message)
+    kinds = [kind for kind, count in enumerate(link.counts) for _ in range(count)]
+    kinds += [5] * (len(left) - len(kinds))
+    found = list[tuple[Fact, ...]]()
+    for tried, kind in enumerate(dict.fromkeys(permutations(kinds))):
+        if tried == ASSIGNMENTS_MAX:
+            raise ContradictionError(link, "too many events at the left: write them in groups")
+        wanted = tuple(
+            fact for x, k in zip(left, kind, strict=True) for fact in _counted(x, right)[k]
+        )
+        if _possible(wanted, facts):
+            found.append(wanted)
+    if not found:
+        raise ContradictionError(link, "no events are so related, beside the rest")
+    return found
+
+
+def _possible(wanted: tuple[Fact, ...], facts: Facts) -> bool:
+    tried = Facts([*facts.after], [*facts.beyond])
+    for fact in wanted:
+        if tried.excludes(fact):
+            return False
+        tried.add(fact)
+    return True
+
+
+def _implied(
+    places: tuple[int, ...], stated: dict[tuple[int, int], Fact], facts: Facts
+) -> dict[tuple[int, int], Fact]:
+    """What follows for steps of which nothing is stated: it narrows what is searched."""
+    told = {frozenset((low >> 1, high >> 1)) for low, high in stated}
+    found = {}
+    for x, y in permutations(places, 2):
+        if frozenset((x, y)) in told:
+            continue
+        for low in (end(x), start(x)):
+            fact = Fact(low, start(y), True)
+            if facts.knows(fact):
+                found[low, start(y)] = fact
+                break
+    return found
+
+
+def _halves(found: Meaning, needed: list[Fact]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of which steps one half may be enough: an end that must be before something, or a start that
+    must be after something, must be known; of the other ones the known half says as much.
+    """
+    lows = {fact.low for fact in needed}
+    highs = {fact.high for fact in needed}
+    # When a negated step begins is compared with the starts after it, or with all of them.
+    for scope in found.scopes:
+        at_an_end = not scope.before or not scope.after
+        highs |= set(map(start, found.positive if at_an_end else scope.before))
+    starts = [found.steps[x].alias for x in found.positive if end(x) not in lows]
+    ends = [found.steps[x].alias for x in found.positive if start(x) not in highs]
+    return tuple(starts), tuple(ends)
+
+
+def _namer(steps: Sequence[Step]) -> Callable[[int], Attribute]:
+    return lambda point: Attribute("te" if point & 1 else "ts", steps[point >> 1].alias)
+
+
+def _compared(fact: Fact, name: Callable[[int], Attribute]) -> Predicate:
+    return Comparison("<" if fact.strict else "<=", name(fact.low), name(fact.high))
+
+
+def _any(terms: list[Predicate]) -> Predicate:
+    return terms[0] if len(terms) == 1 else Logic("or", tuple(terms))
+
+
+def _all(terms: list[Predicate]) -> Predicate:
+    return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
