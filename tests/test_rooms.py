@@ -23,7 +23,7 @@ ROOMS = {
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
-        "report", "results", "server", "stream",
+        "report", "results", "server", "stream", "validate",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
@@ -47,6 +47,7 @@ ROOMS = {
         "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
     },
     "stream": {"kernels"},
+    "validate": {"clocks", "kernels", "query", "report"},
     "window": {"kernels", "query", "results", "stream"},
 }  # fmt: skip
 
