@@ -47,7 +47,9 @@ ROOMS = {
         "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
     },
     "stream": {"kernels"},
-    "validate": {"clocks", "kernels", "query", "report"},
+    "validate": {
+        "chain", "clocks", "kernels", "log", "passes", "query", "report", "results",
+    },
     "window": {"kernels", "query", "results", "stream"},
 }  # fmt: skip
 

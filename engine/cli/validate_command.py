@@ -81,13 +81,28 @@ def validate_setup(
     Measures this device, its clock and its way to the gateway, and changes nothing. Exit code 0:
     fit, also with care; 1: not fit; 2: the input is at fault. Ctrl-C keeps what was measured.
     """
+    # ruff: noqa: PLC0415 - what help and the language need not
+    from engine.validate.page import check_page, write_page
+
     given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
     if len(given) != 1:
         raise UserError("give one of --config FILE, --log LOG, --two-logs A B")
     asked = _questions(site, queries or [])
     wanted = _wanted(asked, uncertain, gap)
     seconds = _seconds(duration)
-    found = _of_device(config, asked, wanted, servers or [], seconds, rate=rate, quiet=quiet)
+    if out is not None:
+        check_page(out)
+    if two_logs is not None:
+        _show_two(*two_logs, as_json=as_json, quiet=quiet)
+        return
+    if log is not None:
+        found = _of_log(log, asked, wanted, quiet=quiet)
+    else:
+        found = _of_device(config, asked, wanted, servers or [], seconds, rate=rate, quiet=quiet)
+    if scenario is not None:
+        _write_scenario(found, asked, scenario)
+    if out is not None:
+        write_page(found, out)
     _show(found, as_json=as_json)
     if found.fitness.value > 1:
         raise typer.Exit(_NOT_FIT)
@@ -100,7 +115,6 @@ def _ways(
 
 
 def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
-    # ruff: noqa: PLC0415 - the language takes longer to load than help may take
     from dataclasses import replace
 
     from engine.live.questions import Questions
@@ -169,6 +183,34 @@ def _of_device(
     )  # fmt: skip
     setup = setup_of(found, facts, round(_STEP_S * 1e9))
     return validation(str(config), "device", setup, plans, wanted)
+
+
+def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Validation:
+    from engine.cli.terminal.watch import tell_compiling, watched
+    from engine.cli.work_folder import work_folder
+    from engine.validate.log_answers import measured_answers
+    from engine.validate.log_columns import read_columns
+    from engine.validate.log_quality import setup_of_log
+    from engine.validate.report import validation
+
+    settings = asked.chain_settings() if asked.queries else None
+    with watched("reading", quiet=quiet) as advanced:
+        setup = setup_of_log(read_columns(log, advanced))
+    if settings is None:
+        return validation(str(log), "log", setup, (), wanted)
+    tell_compiling(quiet=quiet)
+    with work_folder(None) as folder, watched("answering", quiet=quiet) as advanced:
+        answers = measured_answers(log, settings, folder, advanced)
+    return validation(str(log), "log", setup, settings.plans, wanted, answers.get)
+
+
+def _write_scenario(found: Validation, asked: Questions, file: Path) -> None:
+    from engine.log.whole_file import whole_file
+    from engine.validate.scenario_text import scenario_text
+
+    text = scenario_text(found, asked.plans(), asked.order, asked.barrier or None)
+    with whole_file(file) as sink:
+        sink.write(text.encode())
 
 
 def _agent(config: Path) -> AgentSettings:
@@ -260,6 +302,29 @@ def _show(found: Validation, *, as_json: bool) -> None:
             console.print(_rich(table))
     if not found.verdicts:
         tell("no query was given, so nothing is judged but the hardware: add --site or --query\n")
+
+
+def _show_two(first: Path, second: Path, *, as_json: bool, quiet: bool) -> None:
+    from engine.cli.terminal.watch import watched
+    from engine.report.plain import as_json as json_text
+    from engine.report.plain import plain
+    from engine.validate.log_columns import read_columns
+    from engine.validate.tables import beside_table
+    from engine.validate.two_logs import compare_logs
+
+    with watched("reading", quiet=quiet) as advanced:
+        found = compare_logs(read_columns(first, advanced), read_columns(second, advanced))
+    if as_json:
+        json_out().write(json_text(plain(found), indent=1) + "\n")
+        return
+    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(f"A: {first}\nB: {second}", highlight=False, markup=False)
+    console.print(_rich(beside_table(found)))
+    console.print(
+        "later in B: B's arrival less A's, less the median of all "
+        f"({found.median_ns / 1e6:.3f} ms: clocks and ways together)",
+        highlight=False, markup=False,
+    )  # fmt: skip
 
 
 def _rich(table: Table) -> object:

@@ -12,7 +12,6 @@ from engine.query.shape import shape_of
 class Asked:
     """``orders``: events of a match that must come one after another, counted as pairs next to one
     another. ``within_ns`` None: no bound. ``every_ns``: distance of a window's borders.
-    ``is_drift``: R19's three windows. ``has_negation``: a match waits for the end of a scope.
     """
 
     name: str
@@ -23,7 +22,6 @@ class Asked:
     within_ns: int | None = None
     window_ns: int | None = None
     has_negation: bool = False
-    is_drift: bool = False
 
     @property
     def comparisons(self) -> int:
@@ -37,7 +35,6 @@ def asked_of(plan: Plan) -> Asked:
         window = plan.windows[0]
         return Asked(
             name=plan.name, text=plan.text, kind="window", window_ns=window.size_ns,
-            is_drift=window.drift.value != "none",
         )  # fmt: skip
     found = [_of_branch(plan, branch) for branch in plan.branches]
     return max(found, key=lambda each: (each.comparisons, -(each.within_ns or 0)))

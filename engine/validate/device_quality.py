@@ -317,8 +317,8 @@ def _machine_concerns(found: Findings, facts: AgentFacts) -> list[tuple[str, boo
             made.append(((f"{disk.free_bytes >> 20} MiB are free for the outbox, it may want "
                          f"{facts.outbox_bytes >> 20}"), False))  # fmt: skip
     if machine.load is not None and machine.load > 2 * machine.cores:
-        made.append(((f"the processor is busy: load {machine.load:.1f} on {machine.cores} cores, so "
-                     "delays are too long"), False))  # fmt: skip
+        made.append(((f"the processor is busy: load {machine.load:.1f} on {machine.cores} cores, "
+                     "so delays are too long"), False))  # fmt: skip
     if machine.memory_free_bytes is not None and machine.memory_free_bytes < _FREE_MIN:
         made.append((f"{machine.memory_free_bytes >> 20} MiB of memory are free", False))
     return made

@@ -9,6 +9,7 @@ from engine.report.units import Cell, number
 from engine.scenario import Table
 from engine.units import neat
 from engine.validate.report import Validation
+from engine.validate.two_logs import TwoLogs
 from engine.validate.verdict import percent
 
 
@@ -136,14 +137,32 @@ def fact_table(found: Mapping[str, Any]) -> Table:
     rows.append(_agreement(facts["agreement"]))
     rows.append(_rate(rate))
     if disk is not None:
-        rows.append(("outbox's disk", disk["error"] or f"fsync {duration(disk['fsync_p50_ns'])}, "
-                     f"p99 {duration(disk['fsync_p99_ns'])}; {_size(disk['free_bytes'])} free"))  # fmt: skip
+        rows.append(("outbox's disk", disk["error"] or _disk(disk)))
     machine = facts["machine"]
     rows.append(("machine", (f"{machine['cores']} cores, load {number(machine['load'])}; "
                  f"{_size(machine['memory_free_bytes'])} of "
                  f"{_size(machine['memory_bytes'])} memory free")))  # fmt: skip
     rows += [(f"input {each['name']}", each["said"]) for each in facts["inputs"]]
     return Table("", ("", ""), tuple(rows))
+
+
+def beside_table(found: TwoLogs) -> Table:
+    """A row per source that two logs have."""
+    headings = (
+        "source", "in both", "missing in A", "missing in B", "out of order in A",
+        "out of order in B", "later in B: p5", "p50", "p95", "p99.9",
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for each in found.sources:
+        later = [duration(each.later_ns.get(name)) for name in ("p5", "p50", "p95", "p999")]
+        counts = (each.both, each.missing_a, each.missing_b)
+        rows.append((each.name, *counts, each.out_of_order_a, each.out_of_order_b, *later))
+    return Table("", headings, tuple(rows))
+
+
+def _disk(disk: Mapping[str, Any]) -> str:
+    waits = f"fsync {duration(disk['fsync_p50_ns'])}, p99 {duration(disk['fsync_p99_ns'])}"
+    return f"{waits}; {_size(disk['free_bytes'])} free"
 
 
 def _interface(each: Mapping[str, Any]) -> tuple[Cell, ...]:

@@ -11,10 +11,11 @@ T_a, R19 Eq 3.16):
 * a window of size w has a border at both ends, and an event is ambiguous when it lies within u of
   one: ``4 u`` of the ``w + 2 u`` from which its events may come. R19's windows need w > T_a.
 
-The wait for a number that is late (``sequence``'s timeout) is the p99.9 of how long the way varies,
-and where packets are lost, TCP's: with p the loss, k = ceil(ln(0.001) / ln(p)) - 1 times sent again,
-each after twice the wait of the one before, the first after the round trip + 200 ms. The hold of
-the merge is that wait and ``g``: so late may another source's event be, and so wrong its time.
+The wait for a number that is late (``sequence``'s timeout) is the p99.9 of how long the way varies.
+Where packets are lost, it is TCP's besides: with p the loss, k = ceil(ln(0.001) / ln(p)) - 1 times
+sent again, each after twice the wait of the one before, the first after the round trip + 200 ms.
+The hold of the merge is that wait and ``g``: so late may another source's event be, and so wrong
+its time.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Fitness(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What is asked of the answers. ``gap_ns``: typical distance of a match's events; None: unknown.
+    """What is asked of the answers. ``gap_ns``: a match's events' usual distance; None: unknown.
 
     ``latency_ns``: the longest wait that the order allows.
     """

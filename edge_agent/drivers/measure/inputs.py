@@ -16,33 +16,37 @@ from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.inputs.llrp import protocol
 from edge_agent.measure.findings import InputFindings
 
-_PATIENCE_S: Final = 3.0
 _DEVICES: Final = "/dev/"
 
 
-async def measured_inputs(settings: AgentSettings, folder: Path) -> tuple[InputFindings, ...]:
+async def measured_inputs(
+    settings: AgentSettings, folder: Path, patience_s: float = 3.0
+) -> tuple[InputFindings, ...]:
     """Each input in turn; nothing is configured, and nothing is read that would be missed.
 
     Args:
         settings: of the agent; what is in effect is read from what it prints.
         folder: to which files in the settings are relative.
+        patience_s: how long a device may take to answer.
     """
     tables = tomllib.loads(settings.printed).get("input", [])
     return tuple(
         [
-            await _tried(named.name, table, folder)
+            await _tried(named.name, table, folder, patience_s)
             for named, table in zip(settings.inputs, tables, strict=True)
         ]
     )
 
 
-async def _tried(name: str, table: Mapping[str, Any], folder: Path) -> InputFindings:
+async def _tried(
+    name: str, table: Mapping[str, Any], folder: Path, patience_s: float
+) -> InputFindings:
     kind = str(table["kind"])
     match kind:
         case "rfid-llrp":
-            found = await _reader(table["host"], table["port"])
+            found = await _reader(table["host"], table["port"], patience_s)
         case "mqtt":
-            found = await _broker(table["host"], table["port"])
+            found = await _broker(table["host"], table["port"], patience_s)
         case "hl7-mllp":
             found = _bindable(table["listen"], table["port"], socket.SOCK_STREAM)
         case "soccer-udp":
@@ -57,16 +61,16 @@ async def _tried(name: str, table: Mapping[str, Any], folder: Path) -> InputFind
     return InputFindings(name, kind, *found)
 
 
-async def _reader(host: str, port: int) -> tuple[bool, str]:
+async def _reader(host: str, port: int, patience_s: float) -> tuple[bool, str]:
     """An LLRP reader speaks first, of the connection itself (LLRP 1.1, 14.2.4.6)."""
     place = f"{host} port {port}"
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             reader, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
         return False, f"{place}: {_reason(error)}"
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             header = await reader.readexactly(protocol.HEADER.size)
     except (OSError, TimeoutError, asyncio.IncompleteReadError):
         return False, f"{place}: connects, but does not greet as an LLRP reader does"
@@ -78,9 +82,9 @@ async def _reader(host: str, port: int) -> tuple[bool, str]:
     return True, f"{place}: an LLRP reader answers"
 
 
-async def _broker(host: str, port: int) -> tuple[bool, str]:
+async def _broker(host: str, port: int, patience_s: float) -> tuple[bool, str]:
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
         return False, f"{host} port {port}: {_reason(error)}"
