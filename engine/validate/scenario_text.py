@@ -60,6 +60,8 @@ def _source(
     yield f"name = {_text(_NAME.sub('-', source.name))}"
     if setup.alike:
         yield f"count = {_STAND_INS}"
+    if source.link is not None and source.link.lost and not source.link.resends:
+        yield "resend = false"
     yield "[sources.clock]"
     yield from _clock(source.clock, alike=setup.alike)
     if source.link is not None:
