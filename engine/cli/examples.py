@@ -44,8 +44,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "serve": ("slackwater serve --config site.toml --check",),
     "emulate": ("slackwater emulate links.toml --check",),
     "validate": (
-        "slackwater validate --config agent.toml --site site.toml --duration 2s",
         "slackwater validate --log short.log --query 'EVENT SEQ(A a, B b) WITHIN 5 s'",
+        "slackwater validate --two-logs short.log short.log",
     ),
     "log": (
         "slackwater log import rows.csv --time-unit us --out rows.log",
