@@ -48,7 +48,7 @@ ROOMS = {
     },
     "stream": {"kernels"},
     "validate": {
-        "chain", "clocks", "kernels", "log", "passes", "query", "report", "results",
+        "chain", "clocks", "kernels", "log", "passes", "query", "report", "results", "stream",
     },
     "window": {"kernels", "query", "results", "stream"},
 }  # fmt: skip
