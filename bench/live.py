@@ -3,8 +3,10 @@
     .venv/bin/python -m bench.live [embedded|spark]
 
 Each hundredth event asks for an answer of its own (a pattern of one step), and the file of answers
-is looked at each millisecond. The parts: until durable in the log (arrival is when bytes came), and
-from there to the file. Order ``none``: nothing waits for disorder.
+is looked at each millisecond. The parts: until it arrives (when the gateway has its bytes), until
+its file of the log is there (frames wait for ``frame_every``, then for the disk), and from there to
+the answer's line. Order ``none``: nothing waits for disorder. A busy machine lengthens the waits;
+the processor time of each program, which it hardly changes, says what they do in them.
 """
 
 from __future__ import annotations
@@ -18,16 +20,23 @@ import sys
 import tempfile
 import time
 from array import array
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from bench.soak.watched import family
 from edge_agent import clock
 from edge_agent.columns import Codes
 from edge_agent.drivers.session_driver import Address, SessionDriver
 from edge_agent.messages import StreamSchema
 from edge_agent.session import AgentSession
 from edge_agent.settings import SessionSettings
+from engine.log.arrival_log import frames_in
+from engine.log.files.log_files import file_name
 
 SOURCES = 20
 RATE = 15_000
@@ -48,6 +57,17 @@ order = "none"
 [[query]]
 text = "EVENT SEQ(PROBE p) WITHIN 1 s"
 """
+
+
+Times = npt.NDArray[np.int64]
+
+
+class Answer(NamedTuple):
+    """When its event was created and arrived, and when its line was seen [ns since 1970]."""
+
+    created: int
+    arrived: int
+    written: int
 
 
 async def load(port: int, seconds: float) -> None:
@@ -92,14 +112,20 @@ def emit(driver: SessionDriver, first: int, end: int) -> None:
     driver.carry_out()
 
 
-def watch(path: Path, loader: subprocess.Popen[bytes]) -> list[tuple[int, int, int]]:
-    """(created, arrived, written) of each answer, while the load lasts and a little longer."""
+def watch(folder: Path, loader: subprocess.Popen[bytes]) -> tuple[list[Answer], list[int]]:
+    """Each answer, while the load lasts and a little longer, and when each file of the log was
+    there.
+    """
+    path = folder / "site.log.answers" / "q1" / "main.jsonl"
     seen = 0
     found = []
+    files: list[int] = []
     rest = b""
     idle_since = time.monotonic()
     while loader.poll() is None or time.monotonic() - idle_since < 2:
         time.sleep(0.001)
+        while (folder / "site.log" / file_name(len(files) + 1)).exists():
+            files.append(time.time_ns())
         if not path.exists() or path.stat().st_size == seen:
             continue
         with path.open("rb") as file:
@@ -111,11 +137,26 @@ def watch(path: Path, loader: subprocess.Popen[bytes]) -> list[tuple[int, int, i
         *lines, rest = (rest + new).split(b"\n")
         for line in lines:
             result = json.loads(line)
-            found.append((result["events"][0]["ts"], result["at"], written))
-    return found
+            found.append(Answer(result["events"][0]["ts"], result["at"], written))
+    return found, files
 
 
-def run(engine: str, folder: Path, port: int) -> list[tuple[int, int, int]]:
+def durable(log: Path, files: list[int], arrived: Times) -> Times:
+    """When the file was there that has what arrived then."""
+    last = [
+        max(frame.last_arrival for frame in frames_in(log / file_name(number)))
+        for number in range(1, len(files) + 1)
+    ]
+    return np.array(files, np.int64)[np.searchsorted(last, arrived)]
+
+
+def processor_seconds(pid: int) -> float:
+    """Of a process, its threads and the children that it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def run(engine: str, folder: Path, port: int) -> None:
     (folder / "site.toml").write_text(SITE.format(port=port, engine=engine))
     server = subprocess.Popen(
         [sys.executable, "-c", "from engine.cli import main; main()", "serve", "-c", "site.toml"],
@@ -127,29 +168,39 @@ def run(engine: str, folder: Path, port: int) -> list[tuple[int, int, int]]:
         loader = subprocess.Popen(
             [sys.executable, "-m", "bench.live", "load", str(port), str(SECONDS[engine])]
         )
-        return watch(folder / "site.log.answers" / "q1" / "main.jsonl", loader)
+        found, files = watch(folder, loader)
+        spent = {
+            "gateway": processor_seconds(server.pid),
+            "engine": sum(map(processor_seconds, family(server.pid))),
+        }
     finally:
         server.terminate()
         server.wait(60)
+    report(engine, found, partial(durable, folder / "site.log", files))
+    told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in spent.items())
+    print(f"  processor time        {told} (start and warming up included)")
 
 
-def report(engine: str, found: list[tuple[int, int, int]]) -> None:
+def report(engine: str, found: list[Answer], durable_at: Callable[[Times], Times]) -> None:
     times = np.array(found, np.int64)
     times = times[times[:, 0] >= times[0, 2] + LEFT_OUT_S * 10**9]
     if not len(times):
         print(f"{engine}: the first answer took too long; is the machine busy?")
         return
+    created, arrived, written = times.T
+    in_log = durable_at(arrived)
     parts = {
-        "created to arrived": times[:, 1] - times[:, 0],
-        "arrived to written": times[:, 2] - times[:, 1],
-        "created to written": times[:, 2] - times[:, 0],
+        "created to arrived": arrived - created,
+        "arrived to in the log": in_log - arrived,
+        "in the log to written": written - in_log,
+        "created to written": written - created,
     }
     print(f"{engine}: {RATE:,} events/s from {SOURCES} sources, {len(times):,} answers")
     for name, spent in parts.items():
         quantiles = np.quantile(spent / 1e6, [0.5, 0.95, 0.99, 1.0])
         names = ("p50", "p95", "p99", "max")
         told = ", ".join(f"{n} {ms:.1f}" for n, ms in zip(names, quantiles, strict=True))
-        print(f"  {name:20} {told} ms")
+        print(f"  {name:21} {told} ms")
 
 
 def main() -> None:
@@ -158,7 +209,7 @@ def main() -> None:
         return
     for engine in sys.argv[1:] or ["embedded"]:
         with tempfile.TemporaryDirectory() as name:
-            report(engine, run(engine, Path(name), 19_751))
+            run(engine, Path(name), 19_751)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from edge_agent.limits import TIME_MAX_NS
 from edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX, StreamSchema
 
 INT64_MAX: Final = 2**63 - 1
-_FLOAT_WHOLE: Final = 2**1023
+FLOAT_WHOLE_MAX: Final = 2**1023
 """A whole number from here on may have no float."""
 _PYTHON: Final = {"int": int, "float": float, "bool": bool, "str": str}
 _CODES: Final = {"int": "q", "float": "d", "bool": "B"}
@@ -70,19 +70,15 @@ def checked_row(
 
 def columns_of(schema: StreamSchema, rows: Sequence[Row]) -> Columns:
     """The columns of ``rows``, which are at least one."""
-    ts = array("q", [row.ts for row in rows])
-    te = array("q", [row.te for row in rows])
-    with_ids = rows[0].id is not None
+    ts, te, ids, types, of_each = zip(*rows, strict=True)
     attrs: dict[str, Column] = {}
-    for place, (name, kind) in enumerate(schema.attrs.items()):
-        values = [row.attrs[place] for row in rows]
+    for (name, kind), values in zip(schema.attrs.items(), zip(*of_each, strict=True), strict=False):
         if any(value is not None for value in values):
             attrs[name] = _column(values, kind)
-    types = [row.type for row in rows]
     return Columns(
-        ts,
-        None if te == ts else te,
-        array("q", [row.id or 0 for row in rows]) if with_ids else None,
+        array("q", ts),
+        None if te == ts else array("q", te),
+        array("q", [id_ or 0 for id_ in ids]) if ids[0] is not None else None,
         _codes(types) if any(types) else None,
         attrs,
     )
@@ -99,7 +95,7 @@ def _value(value: Any, name: str, kind: str) -> Any:
     if value is None:
         return None
     if kind == "float" and type(value) is int:
-        value = float(value) if abs(value) < _FLOAT_WHOLE else math.inf
+        value = float(value) if abs(value) < FLOAT_WHOLE_MAX else math.inf
     found = type(value)  # bool is an int for isinstance
     if found is not _PYTHON[kind]:
         raise BadRecord(f"attribute {name}: {value!r:.50} is not of type {kind}")
@@ -122,6 +118,7 @@ def _column(values: Sequence[Any], kind: str) -> Column:
 
 
 def _codes(values: Sequence[str | None]) -> Codes:
-    places: dict[str, int] = {}
-    codes = array("i", [-1 if v is None else places.setdefault(v, len(places)) for v in values])
-    return Codes(list(places), codes)
+    names = [name for name in dict.fromkeys(values) if name is not None]
+    places: dict[str | None, int] = {name: place for place, name in enumerate(names)}
+    places[None] = -1
+    return Codes(names, array("i", map(places.__getitem__, values)))

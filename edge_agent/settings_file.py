@@ -6,7 +6,6 @@ file. What was read, with the defaults of what was left out, can be printed: the
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Collection, Mapping
@@ -14,11 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import SettingsError
+from edge_agent.near_miss import did_you_mean
+from edge_agent.units import NS_PER, exactly, time_unit
 
-NS_PER: Final[dict[str, int]] = {
-    "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9,
-    "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9,
-}  # fmt: skip
 BYTES_PER: Final[dict[str, int]] = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
 }  # fmt: skip
@@ -53,12 +50,13 @@ def quantity(text: str, units: Mapping[str, int], what: str) -> int:
         SettingsError: neither number nor unit, or a fraction of the smallest unit.
     """
     found = _QUANTITY.fullmatch(text)
-    if found is None or found[3] not in units:
+    name = "" if found is None else found[3]
+    scale = units.get((time_unit(name) or name) if units is NS_PER else name)
+    if found is None or scale is None:
         known = " ".join(units)
         raise SettingsError(f"{text!r} is not {what}: a number and one of {known}")
-    digits = found[2] or ""
-    value, rest = divmod(int(found[1] + digits) * units[found[3]], int("1" + "0" * len(digits)))
-    if rest or value > INT_MAX:
+    value = exactly(found[1], found[2] or "", scale)
+    if value is None or value > INT_MAX:
         raise SettingsError(f"{text!r} is not {what}: too fine or too large")
     return value
 
@@ -205,7 +203,7 @@ class Table:
     def done(self) -> None:
         """Refuses what nobody asked for, here and in the tables within."""
         for key in self._left:
-            raise self.wrong(key, f"no such setting{near_miss(key, self.effective)}")
+            raise self.wrong(key, f"no such setting{did_you_mean(key, self.effective)}")
         for inner in self._inner_tables():
             inner.done()
 
@@ -249,13 +247,7 @@ class Table:
 
 def unknown(word: str, known: Collection[str]) -> str:
     """What to say of a word that is none of ``known``."""
-    return f'"{word}" is not known{near_miss(word, known)}'
-
-
-def near_miss(word: str, known: Collection[str]) -> str:
-    """``; did you mean "x"?`` when a known word is near, else all the known words."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f'; did you mean "{near[0]}"?' if near else f"; known are: {', '.join(known)}"
+    return f'"{word}" is not known{did_you_mean(word, known)}'
 
 
 def _are_tables(value: Any) -> bool:

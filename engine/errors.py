@@ -7,7 +7,6 @@ A peer's bad message is neither: it is refused, counted and kept (see ``engine.g
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -36,17 +35,3 @@ class SparkFailure(SlackwaterError):  # noqa: N818 - Spark's word for it
 
 class ContractViolation(SlackwaterError):  # noqa: N818 - the house word for it
     """A promise inside the program was broken: a bug of ours, or a damaged log."""
-
-
-def near_miss(word: str, known: Iterable[str]) -> str:
-    """``; did you mean "x"?`` when a known word is near, else nothing."""
-    import difflib  # noqa: PLC0415 - only for errors
-
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f'; did you mean "{near[0]}"?' if near else ""
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean "x"?`` when a known word is near, else all the known words."""
-    words = list(known)
-    return near_miss(word, words) or f"; known are {', '.join(words)}"

@@ -5,23 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from edge_agent.units import NS_PER, exactly, time_unit
 from engine.errors import UserError
 
-NS_PER: Final[dict[str, int]] = {
-    "ns": 1,
-    "us": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "min": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86400 * 10**9,
-}
-_ALIASES: Final[dict[str, str]] = {
-    "nanosecond": "ns", "nanoseconds": "ns", "microsecond": "us", "microseconds": "us",
-    "millisecond": "ms", "milliseconds": "ms", "sec": "s", "second": "s", "seconds": "s",
-    "m": "min", "minute": "min", "minutes": "min", "mins": "min", "hour": "h", "hours": "h",
-    "day": "d", "days": "d",
-}  # fmt: skip
 _DURATION: Final = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z]*)\s*")
 INT64_MAX: Final = 2**63 - 1
 DURATION_MAX_NS: Final = 2**60
@@ -37,9 +23,8 @@ def unit_ns(name: str) -> int:
     Raises:
         UserError: unknown unit; the message lists the known ones.
     """
-    key = name.lower()
-    key = _ALIASES.get(key, key)
-    if key not in NS_PER:
+    key = time_unit(name)
+    if key is None:
         raise UserError(f"unknown time unit {name!r}; use one of {', '.join(NS_PER)}")
     return NS_PER[key]
 
@@ -61,8 +46,8 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
     digits = fraction or ""
     if len(whole) + len(digits) > _DIGITS_MAX:
         raise UserError(f"{text[:_DIGITS_MAX]!r}...: this duration has too many digits")
-    value, rest = divmod(int(whole + digits) * scale, int("1" + "0" * len(digits)))
-    if rest:
+    value = exactly(whole, digits, scale)
+    if value is None:
         raise UserError(f"{text!r} is finer than one nanosecond")
     if value > INT64_MAX:
         raise UserError(f"{text!r} is longer than 292 years")

@@ -7,12 +7,13 @@
 
 from __future__ import annotations
 
+from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.order.base import Guards
 from engine.report.units import number, percent
 from engine.results.export import read_results
 from engine.scenario import Chart, Claim, Pass, RunnableScenario, Score, Series, Table
-from engine.units import NS_PER, parse_duration
+from engine.units import parse_duration
 
 __all__ = [
     "NS_PER",

@@ -11,6 +11,7 @@ import pytest
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 LITTLE: dict[str, dict[str, Any]] = {
+    "agent": {"EVENTS": 3_000, "STARTS": 2},
     "chain": {"ORDERS": ("none",), "EVENTS": 20_000},
     "corrections": {"ROUNDS": 1},
     "live": {"SECONDS": {"embedded": 8.0}, "LEFT_OUT_S": 1},

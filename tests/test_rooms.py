@@ -23,7 +23,7 @@ ROOMS = {
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
-        "report", "results", "server", "stream", "validate",
+        "report", "results", "server", "stream", "sweep", "validate",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
@@ -47,6 +47,7 @@ ROOMS = {
         "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
     },
     "stream": {"kernels"},
+    "sweep": {"log", "passes", "report"},
     "validate": {
         "chain", "clocks", "kernels", "log", "passes", "query", "report", "results", "stream",
     },

@@ -1,14 +1,16 @@
-"""Soak: ``python -m bench.soak [--seconds N] [--rate EVENTS/S] [--agents N] [--out FOLDER]``.
+"""Soak: ``python -m bench.soak [--seconds N] [--rate N] [--agents N] [--engine KIND] [--out DIR]``.
 
-Agents with outboxes send to a gateway on this machine, all of them real processes, while their
-memory and open files are looked at each second. Exit code 0: every event is in the log once, and
-neither grows from the third quarter of the run to the fourth; 1: not so. ``--out`` keeps the looks
-(soak.csv) and a plot of them (soak.html).
+Agents with outboxes send to a gateway on this machine, whose engine answers queries, all of them
+real processes, while their memory and open files are looked at each second. Exit code 0: every
+event is in the log once and counted once in the answers, and neither memory nor files grow from the
+third quarter of the run to the fourth; 1: not so. ``--out`` keeps the looks (soak.csv) and a plot
+of them (soak.html). ``--seconds 1200`` is the twenty minutes that a release takes.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import socket
 import subprocess
@@ -17,25 +19,42 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pyarrow.compute as pc
 
-from bench.soak.watched import Watched
+from bench.soak.watched import Watched, command, family
 from edge_agent.records import Kind
 from engine.log.arrival_log import LogReader
 
 ROOT = Path(__file__).resolve().parents[2]
 SLACKWATER = [sys.executable, "-c", "from engine.cli import main; main()"]
 PATIENCE_SECONDS = 120.0
+SITE = """[gateway]
+log = "site.log"
+port = {port}
+[engine]
+kind = "{engine}"
+master = "local[1]"
+[[query]]
+name = "counts"
+text = "SELECT count(*) FROM events WINDOW TUMBLING 1 s"
+[[query]]
+name = "pairs"
+text = "EVENT SEQ(B a, B b) WHERE b.v = a.v + 1000 WITHIN 1 s"
+"""
 
 
 class Soak:
     """One run in ``folder``."""
 
-    def __init__(self, folder: Path, agents: int, rate: int, seconds: int) -> None:
+    def __init__(
+        self, folder: Path, agents: int, rate: int, seconds: int, engine: str = "embedded"
+    ) -> None:
         self.folder = folder
         self.names = [f"s{number}" for number in range(agents)]
         self.each = rate // agents
         self.seconds = seconds
+        self.engine = engine
         self.watched: list[Watched] = []
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -51,7 +70,7 @@ class Soak:
 
     def events(self) -> dict[str, int]:
         """Per source, how many different events the log has; -1: some of them twice."""
-        seen: dict[str, list[int]] = {name: [] for name in self.names}
+        seen: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
         for frame in LogReader(self.folder / "site.log"):
             if "attrs.v" not in frame.batch.schema.names:
                 continue  # syncs and ticks alone
@@ -59,12 +78,31 @@ class Soak:
                 of = pc.field("source") == name
                 if "kind" in frame.batch.schema.names:
                     of &= pc.field("kind") == int(Kind.EVENT)
-                seen[name] += frame.batch.filter(of).column("attrs.v").to_pylist()
-        return {name: len(v) if len(set(v)) == len(v) else -1 for name, v in seen.items()}
+                seen[name].append(frame.batch.filter(of).column("attrs.v").to_numpy())
+        found = {}
+        for name, columns in seen.items():
+            values = np.concatenate(columns)
+            found[name] = len(values) if len(np.unique(values)) == len(values) else -1
+        return found
+
+    def counted(self) -> int:
+        """How many events the windows of the answers have, what was taken back left out."""
+        total = 0
+        for path in (self.folder / "site.log.answers" / "counts").glob("main.jsonl*"):
+            with path.open() as lines:
+                for line in map(json.loads, lines):
+                    count = line["value"]["count(*)"]
+                    total += count if line["op"] == "+" else -count
+        return total
+
+    def pairs(self) -> int:
+        """Answers to the query of a pattern."""
+        found = (self.folder / "site.log.answers" / "pairs").glob("main.jsonl*")
+        return sum(path.read_bytes().count(b"\n") for path in found)
 
     def _run(self) -> None:
         port = free_port()
-        (self.folder / "site.toml").write_text(f'[gateway]\nlog = "site.log"\nport = {port}\n')
+        (self.folder / "site.toml").write_text(SITE.format(port=port, engine=self.engine))
         self._start("gateway", [*SLACKWATER, "serve", "--config", "site.toml"])
         while "listening" not in (self.folder / "gateway.txt").read_text():
             self._alive("gateway")
@@ -80,16 +118,31 @@ class Soak:
             )
             self._start(name, [sys.executable, "-m", "edge_agent", "--config", f"{name}.toml"])
         self.watched = [Watched(name, each.pid) for name, each in self._running.items()]
+        self.watched += self._engine()
         began = time.monotonic()
         while (at := time.monotonic() - began) < self.seconds:
             for each in self.watched:
-                self._alive(each.name)
+                if each.name in self._running:
+                    self._alive(each.name)
                 each.look(at)
             time.sleep(1)
         for name in self.names:
             self._ended(name)
         self._running["gateway"].terminate()
         self._ended("gateway")
+
+    def _engine(self) -> list[Watched]:
+        """The engine, and the JVM that it may have."""
+        gateway, kinds = self._running["gateway"].pid, {"python", "java"}
+        wanted = {"embedded": 1, "spark": 2}[self.engine]
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < deadline:
+            pids = {each: command(each) for each in family(gateway)}
+            first = {kind: pid for pid, kind in reversed(pids.items()) if kind in kinds}
+            if len(first) >= wanted:
+                return [Watched({"python": "engine"}.get(k, k), pid) for k, pid in first.items()]
+            time.sleep(0.1)
+        raise RuntimeError("the engine has not started")
 
     def _start(self, name: str, words: list[str]) -> None:
         with (self.folder / f"{name}.txt").open("wb") as said:
@@ -138,14 +191,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--rate", type=int, default=20_000, help="events per second in total")
     parser.add_argument("--agents", type=int, default=4)
+    parser.add_argument("--engine", choices=("embedded", "spark"), default="embedded")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        soak = Soak(Path(folder), options.agents, options.rate, options.seconds)
+        soak = Soak(Path(folder), options.agents, options.rate, options.seconds, options.engine)
         soak.run()
-        events = soak.events()
+        events, counted, pairs = soak.events(), soak.counted(), soak.pairs()
     wanted = soak.each * options.seconds
     problems = [f"{name}: {n} of {wanted} events" for name, n in events.items() if n != wanted]
+    if counted != wanted * len(events):
+        problems.append(f"the answers count {counted} of {wanted * len(events)} events")
     for each in soak.watched:
         (kb, files), (kb_end, files_end) = each.halves()
         print(f"{each.name:8} {kb / 1024:7.1f} -> {kb_end / 1024:7.1f} MB {files:4.0f} -> "
@@ -153,7 +209,8 @@ def main() -> int:
         problems += each.grows()
     if options.out is not None:
         keep(soak.watched, options.out)
-    print("\n".join(problems) if problems else f"{sum(events.values())} events, each once")
+    told = f"{sum(events.values())} events, each once in the log and in the answers; {pairs} pairs"
+    print("\n".join(problems) or told)
     return 1 if problems else 0
 
 

@@ -1,4 +1,7 @@
-"""``feeder RATE SECONDS``: a device program; so many events per second, as lines of JSON."""
+"""``feeder RATE SECONDS``: a device program; so many events per second, as lines of JSON.
+
+One in 1,000 is of type B, the others are of type A.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ def main(rate: float, seconds: float) -> None:
     sent = 0
     while sent < rate * seconds:
         due = int(min(time.monotonic() - began, seconds) * rate) - sent
-        lines = [json.dumps({"type": "A", "v": sent + i}) for i in range(due)]
+        lines = [json.dumps({"type": "AB"[v % 1000 == 0], "v": v}) for v in range(sent, sent + due)]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
         sys.stdout.flush()
         sent += due

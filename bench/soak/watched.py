@@ -65,3 +65,15 @@ class Watched:
         if files_end > files + OPEN_MORE:
             found.append(f"{self.name}: open files grow from {files:.0f} to {files_end:.0f}")
         return found
+
+
+def family(pid: int) -> list[int]:
+    """The children of a process, theirs, and so on."""
+    threads = Path(f"/proc/{pid}/task").glob("*/children")
+    own = [int(each) for thread in threads for each in thread.read_text().split()]
+    return [*own, *(other for each in own for other in family(each))]
+
+
+def command(pid: int) -> str:
+    """What a process runs, in one word."""
+    return Path(f"/proc/{pid}/comm").read_text().strip()

@@ -8,20 +8,25 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.drivers.metrics_server import MetricsSettings, read_metrics
+from edge_agent.drivers.metrics_server import PORT as METRICS_PORT
 from edge_agent.drivers.time_servers import TimeServer
 from edge_agent.errors import SettingsError
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
+from edge_agent.listening import Listening, read_listening
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
-from edge_agent.settings_file import NS_PER, Table, read_toml
+from edge_agent.settings_file import Table, read_toml
 from edge_agent.timesync import GATEWAY, SyncSettings
 from edge_agent.tls_files import TlsFiles, read_tls
+from edge_agent.units import NS_PER
 
 PORT: Final = 9750
 NTP_PORT: Final = 123
+OUTBOX_WINDOW: Final = 2 << 20
+"""Bytes of messages on their way from an outbox, which keeps the others: enough for 100,000 events
+a second that are acked within half a second."""
 _SERVER: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s:\[\]/]{1,253}))(?::([0-9]{1,5}))?")
 WHEN_FULL: Final = ("block", "drop-oldest", "drop-newest")
 _SESSION_DURATIONS: Final = (
@@ -59,7 +64,7 @@ class AgentSettings:
     """How long a stop waits for acks."""
     status: Path | None
     status_every_ns: int
-    metrics: MetricsSettings | None
+    metrics: Listening | None
     """Where Prometheus finds what the status file says; None: nowhere."""
     clock_ahead_ns: int
     """By how much the clock is bent on purpose, and how fast it runs [ns/s]."""
@@ -86,14 +91,20 @@ def read_agent(
     whole = read_toml(path)
     table = whole.table("agent")
     folder = path.parent
-    session = _session(whole, table, folder, own_name)
+    outbox = whole.table("outbox")
+    outbox_folder = outbox.text("folder", "")
+    outbox_max = outbox.size("max", 64 << 20, low=1 << 20)
+    sync_every_ns = outbox.duration_ns("sync_every", 20 * NS_PER["ms"])
+    window = min(OUTBOX_WINDOW, outbox_max // 4) if outbox_folder else None
+    session = _session(whole, table, folder, own_name, window)
     servers, places = _time(whole.table("time"))
     session = replace(session, time_places=places)
     stop_ns = table.duration_ns("stop_timeout", 5 * NS_PER["s"])
     status = table.text("status", "")
     status_every_ns = table.duration_ns("status_every", 10 * NS_PER["s"], low=NS_PER["ms"])
-    given = "metrics" in whole
-    metrics = read_metrics(whole.table("metrics"), given=given)
+    metrics = None
+    if "metrics" in whole:
+        metrics = read_listening(whole.table("metrics"), METRICS_PORT)
     bent = whole.table("clock")
     ahead_ns = bent.integer("ahead_ms", 0, -_BENT_MS_MAX, _BENT_MS_MAX) * NS_PER["ms"]
     fast_ppb = bent.integer("fast_ppm", 0, -_BENT_PPM_MAX, _BENT_PPM_MAX) * 1000
@@ -104,17 +115,10 @@ def read_agent(
     drain_max = gateway.integer("drain_max", 0)
     tls = read_tls(whole.table("tls"), folder)
     streams, when_full = _streams(whole)
-    outbox = whole.table("outbox")
-    outbox_folder = outbox.text("folder", "")
-    outbox_max = outbox.size("max", 64 << 20, low=1 << 20)
-    sync_every_ns = outbox.duration_ns("sync_every", 20 * NS_PER["ms"])
     if not outbox_folder and "drop-oldest" in when_full.values():
         raise outbox.wrong("folder", "must be given: only an outbox drops its oldest events")
     if drain_max and not outbox_folder:
         raise gateway.wrong("drain_max", "needs an outbox, which keeps what is not sent yet")
-    if outbox_folder:
-        window = min(session.unacked_bytes_max, outbox_max // 4)
-        session = replace(session, unacked_bytes_max=window)
     schemas = {stream.name: stream for stream in streams}
     surroundings = Surroundings(
         schemas=schemas, wall_ns=wall_ns, jitter=jitter,
@@ -136,8 +140,9 @@ def read_agent(
 
 
 def _session(
-    whole: Table, table: Table, folder: Path, own_name: Callable[[], str]
+    whole: Table, table: Table, folder: Path, own_name: Callable[[], str], window: int | None
 ) -> SessionSettings:
+    """``window``: bytes on their way where the file does not say; None: the session's own."""
     source = table.text("source", "") or own_name()
     table.effective["source"] = source
     delivery = whole.table("delivery")
@@ -159,7 +164,9 @@ def _session(
         site=table.text("site", "main"),
         token=table.secret("token", folder),
         connections=delivery.integer("connections", 1, 1, 64),
-        unacked_bytes_max=delivery.size("unacked_max", defaults.unacked_bytes_max, low=1 << 16),
+        unacked_bytes_max=delivery.size(
+            "unacked_max", window or defaults.unacked_bytes_max, low=1 << 16
+        ),
         sync=_sync(whole.table("sync")),
         **durations,
     )

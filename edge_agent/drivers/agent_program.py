@@ -29,7 +29,7 @@ from edge_agent.outbox.outbox import Outbox
 from edge_agent.outbox.spooled_session import NUMBERS_LOST, SpooledSession
 from edge_agent.outputs import SessionState
 from edge_agent.session import AgentSession
-from edge_agent.settings_file import NS_PER
+from edge_agent.units import NS_PER
 
 DONE: Final = 0
 FAILED: Final = 1

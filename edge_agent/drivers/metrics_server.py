@@ -9,18 +9,14 @@ import asyncio
 import hmac
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final
-from urllib.parse import urlsplit
 
 from edge_agent.drivers.metrics_text import KIND
 from edge_agent.errors import SettingsError
-from edge_agent.settings_file import Table
+from edge_agent.listening import Listening, names_this_machine
 
 PORT: Final = 9752
 CONNECTIONS_MAX: Final = 16
-TOKEN_LEAST: Final = 12
 REQUEST_MAX: Final = 8192
 PATIENCE_SECONDS: Final = 5.0
 _WORDS: Final = {
@@ -28,46 +24,10 @@ _WORDS: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricsSettings:
-    """Where an agent tells its metrics; without a token to this machine alone."""
-
-    listen: str
-    port: int
-    token: str = field(repr=False)
-
-
-def read_metrics(table: Table, *, given: bool) -> MetricsSettings | None:
-    """``[metrics]``; None: the file has no such table.
-
-    Raises:
-        SettingsError: an address that others can reach without a token, or one easily guessed.
-    """
-    if not given:
-        return None
-    listen = table.text("listen", "127.0.0.1")
-    token = table.text("token", "", secret=True)
-    if token and len(token) < TOKEN_LEAST:
-        raise table.wrong("token", f"can be guessed: at least {TOKEN_LEAST} characters")
-    if not token and not _is_loopback(listen):
-        raise table.wrong(
-            "token", f"must be given, as others can reach {listen}; or listen at 127.0.0.1"
-        )
-    port = table.integer("port", PORT, 0, 65_535)
-    return MetricsSettings(listen=listen, port=port, token=token)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 class MetricsServer:
     """Answers with what ``text`` gives at that moment."""
 
-    def __init__(self, settings: MetricsSettings, text: Callable[[], str]) -> None:
+    def __init__(self, settings: Listening, text: Callable[[], str]) -> None:
         self._settings = settings
         self._text = text
         self._server: asyncio.Server | None = None
@@ -143,11 +103,7 @@ class MetricsServer:
             kind, _, given = fields.get("authorization", "").partition(" ")
             right = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
             return kind.lower() == "bearer" and right
-        # A name that some site in a browser points here is none of this machine's.
-        try:
-            return _is_loopback(urlsplit(f"//{fields.get('host', '')}").hostname or "")
-        except ValueError:
-            return False
+        return names_this_machine(fields.get("host", ""))
 
 
 def _response(code: int, text: str, more: str = "") -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import NamedTuple
 
 import netifaces
+
+from edge_agent.listening import is_loopback
 
 
 class Interface(NamedTuple):
@@ -23,7 +24,7 @@ def interfaces() -> list[Interface]:
     return sorted(
         found,
         key=lambda each: (
-            _is_loopback(each),
+            any(map(is_loopback, each.addresses)),
             first.index(each.name) if each.name in first else len(first),
             each.name,
         ),
@@ -61,7 +62,3 @@ def _interface(name: str) -> Interface:
     ]
     mac = hardware[0].replace(":", "").lower() if hardware else ""
     return Interface(name, mac, tuple(addresses))
-
-
-def _is_loopback(interface: Interface) -> bool:
-    return any(ipaddress.ip_address(each).is_loopback for each in interface.addresses)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from edge_agent import clock
+from edge_agent.drivers.alarm import Alarm
 from edge_agent.drivers.stream_socket import StreamSocket
 from edge_agent.drivers.time_servers import TimeServer, TimeServers
 from edge_agent.outputs import Close, Connect, SendBytes, SendDatagram, SessionState
@@ -53,7 +54,7 @@ class SessionDriver:
         self._datagrams: asyncio.DatagramTransport | None = None
         self._asked_host = ""
         self._servers = TimeServers(address.time_servers, self.answered, self._not_asked)
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._wake)
         self.version = 0
         """Counts what has happened."""
         self._changed = asyncio.Event()
@@ -88,8 +89,7 @@ class SessionDriver:
     async def close(self) -> None:
         """Stops at once; what is not acked stays so."""
         self._closed = True
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._alarm.cancel()
         tasks = list(self._connecting.values())
         for task in tasks:
             task.cancel()
@@ -118,7 +118,9 @@ class SessionDriver:
                 case SendDatagram(data, place):
                     self._ask(data, place)
         self.notify()
-        self._set_alarm()
+        due = self.session.next_wake()
+        if due is not None and not self._closed:
+            self._alarm.within(max(due - clock.read().mono_ns, 0) / 1e9)
 
     def notify(self) -> None:
         """Something has happened that others wait for."""
@@ -219,22 +221,8 @@ class SessionDriver:
         self.last_error = f"time sync with {host}: {_told(error)}"
 
     def _wake(self) -> None:
-        self._alarm = None
         self.session.wake(clock.read())
         self.carry_out()
-
-    def _set_alarm(self) -> None:
-        """Wakes the session in time; an alarm that comes too early is left: it does no harm."""
-        due = self.session.next_wake()
-        if due is None or self._closed:
-            return
-        loop = asyncio.get_running_loop()
-        seconds = max(due - clock.read().mono_ns, 0) / 1e9
-        if self._alarm is not None:
-            if self._alarm.when() <= loop.time() + seconds:
-                return
-            self._alarm.cancel()
-        self._alarm = loop.call_later(seconds, self._wake)
 
 
 class _Link(StreamSocket):

@@ -16,7 +16,7 @@ from edge_agent.outbox.outbox import Outbox
 from edge_agent.outbox.segment import Record
 from edge_agent.outbox.spooled_session import SpooledSession
 from edge_agent.outputs import SessionState
-from edge_agent.settings_file import NS_PER
+from edge_agent.units import NS_PER
 
 _READ_BYTES: Final = 1 << 18
 _RETRY_SECONDS: Final = 1.0

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from edge_agent.settings_file import NS_PER, Table
+from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
 
 
 class Backoff:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from edge_agent.inputs.base import Outlet
+from edge_agent.inputs.record_batch import JsonBatch
+from edge_agent.inputs.record_columns import events
 from edge_agent.inputs.record_fields import RecordFields
-from edge_agent.rows import BadRecord, Row, fits
 
 LINE_MAX: Final = 1 << 20
 """A longer line is left out [bytes]."""
@@ -33,11 +32,24 @@ class JsonLines:
             if end < 0:
                 return
             data, self._skipping = data[end + 1 :], False
-        *lines, self._rest = data.split(b"\n")
+            self._line += 1
+        complete, newline, self._rest = data.rpartition(b"\n")
         if len(self._rest) > LINE_MAX:
-            outlet.bad(f"a line of more than {LINE_MAX} bytes", self._place(len(lines) + 1))
+            outlet.bad(
+                f"a line of more than {LINE_MAX} bytes",
+                self._place(complete.count(b"\n") + len(newline)),
+            )
             self._skipping, self._rest = True, b""
-        for stream, rows in self._batches(lines, now_ns, outlet):
+        if not newline:
+            return
+        numbers, lines = _lines(complete)
+        first, self._line = self._line + 1, self._line + 1 + complete.count(b"\n")
+
+        def bad(what: str, place: int) -> None:
+            outlet.bad(what, f"{self._name}: line {first + numbers[place]}")
+
+        found = events(self._fields, JsonBatch(lines), now_ns, bad, apart=True)
+        for stream, rows in found:
             await outlet.take(stream, rows)
 
     async def end(self, now_ns: int, outlet: Outlet) -> None:
@@ -45,38 +57,18 @@ class JsonLines:
         if self._rest:
             await self.feed(b"\n", now_ns, outlet)
 
-    def _batches(
-        self, lines: Sequence[bytes], now_ns: int, outlet: Outlet
-    ) -> Iterator[tuple[str, list[Row]]]:
-        """Consecutive events of one stream, together."""
-        rows: list[Row] = []
-        stream = ""
-        for line in lines:
-            self._line += 1
-            if not line.strip():
-                continue
-            try:
-                named, row = self._fields.event(_record(line), now_ns)
-            except BadRecord as error:
-                outlet.bad(str(error), self._place(0))
-                continue
-            if rows and (named != stream or not fits(rows, row)):
-                yield stream, rows
-                rows = []
-            stream = named
-            rows.append(row)
-        if rows:
-            yield stream, rows
-
     def _place(self, further: int) -> str:
-        return f"{self._name}: line {self._line + further}"
+        return f"{self._name}: line {self._line + 1 + further}"
 
 
-def _record(line: bytes) -> dict[str, Any]:
+def _lines(complete: bytes) -> tuple[list[int], list[str | bytes]]:
+    """Number (from 0) and text of each line that is not empty."""
+    lines: list[str | bytes]
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise BadRecord(f"not JSON: {error}") from error
-    if type(record) is not dict:
-        raise BadRecord("not an object of JSON")
-    return record
+        lines = [*complete.decode().split("\n")]
+    except UnicodeDecodeError:
+        lines = [*complete.split(b"\n")]  # each is told by itself
+    kept = [number for number, line in enumerate(lines) if line.strip()]
+    if len(kept) < len(lines):
+        lines = [lines[number] for number in kept]
+    return kept, lines

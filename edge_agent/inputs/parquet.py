@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import AgentError
+from edge_agent.inputs.record_batch import TableBatch
 
 PARQUET: Final = "parquet"
 
@@ -17,8 +18,8 @@ def is_installed() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
 
-def records(file: Path, rows: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Number (from 1) and record of each row, read ``rows`` at a time.
+def batches(file: Path, rows: int) -> Iterator[TableBatch]:
+    """The rows of a file, so many at a time.
 
     A column of timestamps with a zone gives ns since 1970; without one, it gives times that say no
     instant. Raises AgentError: the file cannot be read.
@@ -26,7 +27,6 @@ def records(file: Path, rows: int) -> Iterator[tuple[int, dict[str, Any]]]:
     import pyarrow as pa  # noqa: PLC0415 - an extra, and heavy
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    number = 0
     try:
         with pq.ParquetFile(file) as found:
             for batch in found.iter_batches(rows):
@@ -36,10 +36,13 @@ def records(file: Path, rows: int) -> Iterator[tuple[int, dict[str, Any]]]:
                     else column
                     for column in batch.columns
                 ]
-                table = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-                for record in table.to_pylist():
-                    number += 1
-                    yield number, record
+                names = batch.schema.names
+                lists = dict(zip(names, (column.to_pylist() for column in columns), strict=True))
+                yield TableBatch(lists, batch.num_rows, _record_of(lists))
     except (OSError, pa.ArrowException) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise AgentError(f"{file}: {reason}") from error
+
+
+def _record_of(lists: Mapping[str, Sequence[Any]]) -> Callable[[int], dict[str, Any]]:
+    return lambda place: {name: values[place] for name, values in lists.items()}

@@ -14,7 +14,8 @@ from edge_agent.errors import AgentError
 from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.json_lines import JsonLines
 from edge_agent.inputs.record_fields import RecordFields, read_fields
-from edge_agent.settings_file import NS_PER, Table
+from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
 
 CHUNK_BYTES: Final = 1 << 16
 """Read at once: what a program has printed meanwhile becomes one batch."""

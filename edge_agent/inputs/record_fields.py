@@ -15,8 +15,10 @@ from typing import Any, Final
 from edge_agent import records as r
 from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
+from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
-from edge_agent.settings_file import NS_PER, Table, near_miss, quantity
+from edge_agent.settings_file import Table, quantity
+from edge_agent.units import NS_PER
 
 FIELDS: Final = (r.STREAM, r.TS, r.TE, r.ID, r.TYPE)
 
@@ -42,7 +44,7 @@ class RecordFields:
         stream = self._field(record, r.STREAM) or self.stream
         schema = self.schemas.get(stream) if type(stream) is str else None
         if schema is None:
-            raise BadRecord(f"no stream {stream!r:.50}{near_miss(str(stream), self.schemas)}")
+            raise BadRecord(f"no stream {stream!r:.50}{did_you_mean(str(stream), self.schemas)}")
         inner = record.get(r.ATTRS, record)
         if not isinstance(inner, Mapping):
             raise BadRecord("attrs is no table")
@@ -85,7 +87,7 @@ def read_fields(
     found = {}
     for name in inner.keys():  # noqa: SIM118 - a Table is no dict
         if name not in names:
-            raise inner.wrong(name, f"no such field{near_miss(name, names)}")
+            raise inner.wrong(name, f"no such field{did_you_mean(name, names)}")
         found[name] = inner.text(name)
     return RecordFields(schemas=schemas, stream=stream, time_unit=unit, map=found, texts=texts)
 

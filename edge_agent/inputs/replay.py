@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from edge_agent.errors import AgentError
 from edge_agent.inputs.base import Outlet, Surroundings
-from edge_agent.inputs.parquet import PARQUET, is_installed, records
+from edge_agent.inputs.parquet import PARQUET, batches, is_installed
+from edge_agent.inputs.record_batch import Batch, JsonBatch, TableBatch
+from edge_agent.inputs.record_columns import events
 from edge_agent.inputs.record_fields import RecordFields, read_fields
-from edge_agent.rows import BadRecord, Row, fits
-from edge_agent.settings_file import NS_PER, Table
+from edge_agent.rows import Row
+from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
 
 ROWS_AT_ONCE: Final = 1000
 FORMATS: Final = ("csv", "jsonl", PARQUET)
@@ -46,48 +49,54 @@ class ReplayInput:
 
     async def run(self, outlet: Outlet) -> None:
         if self._form == PARQUET:
-            await self._play(records(self._file, ROWS_AT_ONCE), outlet)
+            await self._play(_numbered(batches(self._file, ROWS_AT_ONCE)), outlet)
             return
         try:
             with self._file.open(encoding="utf-8-sig", newline="") as text:
-                await self._play(_records(text, self._form), outlet)
+                read = _csv_batches if self._form == "csv" else _json_batches
+                await self._play(read(text), outlet)
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise AgentError(f"{self._file}: {reason}") from error
 
-    async def _play(
-        self, records: Iterator[tuple[int, dict[str, Any] | None]], outlet: Outlet
-    ) -> None:
+    async def _play(self, batches: Iterator[tuple[Batch, Sequence[int]]], outlet: Outlet) -> None:
         loop = asyncio.get_running_loop()
-        first: int | None = None
         began, began_wall_ns = loop.time(), self._wall_ns()
-        rows: list[Row] = []
-        stream, first_due_ns, due_ns = "", 0, 0
-        for line, record in records:
-            try:
-                named, row = self._fields.event(_there(record), self._wall_ns())
-            except BadRecord as error:
-                outlet.bad(str(error), f"{self._file}: line {line}")
-                continue
-            first = row.ts if first is None else first
+        first: int | None = None
+        at_once = not self._pace and not self._restamp
+        for batch, numbers in batches:
+
+            def bad(what: str, place: int, numbers: Sequence[int] = numbers) -> None:
+                outlet.bad(what, f"{self._file}: line {numbers[place]}")
+
+            found = events(self._fields, batch, self._wall_ns(), bad, apart=at_once)
+            for stream, rows in found:
+                first = rows[0].ts if first is None else first
+                for due_ns, some in self._slices(rows, first, began_wall_ns):
+                    await self._hand(stream, some, began, due_ns, outlet)
+
+    def _slices(
+        self, rows: list[Row], first: int, began_wall_ns: int
+    ) -> Iterator[tuple[int, list[Row]]]:
+        """What goes together, and when the last of it is due [ns since the start]."""
+        if not self._pace and not self._restamp:
+            yield 0, rows
+            return
+        slice_: list[Row] = []
+        first_due_ns = due_ns = 0
+        for row in rows:
             at_ns = int((row.ts - first) / self._pace) if self._pace else 0
-            if self._restamp:
-                row = row._replace(
-                    ts=began_wall_ns + at_ns, te=began_wall_ns + at_ns + row.te - row.ts
-                )
-            late = at_ns - first_due_ns > _SLICE_NS
-            if rows and (late or named != stream or len(rows) >= ROWS_AT_ONCE):
-                await self._hand(stream, rows, began, due_ns, outlet)
-                rows = []
-            if rows and not fits(rows, row):
-                await self._hand(stream, rows, began, due_ns, outlet)
-                rows = []
-            if not rows:
+            if slice_ and at_ns - first_due_ns > _SLICE_NS:
+                yield due_ns, slice_
+                slice_ = []
+            if not slice_:
                 first_due_ns = due_ns = at_ns
-            stream, due_ns = named, max(due_ns, at_ns)
-            rows.append(row)
-        if rows:
-            await self._hand(stream, rows, began, due_ns, outlet)
+            due_ns = max(due_ns, at_ns)
+            if self._restamp:
+                ts = began_wall_ns + at_ns
+                row = row._replace(ts=ts, te=ts + row.te - row.ts)  # noqa: PLW2901
+            slice_.append(row)
+        yield due_ns, slice_
 
     async def _hand(
         self, stream: str, rows: list[Row], began: float, due_ns: int, outlet: Outlet
@@ -99,30 +108,39 @@ class ReplayInput:
         await outlet.take(stream, rows)
 
 
-def _records(text: Any, form: str) -> Iterator[tuple[int, dict[str, Any] | None]]:
-    """Line number and record of each line; None: it is none."""
-    if form == "csv":
-        reader = csv.DictReader(text)
-        for row in reader:
-            yield reader.line_num, row
-        return
-    for number, line in enumerate(text, 1):
-        if line.strip():
-            yield number, _object(line)
+def _json_batches(text: Iterable[str]) -> Iterator[tuple[Batch, Sequence[int]]]:
+    """Lines that are not empty, and their numbers."""
+    numbered = ((number, line) for number, line in enumerate(text, 1) if line.strip())
+    while some := list(islice(numbered, ROWS_AT_ONCE)):
+        numbers, lines = zip(*some, strict=True)
+        yield JsonBatch(lines), numbers
 
 
-def _there(record: dict[str, Any] | None) -> dict[str, Any]:
-    if record is None:
-        raise BadRecord("not an object of JSON")
-    return record
+def _csv_batches(text: Iterable[str]) -> Iterator[tuple[Batch, Sequence[int]]]:
+    """Rows below a line of names; one that has fewer or more of them is a record of its own."""
+    reader = csv.reader(text)
+    names = next(reader, [])
+    numbered = ((reader.line_num, row) for row in reader if row)
+    while some := list(islice(numbered, ROWS_AT_ONCE)):
+        numbers, rows = zip(*some, strict=True)
+        columns = None
+        if set(map(len, rows)) == {len(names)}:
+            columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+        yield TableBatch(columns, len(rows), _record_of(names, rows)), numbers
 
 
-def _object(line: str) -> dict[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if type(record) is dict else None
+def _record_of(
+    names: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Callable[[int], dict[str, str | None]]:
+    return lambda place: dict(zip_longest(names, rows[place][: len(names)]))
+
+
+def _numbered(batches: Iterable[Batch]) -> Iterator[tuple[Batch, Sequence[int]]]:
+    """With the numbers of their records, from 1."""
+    first = 1
+    for batch in batches:
+        yield batch, range(first, first + len(batch))
+        first += len(batch)
 
 
 def replay_input(table: Table, around: Surroundings) -> ReplayInput:

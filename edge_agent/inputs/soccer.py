@@ -18,8 +18,9 @@ from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.datagrams import receive
 from edge_agent.inputs.record_fields import instant_ns, read_text
 from edge_agent.messages import StreamSchema
+from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
-from edge_agent.settings_file import Table, near_miss
+from edge_agent.settings_file import Table
 
 PORT: Final = 9763
 COLUMNS: Final = ("sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", "ay", "az")
@@ -120,7 +121,7 @@ def soccer_input(table: Table, around: Surroundings) -> SoccerInput:
         if name not in COLUMNS or name == "ts" or kind == "bool":
             raise table.wrong(
                 "stream", f"attribute {name} ({kind}) is no value of a position"
-                f"{near_miss(name, [each for each in COLUMNS if each != 'ts'])}",
+                f"{did_you_mean(name, [each for each in COLUMNS if each != 'ts'])}",
             )  # fmt: skip
     types = table.table("types")
     fields = PositionFields(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.errors import UserError, near_miss
+from edge_agent.near_miss import near_miss
+from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
 
 _SPAN: Final = {"immediate": "", "punctuation": "", "bounded": "K", "hold": "H", "adaptive": ""}

@@ -25,7 +25,7 @@ from engine.order.base import Ordered
 from engine.order.registry import build_order, order_attributes
 from engine.pattern.spill.chunk_store import ChunkStore
 from engine.query import needed_attributes
-from engine.query.fields import names
+from engine.query.fields import attributes_of, names
 from engine.query.plan import Drift
 from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.stream.columns import (
@@ -38,12 +38,14 @@ from engine.stream.columns import (
     records_by_kind,
     sync_records,
 )
+from engine.stream.ends import by_end, from_start
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
+_TIMED: Final = frozenset({r.TS, r.TE, "ref", "raw_ts", "raw_te"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
@@ -109,6 +111,9 @@ class Chain:
                 return None, None
             attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
             columns |= operator.required_columns() - {r.SITE}
+            columns |= _TIMED & {attribute.name for attribute in attributes_of(plan)}
+        if (columns - _ALWAYS) & _TIMED:
+            columns |= {r.TS, r.TE}  # one without the other says nothing of an interval
         return attributes, columns
 
     def process(self, frames: list[Frame]) -> ChainOutput:
@@ -197,6 +202,7 @@ class Chain:
             parts.clear()
             lengths.clear()
             start, order = 0, self._order
+            columns = by_end(columns)
             for end in order.cuts(columns, rows):
                 whole = end - start == rows
                 part = columns if whole else {n: c[start:end] for n, c in columns.items()}
@@ -209,6 +215,8 @@ class Chain:
 
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
+        for columns in (ordered.quarantined, ordered.columns, *(t.columns for t in ordered.taps)):
+            from_start(columns)
         room = _QUARANTINE_SHOWN - len(self._quarantined)
         self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
         if self.settings.aside != "no":

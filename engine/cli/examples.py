@@ -16,7 +16,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "slackwater run shop.toml --in-process --set duration=30s --out out/mine",
     ),
     "simulate": ("slackwater simulate soccer --set duration=5s --out short.log",),
-    "new": ("slackwater new shop.toml",),
+    "new": ("slackwater new mine.toml",),
     "check": (
         "slackwater check shop.toml",
         "slackwater check shop.toml --set link.loss=0.1",

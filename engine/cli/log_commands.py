@@ -12,12 +12,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from edge_agent.near_miss import did_you_mean
 from engine.cli.examples import epilog
 from engine.cli.options.input_options import DeadLetter, OnBad, bad_file, reads_input
 from engine.cli.terminal.plain_console import PlainConsole
 from engine.cli.terminal.visible import json_out, tell, visible
 from engine.cli.terminal.watch import watched
-from engine.errors import UserError, did_you_mean
+from engine.errors import UserError
 from engine.log.arrival_log import LogWriter
 from engine.log.describe import describe
 from engine.log.input.input_log import PLAIN_FORM, InputForm, InputLog, open_input

@@ -56,6 +56,14 @@ def run(
         str | None, typer.Option(metavar="ORDER", help="Another main order than the scenario's.")
     ] = None,
     settings: Set = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATH=VALUES",
+            help="Of a file: a run for each value, as 1,2,3 or 1ms..200ms/5; repeatable.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Of a sweep: seeds per cell.")] = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was cut off.")
     ] = False,
@@ -66,6 +74,12 @@ def run(
 ) -> None:
     """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
     need("sim")
+    if sweep:
+        from engine.cli.sweep_command import sweep as swept  # noqa: PLC0415 - rarely asked for
+
+        folder = out or Path("out") / f"{Path(name).stem}-sweep"
+        swept(name, sweep, settings or [], seeds, folder, quiet=quiet)
+        return
     scenario = load(name)
     options = read_options(scenario, settings or [])
     folder = out or Path("out") / Path(name).stem

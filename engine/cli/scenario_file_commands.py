@@ -67,4 +67,4 @@ def check(
     scenario = load_file(path)
     options = read_options(scenario, settings or [])
     check_questions(scenario, options)
-    typer.echo(f"{path}: {scenario.what}")
+    typer.echo(scenario.what)

@@ -32,45 +32,54 @@ _STEP_S: Final = 0.25
 """Between trains of questions to the gateway."""
 
 
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Settings of the agent (TOML)."),
+]
+Log = Annotated[Path | None, typer.Option(metavar="LOG", help="Judge by an arrival log instead.")]
+TwoLogs = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(metavar="A B", help="Compare what two gateways received of one source."),
+]
+Site = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings of the site: its queries.")
+]
+Queries = Annotated[
+    list[str] | None, typer.Option("--query", metavar="QUERY", help="A query; repeatable.")
+]
+Servers = Annotated[
+    list[str] | None,
+    typer.Option("--server", metavar="HOST[:PORT]", help="An NTP server to ask; repeatable."),
+]
+Gap = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Typical time between a match's events.")
+]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder for validate.html, validate.json.")
+]
+Scenario = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a scenario file with these clocks and links."),
+]
+
+
 def validate_setup(
-    config: Annotated[
-        Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Settings of the agent (TOML)."),
-    ] = None,
-    log: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="Judge by an arrival log instead.")
-    ] = None,
-    two_logs: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(metavar="A B", help="Compare what two gateways received of one source."),
-    ] = None,
-    site: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings of the site: its queries.")
-    ] = None,
-    queries: Annotated[
-        list[str] | None, typer.Option("--query", metavar="QUERY", help="A query; repeatable.")
-    ] = None,
-    servers: Annotated[
-        list[str] | None,
-        typer.Option("--server", metavar="HOST[:PORT]", help="An NTP server to ask; repeatable."),
-    ] = None,
+    config: Config = None,
+    log: Log = None,
+    two_logs: TwoLogs = None,
+    site: Site = None,
+    queries: Queries = None,
+    servers: Servers = None,
     duration: Annotated[str, typer.Option(help="How long clocks and path are measured.")] = "30s",
     uncertain: Annotated[
         str, typer.Option(metavar="SHARE", help="Share of uncertain results that is wanted.")
     ] = "5 %",
-    gap: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Typical time between a match's events.")
-    ] = None,
+    gap: Gap = None,
     rate: Annotated[
         bool, typer.Option("--rate", help="Also 1,000 packets at once: what the path bears.")
     ] = False,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder for validate.html, validate.json.")
-    ] = None,
-    scenario: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a scenario file with these clocks and links."),
-    ] = None,
+    out: Out = None,
+    scenario: Scenario = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
     ] = False,

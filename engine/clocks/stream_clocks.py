@@ -14,6 +14,7 @@ import numpy as np
 
 from engine.clocks.promises import PromiseBook
 from engine.stream.clock_bound import ClockBound
+from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, Released
 from engine.stream.timeline import ALL, LONG_AGO, Ahead, Moved, Steps, Told, progress_steps
 
@@ -56,7 +57,7 @@ class StreamClocks:
     def ahead(self, released: Released) -> Ahead:
         """Of a batch that is to come."""
         empty, steps = np.empty(0, np.int64), released.progress
-        ref, status = (released.columns.get(name, empty) for name in ("ref", "status"))
+        ref, status = ends_of(released), released.columns.get("status", empty)
         moves = np.where(status == IN_ORDER, ref, LONG_AGO)
         inside = steps.row < released.n
         np.maximum.at(moves, steps.row[inside], steps.frontier[inside])
@@ -75,9 +76,8 @@ class StreamClocks:
     def advance(self, released: Released) -> Moved:
         """The moves of a batch."""
         empty = np.empty(0, np.int64)
-        ref, status, release = (
-            released.columns.get(name, empty) for name in ("ref", "status", "release")
-        )
+        ref = ends_of(released)
+        status, release = (released.columns.get(name, empty) for name in ("status", "release"))
         steps, first = released.progress, self.rows
         rows = self.ahead(released)
         number = 2 * (first + np.arange(released.n)) + 1

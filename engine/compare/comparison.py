@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from edge_agent.units import NS_PER
 from engine.compare.choice import Choice, choose
 from engine.compare.families import best_of_each
 from engine.compare.measure import (
@@ -23,7 +24,7 @@ from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.registry import OrderSettings, parse_order
-from engine.units import NS_PER, unit_ns
+from engine.units import unit_ns
 
 COMPLETE: Final = 0.999
 """The share of events that must be in their place, unless the user says another."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 
+from edge_agent.listening import is_loopback
 from edge_agent.ntp import ServerClock
 from engine.errors import UserError
 
@@ -74,15 +74,3 @@ class GatewaySettings:
     def admits(self, host: str) -> bool:
         """Whether a peer at address ``host`` may connect at all."""
         return self.tokens is not None or self.without_tokens or is_loopback(host)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` (an address or ``localhost``) can only be this machine."""
-    if host == "localhost":
-        return True
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from engine.chain import ChainSettings
 from engine.errors import UserError
+from engine.log.arrival_log import frames_in
+from engine.log.files.log_files import file_name
 from engine.log.frame_rules import attribute_types
+from engine.log.saved_state import load, save
 from engine.order.registry import order_attributes
 from engine.order.served import check_order_attributes
 from engine.query import check_attributes
@@ -64,6 +68,43 @@ class AttributeWatch:
         if self._by_order and self._by_order.keys() <= self.known.keys():
             check_order_attributes(self._by_order, self.known)
             self._by_order = {}
+
+
+class LogWatch:
+    """An ``AttributeWatch`` that looks at the log's files itself, as on Spark no frame comes by.
+
+    Args:
+        settings: with the plans.
+        log: the arrival log.
+        state: file in which it keeps what it has seen.
+        done: number of the log's last file that was looked at before.
+    """
+
+    def __init__(self, settings: ChainSettings, log: Path, state: Path, done: int) -> None:
+        known = load(state) if done else {}
+        self._log = log
+        self._state = state
+        self._saw_all = known is not None
+        self._watch = AttributeWatch(settings, dict(known or {}))
+
+    def see(self, numbers: Iterable[int]) -> None:
+        """The files with these numbers come next; looked at while there is something to be found.
+
+        Raises:
+            UserError: as ``AttributeWatch.see``.
+            OSError: a file cannot be read, or what was seen not be kept.
+        """
+        before = dict(self._watch.known)
+        for number in numbers:
+            if not self._watch.is_open:
+                break
+            self._watch.see(frames_in(self._log / file_name(number)))
+        if self._watch.known != before:
+            save(self._state, self._watch.known)
+
+    def missing(self) -> list[str]:
+        """As of ``AttributeWatch``; nothing where a part of the log was never looked at."""
+        return self._watch.missing() if self._saw_all else []
 
 
 def _missing(plan: Plan, known: dict[str, str]) -> str:

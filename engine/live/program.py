@@ -17,18 +17,17 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from engine.errors import SlackwaterError, UserError
 from engine.kernels.jit import when_compiling
-from engine.live.attribute_watch import AttributeWatch
+from engine.live.attribute_watch import LogWatch
 from engine.live.claim import claim
 from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
 from engine.live.notices import Notices
 from engine.live.questions import Questions
-from engine.log.arrival_log import frames_in
-from engine.log.files.log_files import file_name
 from engine.log.whole_file import sync_folder
 from engine.query.fields import time_labels
 from engine.results.answer_lines import AnswerLines, AnswersDamaged
@@ -48,6 +47,8 @@ HEAD: Final = 5
 AT_FAULT: Final = 2
 """Exit code when what is asked, or the log, is at fault: to start again would not help."""
 STATE: Final = ".state"
+ATTRIBUTES: Final = "attributes"
+"""File in which what the log's events were seen to have is kept, for Spark."""
 _RETRY_S: Final = 1.0
 _LOCK_S: Final = 60.0
 """So long an engine whose server was killed may take to end."""
@@ -171,27 +172,25 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
         return LiveAnswers(lines, tables, unit, times, outlet.lines, patient)
 
     engine = _engine(task, settings, opened, outlet.tell)
-    # On Spark no frame comes this way.
-    watch = AttributeWatch(settings, {}) if task.kind == "spark" else None
+    watch = None
+    if task.kind == "spark":
+        watch = LogWatch(settings, log, folder / STATE / ATTRIBUTES, engine.done)
+    caught_up = False
     while True:
         if notices.beyond(engine.done, _IDLE_S):
             number = notices.number
             if watch is not None:
-                _look(watch, log, range(engine.done + 1, number + 1))
+                patient(partial(watch.see, range(engine.done + 1, number + 1)))
             engine.upto(number)
+            if watch is not None and not caught_up:
+                for line in watch.missing():
+                    outlet.tell(f"warning: {line}, so far")
+            caught_up = True
         elif notices.ended:
             break
         else:
             engine.idle()
     patient(engine.close)
-
-
-def _look(watch: AttributeWatch, log: Path, numbers: range) -> None:
-    """Looks at the log's files, as long as there is something to be found."""
-    for number in numbers:
-        if not watch.is_open:
-            return
-        watch.see(frames_in(log / file_name(number)))
 
 
 def _engine(

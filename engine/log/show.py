@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from edge_agent.units import NS_PER
 from engine.log.describe import QUANTILES, LogSummary
-from engine.units import NS_PER, unit_ns
+from engine.units import unit_ns
 
 SITES_SHOWN: Final = 20
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from edge_agent.near_miss import near_miss
 from engine.clocks.reference import SourceClocks
-from engine.errors import UserError, near_miss
+from engine.errors import UserError
 from engine.kernels.integers import INT_MAX
 from engine.order.base import Guards, Order
 from engine.order.correction import Correction

@@ -9,15 +9,16 @@ import pkgutil
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import scenarios
+from edge_agent.near_miss import near_miss
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
-from engine.errors import UserError, near_miss
+from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.passes.doubts import of_promises
 from engine.passes.pipeline import Advanced, Host, check_plans
@@ -163,14 +164,14 @@ def run_scenario(
     else:
         _check_run_folder(folder, overwrite=overwrite)
         manifest = _made(scenario, options, folder, making)
-    log, runs = folder / "log", folder / "runs"
-    check_plans(log, plans)
+    runs = folder / "runs"
+    check_plans(folder / "log", plans)
     for each, chain in zip(passes, chains, strict=True):
-        for line in of_promises(log, chain.plans, chain.order, chain.barrier):
+        for line in of_promises(folder / "log", chain.plans, chain.order, chain.barrier):
             warn(f"{each.label}: {line}")
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with passing(f"{each.label}: {what}") as advanced:
-            host.run(log, chain, PartStore(runs / each.label), advanced)
+            host.run(folder / "log", chain, PartStore(runs / each.label), advanced)
     main = runs / passes[0].label
     export_jsonl(main, folder / RESULTS, queries=[plan.name for plan in plans])
     score = scenario.score(folder, options)
@@ -178,6 +179,25 @@ def run_scenario(
         folder, scenario.title, scenario.what, scenario.queries(options), passes, score, options
     )
     return ScenarioRun(folder, main, plans, manifest, score)
+
+
+def scored_run(scenario: RunnableScenario, options: Mapping[str, Any], folder: Path) -> Score:
+    """The score alone of a run in this process; its files are in ``folder``.
+
+    Raises:
+        UserError: an option is at fault.
+    """
+    plans, passes, chains = check_questions(scenario, options)
+    simulated(scenario, options, folder / "made", lambda _what: nullcontext(_unwatched))
+    log = folder / "made" / "log"
+    check_plans(log, plans)
+    for each, chain in zip(passes, chains, strict=True):
+        Host(None).run(log, chain, PartStore(folder / "made" / "runs" / each.label), _unwatched)
+    return scenario.score(folder / "made", options)
+
+
+def _unwatched(_rows: int) -> None:
+    """Nobody looks on."""
 
 
 def _chains(passes: Sequence[Pass], plans: tuple[Plan, ...]) -> list[ChainSettings]:

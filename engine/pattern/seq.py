@@ -25,6 +25,7 @@ from engine.barrier.changes import ORDER, Changes, Given
 from engine.clocks.stream_clocks import NOTHING
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result
+from engine.pattern.compiled.interval_joins import IBP, INDEXES
 from engine.pattern.compiled.membership import joined_attributes, kept_attributes, members
 from engine.pattern.compiled.tables import layout_of
 from engine.pattern.match_results import Matches
@@ -35,6 +36,7 @@ from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
+from engine.query.shape import of_intervals
 from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
 
@@ -48,7 +50,8 @@ class PatternSettings:
     to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
-    break the promise meant find what is left.
+    break the promise meant find what is left. ``intervals``: how an ISEQ is searched
+    (``engine.pattern.compiled.interval_joins``).
     """
 
     certainty: str = "pairwise"
@@ -57,6 +60,7 @@ class PatternSettings:
     purge: str = "late"
     slack_ns: int = 0
     stacks: StackOptions = field(default_factory=StackOptions)
+    intervals: str = IBP
 
 
 class SeqMatcher:
@@ -83,7 +87,9 @@ class SeqMatcher:
         self._rule = _rule(self.settings)
         if self.settings.purge not in PURGES:
             raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
-        self._layout = layout_of(plan)
+        if self.settings.intervals not in INDEXES:
+            raise UserError(f"intervals {self.settings.intervals!r}: use {', '.join(INDEXES)}")
+        self._layout = layout_of(plan, self.settings.intervals)
         for branch in self._layout.branches:
             _check(branch)
         steps = self._layout.steps
@@ -95,6 +101,7 @@ class SeqMatcher:
         )
         self.types = tuple(sorted({step.type for step in steps}))
         self._horizon = NOTHING
+        self._by_ends = of_intervals(plan)
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
@@ -146,7 +153,7 @@ class SeqMatcher:
         if moved is None:
             raise ContractViolation(f"query {self.plan.name!r}: a batch without its clocks' moves")
         self._strings = released.strings
-        timeline = moved.timeline(released, self.types)
+        timeline = moved.timeline(released, self.types, by_start=not self._by_ends)
         changes = self._changes(released, moved, timeline.told.promised)
         self._horizon = moved.horizon
         yield Happened(changes, timeline)
@@ -163,7 +170,9 @@ class SeqMatcher:
     def _changes(
         self, released: Released, moved: Moved, promised: dict[str, Steps]
     ) -> Changes | None:
-        promised = promised if self.settings.purge == "promises" else {}
+        # Promises are of ends, and the purge asks when an event may still begin.
+        by_promises = self.settings.purge == "promises" and not self._by_ends
+        promised = promised if by_promises else {}
         first_new, rows = self._store.n, self._taken_in(released, moved)
         if not (len(rows) or (promised and first_new)):
             return None
@@ -261,6 +270,8 @@ def _check(plan: SeqPlan) -> None:
     """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
     if all(step.negated for step in plan.steps):
         raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
+    if of_intervals(plan):
+        return
     for end in (plan.steps[0], plan.steps[-1]):
         if end.negated and plan.within_ns is None:
             raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from edge_agent.units import NS_PER
 from engine.errors import ContractViolation
 from engine.query.analysis.selection import default_label
 from engine.query.fields import OWN
@@ -28,20 +29,21 @@ from engine.query.plan import (
     OrPlan,
     Part,
     Plan,
+    PointRelation,
     Predicate,
     SeqPlan,
     Step,
     TumblingPlan,
 )
-from engine.query.shape import whole_pattern
+from engine.query.shape import of_intervals, whole_pattern
 from engine.stream.frame import ATTR_PREFIX
-from engine.units import NS_PER
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # Words that are no names in some places; quoted everywhere, so that no reader has to know where.
 _SOFT: Final = frozenset({
     "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
-    "finish", "equal", "join", "tumbling", "drift", "each", "together", "sliding", "every",
+    "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
+    "tumbling", "drift", "each", "together", "sliding", "every",
     "rows", "session", OWN,
 })  # fmt: skip
 
@@ -152,7 +154,16 @@ def _seq(plan: SeqPlan) -> str:
             anchor = anchor if attribute.alias in negated else attribute
     terms += [_term(other) for other in plan.others]
     pattern = render_pattern(whole_pattern(plan), plan.steps)
+    if of_intervals(plan):
+        related = ", ".join(map(render_relation, plan.relations))
+        pattern = pattern.replace("ISEQ(", f"ISEQ[{related}](", 1)
     return _event(pattern, terms, plan.within_ns, plan)
+
+
+def render_relation(relation: PointRelation) -> str:
+    """``a.ts < b.te``."""
+    bound = f" + {render_duration(relation.bound_ns)}" if relation.bound_ns else ""
+    return f"{_attribute(relation.left)} {relation.op} {_attribute(relation.right)}{bound}"
 
 
 def _or(plan: OrPlan) -> str:

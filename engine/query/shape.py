@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
 
 from engine.errors import UserError
+from engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
 from engine.query.plan import Group, Part, Plan, SeqPlan
+
+INTERVALS: Final = "ISEQ"
+"""The ``op`` of a group whose steps the plan's relations of end points order, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
     """Where the negated step ``step`` must not occur (SPEC 4.1).
 
-    Strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
+    In an ISEQ ``left`` and ``right`` are empty: the plan's relations say when it counts. Else
+    strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
     front, from the last event - WITHIN on, this instant included. ``right`` empty: at the end, up
     to the first event + WITHIN, this instant included.
     """
@@ -51,6 +59,12 @@ def most_events(plan: Plan) -> int:
     """The most events that a match of ``plan`` has; 0 of windows."""
     counts = (sum(not step.negated for step in branch.steps) for branch in plan.branches)
     return max(counts, default=0)
+
+
+def of_intervals(plan: Plan) -> bool:
+    """Whether ``plan`` is an ISEQ."""
+    pattern = plan.pattern if isinstance(plan, SeqPlan) else None
+    return pattern is not None and pattern.op == INTERVALS
 
 
 def whole_pattern(plan: SeqPlan) -> Group:
@@ -87,6 +101,8 @@ def shape_of(plan: SeqPlan) -> Shape:
         raise UserError(f"query {plan.name}: its pattern must name each of its steps once")
     _check_groups(pattern, plan.name)
     negated = frozenset(place for place, step in enumerate(plan.steps) if step.negated)
+    if pattern.op == INTERVALS:
+        return _intervals(plan, negated)
     misplaced = next(unscoped(pattern, negated), None)
     if misplaced is not None:
         alias = plan.steps[misplaced].alias
@@ -107,7 +123,47 @@ def shape_of(plan: SeqPlan) -> Shape:
     )
 
 
+def _intervals(plan: SeqPlan, negated: frozenset[int]) -> Shape:
+    """Of an ISEQ: no step is before another as a whole."""
+    positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
+    reach = endpoint_order(plan)
+    firsts = _extreme(positive, reach[::2, ::2])
+    lasts = _extreme(positive, reach[1::2, 1::2].T)
+    within = tuple((x, y) for x in firsts for y in lasts if x != y)
+    between = tuple(Between(step, (), ()) for step in sorted(negated))
+    none = plan.within_ns is None
+    return Shape(positive, frozenset(), firsts, lasts, () if none else within, between)
+
+
+def _extreme(places: tuple[int, ...], reach: np.ndarray) -> tuple[int, ...]:
+    """Those that no other one is known to be at most; of equal ones the first."""
+    found: list[int] = []
+    for place in places:
+        others = [other for other in places if reach[other, place] and other != place]
+        if all(reach[place, other] and other > place for other in others):
+            found.append(place)
+    return tuple(found)
+
+
+def endpoint_order(plan: SeqPlan, negated: int | None = None) -> np.ndarray:
+    """What the relations of ``plan`` between positive steps, and of one ``negated`` one with them,
+    imply (``engine.query.endpoints.order.closure``).
+    """
+    places = {
+        step.alias: 2 * n for n, step in enumerate(plan.steps) if not step.negated or n == negated
+    }
+    edges: list[Edge] = []
+    for each in plan.relations:
+        left, right = places.get(str(each.left.alias)), places.get(str(each.right.alias))
+        if left is not None and right is not None and each.bound_ns == 0:
+            one, two = left + (each.left.name == "te"), right + (each.right.name == "te")
+            edges += edges_of(one, each.op, two, KNOWN)
+    return closure(len(plan.steps), edges)
+
+
 def _check_groups(group: Group, name: str) -> None:
+    if group.op == INTERVALS and all(isinstance(part, int) for part in group.parts):
+        return
     if group.op not in {"SEQ", "AND"}:
         raise UserError(f"query {name}: a pattern's groups are SEQ or AND, not {group.op!r}")
     for part in group.parts:

@@ -21,6 +21,7 @@ from engine.kernels.integers import INT_MIN
 from engine.order.base import Ordered
 from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE, QUARANTINED_JUMP
 from engine.stream.columns import Columns
+from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
 
 REASONS: Final = ("late", "residual", "future", "jump", "duplicate")
@@ -42,7 +43,7 @@ class SideOutput:
         if not released.n:
             return []
         columns = released.columns
-        ref, status = columns["ref"], columns["status"]
+        ref, status = ends_of(released), columns["status"]
         moves = np.where(status == IN_ORDER, ref, INT_MIN)
         frontier = np.maximum.accumulate(np.concatenate(([self._frontier], moves)))
         self._frontier = int(frontier[-1])
@@ -55,8 +56,7 @@ class SideOutput:
         chosen[REASON] = np.where(residual, _RESIDUAL, _LATE).astype(np.int8)
         chosen[DROPPED] = chosen["status"] == LATE_DROPPED
         # A first event may be late already, when numbers were announced: then by nothing known.
-        above = np.maximum(frontier[rows], chosen["ref"])
-        chosen[LATENESS] = above - chosen["ref"]
+        chosen[LATENESS] = np.maximum(frontier[rows], ref[rows]) - ref[rows]
         return [replace(released, n=len(rows), columns=chosen)]
 
     def snapshot(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Final
 
+from edge_agent.drivers.alarm import Alarm
 from edge_agent.drivers.stream_socket import StreamSocket
 from engine.gateway.core import Close, GatewayCore
 
@@ -35,7 +36,7 @@ class TcpHost:
         self._server: asyncio.Server | None = None
         self._connections: dict[Hashable, _Connection] = {}
         self._keys = count(1)
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self._wake)
         self._closing: set[asyncio.TimerHandle] = set()
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
@@ -67,8 +68,7 @@ class TcpHost:
             self.core.finish(self._now_ns())
         finally:
             self._carry_out()
-            if self._alarm is not None:
-                self._alarm.cancel()
+            self._alarm.cancel()
             ended = [connection.ended for connection in self._connections.values()]
             for key in list(self._connections):
                 self._close(key)
@@ -102,7 +102,6 @@ class TcpHost:
     # --- inside
 
     def _wake(self) -> None:
-        self._alarm = None
         self.core.clock.advance(self._now_ns())  # a clock that was set back is noticed in silence
         self.core.wake(self._now_ns())
         self._carry_out()
@@ -116,20 +115,11 @@ class TcpHost:
                 connection = self._connections.get(output.connection)
                 if connection is not None:
                     connection.send(output.data)
-        self._set_alarm()
-
-    def _set_alarm(self) -> None:
-        """Wakes the core in time; an alarm that comes too early is left, as it does no harm."""
         due, now_ns = self.core.next_wake(), self._now_ns()
         seconds = _SLEEP_MAX_SECONDS
         if due is not None:
             seconds = min(max((due - now_ns) / 1e9, 0.0), _SLEEP_MAX_SECONDS)
-        loop = asyncio.get_running_loop()
-        if self._alarm is not None:
-            if self._alarm.when() <= loop.time() + seconds:
-                return
-            self._alarm.cancel()
-        self._alarm = loop.call_later(seconds, self._wake)
+        self._alarm.within(seconds)
 
     def _close(self, key: Hashable) -> None:
         connection = self._connections.pop(key, None)

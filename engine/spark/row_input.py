@@ -26,10 +26,11 @@ from pyspark.sql.types import (
 )
 
 from edge_agent import records as r
+from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.value_rules import beyond, without_nan
-from engine.units import NS_PER, unit_ns
+from engine.units import unit_ns
 
 _TEXTS: Final = (r.SITE, r.STREAM, r.SOURCE, r.TYPE)
 _TIMES: Final = (r.TS, r.TE, r.ARRIVAL)

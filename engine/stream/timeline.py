@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, Progress, Released
 
 LONG_AGO = -(2**63)
@@ -86,8 +87,13 @@ class Moved:
     horizon: int
     t_a: int
 
-    def timeline(self, released: Released, types: Sequence[str]) -> Timeline:
-        """What a query of these types may ask of ``released``, whose moves these are."""
+    def timeline(
+        self, released: Released, types: Sequence[str], *, by_start: bool = False
+    ) -> Timeline:
+        """What a query of these types may ask of ``released``, whose moves these are.
+
+        ``by_start``: it asks when intervals begin, so a row is beyond a promise by its start.
+        """
         strings, columns = released.strings, released.columns
         place = np.full(len(strings) + 3, -1)
         place[[strings.find(kind) for kind in types]] = np.arange(len(types))
@@ -95,9 +101,10 @@ class Moved:
         empty = np.empty(0, np.int64)
         kinds = place[columns.get("type", empty)]
         mine = np.flatnonzero(kinds >= 0)
+        ref = columns.get("ref", empty) if by_start else ends_of(released)
         return Timeline(
             self.now, self.told.of(types), self.closed.of(types), self.passed.of(types),
-            columns.get("ref", empty)[mine], 2 * (self.first + mine) + 1, kinds[mine], types,
+            ref[mine], 2 * (self.first + mine) + 1, kinds[mine], types,
         )  # fmt: skip
 
 

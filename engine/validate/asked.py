@@ -11,7 +11,7 @@ from engine.query.shape import shape_of
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """``orders``: events of a match that must come one after another, counted as pairs next to one
-    another. ``within_ns`` None: no bound. ``every_ns``: distance of a window's borders.
+    another. ``within_ns`` None: no bound.
     """
 
     name: str
@@ -48,8 +48,9 @@ def _of_branch(plan: Plan, branch: SeqPlan) -> Asked:
         for x, y in before
         if not any((x, z) in before and (z, y) in before for z in shape.positive)
     ]
+    related = sum(each.left.alias != each.right.alias for each in branch.relations)
     return Asked(
         name=plan.name, text=plan.text, kind="pattern", events=len(shape.positive),
-        orders=len(next_ones) + len(branch.relations), within_ns=branch.within_ns,
+        orders=len(next_ones) + related, within_ns=branch.within_ns,
         has_negation=bool(shape.between),
     )  # fmt: skip

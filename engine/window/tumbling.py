@@ -29,6 +29,7 @@ from engine.operator import Result, Results
 from engine.query.expression import View, column, released_mask
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import Drift, TumblingPlan
+from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
@@ -180,7 +181,8 @@ class TumblingWindow:
         if perhaps is not None:
             reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, self.plan.size_ns + 1))
         keys, nulls = self._keys.codes(released)
-        read = {name: columns[name] for name in _FIXED_COLUMNS}
+        # An interval is known, and counts, when it ends.
+        read = {name: columns[name] for name in _FIXED_COLUMNS} | {"ref": ends_of(released)}
         exact = np.empty(0, np.int64)
         return a.Rows(
             **read, selected=selected, keys=keys, nulls=nulls, reach=reach,

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.from_file.overrides import read_pairs
+from scenarios.from_file.overrides import found_at, overridden, read_pairs
 from scenarios.from_file.reading import ScenarioText
 from scenarios.from_file.scoring import score_run
 from slackwater.scenario import Pass, Score, UserError
@@ -28,14 +28,17 @@ class FromFile:
         UserError: no such file, or a setting is wrong; names the line.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
+        path = Path(path)
         self._read = ScenarioText(path)
         self._described: dict[str, FileScenario] = {}
         scenario = self._of(self.options())
         self.name = path.stem
         self.title = scenario.title
         sources, queries = len(scenario.simulated.sources), len(scenario.queries)
-        self.what = f"{path.name}: {sources} sources, {queries} queries."
+        who = f"{sources} source{'' if sources == 1 else 's'}"
+        asked = f"{queries} {'query' if queries == 1 else 'queries'}"
+        self.what = f"{path.name}: {who}, {asked}."
 
     def options(self) -> Mapping[str, Any]:
         """What makes a run another run: the file's content."""
@@ -46,6 +49,11 @@ class FromFile:
         chosen = dict(self.options()) | read_pairs(pairs)
         self._of(chosen)
         return chosen
+
+    def setting(self, path: str, options: Mapping[str, Any]) -> Any:
+        """What the file, or ``options``, say at ``path``; None: nothing."""
+        values = {each: value for each, value in options.items() if each != FILE}
+        return found_at(overridden(self._read.tables, values), path)
 
     def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
         manifest = simulate_to(self._of(options).simulated, directory, data).manifest

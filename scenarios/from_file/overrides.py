@@ -71,3 +71,21 @@ def _put(tables: dict[str, Any], path: str, value: Any) -> None:
     if not isinstance(place, dict):
         raise UserError(f"--set {path}: {last!r} must follow the name of one of them")
     place[last] = value
+
+
+def found_at(tables: Mapping[str, Any], path: str) -> Any:
+    """What stands at ``path``; None: nothing.
+
+    >>> found_at({"sources": [{"name": "a", "count": 3}]}, "sources.a.count")
+    3
+    """
+    place: Any = tables
+    for word in path.split("."):
+        if isinstance(place, list):
+            place = next(
+                (each for each in place if isinstance(each, dict) and each.get("name") == word),
+                None,
+            )
+        else:
+            place = place.get(word) if isinstance(place, Mapping) else None
+    return place

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli.examples import EXAMPLES
+from scenarios.from_file import TEMPLATE
 
 TRACE = [
     f'{{"type": "{kind}", "seq": {seq}, "ts": {1000 + seq}, "arrival": {1100 + seq}}}'
@@ -45,6 +46,7 @@ def _inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rows.csv").write_text(ROWS)
     for sample in SAMPLES.iterdir():
         shutil.copy(sample, folder)
+    shutil.copy(TEMPLATE, folder / "shop.toml")
     (folder / "query.txt").write_text("EVENT SEQ(KICK a, GOAL b) WITHIN 2 s\n")
     shell("slackwater simulate soccer --set duration=500ms --out short.log", folder)
     return folder

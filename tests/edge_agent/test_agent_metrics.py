@@ -13,9 +13,10 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from edge_agent.drivers import metrics_server
-from edge_agent.drivers.metrics_server import MetricsServer, MetricsSettings, read_metrics
+from edge_agent.drivers.metrics_server import MetricsServer
 from edge_agent.drivers.metrics_text import metrics_text
 from edge_agent.errors import SettingsError
+from edge_agent.listening import Listening, read_listening
 from edge_agent.settings_file import Table
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference.md"
@@ -69,7 +70,7 @@ async def said(port: int, request: bytes) -> bytes:
 
 def with_server(token: str, work: Callable[[int], Any]) -> None:
     async def run() -> None:
-        settings = MetricsSettings(listen="127.0.0.1", port=0, token=token)
+        settings = Listening(listen="127.0.0.1", port=0, token=token)
         server = MetricsServer(settings, lambda: "the text\n")
         port = await server.start()
         try:
@@ -148,7 +149,7 @@ def test_who_says_nothing_is_dropped_and_others_are_served(
 
 def test_who_is_there_when_the_agent_stops_does_not_keep_it() -> None:
     async def run() -> None:
-        settings = MetricsSettings(listen="127.0.0.1", port=0, token="")
+        settings = Listening(listen="127.0.0.1", port=0, token="")
         server = MetricsServer(settings, str)
         reader, writer = await asyncio.open_connection("127.0.0.1", await server.start())
         await asyncio.sleep(0.05)
@@ -160,15 +161,17 @@ def test_who_is_there_when_the_agent_stops_does_not_keep_it() -> None:
 
 
 def test_settings() -> None:
-    assert read_metrics(Table({}, "a.toml", "metrics"), given=False) is None
-    found = read_metrics(Table({"token": TOKEN}, "a.toml", "metrics"), given=True)
-    assert found is not None
+    found = read_listening(Table({"token": TOKEN}, "a.toml", "metrics"), 9752)
     assert (found.listen, found.port) == ("127.0.0.1", 9752)
+    # A socket of IPv6 that takes IPv4, too, is told of this machine by a mapped address.
+    mapped = Table({"listen": "::ffff:127.0.0.1"}, "a.toml", "metrics")
+    assert read_listening(mapped, 9752).listen == "::ffff:127.0.0.1"
     assert TOKEN not in repr(found)
     for values, told in (
         ({"listen": "0.0.0.0"}, "must be given, as others can reach 0.0.0.0"),
+        ({"listen": "::ffff:10.0.0.1"}, "must be given"),
         ({"listen": "gateway"}, "must be given"),
         ({"token": "x"}, "can be guessed"),
     ):
         with pytest.raises(SettingsError, match=told):
-            read_metrics(Table(values, "a.toml", "metrics"), given=True)
+            read_listening(Table(values, "a.toml", "metrics"), 9752)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,14 +20,16 @@ MS = 1_000_000
 
 
 class Outlet:
-    """Notes when rows were handed over [s], and their times [ms]."""
+    """Notes when rows were handed over [s, from the start], and their times [ms]."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[float, list[int]]] = []
+        self.began = time.monotonic()
 
     async def take(self, stream: str, rows: Sequence[Row]) -> None:
         assert stream == "events"
-        self.taken.append((asyncio.get_running_loop().time(), [row.ts // MS for row in rows]))
+        after = time.monotonic() - self.began
+        self.taken.append((after, [row.ts // MS for row in rows]))
 
     def bad(self, what: str, place: str) -> None:
         pytest.fail(f"{place}: {what}")
@@ -48,8 +51,8 @@ def test_events_wait_ten_milliseconds_at_most_for_later_ones(tmp_path: Path, gap
     taken = played(tmp_path, times, pace=1.0)
     assert [at for _, rows in taken for at in rows] == times
     assert all(rows[-1] - rows[0] <= 10 for _, rows in taken)
-    ((began, first), *_, (ended, last)) = taken
-    assert (ended - began) * 1000 >= last[-1] - first[-1] - 20
+    # On a busy machine they may be late, the first of them, too; none is early.
+    assert all(after * 1000 >= rows[-1] for after, rows in taken)
 
 
 def test_at_no_pace_all_go_at_once(tmp_path: Path) -> None:

@@ -177,7 +177,7 @@ def test_a_long_message_is_not_kept() -> None:
         ({}, {"patnt": "str"}, 'attribute patnt is no field of a message; did you mean "patient"?'),
         ({"map": {"bed": "PV1-3"}}, {"value": "int"}, "stream events has no such attribute"),
         ({"zone": "Mars/Base"}, {"value": "int"}, 'zone: write "local", "+01:00" or'),
-        ({"observation": "row"}, {}, '"row" is not known; known are: type, attr'),
+        ({"observation": "row"}, {}, '"row" is not known; known are type, attr'),
         ({"message_max": "1 GiB"}, {}, "must be at most 262144 B"),
         ({"prot": 1}, {}, 'prot: no such setting; did you mean "port"?'),
         ({"type": "A"}, {}, "type: no such setting"),

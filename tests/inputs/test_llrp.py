@@ -293,7 +293,7 @@ def test_a_clock_that_was_set_back_hides_nothing() -> None:
         ({"host": "r", "antennas": {"a": "X"}}, {}, "a: write the number of an antenna"),
         ({"host": "r", "antennas": {"0": "X"}}, {}, "0: write the number of an antenna"),
         ({"host": "r", "ghost_reads": 21}, {}, "ghost_reads: write a whole number from 1 to 20"),
-        ({"host": "r", "clock": "wall"}, {}, '"wall" is not known; known are: reader, agent'),
+        ({"host": "r", "clock": "wall"}, {}, '"wall" is not known; known are reader, agent'),
     ],
 )
 def test_mistakes_in_settings_are_told(

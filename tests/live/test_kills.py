@@ -39,7 +39,7 @@ class Feeder:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             count = random.randint(1, 40)
-            lines = [json.dumps({"v": self._next + i}) for i in range(count)]
+            lines = [json.dumps({"type": "A", "v": self._next + i}) for i in range(count)]
             self._agent.process.stdin.write("\n".join(lines) + "\n")
             self._agent.process.stdin.flush()
             self._next += count

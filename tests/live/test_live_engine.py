@@ -15,8 +15,11 @@ import pytest
 from engine.barrier.settings import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
+from engine.live.attribute_watch import LogWatch
 from engine.live.claim import QUERY_FILE, claim
 from engine.live.embedded import EmbeddedEngine, Place
+from engine.log.arrival_log import LogWriter
+from engine.log.input.trace import read_trace
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
@@ -242,3 +245,29 @@ def test_a_table_whose_rows_are_gone_is_told(tmp_path: Path) -> None:
     assert tables.state() == {}
     with pytest.raises(AnswersDamaged, match="a file of its rows is gone"):
         AnswerTables(tmp_path, {("p", "n"): ("matches", 3, [])}, 0.0, 1, {})
+
+
+def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
+    """By files of the log; a later life knows what one before it has seen."""
+    with LogWriter(tmp_path / "log", 1) as writer:
+        for name in "vw":
+            (tmp_path / name).write_text(json.dumps({"ts": 1, "attrs": {name: 1}}) + "\n")
+            for frame in read_trace(tmp_path / name):
+                writer.append(frame)
+    plans = [query(f"SELECT sum({v}) FROM events WINDOW TUMBLING 1 s", name=v) for v in "vw"]
+    settings = ChainSettings(parse_order("none"), tuple(plans))
+
+    def life(done: int) -> LogWatch:
+        return LogWatch(settings, tmp_path / "log", tmp_path / ".state" / "attributes", done)
+
+    first = life(0)
+    assert [line[:8] for line in first.missing()] == ["query v:", "query w:"]
+    first.see([1])
+    (told,) = first.missing()
+    assert told == "query w: query line 1, column 12: no event has an attribute 'w'"
+    second = life(1)
+    assert second.missing() == [told]
+    second.see([2])
+    assert second.missing() == life(2).missing() == []
+    (tmp_path / ".state" / "attributes").unlink()
+    assert life(1).missing() == []  # what file 1 had is not known any more

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from edge_agent.drivers.agent_file import AgentSettings, read_agent
 from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
-from edge_agent.settings_file import NS_PER, Table, quantity, read_toml, shown_ns
+from edge_agent.settings_file import Table, quantity, read_toml, shown_ns
+from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
 from engine.server.site_file import read_site
+from engine.units import parse_duration
 
 INPUT = '[[input]]\nkind = "stdin"\n'
 
@@ -130,6 +132,11 @@ def test_printed_settings_are_settings(tmp_path: Path) -> None:
 @given(st.integers(0, 2**60))
 def test_a_duration_is_shown_as_it_is_read(ns: int) -> None:
     assert quantity(shown_ns(ns), NS_PER, "a duration") == ns
+
+
+def test_durations_are_written_as_in_queries() -> None:
+    for text in ("90 s", "1.5min", "1.5 Minutes", "90 seconds"):
+        assert quantity(text, NS_PER, "a duration") == parse_duration(text) == 90 * NS_PER["s"]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

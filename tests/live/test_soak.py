@@ -17,11 +17,13 @@ def test_memory_and_files_stay_as_they_are(tmp_path: Path) -> None:
     soak = Soak(tmp_path, agents=3, rate=6_000, seconds=60)
     soak.run()
     assert soak.events() == dict.fromkeys(soak.names, 120_000)
-    assert len(soak.watched) == 4
+    assert soak.counted() == 360_000
+    assert soak.pairs() > 100
+    assert [each.name for each in soak.watched] == ["gateway", *soak.names, "engine"]
     assert all(len(each.at) > 30 for each in soak.watched)
     assert [told for each in soak.watched for told in each.grows()] == []
     keep(soak.watched, tmp_path / "kept")
-    assert (tmp_path / "kept" / "soak.csv").read_text().count("\n") > 120
+    assert (tmp_path / "kept" / "soak.csv").read_text().count("\n") > 150
     assert (tmp_path / "kept" / "soak.html").stat().st_size > 1000
 
 

@@ -146,7 +146,7 @@ def test_a_point_has_no_end_of_its_own_to_read() -> None:
     tables = layout_of(SeqPlan("q", "", (Step("a", "A"), Step("b", "B")))).tables
     assert not tables.relations["left_end"].any()
     assert not tables.relations["right_end"].any()
-    assert not tables.probes["reads_end"].any()
+    assert not tables.probes["tested"].any()
 
 
 @st.composite

@@ -10,7 +10,14 @@ from engine.errors import UserError
 from engine.query import query
 from engine.query.fields import needed_attributes, released_columns
 from engine.query.language.parse import MAX_QUERY_CHARS, parse
-from engine.query.language.syntax import EventQuery, GroupNode, IseqNode, NegatedNode, SelectQuery
+from engine.query.language.syntax import (
+    EndpointChain,
+    EventQuery,
+    GroupNode,
+    IseqNode,
+    NegatedNode,
+    SelectQuery,
+)
 from engine.query.plan import (
     Aggregate,
     Arithmetic,
@@ -92,7 +99,8 @@ def test_design_intervals_and_trees_are_read_whole() -> None:
     iseq = parse(DESIGN[1])
     assert isinstance(iseq, EventQuery)
     assert isinstance(iseq.pattern, IseqNode)
-    chain = iseq.pattern.chains[0]
+    chain = iseq.pattern.restrictions[0]
+    assert isinstance(chain, EndpointChain)
     assert [(end.step.text, end.end) for end in chain.ends] == [
         ("A", "ts"), ("B", "te"), ("C", "te"),
     ]  # fmt: skip

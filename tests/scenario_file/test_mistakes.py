@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from engine.errors import UserError
-from scenarios.from_file import TEMPLATE, FromFile
+from scenarios.from_file import SCHEMA, TEMPLATE, FromFile, schema
 
 CHANGES = [
     ("seed = 1 ", "seed = -1 ", "seed: must not be negative"),
@@ -82,3 +84,32 @@ def test_a_wrong_path_is_told(tmp_path: Path, pair: str) -> None:
 def test_no_such_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.toml: No such file"):
         FromFile(tmp_path / "none.toml")
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    assert json.loads(SCHEMA.read_text("utf-8")) == schema()
+
+
+def test_the_schema_knows_the_settings_that_are_read() -> None:
+    known = schema()
+    read = {
+        "clock": ("offset", "offset_spread", "skew_ppm", "steps", "resolution"),
+        "link": ("delay", "jitter", "loss", "reliable", "outages", "up", "down"),
+        "source": ("name", "count", "workload", "recording", "clock", "link", "sync", "restarts"),
+        "state": ("source", "type", "stay", "lasts", "seen", "next", "attrs"),
+    }
+    for table, keys in read.items():
+        assert set(keys) <= set(known["$defs"][table]["properties"]), table
+    for table in tomllib.loads(TEMPLATE.read_text("utf-8")):
+        assert table in known["properties"], table
+
+
+def test_what_the_schema_does_not_know_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "shop.toml"
+    for table in schema()["properties"]:
+        text = TEMPLATE.read_text("utf-8").replace(f"{table} =", f"{table}_ =", 1)
+        text = text.replace(f"[{table}]", f"[{table}_]").replace(f"[[{table}]]", f"[[{table}_]]")
+        path.write_text(text)
+        if f"{table}_" in tomllib.loads(text):
+            with pytest.raises(UserError, match=f"{table}_: unknown setting|no sources"):
+                FromFile(path)

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.scenario import Score
-from engine.units import NS_PER
 from scenarios.mimic import Mimic
 from scenarios.mimic.answers import asked_again, true_counts
 from scenarios.mimic.importing import charted_frames, source_counts, truth_table

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from edge_agent import records as r
+from edge_agent.units import NS_PER
 from engine.compare.measure import measure_many
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.registry import parse_order
-from engine.units import NS_PER
 from scenarios import soccer
 from scenarios.orders import measure_sites, order_table, plain
 from scenarios.phones import Phones

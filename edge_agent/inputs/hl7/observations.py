@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from edge_agent.inputs.hl7.message import HEADER, Message, Refused, Segment
 from edge_agent.inputs.hl7.times import instant_of, offset_of
 from edge_agent.messages import StreamSchema
+from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
-from edge_agent.settings_file import near_miss
 
 VALUE: Final = "value"
 """The observation's number (OBX-5 of type NM or SN), or its truth (Y, N of type ID or IS)."""
@@ -85,8 +85,8 @@ def mapping_of(
         strange = [attr for attr in others if attr != value]
         if strange:
             raise ValueError(
-                f"attribute {strange[0]} is no field of a message{near_miss(strange[0], FIELDS)}; "
-                "or a path as PV1-3.1"
+                f"attribute {strange[0]} is no field of a message"
+                f"{did_you_mean(strange[0], FIELDS)}; or a path as PV1-3.1"
             )
     return ObservationMapping(
         schema=schema, as_attrs=as_attrs, type=type_, zone=zone, paths=paths, value=value,

@@ -8,7 +8,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from edge_agent.inputs.hl7.message import Refused
-from edge_agent.settings_file import NS_PER
+from edge_agent.units import NS_PER
 
 LOCAL: Final = "local"
 _TIME: Final = re.compile(

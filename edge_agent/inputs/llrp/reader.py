@@ -30,8 +30,10 @@ from edge_agent.inputs.llrp.inventory import (
 )
 from edge_agent.inputs.llrp.protocol import LlrpError, Message, Messages, message
 from edge_agent.messages import StreamSchema
+from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
-from edge_agent.settings_file import NS_PER, Table, near_miss
+from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
 
 PORT: Final = 5084
 CLOCKS: Final = ("reader", "agent")
@@ -244,7 +246,7 @@ def llrp_input(table: Table, around: Surroundings) -> ReaderInput:
         if name not in ATTRS or (kind != ATTRS[name] and (kind, ATTRS[name]) != ("float", "int")):
             raise table.wrong(
                 "stream", f"attribute {name} ({kind}) is nothing that a reader says"
-                f"{near_miss(name, ATTRS)}",
+                f"{did_you_mean(name, ATTRS)}",
             )  # fmt: skip
     antennas = table.table("antennas")
     types = {_antenna(antennas, name): antennas.text(name) for name in antennas.keys()}  # noqa: SIM118 - a Table is no dict

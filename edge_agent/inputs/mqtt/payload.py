@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from edge_agent.inputs.record_fields import FIELDS, RecordFields, read_text
+from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row
-from edge_agent.settings_file import Table, near_miss
+from edge_agent.settings_file import Table
 
 PAYLOAD_MAX: Final = 256 << 10
 """A longer payload is left out [bytes]."""
@@ -78,7 +79,7 @@ def read_payload_fields(table: Table, fields: RecordFields) -> PayloadFields:
         ("value", [value] if value else [], attrs),
     ):
         for name in _strangers(names, known):
-            raise table.wrong(key, f'"{name}" is no field or attribute{near_miss(name, known)}')
+            raise table.wrong(key, f'"{name}" is no field or attribute{did_you_mean(name, known)}')
     return PayloadFields(fields=fields, parts=parts, value=value)
 
 

@@ -23,8 +23,9 @@ from edge_agent.inputs.mqtt.payload import PayloadFields, read_payload_fields
 from edge_agent.inputs.record_fields import read_fields
 from edge_agent.outbox.keys import KEY_BYTES
 from edge_agent.rows import BadRecord, Row, fits
-from edge_agent.settings_file import NS_PER, Table
+from edge_agent.settings_file import Table
 from edge_agent.tls_files import TlsFiles, read_tls
+from edge_agent.units import NS_PER
 
 PORT: Final = 1883
 TLS_PORT: Final = 8883

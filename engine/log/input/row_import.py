@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
+from edge_agent.near_miss import did_you_mean
 from edge_agent.records import Kind
-from engine.errors import UserError, did_you_mean
+from engine.errors import UserError
 from engine.log.input.intake import Intake
 from engine.log.input.lines import CHUNK_LINES
 from engine.log.input.sorting import Sorter, check_sort

@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.errors import UserError, did_you_mean
+from edge_agent.near_miss import did_you_mean
+from edge_agent.units import NS_PER
+from engine.errors import UserError
 from engine.log.record.instants import instants_of, utc_ns
 from engine.log.record.record_rules import beyond_said
 from engine.log.record.trace_record import BEYOND, INT64_MIN
-from engine.units import INT64_MAX, NS_PER, unit_ns
+from engine.units import INT64_MAX, unit_ns
 
 DEFAULT_UNIT: Final = "ns"
 _FLOAT_EXACT: Final = 2**53

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Any, Final
 
 from edge_agent import records as r
-from engine.errors import did_you_mean
+from edge_agent.near_miss import did_you_mean
 from engine.units import INT64_MAX
 
 INT_FIELDS: Final = (

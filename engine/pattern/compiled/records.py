@@ -19,17 +19,25 @@ EVENT: Final = record(
 """An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
 engine's clock; ``ref`` of a point."""
 
-JOIN_ORDER: Final = record("branch", "step", "scope", "probes_from", "probes_to")
+JOIN_ORDER: Final = record(
+    "branch", "step", "scope", "probes_from", "probes_to", "floors_from", "floors_to"
+)
 """In which order the other positive steps are found once an event of ``step`` is there. ``scope``:
 of a negated step, else -1.
 """
+FLOOR: Final = record("step", "index", "keys_from", "keys_to", "by_end", "strict")
+"""A place on a chain of end points, each of which is above (``strict``) or at least the one before
+it: of a ``step``, whose ``index`` is sorted by it (-1: of the event that came). The least event
+above the least one before is the least that can be in a match.
+"""
 PROBE: Final = record(
     "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
-    "conditions_to", "bounds_from", "bounds_to", "reads_end", "beside",
+    "conditions_to", "bounds_from", "bounds_to", "tested", "beside", "sorted_by",
 )  # fmt: skip
-"""Finds an event of ``step`` in ``index``. ``reads_end``: 1: one of its relations reads the event's
-end, which no range of starts implies. ``beside``: FROM_RIP or FROM_RIN if its stack lies beside
-that of the probe before, else 0.
+"""Finds an event of ``step`` in ``index``. ``tested``: 1: some of its relations are implied by no
+range of the index, if events are no points. ``beside``: FROM_RIP or FROM_RIN if its stack lies
+beside that of the probe before, else 0. ``sorted_by``: BY_START or BY_END, as the index is;
+UNSORTED: all of the stack is looked through.
 """
 KEY: Final = record("register", "other", "other_register")
 """``register`` of mine equals ``other_register`` of step ``other``."""
@@ -59,8 +67,10 @@ positive steps that clock errors change.
 """
 MEMBER: Final = record("step")
 """A positive step of a branch, in order."""
-INDEX: Final = record("step", "registers_from", "registers_to", "before", "after")
-"""``before``, ``after``: the index of the neighbouring step with the same key, or -1."""
+INDEX: Final = record("step", "registers_from", "registers_to", "before", "after", "by_end")
+"""``before``, ``after``: the index of the neighbouring step with the same key, or -1.
+``by_end``: 1: sorted by the events' ends, else by their starts.
+"""
 REGISTER: Final = record("number")
 
 
@@ -79,15 +89,20 @@ class Tables(NamedTuple):
     members: np.ndarray
     indexes: np.ndarray
     registers: np.ndarray
+    floors: np.ndarray
 
 
 RECORDS: Final = {
     "join_orders": JOIN_ORDER, "probes": PROBE, "keys": KEY, "pairs": PAIR,
     "relations": RELATION, "conditions": CONDITION, "bounds": BOUND, "scopes": SCOPE,
     "branches": BRANCH, "members": MEMBER, "indexes": INDEX, "registers": REGISTER,
+    "floors": FLOOR,
 }  # fmt: skip
 """By table, its record."""
 
+BY_START: Final = 0
+BY_END: Final = 1
+UNSORTED: Final = 2
 LOW: Final = 0
 """A probe finds the step at the low end of a scope, of which the high end is known."""
 HIGH: Final = 1

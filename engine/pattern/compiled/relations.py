@@ -8,12 +8,12 @@ W``; each of Allen's 13 relations of intervals is a conjunction of such (L10 Tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from engine.errors import UserError
 from engine.query.plan import PointRelation, SeqPlan
-from engine.query.shape import Shape
+from engine.query.shape import Shape, of_intervals
 
 START: Final = 0
 END: Final = 1
@@ -31,11 +31,11 @@ class Related(NamedTuple):
     bound: int
 
 
-def reads_end(step: int, relations: Iterable[Related]) -> bool:
-    """Whether one of ``relations`` is of the end of ``step``."""
+def reads(end: int, step: int, relations: Iterable[Related]) -> bool:
+    """Whether one of ``relations`` is of that end point of ``step``."""
     ends = [(each.left, each.left_end) for each in relations]
     ends += [(each.right, each.right_end) for each in relations]
-    return (step, END) in ends
+    return (step, end) in ends
 
 
 def starts_before(first: int, second: int) -> Related:
@@ -48,26 +48,48 @@ def soon_after(first: int, second: int, longest_ns: int, *, ends: bool = False) 
     return Related(second, END if ends else START, 0, first, START, longest_ns)
 
 
-def relations_of(plan: SeqPlan, shape: Shape, places: tuple[int, ...]) -> list[Related]:
+def relations_of(
+    plan: SeqPlan, shape: Shape, places: tuple[int, ...], inferred: Sequence[Related] = ()
+) -> list[Related]:
     """All relations between positive steps.
 
     Args:
         plan: the query, of one branch.
         shape: of the plan.
         places: what its steps are called in all branches.
+        inferred: of an ISEQ, all that its TList says or implies.
 
     Raises:
         UserError: a relation of a plan built in Python names what is no end point of one of its
             positive steps, or relates a step to itself.
     """
     found = [starts_before(places[x], places[y]) for x, y in sorted(shape.before)]
+    found += inferred
     if plan.within_ns is not None:
         found += [
             soon_after(places[x], places[y], plan.within_ns, ends=True) for x, y in shape.within
         ]
     aliases = {plan.steps[place].alias: places[place] for place in shape.positive}
-    for asked in plan.relations:
+    for asked in plan.relations if not of_intervals(plan) else ():
         found += _asked(plan.name, asked, lambda alias: aliases.get(str(alias), -1))
+    return found
+
+
+def counts_when(
+    plan: SeqPlan, shape: Shape, places: tuple[int, ...], mine: int, inferred: list[Related]
+) -> list[Related]:
+    """When an event of the negated step ``mine`` of an ISEQ counts: as it is related to positive
+    ones (``inferred``), and near enough for a match with it to be WITHIN.
+
+    What is known to lie inside the match is near enough.
+    """
+    found = list(inferred)
+    if plan.within_ns is not None:
+        if not any(each.left == mine and each.left_end == END for each in inferred):
+            ends = [soon_after(places[x], mine, plan.within_ns, ends=True) for x in shape.firsts]
+            found += ends
+        if not any(each.right == mine and each.right_end == START for each in inferred):
+            found += [soon_after(mine, places[x], plan.within_ns, ends=True) for x in shape.lasts]
     return found
 
 

@@ -31,7 +31,7 @@ class Builder:
     rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in RECORDS})
     attributes: dict[str, int] = field(default_factory=dict)
     predicates: list[Predicate] = field(default_factory=list)
-    indexes: dict[tuple[int, tuple[str, ...]], int] = field(default_factory=dict)
+    indexes: dict[tuple[int, tuple[str, ...], int], int] = field(default_factory=dict)
 
     def tables(self) -> Tables:
         """What has been added so far."""
@@ -64,13 +64,18 @@ class Builder:
             self.predicates.append(predicate)
         return self.predicates.index(predicate), int(is_clocked(predicate))
 
-    def index(self, step: int, own: Sequence[Attribute]) -> int:
+    def known_index(self, step: int, own: Sequence[Attribute], by_end: int) -> int:
+        """The number of an index, or NONE."""
+        name = (step, tuple(attribute.name for attribute in own), by_end)
+        return self.indexes.get(name, NONE)
+
+    def index(self, step: int, own: Sequence[Attribute], by_end: int = 0) -> int:
         """The number of the index of ``step`` by its attributes ``own``."""
-        name = (step, tuple(attribute.name for attribute in own))
+        name = (step, tuple(attribute.name for attribute in own), by_end)
         if name not in self.indexes:
             self.indexes[name] = len(self.indexes)
             registers = self.add("registers", [(self.register(a.name),) for a in own])
-            self.add("indexes", [(step, *registers, NONE, NONE)])
+            self.add("indexes", [(step, *registers, NONE, NONE, by_end)])
         return self.indexes[name]
 
 

@@ -18,7 +18,9 @@ from functools import lru_cache
 import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.pattern.compiled.interval_joins import IBP, Joins, closed, closed_with
 from engine.pattern.compiled.records import (
+    BY_START,
     FROM_RIN,
     FROM_RIP,
     HIGH,
@@ -26,8 +28,11 @@ from engine.pattern.compiled.records import (
     Tables,
 )
 from engine.pattern.compiled.relations import (
+    END,
+    START,
     Related,
-    reads_end,
+    counts_when,
+    reads,
     relations_of,
     soon_after,
     starts_before,
@@ -36,7 +41,7 @@ from engine.pattern.compiled.table_builder import Builder, conjunction, exact_an
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
-from engine.query.shape import Between, Shape, shape_of
+from engine.query.shape import Between, Shape, of_intervals, shape_of
 
 
 @dataclass(slots=True)
@@ -57,11 +62,19 @@ class Layout:
     predicates: list[Predicate]
     own: list[Predicate | None]
 
+    @property
+    def by_ends(self) -> bool:
+        """Whether it is an ISEQ, whose intervals come and are ordered by their ends."""
+        return of_intervals(self.branches[0])
+
     def negated(self) -> list[tuple[int, bool]]:
-        """Steps of the scopes, and whether they stand at the front."""
+        """Steps of the scopes, and whether they stand at the front, as those of an ISEQ may."""
         found = []
         for number, scope in enumerate(self.tables.scopes):
             step = int(scope["step"])
+            if self.by_ends:
+                found.append((step, True))
+                continue
             ends = relations_in(self.tables, number)
             leading = (ends["right"] == step) & (ends["strict"] == 0)
             found.append((step, bool(leading.any())))
@@ -90,9 +103,12 @@ def relations_in(tables: Tables, scope: int) -> np.ndarray:
     return tables.relations[of["relations_from"] : of["relations_to"]]
 
 
-def layout_of(plan: Plan) -> Layout:
-    """The tables of a plan; the same ones for each of a run's sites, and never changed."""
-    return _layout_of(_Same(plan))
+def layout_of(plan: Plan, index: str = IBP) -> Layout:
+    """The tables of a plan; the same ones for each of a run's sites, and never changed.
+
+    ``index``: how an ISEQ is searched (``engine.pattern.compiled.interval_joins``).
+    """
+    return _layout_of(_Same(plan), index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,12 +125,12 @@ class _Same:
 
 
 @lru_cache(maxsize=64)
-def _layout_of(key: _Same) -> Layout:
+def _layout_of(key: _Same, index: str) -> Layout:
     plan = key.plan
     branches = plan.branches
     steps = {step.alias: step for step in plan.steps}
     builder = Builder(steps)
-    made = [_Branch(builder, number, plan) for number, plan in enumerate(branches)]
+    made = [_Branch(builder, number, plan, index) for number, plan in enumerate(branches)]
     for branch in made:
         branch.build()
     return Layout(
@@ -127,13 +143,15 @@ def _layout_of(key: _Same) -> Layout:
 class _Branch:
     """Adds one plan; from here on steps have the numbers of all branches' steps."""
 
-    def __init__(self, builder: Builder, number: int, plan: SeqPlan) -> None:
+    def __init__(self, builder: Builder, number: int, plan: SeqPlan, index: str) -> None:
         self.builder, self.number, self.plan = builder, number, plan
         self.shape = shape_of(plan)
         self.places = tuple(builder.place(step.alias) for step in plan.steps)
         self.positive = tuple(self.places[step] for step in self.shape.positive)
         self.before = {(self.places[x], self.places[y]) for x, y in self.shape.before}
-        self.relations = relations_of(plan, self.shape, self.places)
+        self.joins = Joins(plan, self.shape, index) if of_intervals(plan) else None
+        inferred = closed(plan, self.shape, self.places) if of_intervals(plan) else []
+        self.relations = relations_of(plan, self.shape, self.places, inferred)
         self.groups = [
             {builder.place(a.alias): a for a in group if a.alias is not None}
             for group in plan.equalities
@@ -144,7 +162,7 @@ class _Branch:
         }
         """By step, conditions on its event alone that clock errors change."""
         self.scopes: dict[int, _Scope] = {}
-        self.indexes: dict[tuple[int, tuple[int, ...]], int] = {}
+        self.indexes: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def build(self) -> None:
         add = self.builder.add
@@ -184,7 +202,11 @@ class _Branch:
         others = [p for p in self.plan.others if step in self._steps_of(p)]
         others += self.alone[step]
         ends = self._ends(between)
-        more = bool(others) or any(self._may_lie(p, step, ends) for p in self.positive)
+        more = (
+            bool(others)
+            or of_intervals(self.plan)
+            or any(self._may_lie(p, step, ends) for p in self.positive)
+        )
         scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
         related: dict[int, list[Related]] = {}
@@ -212,6 +234,10 @@ class _Branch:
 
     def _ends(self, between: Between) -> list[Related]:
         """Relations of an event that lies in the scope."""
+        if of_intervals(self.plan):
+            inferred = closed_with(self.plan, self.shape, self.places, between.step)
+            mine = self.places[between.step]
+            return counts_when(self.plan, self.shape, self.places, mine, inferred)
         at, within_ns, mine = self.places, self.plan.within_ns or 0, self.places[between.step]
         found = [starts_before(at[step], mine) for step in between.left]
         if not between.left:
@@ -230,9 +256,10 @@ class _Branch:
             rows.append((register(group[step].name), other, register(group[other].name)))
         return self.builder.add("keys", rows)
 
-    def _index(self, step: int, groups: list[int]) -> int:
-        number = self.builder.index(step, [self.groups[group][step] for group in groups])
-        self.indexes[step, tuple(groups)] = number
+    def _index(self, step: int, groups: list[int], by_end: int = 0) -> int:
+        own = [self.groups[group][step] for group in groups]
+        number = self.builder.index(step, own, by_end)
+        self.indexes[step, tuple(groups), by_end] = number
         return number
 
     def _steps_of(self, predicate: Predicate) -> set[int]:
@@ -244,16 +271,37 @@ class _Branch:
         known, pending = [start], list(self.plan.others)
         pending += [p for place in {start, *self.positive} for p in self.alone[place]]
         probes: list[tuple[int, ...]] = []
-        for step in later + earlier if negated else earlier + later:
+        steps = later + earlier if negated else earlier + later
+        if self.joins is not None:
+            steps = [self.places[n] for n in self.joins.order(self.places.index(start))]
+        for step in steps:
             ready = [p for p in pending if self._steps_of(p) <= {*known, step}]
             pending = [p for p in pending if p not in ready]
             pivot = self.scopes[start] if negated else None
-            probe = self._probe(step, known, ready, pivot)
-            probes.append((*probe, self._beside(probe, probes[-1] if probes else None)))
+            *probe, _, by = self._probe(step, known, ready, pivot)
+            beside = self._beside(probe, probes[-1] if probes else None)
+            probes.append((*probe, beside, by))
             known.append(step)
         scope = self.scopes[start].number if negated else NONE
         range_ = self.builder.add("probes", probes)
-        self.builder.add("join_orders", [(self.number, start, scope, *range_)])
+        floors = self.builder.add("floors", [] if negated else self._floors(start, probes))
+        self.builder.add("join_orders", [(self.number, start, scope, *range_, *floors)])
+
+    def _floors(self, start: int, probes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The places of an ISEQ's indexed chain that can be told from the event that came."""
+        found: list[tuple[int, ...]] = []
+        index_of = {probe[0]: probe[1] for probe in probes}
+        for at, by_end, strict in self.joins.chain() if self.joins is not None else ():
+            step = self.places[at]
+            if step == start:
+                found.append((step, NONE, 0, 0, by_end, strict))
+                continue
+            groups = [n for n, group in enumerate(self.groups) if step in group and start in group]
+            own = [self.groups[group][step] for group in groups]
+            if self.builder.known_index(step, own, by_end) == index_of[step]:
+                keys = self._keys(step, groups, [start])
+                found.append((step, index_of[step], *keys, by_end, strict))
+        return found
 
     def _probe(
         self, step: int, known: list[int], ready: list[Predicate], pivot: _Scope | None
@@ -262,30 +310,51 @@ class _Branch:
             number for number, group in enumerate(self.groups)
             if step in group and any(k in group for k in known)
         ]  # fmt: skip
-        related = self._related(step, [k for k in known if not pivot or k != pivot.step])
+        others = [k for k in known if not pivot or k != pivot.step]
+        related = self._related(step, others)
+        if self.joins is not None:
+            related = self._fewest(step, others, related)
         if pivot is not None and (ends := pivot.related(step)):
             related[pivot.step] = ends
+        relations = [each for of in related.values() for each in of]
+        by = BY_START
+        if self.joins is not None:
+            by = self.joins.sorted_by(self.places.index(step), relations, step)
+        by_end = int(by != BY_START)
         return (
-            step, self._index(step, groups), *self._keys(step, groups, known),
+            step, self._index(step, groups, by_end), *self._keys(step, groups, known),
             *self.builder.pairs(step, related).pairs,
             *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
             *self.builder.add("bounds", self._bounds(step, known, pivot)),
-            int(any(reads_end(step, relations) for relations in related.values())),
+            int(reads(START if by_end else END, step, relations)), 0, by,
         )  # fmt: skip
 
-    def _beside(self, probe: tuple[int, ...], last: tuple[int, ...] | None) -> int:
+    def _fewest(
+        self, step: int, others: list[int], related: dict[int, list[Related]]
+    ) -> dict[int, list[Related]]:
+        """``related``, of an ISEQ, without what others of these relations imply."""
+        assert self.joins is not None
+        at = self.places.index
+        asked = self.joins.of_probe(at(step), [at(other) for other in others], self.places)
+        kept = {
+            other: [each for each in of if each.bound or each in asked]
+            for other, of in related.items()
+        }
+        return {other: of for other, of in kept.items() if of}
+
+    def _beside(self, probe: Sequence[int], last: Sequence[int] | None) -> int:
         """Whether the stacks of two probes lie side by side; then their indexes are told so."""
         if last is None or self.plan.pattern is not None:
             return 0
-        groups = {number: of for (_, of), number in self.indexes.items()}
+        groups = {number: of for (_, of, _), number in self.indexes.items()}
         (step, index), (last_step, last_index) = probe[:2], last[:2]
         mine, its = self.positive.index(step), self.positive.index(last_step)
         if groups[index] != groups[last_index] or abs(mine - its) != 1:
             return 0
         first, second = (index, last_index) if mine < its else (last_index, index)
         indexes = self.builder.rows["indexes"]
-        indexes[second] = (*indexes[second][:3], first, indexes[second][4])
-        indexes[first] = (*indexes[first][:4], second)
+        indexes[second] = (*indexes[second][:3], first, *indexes[second][4:])
+        indexes[first] = (*indexes[first][:4], second, indexes[first][5])
         return FROM_RIP if mine < its else FROM_RIN
 
     def _bounds(self, step: int, known: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:

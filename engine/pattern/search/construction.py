@@ -19,7 +19,7 @@ from engine.kernels.hashing import mixed
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import record
-from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, Tables
+from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, UNSORTED, Tables
 from engine.pattern.search.nearest import narrowed
 from engine.pattern.search.purge import purge_until
 from engine.pattern.search.scopes import FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
@@ -39,6 +39,8 @@ from engine.pattern.search.state import (
     relations_hold,
     spread_of,
 )
+
+_FAR: Final = 2**62
 
 # Why ``construct`` stopped.
 DONE: Final = 0
@@ -64,8 +66,11 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
     if found < 0:
         return
     from_, to = probe.pairs_from, probe.pairs_to
-    low = lowest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to)
-    high = highest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to)
+    low, high, by_end = -_FAR, _FAR, probe.sorted_by
+    if by_end != UNSORTED:
+        low = lowest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end)
+        high = highest(s.t.pairs, s.t.relations, now, s.events, s.partial, from_, to, by_end)
+    low = max(low, s.floor[probe.step])
     for b in range(probe.bounds_from, probe.bounds_to):
         low, high = narrowed(s, b, row, low, high)
     if low > high:
@@ -89,6 +94,42 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
     if kept < 0 or not from_rip:
         stop = first_not_below(entry, start, size, high + 1)
     candidates.low, candidates.high = first, max(first, stop)
+
+
+@inline
+def _raised(s: Search, join_order: np.record, row: int) -> bool:
+    """Set the floors of a search that begins at ``row``; False if it can find no match.
+
+    From the window's begin upwards the least event of each place of a chain that lies above the
+    least one of the place before: whatever is not below has a whole chain below it, so no search
+    ends for want of one. Where clocks err nothing is left out.
+    """
+    now, e, entry = s.state[0], s.events, s.stacks.entry
+    for step in range(len(s.floor)):
+        s.floor[step] = -_FAR
+    if spread_of(now):
+        return True
+    low = e[row].ref_end - now.within if now.within >= 0 else -_FAR
+    for f in range(join_order.floors_from, join_order.floors_to):
+        floor = s.t.floors[f]
+        least = low + floor.strict
+        if floor.index < 0:
+            low = e[row].ref_end if floor.by_end else e[row].ref
+            if low < least:
+                return False
+            continue
+        key = key_of(s.t.keys, s.same, s.partial, floor.keys_from, floor.keys_to)
+        found = find(s.stacks, floor.index, key)
+        if found < 0:
+            return False
+        start, size = s.stacks.stack[found].start, s.stacks.stack[found].size
+        at, stop = first_not_below(entry, start, size, least), start + size
+        while at < stop and e[entry[at].row].expires < e[row].horizon:
+            at += 1
+        if at == stop:
+            return False
+        low = s.floor[floor.step] = entry[at].time
+    return True
 
 
 @inline
@@ -255,6 +296,8 @@ def _walk(s: Search, number: int, row: int) -> bool:
     for step in range(len(s.partial)):
         s.partial[step] = -1
     s.partial[join_order.step] = row
+    if not _raised(s, join_order, row):
+        return True
     # What it finds is tested again with the T_a in force then.
     t_a = now.widest_t_a if negative else s.events[row].t_a
     depth, opens, room = 0, probes > 0, True
@@ -272,7 +315,7 @@ def _walk(s: Search, number: int, row: int) -> bool:
             candidate = s.stacks.entry[candidates.low].row
             candidates.low += 1
             s.stacks.used[0].looked += 1
-            implied = exact and not (now.spans and probe.reads_end)
+            implied = exact and not (now.spans and probe.tested) and probe.sorted_by != UNSORTED
             if among(s.t.members, s.partial, members_from, members_to, candidate):
                 continue
             if not _fits(s, probe, candidate, row, t_a, implied):
@@ -312,7 +355,8 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
                 return row, FOUND_FULL
         for i in range(now.indexes_n):
             if (event.member >> s.t.indexes[i].step) & 1:
-                insert(s.stacks, _own_key(s.t, s.same, i, row), event.ref, row, _beside(s, i, row))
+                time = event.ref_end if s.t.indexes[i].by_end else event.ref
+                insert(s.stacks, _own_key(s.t, s.same, i, row), time, row, _beside(s, i, row))
         now.clock = max(now.clock, event.ref)
         now.unpurged += 1
     purge_until(s, FOR_EVER, stop)

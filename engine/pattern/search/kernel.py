@@ -120,7 +120,7 @@ class Kernel:
                 search.Search(
                     self._layout.tables, self._state, store.events, *store.registers, programs,
                     self._ranks, self._stacks, np.full(steps, -1), np.zeros(steps, search.RANGE),
-                    moves, self._covered, clock_of, found, rows, doubts, _OPEN,
+                    np.empty(steps, np.int64), moves, self._covered, clock_of, found, rows, doubts, _OPEN,
                 ),
                 first, stop,
             )  # fmt: skip

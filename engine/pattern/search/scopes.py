@@ -106,8 +106,8 @@ def scan(s: Search, scope: int, completing: int, until: int) -> int:
         return 0
     first, last = s.t.branches[of.branch].members_from, s.t.branches[of.branch].members_to
     from_, to = of.pairs_from, of.pairs_to
-    high = highest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to)
-    low = lowest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to)
+    high = highest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to, 0)
+    low = lowest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to, 0)
     stack = s.stacks.stack[found]
     at, stop = first_not_below(entry, stack.start, stack.size, low), stack.start + stack.size
     while at < stop and entry[at].time <= high:

@@ -65,8 +65,8 @@ class Search(NamedTuple):
     ``t``: the query's tables. ``state``: one STATE. ``events``: EVENT records.
     ``raw``, ``ok``: (registers, events), for conditions (``program_machine``).
     ``same``, ``tag``: (registers, events): two values are equal when both are; tag (int8) 0 stands
-    for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe. ``moves``:
-    MOVE, in stream order, ``covered`` and ``clock_of`` by step (``purge``).
+    for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe. ``floor``:
+    by step, below which none of its events can be in a match. ``moves``: MOVE, in stream order, ``covered`` and ``clock_of`` by step (``purge``).
     ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
     (``construction``). ``open``: float64, empty: what clocks err by is not given.
     """
@@ -83,6 +83,7 @@ class Search(NamedTuple):
     stacks: Stacks
     partial: np.ndarray
     depths: np.ndarray
+    floor: np.ndarray
     moves: np.ndarray
     covered: np.ndarray
     clock_of: np.ndarray
@@ -152,9 +153,11 @@ def relations_hold(
 @kernel
 def lowest(
     pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
-    from_: int, to: int,
+    from_: int, to: int, by_end: int,
 ) -> int:  # fmt: skip
-    """The least start that a range of pairs leaves possible."""
+    """The least start (``by_end``: end) that a range of pairs leaves possible: no event ends before
+    it begins.
+    """
     low = -_FAR
     for p in range(from_, to):
         pair = pairs[p]
@@ -162,7 +165,8 @@ def lowest(
         slack = slack_of(now, e, row)
         for r in range(pair.relations_from, pair.relations_to):
             relation = relations[r]
-            asks = relation.right == pair.step and relation.right_end * now.spans == 0
+            asks = relation.right == pair.step
+            asks = asks and (by_end or relation.right_end * now.spans == 0)
             if asks and (relation.strict or now.divider):
                 least = _time(e[row], relation.left_end) - relation.bound
                 low = max(low, least - slack if slack else least + relation.strict)
@@ -175,9 +179,9 @@ def lowest(
 @kernel
 def highest(
     pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
-    from_: int, to: int,
+    from_: int, to: int, by_end: int,
 ) -> int:  # fmt: skip
-    """The largest start that a range of pairs leaves possible: no event ends before it begins."""
+    """The largest start (``by_end``: end) that a range of pairs leaves possible."""
     high = _FAR
     for p in range(from_, to):
         pair = pairs[p]
@@ -185,7 +189,7 @@ def highest(
         slack = slack_of(now, e, row)
         for r in range(pair.relations_from, pair.relations_to):
             relation = relations[r]
-            if relation.left == pair.step:
+            if relation.left == pair.step and relation.left_end >= by_end * now.spans:
                 most = _time(e[row], relation.right_end) + relation.bound
                 high = min(high, most + slack if slack else most - relation.strict)
         if now.within >= 0:

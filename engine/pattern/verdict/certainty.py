@@ -193,6 +193,9 @@ def _doubtful(
         above = relations["left"][its] == scope["step"]
         ends["above"][its] = above
         ends["step"][its] = local[np.where(above, relations["right"][its], relations["left"][its])]
+        of_left, of_right = relations["left_end"][its], relations["right_end"][its]
+        ends["own_end"][its] = np.where(above, of_left, of_right)
+        ends["step_end"][its] = np.where(above, of_right, of_left)
         for name in ("strict", "bound"):
             ends[name][its] = relations[name][its]
         same_scope.append(same.setdefault(ends[its].tobytes(), number))
@@ -208,4 +211,5 @@ def _doubtful(
         error.astype(np.float64),
         np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
         doubts.scope, exact, np.array(same_scope, np.int64), scopes, ends,
+        (event.ref_end - event.ref).astype(np.float64),
     )  # fmt: skip

@@ -11,7 +11,7 @@ from engine.kernels.integers import NONE
 from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import text_constants, text_ranks
 from engine.pattern.compiled.tables import Layout, members_of, relations_in
-from engine.pattern.store import Store
+from engine.pattern.store import REF_END, Store
 from engine.pattern.verdict.certainty import Clock, Conditions, Doubts, Rule, chances
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO
@@ -55,11 +55,16 @@ class Judge:
         return np.asarray(np.where(rows >= 0, arrival, LONG_AGO).max(axis=1))
 
     def _last(self, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
-        found, ref = np.empty(len(rows), np.int64), self.store.columns["ref"]
+        found = np.empty(len(rows), np.int64)
+        ref = self.store.columns[REF_END if self._by_ends else "ref"]
         for number in range(len(self.layout.branches)):
             mine = branch == number
             found[mine] = np.maximum.reduce([ref[rows[mine, s]] for s in self._lasts(number)])
         return found
+
+    @property
+    def _by_ends(self) -> bool:
+        return self.layout.by_ends
 
     def _lasts(self, branch: int) -> list[int]:
         """Steps that no other one must follow."""
@@ -142,13 +147,18 @@ class Judge:
                 row = rows[mine, end["right"]]
                 own = 0 if self.rule is Rule.MAX_DELAY else columns["unc"][row]
                 beyond = end["bound"] + 1 - end["strict"]
-                return np.asarray(columns["ref"][row] + own + beyond)
+                time = columns[REF_END if end["right_end"] else "ref"][row]
+                return np.asarray(time + own + beyond)
 
             of = tables.branches[branch]
             for scope in range(of["scopes_from"], of["scopes_to"]):
                 # All that bound it above must be passed by: then the least of them is.
                 ends = relations_in(tables, scope)
-                uppers = [until(end) for end in ends[ends["left"] == tables.scopes["step"][scope]]]
+                above = ends[ends["left"] == tables.scopes["step"][scope]]
+                if self._by_ends:
+                    # Promises are of ends: one says nothing of when a later interval began.
+                    above = above[above["left_end"] == 1]
+                uppers = [until(end) for end in above]
                 found[mine, scope] = np.minimum.reduce(uppers)
             found[mine, -1] = self._last(rows[mine], np.full(len(mine), branch))
         return found

@@ -30,8 +30,11 @@ POINTS: Final = 1024
 STRATA: Final = 16
 _GOLDEN: Final = 0.6180339887498949
 
-SCOPE_END: Final = record("step", "above", "strict", "bound")
-"""What bounds a scope: the start of a step of the match, plus ``bound`` (``above``) or less it."""
+SCOPE_END: Final = record("step", "above", "strict", "bound", "own_end", "step_end")
+"""What bounds a scope: a step of the match, plus ``bound`` (``above``) or less it. ``own_end``: 1:
+the end of the event of the negated step is bounded, else its start; ``step_end``: by the end of
+the step's event.
+"""
 
 
 class Doubtful(NamedTuple):
@@ -39,9 +42,10 @@ class Doubtful(NamedTuple):
 
     ``start`` (matches + 1): where each match's begin. Per doubt: ``row`` (which event), ``time``
     [ns since the match's first step], ``unc`` its half-width, ``clock`` (the step whose error it
-    shares, or -1), ``scope``. ``exact``: (doubts, steps): it shares its clock with that step, so
-    what relates them was tested exactly. ``same_scope``: (scopes) the first scope with equal
-    ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the ranges of their relations.
+    shares, or -1), ``scope``, ``long`` (from its start to its end). ``exact``: (doubts, steps): it
+    shares its clock with that step, so what relates them was tested exactly. ``same_scope``:
+    (scopes) the first scope with equal ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the
+    ranges of their relations.
     """
 
     start: np.ndarray
@@ -54,6 +58,7 @@ class Doubtful(NamedTuple):
     same_scope: np.ndarray
     scopes: np.ndarray
     ends: np.ndarray
+    long: np.ndarray
 
 
 class Asked(NamedTuple):
@@ -97,7 +102,7 @@ def no_doubts(matches: int, steps: int) -> Doubtful:
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
     return Doubtful(
         np.zeros(matches + 1, np.int64), none, real, real, none, none,
-        np.empty((0, steps), np.bool_), none, np.empty(0, SCOPE), np.empty(0, SCOPE_END),
+        np.empty((0, steps), np.bool_), none, np.empty(0, SCOPE), np.empty(0, SCOPE_END), real,
     )  # fmt: skip
 
 
@@ -205,7 +210,9 @@ def _share(
                     )
                 fine = fine and _all_hold(asked, asked.from_, asked.to, asked.rows[m])
             if fine:
-                share[m] += _none_lies(m, p, true_time, errors[p], doubtful, asked) / len(errors)
+                share[m] += _none_lies(m, p, true_time, long[m], errors[p], doubtful, asked) / len(
+                    errors
+                )
     return share
 
 
@@ -224,7 +231,8 @@ def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
 
 @njit
 def _none_lies(
-    m: int, p: int, true_time: np.ndarray, error: np.ndarray, d: Doubtful, asked: Asked,
+    m: int, p: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray, d: Doubtful,
+    asked: Asked,
 ) -> float:  # fmt: skip
     """The chance that no doubtful event lies in a scope of match ``m``, given its true times."""
     weight, hit, first = 1.0, 0.0, d.start[m]
@@ -232,7 +240,7 @@ def _none_lies(
         scope = d.scope[i]
         again = i > first and d.same_scope[d.scope[i - 1]] == d.same_scope[scope]
         if not again:
-            low, high = _scope_of(i, true_time, d)
+            low, high = _scope_of(i, true_time, long, d)
             t, u = d.time[i], d.unc[i]
             if d.clock[i] >= 0:
                 t += error[d.clock[i]] * u
@@ -245,23 +253,24 @@ def _none_lies(
         # by side have one scope.
         if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
             if _some_asked(first, i + 1, d, asked):
-                hit = _share_that_lies(m, p, first, i + 1, true_time, error, d, asked)
+                hit = _share_that_lies(m, p, first, i + 1, true_time, long, error, d, asked)
             weight *= max(0.0, 1.0 - hit)
             hit, first = 0.0, i + 1
     return weight
 
 
 @njit
-def _scope_of(i: int, true_time: np.ndarray, d: Doubtful) -> tuple[float, float]:
-    """Between which true times the event of doubt ``i`` lies in the scope."""
+def _scope_of(i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> tuple[float, float]:
+    """Between which true times the event of doubt ``i`` begins that lies in the scope."""
     low, high, scope = -np.inf, np.inf, d.scope[i]
     for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
         end = d.ends[r]
         if not d.exact[i, end.step]:
+            time = true_time[end.step] + end.step_end * long[end.step] - end.own_end * d.long[i]
             if end.above:
-                high = min(high, true_time[end.step] + end.bound)
+                high = min(high, time + end.bound)
             else:
-                low = max(low, true_time[end.step] - end.bound)
+                low = max(low, time - end.bound)
     return low, high
 
 
@@ -278,8 +287,8 @@ def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
 
 @njit
 def _share_that_lies(
-    m: int, p: int, start: int, stop: int, true_time: np.ndarray, error: np.ndarray, d: Doubtful,
-    asked: Asked,
+    m: int, p: int, start: int, stop: int, true_time: np.ndarray, long: np.ndarray,
+    error: np.ndarray, d: Doubtful, asked: Asked,
 ) -> float:  # fmt: skip
     """The share of an event's errors under which it lies in a scope and what is asked there holds;
     its doubts are those from ``start`` to ``stop``.
@@ -294,7 +303,7 @@ def _share_that_lies(
             here = t + error[d.clock[start]] * u
             shift = asked.errors.given[asked.members[d.clock[start]]]
         for i in range(start, stop):
-            low, high = _scope_of(i, true_time, d)
+            low, high = _scope_of(i, true_time, long, d)
             scope = asked.scopes[d.scope[i]]
             step, before = scope.step, rows[scope.step]
             rows[step], asked.errors.given[step] = asked.event[i], shift

@@ -12,6 +12,7 @@ from engine.query.analysis.pattern import Pattern, placed
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.selection import select_plan
 from engine.query.analysis.split import Term, read_terms, split
+from engine.query.analysis.tlist import Restrictions, TList
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
@@ -91,17 +92,24 @@ class _Event:
         self.steps = pattern.steps
         trees = pattern.alternatives()
         bare = [self._bare(name, tree) for tree in trees]
-        if within is None:
+        tlist = TList((), [])
+        if pattern.iseq is not None:
+            written = Restrictions(pattern.iseq, self.steps, pattern.spans, self.text)
+            tlist = written.read(bounded=within is not None)
+        elif within is None:
             for plan in bare:
                 self._check_scopes(plan, pattern)
-        terms = read_terms(
+        terms = tlist.terms + read_terms(
             where.condition if where else None, list(self.steps.values()), self.context
         )
         width = None
         if within is not None:
             width = duration_ns(within.duration, self.context, "WITHIN")
         entries = read_returns(returning, self.steps, self.context)
-        whole = SeqPlan(name, self.text, (), within_ns=width, realtime=self._realtime(realtime))
+        whole = SeqPlan(
+            name, self.text, (), within_ns=width, realtime=self._realtime(realtime),
+            relations=tlist.relations,
+        )  # fmt: skip
         if len(bare) == 1:
             return self._branch(whole, bare[0], terms, entries, shared=False)
         self._check_alternatives(bare, terms, entries)

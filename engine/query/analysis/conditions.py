@@ -12,6 +12,7 @@ from decimal import Decimal
 from math import isinf
 from typing import Final
 
+from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.query.fields import FIELDS, Kind, comparable
 from engine.query.language import syntax as s
@@ -27,7 +28,7 @@ from engine.query.plan import (
     Membership,
     Predicate,
 )
-from engine.units import DURATION_MAX_NS, INT64_MAX, NS_PER, parse_duration, unit_ns
+from engine.units import DURATION_MAX_NS, INT64_MAX, parse_duration, unit_ns
 
 MAX_DIGITS: Final = 40
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")

@@ -35,7 +35,8 @@ class Pattern:
         self.steps: dict[str, Step] = {}
         self.spans: list[Span] = []
         """Where each step stands, the sign before a negated one left out."""
-        self.tree = self._part(parsed, "SEQ")
+        self.iseq = parsed if isinstance(parsed, s.IseqNode) else None
+        self.tree = self._part(parsed, "SEQ") if self.iseq is None else self._interval_steps()
 
     def alternatives(self) -> list[Part]:
         """``tree`` once for each combination of the ORs' alternatives, without OR.
@@ -56,7 +57,7 @@ class Pattern:
                 which = "every step" if count == 1 else "every step of one alternative"
                 hint = "at least one step must occur for a match to exist"
                 raise self.refuse(self.at, f"{which} is negated", hint)
-            for place in unscoped(tree, negated):
+            for place in unscoped(tree, negated) if self.iseq is None else ():
                 message = f"nothing says which time !{aliases[place]} covers here"
                 hint = "inside AND a negated step stands between two others: SEQ(A a, !N n, B b)"
                 raise self.refuse(self.spans[place], message, hint)
@@ -72,7 +73,9 @@ class Pattern:
             case s.NegatedNode():
                 return self._negated(node, parent)
             case s.IseqNode():
-                raise unsupported(self.text, node.at, "ISEQ")
+                message = "ISEQ stands inside another pattern"
+                hint = "one query has one ISEQ, of single steps: EVENT ISEQ[A.ts < B.te](A, B)"
+                raise self.refuse(node.at, message, hint)
             case s.GroupNode(op="PAL"):
                 raise unsupported(self.text, node.at, "PAL(...) in a pattern")
             case s.GroupNode(op=op):
@@ -84,6 +87,19 @@ class Pattern:
                 if op == "OR":
                     self._check_alternatives(parts)
                 return joined(op, parts)
+
+    def _interval_steps(self) -> Group:
+        """The steps of an ISEQ; which ones, and when a negated one counts, its TList says."""
+        assert self.iseq is not None
+        for node in self.iseq.parts:
+            negated = isinstance(node, s.NegatedNode)
+            step = node.part if isinstance(node, s.NegatedNode) else node
+            if not isinstance(step, s.StepNode):
+                message = "an ISEQ has single steps alone"
+                hint = "write (a OVERLAPS b OR a MEETS b) between its brackets for alternatives"
+                raise self.refuse(step.at, message, hint)
+            self._add(step, negated=negated)
+        return Group("ISEQ", tuple(range(len(self.steps))))
 
     def _negated(self, node: s.NegatedNode, parent: str) -> Part:
         part = node.part

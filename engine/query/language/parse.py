@@ -66,7 +66,7 @@ def _over(first: Span, last: Span) -> Span:
     return first[0], last[1]
 
 
-def _deeper(at: Span, *nodes: s.Node | s.PatternNode) -> int:
+def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode) -> int:
     depth = 1 + max(node.depth for node in nodes)
     if depth > MAX_DEPTH:
         raise _TooDeepError(at)
@@ -94,15 +94,33 @@ class _Build(Transformer[Token, Any]):
         return s.GroupNode(str(op).upper(), parts, relations, _at(op), depth)
 
     def iseq(self, op: Token, *rest: Any) -> s.IseqNode:
-        chains = tuple(entry for entry in rest if isinstance(entry, s.EndpointChain))
-        parts = rest[len(chains) :]
-        return s.IseqNode(chains, parts, _at(op), _deeper(_at(op), *parts))
+        kinds = s.EndpointChain | s.AllenNode | s.TListJunction
+        restrictions = tuple(entry for entry in rest if isinstance(entry, kinds))
+        parts = rest[len(restrictions) :]
+        depth = _deeper(_at(op), *restrictions, *parts)
+        return s.IseqNode(restrictions, parts, _at(op), depth)
+
+    def one_of(self, *terms: s.TListNode) -> s.TListJunction:
+        return self._restrictions("or", terms)
+
+    def all_of(self, *terms: s.TListNode) -> s.TListJunction:
+        return self._restrictions("and", terms)
+
+    def _restrictions(self, op: str, terms: tuple[s.TListNode, ...]) -> s.TListJunction:
+        at = _over(terms[0].at, terms[-1].at)
+        return s.TListJunction(op, terms, at, _deeper(at, *terms))
 
     def endpoints(self, *rest: Any) -> s.EndpointChain:
-        return s.EndpointChain(rest[0::2], tuple(str(op) for op in rest[1::2]))
+        ends = rest[0::2]
+        return s.EndpointChain(
+            ends, tuple(str(op) for op in rest[1::2]), _over(ends[0].at, ends[-1].at)
+        )
 
     def endpoint(self, step: s.Name, end: Token) -> s.Endpoint:
-        return s.Endpoint(step, str(end).lower())
+        return s.Endpoint(step, str(end).lower(), _over(step.at, _at(end)))
+
+    def allen(self, left: s.Name, word: Token, right: s.Name) -> s.AllenNode:
+        return s.AllenNode(left, str(word), right, _over(left.at, right.at))
 
     def negated(self, bang: Token, part: Any) -> s.NegatedNode:
         return s.NegatedNode(part, _at(bang), _deeper(_at(bang), part))

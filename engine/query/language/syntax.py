@@ -145,6 +145,7 @@ class Endpoint:
 
     step: Name
     end: str
+    at: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +154,39 @@ class EndpointChain:
 
     ends: tuple[Endpoint, ...]
     ops: tuple[str, ...]
+    at: Span
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AllenNode:
+    """``left word right``: one of Allen's 13 relations by name, as written."""
+
+    left: Name
+    word: str
+    right: Name
+    at: Span
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TListJunction:
+    """``op`` is ``and`` | ``or``, of two or more restrictions."""
+
+    op: str
+    terms: tuple[TListNode, ...]
+    at: Span
+    depth: int
+
+
+TListNode = EndpointChain | AllenNode | TListJunction
 
 
 @dataclass(frozen=True, slots=True)
 class IseqNode:
-    """``ISEQ[chains](parts)`` (L10 5.3)."""
+    """``ISEQ[restrictions](parts)`` (L10 5.3): all of the restrictions hold."""
 
-    chains: tuple[EndpointChain, ...]
+    restrictions: tuple[TListNode, ...]
     parts: tuple[PatternNode, ...]
     at: Span
     depth: int

@@ -24,18 +24,21 @@ def check_page_folder(out: Path, names: Collection[str]) -> None:
     above = next(path for path in out.absolute().parents if path.exists())
     if not above.is_dir():
         raise UserError(f"{out}: {above} is a file, not a folder; choose another --out")
-    other = sorted(path.name for path in out.iterdir()) if out.exists() else []
-    if set(other) - set(names):
+    held = {path.name for path in out.iterdir()} if out.exists() else set()
+    other = sorted(held - set(names))
+    if other:
         raise UserError(f"{out}: holds other files ({other[0]}); choose another --out")
 
 
-def write_page_folder(out: Path, files: Mapping[str, str]) -> None:
+def write_page_folder(out: Path, files: Mapping[str, str], beside: Collection[str] = ()) -> None:
     """Writes ``files``, content by name, into the folder ``out``, made if absent.
+
+    ``beside``: what it may hold besides.
 
     Raises:
         UserError: see ``check_page_folder``.
     """
-    check_page_folder(out, files)
+    check_page_folder(out, {*files, *beside})
     out.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         with whole_file(out / name) as sink:

@@ -11,12 +11,11 @@ from __future__ import annotations
 import hashlib
 import hmac
 from typing import Final
-from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from engine.gateway.settings import is_loopback
+from edge_agent.listening import names_this_machine
 from engine.server.page.settings import PageSettings
 
 POLICY: Final = (
@@ -60,7 +59,7 @@ class Access:
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if self.open and not _names_this_machine(request):
+            if self.open and not names_this_machine(request.headers.get("Host", "")):
                 raise web.HTTPForbidden(text="this page has no token: it answers to localhost\n")
             if request.path not in OPEN and not self.admits(request):
                 raise web.HTTPUnauthorized(
@@ -94,14 +93,6 @@ class Access:
 async def put_headers(_request: web.Request, response: web.StreamResponse) -> None:
     """On every answer, also on refusals."""
     response.headers.update(HEADERS)
-
-
-def _names_this_machine(request: web.Request) -> bool:
-    try:
-        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
-    except ValueError:
-        return False
-    return host is not None and is_loopback(host)
 
 
 def _cookie_name(request: web.Request) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 from engine.query.clocked import is_clocked
 from engine.query.expression import mask
 from engine.query.plan import Comparison, Logic, Membership, Predicate
+from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window.drift import LIKELY, SURE, UNLIKELY
 
@@ -41,7 +42,7 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
         released: rows with ``ref`` and ``unc``.
         unc_max: larger uncertainties count as this one, as they do for windows [ns].
     """
-    ref, unc = released.columns["ref"], np.minimum(released.columns["unc"], unc_max)
+    ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
     if not unc.any() or not is_clocked(where):
         return None
     rows = _Rows(released, np.arange(released.n))

@@ -1,0 +1,70 @@
+"""Where a small web server listens, and whom it answers: an agent's metrics, a gateway's page.
+
+Without a token only this machine is answered, so an address that others can reach needs one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from edge_agent.settings_file import Table
+
+TOKEN_LEAST: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """``port`` 0: any that is free. ``token``: what a request must bring; empty: nothing."""
+
+    listen: str = "127.0.0.1"
+    port: int = 0
+    token: str = field(default="", repr=False)
+
+
+def read_listening(table: Table, port: int) -> Listening:
+    """``listen port token`` of ``table``; ``port``: where none is given.
+
+    Raises:
+        SettingsError: an address that others can reach without a token, or one easily guessed.
+    """
+    listen = table.text("listen", "127.0.0.1")
+    token = table.text("token", "", secret=True)
+    if token and len(token) < TOKEN_LEAST:
+        raise table.wrong("token", f"can be guessed: at least {TOKEN_LEAST} characters")
+    if not token and not is_loopback(listen):
+        raise table.wrong(
+            "token", f"must be given, as others can reach {listen}; or listen at 127.0.0.1"
+        )
+    return Listening(listen=listen, port=table.integer("port", port, 0, 65_535), token=token)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` (an address or ``localhost``) can only be this machine.
+
+    A socket of IPv6 tells a peer of IPv4 by a mapped address (RFC 4291, 2.5.5.2), which Python
+    before 3.13 does not take for a loopback one; an address may name its interface (``%lo``).
+
+    >>> is_loopback("::ffff:127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+def names_this_machine(host_field: str) -> bool:
+    """Whether the ``Host`` of a request is this machine: a name that some site in a browser points
+    here is not.
+    """
+    try:
+        return is_loopback(urlsplit(f"//{host_field}").hostname or "")
+    except ValueError:
+        return False

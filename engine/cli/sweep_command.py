@@ -1,0 +1,62 @@
+"""``slackwater run FILE.toml --sweep PATH=VALUES``: one scenario at many settings."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from engine.cli.terminal.watch import if_interrupted, watched
+from engine.errors import UserError
+from engine.passes.scenario_run import FILE, load_file, read_options
+from engine.report.page.page_folder import check_page_folder
+from engine.sweep.cells import CELLS, answered, jobs_of
+from engine.sweep.findings import Findings
+from engine.sweep.grid import cells, nearest, read_axes
+from engine.sweep.page import HTML, JSON, told, write_sweep
+
+_AGAIN = "the same command goes on with the cells that are missing"
+
+
+def sweep(
+    name: str, texts: Sequence[str], settings: Sequence[str], seeds: int, out: Path, *, quiet: bool
+) -> None:
+    """Runs the scenario file ``name`` at every combination of the swept settings.
+
+    Raises:
+        UserError: not a file, or an option is wrong.
+        typer.Exit: with 1, if the file's own setting does not keep its thresholds.
+    """
+    if not name.endswith(FILE):
+        raise UserError(f"--sweep needs a scenario file, such as my-shop{FILE}, not {name!r}")
+    if not 1 <= seeds <= 1_000:
+        raise UserError(f"--seeds {seeds}: from 1 to 1,000")
+    axes = read_axes(texts)
+    path = Path(name)
+    scenario: Any = load_file(path)
+    options = read_options(scenario, list(settings))
+    own = tuple(nearest(axis, scenario.setting(axis.path, options)) for axis in axes)
+    grid = cells(axes)
+    for cell in (grid[0], grid[-1]):  # a wrong path or value is told before the work
+        pairs = [f"{axis.path}={value}" for axis, value in zip(axes, cell, strict=True)]
+        read_options(scenario, [*settings, *pairs])
+    check_page_folder(out, (HTML, JSON, CELLS))
+    first = int(scenario.setting("seed", options) or 1)
+    jobs = jobs_of(axes, grid, first, seeds, settings)
+    with if_interrupted(_AGAIN), watched(f"{len(jobs)} runs", quiet=quiet) as advanced:
+        answers = answered(path, jobs, out, advanced)
+    findings = Findings.of(axes, answers)
+    command = shlex.join(["slackwater", *sys.argv[1:]])
+    write_sweep(findings, scenario.title, own, command, out, seeds)
+    holds, headline = told(findings, own)
+    if not quiet:
+        typer.echo(headline)
+        for cell, why in findings.errors.items():
+            typer.echo(f"could not be run: {', '.join(cell)}: {why}", err=True)
+        typer.echo(out / HTML)
+    if not holds:
+        raise typer.Exit(1)

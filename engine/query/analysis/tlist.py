@@ -1,0 +1,307 @@
+"""The TList of an ISEQ: from its restrictions to relations of a plan, and what it cannot mean.
+
+Source: L10 5.3.1. A disjunction is asked as one condition, with what all of its alternatives imply
+as relations beside it: so a combination is told once, whichever alternatives it may satisfy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from engine.errors import UserError
+from engine.query.analysis.split import Term
+from engine.query.endpoints import order as o
+from engine.query.endpoints.allen import relation_named
+from engine.query.fields import attributes_in
+from engine.query.language import syntax as s
+from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.plan import Attribute, Comparison, Logic, PointRelation, Predicate, Step
+
+ALTERNATIVES_MAX: Final = 64
+Literal = s.EndpointChain | s.AllenNode
+_SIGNS: Final = {o.LESS: "<", o.UPTO: "<="}
+_ENDS: Final = ("ts", "te")
+
+
+@dataclass(slots=True)
+class TList:
+    """``relations``: between positive steps, and of negated ones with them. ``terms``: what else is
+    asked, as if it stood in the WHERE.
+    """
+
+    relations: tuple[PointRelation, ...]
+    terms: list[Term]
+
+
+@dataclass(slots=True)
+class _Alternative:
+    """One way to satisfy some restrictions: what it asks, and all that this implies."""
+
+    literals: tuple[Literal, ...]
+    edges: list[o.Edge]
+    reach: np.ndarray
+
+
+@dataclass(slots=True)
+class _Written:
+    """Restrictions of two end points in written order, which edges name by place."""
+
+    spans: list[Span] = field(default_factory=list)
+    ops: list[str] = field(default_factory=list)
+
+    def add(self, at: Span, op: str) -> int:
+        self.spans.append(at)
+        self.ops.append(op)
+        return len(self.spans) - 1
+
+
+class Restrictions:
+    """The analysis of one TList.
+
+    Args:
+        node: the ISEQ.
+        steps: its steps, by alias.
+        spans: where each stands.
+        text: of the query.
+    """
+
+    def __init__(
+        self, node: s.IseqNode, steps: dict[str, Step], spans: Sequence[Span], text: str
+    ) -> None:
+        self.node, self.steps, self.spans, self.text = node, list(steps.values()), spans, text
+        self._number = {alias: number for number, alias in enumerate(steps)}
+        self._written = _Written()
+
+    def read(self, *, bounded: bool) -> TList:
+        """The relations and conditions. ``bounded``: the query has a WITHIN.
+
+        Raises:
+            UserError: a name, a relation to itself, a contradiction, or a negated step of which
+                nothing says when it counts.
+        """
+        asked: dict[int | None, list[s.TListNode]] = {None: []}
+        for restriction in self._conjuncts(self.node.restrictions):
+            asked.setdefault(self._negated_in(restriction), []).append(restriction)
+        positive = self._alternatives(asked.pop(None), [])
+        common = o.weakest([each.reach for each in positive])
+        relations = list(o.reduced(common))
+        terms = self._conditions(positive, common)
+        for number, step in enumerate(self.steps):
+            if step.negated:
+                found = self._alternatives(asked.get(number, []), self._known(common))
+                shared = o.weakest([each.reach for each in found])
+                self._check_scope(number, shared, bounded=bounded)
+                relations += [
+                    each for each in o.reduced(shared)
+                    if number in (each.left // 2, each.right // 2)
+                ]  # fmt: skip
+                terms += self._conditions(found, shared)
+        return self._told(relations, terms)
+
+    def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
+        for node in nodes:
+            if isinstance(node, s.TListJunction) and node.op == "and":
+                yield from self._conjuncts(node.terms)
+            else:
+                yield node
+
+    def _literals(self, node: s.TListNode) -> Iterator[Literal]:
+        if isinstance(node, s.TListJunction):
+            for term in node.terms:
+                yield from self._literals(term)
+        else:
+            yield node
+
+    def _negated_in(self, node: s.TListNode) -> int | None:
+        """The one negated step that a restriction names, if it names one."""
+        named: dict[int, None] = {}
+        for literal in self._literals(node):
+            if isinstance(literal, s.AllenNode):
+                names: Iterable[s.Name] = (literal.left, literal.right)
+            else:
+                names = (end.step for end in literal.ends)
+            named.update(dict.fromkeys(map(self._step, names)))
+        negated = [number for number in named if self.steps[number].negated]
+        if len(negated) > 1:
+            one, two = (self.steps[number].alias for number in negated[:2])
+            message = f"this relates two negated steps, {one} and {two}"
+            raise self._refuse(node.at, message, "relate each to a step that occurs")
+        return negated[0] if negated else None
+
+    def _step(self, name: s.Name) -> int:
+        """By alias, or by type where one step alone has it."""
+        number = self._number.get(name.text)
+        if number is not None:
+            return number
+        typed = [n for n, step in enumerate(self.steps) if step.type == name.text]
+        if len(typed) == 1:
+            return typed[0]
+        if typed:
+            aliases = [self.steps[n].alias for n in typed]
+            message = f"which {name.text} is meant?"
+            raise self._refuse(name.at, message, f"write {' or '.join(aliases)}")
+        known = list(self._number)
+        near = closest(name.text, known)
+        hint = f"the steps are {listed(known)}" + (f"; {near}" if near else "")
+        raise self._refuse(name.at, f"there is no step named {name.text!r}", hint)
+
+    # ---- alternatives --------------------------------------------------------------------------
+
+    def _alternatives(
+        self, nodes: Sequence[s.TListNode], known: Sequence[o.Edge]
+    ) -> list[_Alternative]:
+        """The ways to satisfy ``nodes`` beside what is ``known``, without those that say more than
+        another one.
+        """
+        count = prod(_count(node) for node in nodes)
+        if count > ALTERNATIVES_MAX:
+            message = f"the ORs make {count} combinations; at most {ALTERNATIVES_MAX} are answered"
+            raise self._refuse(nodes[0].at, message, "split it into several queries")
+        found = []
+        edges = {
+            id(literal): list(self._edges(literal))
+            for node in nodes
+            for literal in self._literals(node)
+        }
+        for parts in product(*map(_ways, nodes)):
+            literals = tuple(literal for part in parts for literal in part)
+            mine = [edge for literal in literals for edge in edges[id(literal)]]
+            reach = o.closure(len(self.steps), [*known, *mine])
+            found.append(_Alternative(literals, [*known, *mine], reach))
+        possible = [each for each in found if not o.contradicts(each.reach)]
+        fine = {id(literal) for each in possible for literal in each.literals}
+        for each in found:
+            if not possible or any(id(literal) not in fine for literal in each.literals):
+                raise self._contradiction(each)
+        kept: list[_Alternative] = []
+        for each in possible:
+            if not any((one.reach <= each.reach).all() for one in kept):
+                kept = [one for one in kept if not (each.reach <= one.reach).all()]
+                kept.append(each)
+        return kept
+
+    def _edges(self, literal: Literal) -> Iterator[o.Edge]:
+        if isinstance(literal, s.AllenNode):
+            left, right = self._step(literal.left), self._step(literal.right)
+            if left == right:
+                message = f"this relates {literal.left.text} to itself"
+                raise self._refuse(literal.at, message, "a relation is between two steps")
+            for mine, op, other in relation_named(literal.word):
+                place = self._written.add(literal.at, op)
+                one, two = 2 * left + _ENDS.index(mine), 2 * right + _ENDS.index(other)
+                yield from o.edges_of(one, op, two, place)
+            return
+        points = [2 * self._step(end.step) + _ENDS.index(end.end) for end in literal.ends]
+        for number, op in enumerate(literal.ops):
+            at = literal.ends[number].at[0], literal.ends[number + 1].at[1]
+            sign = "=" if op == "==" else op
+            if sign in {"!=", "<>"}:
+                hint = "write (x < y OR x > y), or < <= = >= >"
+                raise self._refuse(at, f"end points are not related by {op}", hint)
+            if points[number] == points[number + 1]:
+                raise self._refuse(at, "this relates an end point to itself", "name two of them")
+            place = self._written.add(at, sign)
+            yield from o.edges_of(points[number], sign, points[number + 1], place)
+
+    def _known(self, reach: np.ndarray) -> list[o.Edge]:
+        """What the positive steps imply, of which a cycle can be told."""
+        return [
+            o.Edge(below, above, int(reach[below, above]), o.KNOWN)
+            for below, above in np.argwhere(reach > 0).tolist()
+            if below != above
+        ]
+
+    def _contradiction(self, alternative: _Alternative) -> UserError:
+        found = o.cycle(len(self.steps), alternative.edges)
+        words = [self._point(found[0].below)]
+        for edge in found:
+            sign = _SIGNS[edge.label]
+            if edge.place >= 0 and self._written.ops[edge.place] == "=":
+                sign = "="
+            words += [sign, self._point(edge.above)]
+        places = sorted({edge.place for edge in found if edge.place >= 0})
+        at = self._written.spans[places[-1]]
+        others = dict.fromkeys(self.text[slice(*self._written.spans[p])] for p in places[:-1])
+        hint = f"excluded by {listed(' '.join(each.split()) for each in others)}" if others else ""
+        if any(edge.place == o.OWN for edge in found):
+            hint += f"{'; ' if hint else ''}an interval starts no later than it ends"
+        message = f"these end points go round in a circle: {' '.join(words)}"
+        return self._refuse(at, message, hint)
+
+    # ---- what comes of it ----------------------------------------------------------------------
+
+    def _conditions(self, alternatives: list[_Alternative], common: np.ndarray) -> list[Term]:
+        """What relations of two steps cannot say: one interval's own ends, and disjunctions."""
+        found = [each for each in o.reduced(common) if each.left // 2 == each.right // 2]
+        asked: list[Predicate] = [self._comparison(each) for each in found]
+        if len(alternatives) > 1:
+            more = [
+                [self._comparison(each) for each in o.not_implied(common, o.reduced(one.reach))]
+                for one in alternatives
+            ]
+            ways: list[Predicate] = [
+                each[0] if len(each) == 1 else Logic("and", tuple(each)) for each in more
+            ]
+            asked.append(Logic("or", tuple(ways)))
+        at = self.node.at
+        return [Term(each, frozenset(_aliases(each)), at) for each in asked]
+
+    def _check_scope(self, number: int, reach: np.ndarray, *, bounded: bool) -> None:
+        """Refuses a negated step of which nothing says when no more that counts can come."""
+        alias = self.steps[number].alias
+        ends = [2 * n + 1 for n, step in enumerate(self.steps) if not step.negated]
+        starts = [point - 1 for point in ends]
+        if not bounded and not (reach[2 * number + 1, [*starts, *ends]] > 0).any():
+            message = f"nothing says up to when !{alias} counts"
+            hint = f"add WITHIN, or say before what it ends, as in {alias}.te < {self._first()}.ts"
+            raise self._refuse(self.spans[number], message, hint)
+
+    def _first(self) -> str:
+        return next(step.alias for step in self.steps if not step.negated)
+
+    def _told(self, relations: list[o.Restriction], terms: list[Term]) -> TList:
+        told = [
+            PointRelation(self._attribute(each.left), each.op, self._attribute(each.right))
+            for each in relations
+            if each.left // 2 != each.right // 2
+        ]
+        return TList(tuple(told), terms)
+
+    def _comparison(self, each: o.Restriction) -> Comparison:
+        return Comparison(each.op, self._attribute(each.left), self._attribute(each.right))
+
+    def _attribute(self, point: int) -> Attribute:
+        return Attribute(_ENDS[point % 2], self.steps[point // 2].alias)
+
+    def _point(self, point: int) -> str:
+        return f"{self.steps[point // 2].alias}.{_ENDS[point % 2]}"
+
+    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
+        return refuse(self.text, at, message, hint)
+
+
+def _count(node: s.TListNode) -> int:
+    if not isinstance(node, s.TListJunction):
+        return 1
+    counts = [_count(term) for term in node.terms]
+    return sum(counts) if node.op == "or" else prod(counts)
+
+
+def _ways(node: s.TListNode) -> list[tuple[Literal, ...]]:
+    """The literals of each alternative of ``node``."""
+    if not isinstance(node, s.TListJunction):
+        return [(node,)]
+    ways = [_ways(term) for term in node.terms]
+    if node.op == "or":
+        return [way for each in ways for way in each]
+    return [tuple(literal for way in chosen for literal in way) for chosen in product(*ways)]
+
+
+def _aliases(predicate: Predicate) -> Iterator[str]:
+    return (str(attribute.alias) for attribute in attributes_in(predicate))

@@ -1,0 +1,191 @@
+"""What restrictions on end points imply (L10 5.3.1): contradictions, closure, and what to drop.
+
+An end point is ``2 k`` (the start of step k) or ``2 k + 1`` (its end). A restriction says that one
+is below another (``LESS``) or at most it (``UPTO``); every interval starts no later than it ends.
+Chains of restrictions imply others; a chain that leads below its own start is a contradiction.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+NOTHING: Final = 0
+UPTO: Final = 1
+LESS: Final = 2
+OWN: Final = -1
+"""The place of what nobody wrote: an interval starts no later than it ends."""
+KNOWN: Final = -2
+"""The place of what follows from other restrictions."""
+
+
+class Edge(NamedTuple):
+    """``below`` is ``label`` (UPTO, LESS) ``above``; ``place``: of the restriction, or OWN."""
+
+    below: int
+    above: int
+    label: int
+    place: int
+
+
+def own_edges(steps: int) -> list[Edge]:
+    """Of each interval its start and its end."""
+    return [Edge(2 * step, 2 * step + 1, UPTO, OWN) for step in range(steps)]
+
+
+def edges_of(left: int, op: str, right: int, place: int) -> list[Edge]:
+    """``left op right`` of two end points; ``op`` is one of ``< <= = >= >``."""
+    if op in {">", ">="}:
+        return edges_of(right, op.replace(">", "<"), left, place)
+    label = LESS if op == "<" else UPTO
+    there = Edge(left, right, label, place)
+    return [there, Edge(right, left, UPTO, place)] if op == "=" else [there]
+
+
+def closure(steps: int, edges: Iterable[Edge]) -> np.ndarray:
+    """(end points, end points): NOTHING, UPTO or LESS, whichever chains of edges imply."""
+    reach = np.zeros((2 * steps, 2 * steps), np.int8)
+    for edge in (*own_edges(steps), *edges):
+        reach[edge.below, edge.above] = max(reach[edge.below, edge.above], edge.label)
+    for via in range(2 * steps):
+        into, out = reach[:, via : via + 1], reach[via : via + 1]
+        reach = np.maximum(reach, np.where((into > 0) & (out > 0), np.maximum(into, out), 0))
+    return reach
+
+
+def contradicts(reach: np.ndarray) -> bool:
+    """Whether an end point would be below itself."""
+    return bool((np.diagonal(reach) == LESS).any())
+
+
+def cycle(steps: int, edges: Sequence[Edge]) -> list[Edge]:
+    """A shortest chain that leads below its own start; empty if there is none."""
+    out: dict[int, list[Edge]] = {}
+    for edge in (*edges, *own_edges(steps)):
+        out.setdefault(edge.below, []).append(edge)
+    found: list[Edge] = []
+    for edge in edges:
+        if edge.label == LESS:
+            back = _path(edge.above, edge.below, out)
+            if back is not None and (not found or len(back) + 1 < len(found)):
+                found = [edge, *back]
+    return found
+
+
+def _path(start: int, goal: int, out: dict[int, list[Edge]]) -> list[Edge] | None:
+    """A shortest chain of edges, breadth first."""
+    came: dict[int, Edge | None] = {start: None}
+    waiting = deque([start])
+    while waiting:
+        here = waiting.popleft()
+        if here == goal:
+            found: list[Edge] = []
+            while (edge := came[here]) is not None:
+                found.append(edge)
+                here = edge.below
+            return found[::-1]
+        for edge in out.get(here, ()):
+            if edge.above not in came:
+                came[edge.above] = edge
+                waiting.append(edge.above)
+    return None
+
+
+def implied(reach: np.ndarray, below: int, above: int, label: int) -> bool:
+    """Whether ``reach`` says at least so much."""
+    return bool(reach[below, above] >= label)
+
+
+class Restriction(NamedTuple):
+    """``left op right`` of two end points; ``op`` is ``<``, ``<=`` or ``=``."""
+
+    left: int
+    op: str
+    right: int
+
+
+def reduced(reach: np.ndarray) -> list[Restriction]:
+    """The fewest restrictions that imply all of ``reach``, which contradicts nothing.
+
+    The same for equal closures. Of equal end points each is related to the first, or to one of
+    another step; of each set of them one is related to the next ones.
+    """
+    chains = _equal_ones(reach)
+    found = [each for chain in chains for each in _joined(chain)]
+    heads = [chain[0] for chain in chains]
+    between = reach[np.ix_(heads, heads)].copy()
+    np.fill_diagonal(between, NOTHING)
+    for x, y in np.argwhere(between > 0).tolist():
+        label = int(between[x, y])
+        via = np.minimum(between[x], between[:, y]) > 0
+        over = np.maximum(between[x], between[:, y])
+        if (via & (over >= label)).any():
+            continue
+        if label == UPTO and _of_one_step(chains[x], chains[y]):
+            continue
+        left, right = _apart(chains[x], chains[y])
+        found.append(Restriction(left, "<" if label == LESS else "<=", right))
+    return sorted(found)
+
+
+def _equal_ones(reach: np.ndarray) -> list[list[int]]:
+    same = (reach == UPTO) & (reach.T == UPTO)
+    np.fill_diagonal(same, val=True)
+    first = same.argmax(axis=1)
+    return [np.flatnonzero(first == head).tolist() for head in np.unique(first).tolist()]
+
+
+def _joined(equal: list[int]) -> Iterator[Restriction]:
+    """What makes end points equal: relations of two steps, where there are two."""
+    for point in equal[1:]:
+        others = [other for other in equal if other // 2 != point // 2]
+        one, two = sorted((others[0] if others else equal[0], point))
+        yield Restriction(one, "=", two)
+
+
+def _of_one_step(lower: list[int], upper: list[int]) -> bool:
+    """Whether one has the start and the other the end of one interval."""
+    starts = {point // 2 for point in lower if point % 2 == 0}
+    return any(point % 2 == 1 and point // 2 in starts for point in upper)
+
+
+def _apart(lower: list[int], upper: list[int]) -> tuple[int, int]:
+    """A member of each, of different steps if there are such."""
+    for left in lower:
+        for right in upper:
+            if left // 2 != right // 2:
+                return left, right
+    return lower[0], upper[0]
+
+
+def weakest(reaches: Sequence[np.ndarray]) -> np.ndarray:
+    """What all of some closures say."""
+    return np.asarray(np.minimum.reduce(reaches))
+
+
+def not_implied(reach: np.ndarray, asked: Iterable[Restriction]) -> Iterator[Restriction]:
+    """Those of ``asked`` that ``reach`` does not say."""
+    for one in asked:
+        label = LESS if one.op == "<" else UPTO
+        known = implied(reach, one.left, one.right, label)
+        if not known or (one.op == "=" and not implied(reach, one.right, one.left, UPTO)):
+            yield one
+
+
+def longest_path(reach: np.ndarray, points: Iterable[int]) -> list[int]:
+    """A longest chain of ``points``, each below or at most the next; of several the first found.
+
+    Equal end points count once: of these the first.
+    """
+    chosen = sorted(points, key=lambda point: (int((reach[:, point] > 0).sum()), point))
+    best: dict[int, list[int]] = {}
+    for point in chosen:
+        equal = [p for p in best if reach[p, point] == UPTO == reach[point, p]]
+        if equal:
+            continue
+        before = [best[p] for p in best if reach[p, point] > 0]
+        best[point] = [*max(before, key=len, default=[]), point]
+    return max(best.values(), key=len, default=[])

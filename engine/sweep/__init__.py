@@ -1,0 +1,1 @@
+"""Sweeps: one scenario at many settings, judged by its thresholds."""

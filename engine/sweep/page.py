@@ -1,0 +1,212 @@
+"""sweep.html and sweep.json: where each threshold holds, drawn and in numbers."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from engine.report.page.document import document
+from engine.report.page.figures import BAD, GOOD, Figure
+from engine.report.page.page_folder import write_page_folder
+from engine.report.plain import as_json, plain
+from engine.report.units import number
+from engine.report.versions import versions
+from engine.scenario import Table
+from engine.sweep.cells import CELLS
+from engine.sweep.findings import Findings
+from engine.sweep.grid import Axis, Cell
+
+HTML: Final = "sweep.html"
+JSON: Final = "sweep.json"
+ALL: Final = "all thresholds together"
+FACETS_MAX: Final = 24
+"""Maps of one threshold that are drawn; the table has all cells."""
+_CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells"}
+_SCALE: Final = [[0, BAD], [0.5, "#e9c46a"], [1, GOOD]]
+
+
+def write_sweep(
+    findings: Findings, title: str, own: Cell, command: str, out: Path, seeds: int
+) -> dict[str, Any]:
+    """Writes ``sweep.json`` and ``sweep.html`` into the folder ``out``.
+
+    Args:
+        findings: of the sweep.
+        title: of the scenario.
+        own: the cell nearest to what the file itself says.
+        command: that makes it again.
+        out: the folder.
+        seeds: how many each cell was run with.
+
+    Returns:
+        what ``sweep.json`` holds.
+    """
+    found: dict[str, Any] = plain(_plain(findings, title, own, command, seeds))
+    maps = [figure for text in (ALL, *findings.thresholds) for figure in _maps(findings, text, own)]
+    page = document(
+        "sweep.html", f"Sweep: {title}", _CHAPTERS, maps, found, JSON, maps=maps,
+        tables={"cells": _table(findings)}, shown=FACETS_MAX,
+    )  # fmt: skip
+    write_page_folder(out, {JSON: as_json(found, indent=1) + "\n", HTML: page}, (CELLS,))
+    return found
+
+
+def told(findings: Findings, own: Cell) -> tuple[bool, str]:
+    """Whether the file's own cell is good enough, and what to change if it is not."""
+    if not findings.thresholds:
+        return True, "The file has no thresholds: nothing is judged, the numbers are below."
+    if findings.all_hold(own):
+        return True, f"All thresholds hold at {_named(findings, own)}."
+    best = findings.least_change(own)
+    if best is None:
+        return False, "In no cell do all thresholds hold."
+    changes = [
+        f"{axis.path} = {value} (from {mine})"
+        for axis, value, mine in zip(findings.axes, best, own, strict=True)
+        if value != mine
+    ]
+    return False, f"The least change with which all thresholds hold: {', '.join(changes)}."
+
+
+def _named(findings: Findings, cell: Cell) -> str:
+    pairs = zip(findings.axes, cell, strict=True)
+    return ", ".join(f"{axis.path} = {value}" for axis, value in pairs)
+
+
+def _plain(findings: Findings, title: str, own: Cell, command: str, seeds: int) -> dict[str, Any]:
+    holds, headline = told(findings, own)
+    return {
+        "title": title,
+        "command": command,
+        "made_with": versions(),
+        "seeds": seeds,
+        "axes": [{"path": axis.path, "values": list(axis.values)} for axis in findings.axes],
+        "thresholds": list(findings.thresholds),
+        "verdict": {"holds": holds, "headline": headline, "own": list(own)},
+        "cells": [
+            {
+                "cell": list(cell),
+                "all_hold": findings.all_hold(cell),
+                "holding": {text: findings.holding[text][cell] for text in findings.thresholds},
+                "metrics": {
+                    query: {
+                        name: {"mean": spread.mean, "half_95": spread.half}
+                        for name, spread in of.items()
+                    }
+                    for query, of in metrics.items()
+                },
+                "error": findings.errors.get(cell),
+            }
+            for cell, metrics in findings.metrics.items()
+        ],
+    }
+
+
+def _share(findings: Findings, text: str, cell: Cell) -> float:
+    """Of the seeds with which the threshold, or all of them, hold."""
+    if text != ALL:
+        return findings.holding[text][cell]
+    return min((findings.holding[each][cell] for each in findings.thresholds), default=1.0)
+
+
+def _maps(findings: Findings, text: str, own: Cell) -> list[Figure]:
+    """A map for each combination of the axes beyond the second."""
+    if not findings.thresholds:
+        return []
+    rest = findings.axes[2:]
+    combinations = list(product(*(axis.values for axis in rest)))[:FACETS_MAX]
+    return [_map(findings, text, own, list(others)) for others in combinations]
+
+
+def _map(findings: Findings, text: str, own: Cell, others: list[str]) -> Figure:
+    x_axis = findings.axes[0]
+    y_axis = findings.axes[1] if len(findings.axes) > 1 else Axis("", ("",))
+    cells = [
+        [
+            (x, *([y] if len(findings.axes) > 1 else []), *others)
+            for x in x_axis.values
+        ]
+        for y in y_axis.values
+    ]  # fmt: skip
+    shares = [[_share(findings, text, cell) for cell in row] for row in cells]
+    said = [[_said(findings, text, cell) for cell in row] for row in cells]
+    where = ", ".join(
+        f"{axis.path} = {value}" for axis, value in zip(findings.axes[2:], others, strict=True)
+    )
+    number_of = [*findings.thresholds, ALL].index(text)
+    facet = "-".join(str(axis.values.index(value))
+                     for axis, value in zip(findings.axes[2:], others, strict=True))  # fmt: skip
+    places_x, places_y = list(range(len(x_axis.values))), list(range(len(y_axis.values)))
+    data: list[dict[str, Any]] = [
+        {
+            "type": "heatmap", "x": places_x, "y": places_y, "z": shares, "text": said,
+            "texttemplate": "%{text}" if len(places_x) <= 12 else "",
+            "zmin": 0, "zmax": 1, "colorscale": _SCALE, "xgap": 2, "ygap": 2,
+            "showscale": False,
+            "hovertemplate": "%{text}<br>holds with %{z:.0%} of the seeds<extra></extra>",
+        },
+    ]  # fmt: skip
+    if len(places_x) > 1 and len(places_y) > 1 and len({s for row in shares for s in row}) > 1:
+        data.append(
+            {
+                "type": "contour", "x": places_x, "y": places_y, "z": shares, "name": "frontier",
+                "contours": {"coloring": "none", "start": 0.5, "end": 0.5, "size": 1},
+                "line": {"color": "#222222", "width": 3}, "showscale": False, "hoverinfo": "skip",
+            }
+        )  # fmt: skip
+    layout: dict[str, Any] = {
+        "xaxis": _ticks(x_axis),
+        "yaxis": _ticks(y_axis) | {"showticklabels": len(findings.axes) > 1},
+    }
+    if list(own[2:]) == others:
+        x, y = x_axis.values.index(own[0]), y_axis.values.index(own[1]) if len(own) > 1 else 0
+        layout["shapes"] = [
+            {
+                "type": "rect", "x0": x - 0.47, "x1": x + 0.47, "y0": y - 0.45, "y1": y + 0.45,
+                "line": {"color": "#111111", "width": 3},
+            }
+        ]  # fmt: skip
+    return Figure(
+        f"map-{number_of}" + (f"-{facet}" if facet else ""),
+        text + (f"; {where}" if where else ""),
+        "Green: it holds with every seed; red: with none. The line is where it stops holding; the "
+        "frame is nearest to what the file says.",
+        data,
+        layout,
+        height_px=max(180, 60 * len(places_y) + 110),
+    )
+
+
+def _ticks(axis: Axis) -> dict[str, Any]:
+    return {
+        "title": {"text": axis.path}, "tickmode": "array",
+        "tickvals": list(range(len(axis.values))), "ticktext": list(axis.values),
+        "zeroline": False, "showgrid": False,
+    }  # fmt: skip
+
+
+def _said(findings: Findings, text: str, cell: Cell) -> str:
+    if text == ALL:
+        broken = sum(findings.holding[each][cell] < 1 for each in findings.thresholds)
+        return "all hold" if not broken else f"{broken} fail"
+    return findings.details[text][cell].removeprefix("it is ")
+
+
+def _table(findings: Findings) -> Table:
+    """Every cell with its thresholds: the share of the seeds that hold, and the value."""
+    headings = (*(axis.path for axis in findings.axes), "all hold", *findings.thresholds)
+    rows: list[tuple[str, ...]] = []
+    for cell in findings.metrics:
+        held = "yes" if findings.all_hold(cell) else "no"
+        each = [_in_table(findings, text, cell) for text in findings.thresholds]
+        rows.append((*cell, held, *each))
+    return Table("", headings, tuple(rows), "Values of the first seed; with several seeds, the "
+                 "share of them with which it holds stands beside. sweep.json has every metric "
+                 "with its mean and 95 % confidence interval.")  # fmt: skip
+
+
+def _in_table(findings: Findings, text: str, cell: Cell) -> str:
+    share = findings.holding[text][cell]
+    mark = "✓" if share == 1 else "✗" if share == 0 else f"{number(100 * share)} %"
+    return f"{mark} {_said(findings, text, cell)}"

@@ -1,0 +1,218 @@
+"""L10 Figures 5.4 to 5.11: memory and processor time of the three ways, by what is varied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from scenarios.papers import drawing
+from scenarios.papers.drawing import Series
+from scenarios.papers.l10.ch5.intervals import WITHIN_NS
+from scenarios.papers.l10.ch5.runs import (
+    BASIC,
+    NAIVE_ISEQ,
+    WAYS,
+    WITH_IBP,
+    Cost,
+    Setup,
+    costs,
+    gain_percent,
+)
+from scenarios.papers.verdicts import judged, listed
+from slackwater.paper import COLOURS, Figure, Finding, PaperRun
+from slackwater.scenario import Claim, Table
+
+Points = Mapping[str, Mapping[str, Cost]]
+"""By what is varied, then by way."""
+TYPES: Final = {f"{10 * ends}t-{100 - 10 * ends}s": Setup(ends=ends) for ends in range(10, -1, -1)}
+"""L10 Table 5.2."""
+LENGTHS: Final = {str(length): Setup(length=length, ends=length // 2) for length in range(2, 19, 4)}
+MEANS: Final = {f"W/{part}": Setup(mean_ns=WITHIN_NS // part) for part in (100, 50, 20, 10, 5)}
+DENSITIES: Final = {
+    str(density): Setup(density=density, mean_ns=WITHIN_NS // 20, count=count, rising=10)
+    for density, count in {50: 20_000, 100: 20_000, 200: 20_000, 400: 6_000, 800: 1_500}.items()
+}
+FLAT: Final = 5.0
+"""Percentage points by which a gain that rises may fall from one point to the next."""
+OVERHEAD: Final = ("20t-80s", "10t-90s", "0t-100s")
+_WHY_NAIVE: Final = (
+    "our naive way is a depth-first search too, which leaves a branch as soon as an end point or a "
+    "value forbids it, and no join of whole stacks; so there is less for an index to save."
+)
+_WHY_MEMORY: Final = (
+    "an interval is held as long as the window and no longer, whichever way; what is dropped "
+    "before depends on the query's chain alone."
+)
+
+
+def _measured(run: PaperRun, setups: Mapping[str, Setup]) -> Points:
+    return {name: costs(run, setup) for name, setup in setups.items()}
+
+
+def _gains(points: Points, better: str, worse: str, what: str) -> list[float]:
+    return [
+        gain_percent(getattr(of[worse], what), getattr(of[better], what)) for of in points.values()
+    ]
+
+
+def _rises(gains: Sequence[float]) -> bool:
+    return gains[-1] > gains[0] and all(b > a - FLAT for a, b in pairwise(gains))
+
+
+def _percents(gains: Sequence[float]) -> str:
+    return listed(f"{gain:.0f} %" for gain in gains)
+
+
+def types_memory(run: PaperRun) -> Finding:
+    """Figure 5.4."""
+    points = _measured(run, TYPES)
+    basic, ibp = (_gains(points, way, NAIVE_ISEQ, "held") for way in (BASIC, WITH_IBP))
+    names = ", ".join(TYPES)
+    claims = (
+        judged("Both indexed ways hold less than the naive one, but basic indexing without any "
+               "end among the indexed end points.",
+               min(ibp) > 0 and min(basic[:-1]) > 0,
+               f"IBP {_percents(ibp)}; basic {_percents(basic)} less, for {names}", "less",
+               _WHY_MEMORY),
+        judged("The gain is slight: less than 5 % in the best case.", max(*basic, *ibp) < 5,
+               f"{max(*basic, *ibp):.1f} % at most", "less than 5 %", _WHY_MEMORY),
+    )  # fmt: skip
+    return _finding("5.4", points, claims, "held", "profile of the query")
+
+
+def types_time(run: PaperRun) -> Finding:
+    """Figure 5.5."""
+    points = _measured(run, TYPES)
+    ibp, basic = (_gains(points, way, NAIVE_ISEQ, "seconds") for way in (WITH_IBP, BASIC))
+    over = [-gain_percent(points[name][NAIVE_ISEQ].seconds, points[name][BASIC].seconds)
+            for name in OVERHEAD]  # fmt: skip
+    between = _gains(points, WITH_IBP, BASIC, "seconds")
+    claims = (
+        judged("With IBP evaluation is faster than the naive way in all cases.", min(ibp) > 0,
+               f"{_percents(ibp)} less", "less in all cases", _WHY_NAIVE),
+        judged("Basic indexing saves most with ends alone: about 60 %.",
+               basic[0] == max(basic) and basic[0] >= 30,
+               f"{basic[0]:.0f} % with 100t-0s, {max(basic):.0f} % at most", "60 %", _WHY_NAIVE),
+        judged("With few ends among them, basic indexing costs more than it saves.",
+               min(over) > 0, f"{_percents(over)} more for {', '.join(OVERHEAD)}",
+               "3 to 12 % more", "the stacks are in order of ends as intervals arrive, so that "
+               "keeping them costs nothing."),
+        judged("With IBP evaluation is faster than with basic indexing.", min(between) > -FLAT
+               and max(between) > 0, f"{_percents(between)} less", "less", _WHY_NAIVE),
+    )  # fmt: skip
+    return _finding("5.5", points, claims, "seconds", "profile of the query")
+
+
+def length_memory(run: PaperRun) -> Finding:
+    """Figure 5.6."""
+    points = _measured(run, LENGTHS)
+    gains = _gains(points, WITH_IBP, NAIVE_ISEQ, "held")
+    claims = (
+        judged("The share of memory that indexes save stays about the same as queries get longer.",
+               max(gains) - min(gains) <= 2 * FLAT, f"{_percents(gains)} for lengths "
+               f"{', '.join(LENGTHS)}", "relatively steady", _WHY_MEMORY),
+    )  # fmt: skip
+    return _finding("5.6", points, claims, "held", "length of the query")
+
+
+def length_time(run: PaperRun) -> Finding:
+    """Figure 5.7."""
+    points = _measured(run, LENGTHS)
+    naive = _gains(points, WITH_IBP, NAIVE_ISEQ, "seconds")
+    between = _gains(points, WITH_IBP, BASIC, "seconds")
+    claims = (
+        judged("The longer the query, the larger the share of time that indexes save.",
+               _rises(naive), f"{_percents(naive)} for lengths {', '.join(LENGTHS)}",
+               "increases sharply", _WHY_NAIVE),
+        judged("The gain of IBP over basic indexing rises with the length, from 45 % to 66 %.",
+               _rises(between) and between[-1] >= 45, f"{_percents(between)}", "45 % to 66 %",
+               _WHY_NAIVE),
+    )  # fmt: skip
+    return _finding("5.7", points, claims, "seconds", "length of the query")
+
+
+def mean_memory(run: PaperRun) -> Finding:
+    """Figure 5.8."""
+    points = _measured(run, MEANS)
+    return _by_gain(points, "5.8", "held", "The longer the intervals, the more memory IBP saves.",
+                    "in proportion to the length", "mean length", _WHY_MEMORY)  # fmt: skip
+
+
+def mean_time(run: PaperRun) -> Finding:
+    """Figure 5.9."""
+    points = _measured(run, MEANS)
+    return _by_gain(points, "5.9", "seconds", "The longer the intervals, the more time IBP saves.",
+                    "in proportion to the length", "mean length", _WHY_NAIVE)  # fmt: skip
+
+
+def density_memory(run: PaperRun) -> Finding:
+    """Figure 5.10."""
+    points = _measured(run, DENSITIES)
+    gains = _gains(points, WITH_IBP, NAIVE_ISEQ, "held")
+    claims = (
+        judged("The sparser the intervals, the larger the share of memory that IBP saves.",
+               _rises(gains[::-1]), f"{_percents(gains)} for densities {', '.join(DENSITIES)}",
+               "in inverse proportion to the density", _WHY_MEMORY),
+    )  # fmt: skip
+    return _finding("5.10", points, claims, "held", "intervals per window")
+
+
+def density_time(run: PaperRun) -> Finding:
+    """Figure 5.11."""
+    points = _measured(run, DENSITIES)
+    each = {
+        way: [points[name][way].seconds / DENSITIES[name].count for name in DENSITIES]
+        for way in WAYS
+    }
+    steeper = {
+        way: each[way][-1] / each[way][-2] for way in WAYS
+    }  # fmt: skip
+    claims = (
+        judged("From 400 to 800 intervals per window the time per interval of the naive way rises "
+               "more sharply than that of the indexed ones.",
+               steeper[NAIVE_ISEQ] > steeper[BASIC] > 0 and steeper[NAIVE_ISEQ] > steeper[WITH_IBP],
+               listed(f"{way}: {of:.1f} times" for way, of in steeper.items()), "more sharply",
+               _WHY_NAIVE),
+    )  # fmt: skip
+    return _finding("5.11", points, claims, "seconds", "intervals per window")
+
+
+def _by_gain(
+    points: Points, figure: str, what: str, text: str, paper: str, axis: str, why: str
+) -> Finding:
+    gains = _gains(points, WITH_IBP, NAIVE_ISEQ, what)
+    ours = f"{_percents(gains)} for {', '.join(points)}"
+    return _finding(figure, points, (judged(text, _rises(gains), ours, paper, why),), what, axis)
+
+
+def _finding(
+    figure: str, points: Points, claims: tuple[Claim, ...], what: str, axis: str
+) -> Finding:
+    shown = {"held": ("intervals held", 1.0), "seconds": ("time of the processor [ms]", 1000.0)}
+    label, factor = shown[what]
+    rows = tuple(
+        (name, *(round(factor * getattr(of[way], what), 1) for way in WAYS),
+         *(round(gain_percent(getattr(of[NAIVE_ISEQ], what), getattr(of[way], what)), 1)
+           for way in (BASIC, WITH_IBP)), of[NAIVE_ISEQ].matches)
+        for name, of in points.items()
+    )  # fmt: skip
+    table = Table(
+        f"By {axis}",
+        (axis, *(f"{way}, {label}" for way in WAYS), f"gain of {BASIC} [%]",
+         f"gain of {WITH_IBP} [%]", "matches"),
+        rows,
+        "Gain: what is saved of the naive way's. All three give the same matches.",
+    )  # fmt: skip
+    drawn: Figure = drawing.lines(
+        f"figure-{figure.replace('.', '-')}",
+        f"{label} by {axis}".capitalize(),
+        "The paper draws the same without printed numbers.",
+        [
+            Series(way, list(points), [factor * getattr(of[way], what) for of in points.values()],
+                   colour)
+            for way, colour in zip(WAYS, COLOURS, strict=False)
+        ],
+        (axis, label),
+    )  # fmt: skip
+    return Finding(claims, (table,), (drawn,))

@@ -1,0 +1,109 @@
+"""Passes of the three ways to evaluate an ISEQ over one stream: time, and intervals held."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from engine.chain import Chain, ChainSettings
+from engine.order.registry import parse_order
+from engine.pattern.compiled.interval_joins import IBP, INDEXED, NAIVE
+from engine.pattern.seq import PatternSettings
+from engine.query import query as read_query
+from scenarios.papers.l10.ch5.intervals import WITHIN_NS, Intervals, intervals, query
+from slackwater.log import DEFAULT_SITE
+from slackwater.paper import PaperRun
+
+WAYS: Final = {"naive ISEQ": NAIVE, "basic indexing": INDEXED, "IBP-incorporated": IBP}
+"""L10's names of them, and ours."""
+NAIVE_ISEQ, BASIC, WITH_IBP = WAYS
+TURNS: Final = 3
+_CALLS: Final = 40
+_FEWEST: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A point of a figure.
+
+    ``length``: of the query; ``ends``: how many of its end points are ends. ``mean_ns``: length of
+    the intervals. ``density``: of them per window. ``count``: of all. ``rising``: steps over
+    which the attribute rises.
+    """
+
+    length: int = 10
+    ends: int = 5
+    mean_ns: int = WITHIN_NS // 10
+    density: int = 200
+    count: int = 4_000
+    rising: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """``seconds``: of the processor, the least of several passes. ``held``: intervals in memory
+    after each call, on the average over the second half of them.
+    """
+
+    seconds: float
+    held: float
+    matches: int
+
+
+def costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
+    """The cost of each way; their passes take turns.
+
+    Raises:
+        RuntimeError: two ways gave different numbers of matches: a bug.
+    """
+    return run.once(("l10 ch5", setup), lambda: _costs(run, setup))
+
+
+def _costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
+    count = max(round(setup.count * run.scale), _FEWEST)
+    made = intervals(count, setup.density, setup.mean_ns, run.seed)
+    found: dict[str, list[Cost]] = {name: [] for name in WAYS}
+    what = f"length {setup.length}, {setup.ends} ends, density {setup.density}: {count:,} intervals"
+    with run.watched(what) as advanced:
+        for _ in range(1 + TURNS):  # the first may compile and is not counted
+            for name, way in WAYS.items():
+                found[name].append(one_pass(made, setup, way))
+                advanced(count)
+    if len({each.matches for of in found.values() for each in of}) > 1:
+        raise RuntimeError(f"{setup}: ways differ in their matches")
+    return {
+        name: Cost(min(each.seconds for each in of[1:]), of[0].held, of[0].matches)
+        for name, of in found.items()
+    }
+
+
+def one_pass(made: Intervals, setup: Setup, way: str) -> Cost:
+    """A new chain that takes the whole stream, as it arrives in order."""
+    settings = ChainSettings(
+        parse_order("none"),
+        plans=(read_query(query(setup.length, setup.ends, setup.rising), name="iseq"),),
+        pattern=PatternSettings(keep_late_ns=0, intervals=way),
+    )
+    chain = Chain(settings, DEFAULT_SITE)
+    seconds, matches, held = 0.0, 0, []
+    rows = max(2 * len(made) // _CALLS, 1)
+    for frame in list(made.frames(rows, ibp=way == IBP)):
+        began = time.process_time()
+        output = chain.process([frame])
+        seconds += time.process_time() - began
+        matches += len(output.results[0])
+        held.append(chain.counters()["queries"]["iseq"]["buffered"])
+    matches += len(chain.finish().results[0])
+    half = held[len(held) // 2 :]
+    return Cost(seconds, sum(half) / len(half), matches)
+
+
+def gain_percent(without: float, with_it: float) -> float:
+    """By how much ``with_it`` lies below ``without``; negative: above.
+
+    >>> gain_percent(200, 150), gain_percent(100, 125)
+    (25.0, -25.0)
+    """
+    return 100 * (1 - with_it / without) if without else 0.0

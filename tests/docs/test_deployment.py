@@ -1,0 +1,153 @@
+"""Containers and systemd units of docs/samples: what they name is there, and what they start runs.
+
+No image is built here: the steps of a Dockerfile are read, and its programs run from a folder that
+has what it copies and nothing else of this checkout.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from edge_agent.drivers.metrics_server import PORT as METRICS_PORT
+from engine.server.page.settings import PORT as PAGE_PORT
+from engine.server.site_file import PORT
+from tests.live.conftest import free_port, until
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "docs/samples"
+CONTAINERS = SAMPLES / "containers"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+SLACKWATER = ["-c", "from engine.cli import main; main()"]
+PROGRAMS = {"python": [sys.executable, "-S"], "slackwater": [sys.executable, "-S", *SLACKWATER]}
+
+
+def steps(name: str) -> list[tuple[str, str]]:
+    """Instruction and the rest of each step, on one line."""
+    text = (CONTAINERS / f"Dockerfile.{name}").read_text()
+    lines = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
+    return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
+
+
+def step(name: str, instruction: str) -> str:
+    (found,) = (rest for word, rest in steps(name) if word == instruction)
+    return found
+
+
+@pytest.fixture(name="copied", params=["agent", "gateway"])
+def _copied(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """A folder with what the Dockerfile copies."""
+    for word, rest in steps(request.param):
+        if word == "COPY":
+            *sources, _build = rest.split()
+            for source in sources:
+                path = ROOT / source
+                (shutil.copytree if path.is_dir() else shutil.copy)(path, tmp_path / path.name)
+    return request.param, tmp_path
+
+
+def environment(copied: Path) -> dict[str, str]:
+    """With ``-S``: the packages of this environment, and of ours only those that were copied."""
+    path = f"{copied}{os.pathsep}{sysconfig.get_paths()['purelib']}"
+    return {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def test_what_is_copied_is_what_is_installed(copied: tuple[str, Path]) -> None:
+    name, folder = copied
+    assert {PROJECT["readme"], *PROJECT["license-files"]} <= {
+        path.name for path in folder.iterdir()
+    }
+    installed = re.search(r'pip install --no-cache-dir "?/build(\[[a-z,]+\])?', step(name, "RUN"))
+    assert installed is not None
+    extras = set((installed[1] or "[]")[1:-1].split(",")) - {""}
+    assert extras <= PROJECT["optional-dependencies"].keys()
+    assert extras == ({"engine", "page"} if name == "gateway" else set())
+    low, image = re.search(r">=3\.(\d+)", PROJECT["requires-python"]), step(name, "FROM")
+    assert low is not None
+    assert int(image.partition("3.")[2].partition("-")[0]) >= int(low[1])
+
+
+def test_agent_and_gateway_of_the_containers_work(copied: tuple[str, Path]) -> None:
+    """Each with its own settings; ports and /data are those of this test."""
+    name, folder = copied
+    kind = "agent" if name == "agent" else "site"
+    words = [*json.loads(step(name, "ENTRYPOINT")), *json.loads(step(name, "CMD"))]
+    assert words[-2:] == ["--config", f"/etc/slackwater/{kind}.toml"]
+    words = [*PROGRAMS[words[0]], *words[1:-1], str(folder / f"{kind}.toml")]
+    port, web_port = free_port(), free_port()
+    text = (CONTAINERS / f"{kind}.toml").read_text().replace('"/data/', f'"{folder}/')
+    text = text.replace('host = "gateway"', f'host = "127.0.0.1"\nport = {port}')
+    text = text.replace("[gateway]\nlisten", f"[gateway]\nport = {port}\nlisten")
+    text = re.sub(r"(\[(?:metrics|page)\].*\n)", rf"\1port = {web_port}\n", text)
+    (folder / f"{kind}.toml").write_text(text)
+    word, _, check = step(name, "HEALTHCHECK").partition("CMD ")
+    assert "--interval" in word
+    health = json.loads(check)
+    assert health[0] == "python"
+    ast.parse(health[2])
+    own = str(METRICS_PORT if name == "agent" else PAGE_PORT)
+    assert own in health[2]
+    healthy = [sys.executable, "-S", health[1], health[2].replace(own, str(web_port))]
+    running = subprocess.Popen(words, cwd=folder, env=environment(folder), stderr=subprocess.PIPE)
+    try:
+        until(lambda: subprocess.run(healthy, capture_output=True, check=False).returncode == 0
+              or running.poll() is not None, "health")  # fmt: skip
+    finally:
+        running.terminate()
+        _, said = running.communicate(timeout=60)
+    assert running.returncode == 0, said.decode()
+    assert (folder / ("outbox" if name == "agent" else "site.log")).is_dir()
+
+
+def test_compose_names_what_is_there() -> None:
+    text = (CONTAINERS / "compose.yaml").read_text()
+    contexts = re.findall(r"context: (\S+)\s+dockerfile: (\S+)", text)
+    assert [(CONTAINERS / context / file).is_file() for context, file in contexts] == [True, True]
+    assert {(CONTAINERS / context).resolve() for context, _ in contexts} == {ROOT}
+    for mine, inside in re.findall(r"- (\./\S+?):(\S+?):ro", text):
+        name = "gateway" if "site" in mine else "agent"
+        assert (CONTAINERS / mine).is_file()
+        assert inside == json.loads(step(name, "CMD"))[-1]
+    ports = set(step("gateway", "EXPOSE").split())
+    assert ports == {f"{PORT}/tcp", f"{PORT}/udp", f"{PAGE_PORT}/tcp"}
+    assert set(re.findall(r'"(?:[\d.]+:)?\d+:(\d+/\w+)"', text)) == ports
+    named = set(re.findall(r"^  (\w+):$", text.partition("\nvolumes:")[2], re.MULTILINE))
+    assert named == set(re.findall(r"- (\w+):/data$", text, re.MULTILINE))
+    site = tomllib.loads((CONTAINERS / "site.toml").read_text())
+    agent = tomllib.loads((CONTAINERS / "agent.toml").read_text())
+    assert site["tokens"][f"main/{agent['agent']['source']}"] == agent["agent"]["token"]
+    assert f"\n  {agent['gateway']['host']}:\n" in text
+
+
+@pytest.mark.parametrize("name", ["slackwater-agent", "slackwater-gateway"])
+def test_units_are_right(name: str, tmp_path: Path) -> None:
+    text = (SAMPLES / f"{name}.service").read_text()
+    assert text.startswith(f"# /etc/systemd/system/{name}.service\n")
+    program, *words = re.findall(r"^ExecStart=(.*)$", text, re.MULTILINE)[0].split()
+    assert Path(program).name in PROJECT["scripts"]
+    assert words[-2] == "--config"
+    sample = tmp_path / Path(words[-1]).name
+    shutil.copy(SAMPLES / sample.name, sample)
+    check = ["agent", "check"] if words[0] == "agent" else ["serve", "--check", "--config"]
+    subprocess.run(
+        [sys.executable, *SLACKWATER, *check, str(sample)], check=True, capture_output=True
+    )
+    verify = shutil.which("systemd-analyze")
+    if verify is None:
+        pytest.skip("no systemd-analyze, which reads units, on this machine")
+    unit = tmp_path / f"{name}.service"
+    unit.write_text(text.replace(program, sys.executable))
+    read = subprocess.run(
+        [verify, "verify", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert f"{name}.service:" not in read.stderr, read.stderr

@@ -1,0 +1,101 @@
+"""Sweeps as they are typed: maps, numbers, going on, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.cli.app import run as command
+from engine.passes.scenario_run import load_file
+from engine.sweep import cells as running
+from engine.sweep.cells import answered, jobs_of
+from engine.sweep.grid import cells, read_axes
+
+TEXT = """
+duration = "2 s"
+thresholds = ["pairs: detection_delay_max <= 100 ms", "recall >= 1"]
+[[sources]]
+name = "a"
+workload = { model = "periodic", period = "100 ms", type = "A" }
+[[sources]]
+name = "b"
+workload = { model = "periodic", period = "100 ms", phase = "50 ms", type = "B" }
+[link]
+delay = "200 ms"
+[queries]
+pairs = "EVENT SEQ(A x, B y) WITHIN 60 ms"
+[engine]
+order = "none"
+"""
+SWEEP = ["run", "pairs.toml", "--sweep", "link.delay=20ms,200ms", "--quiet", "--out", "swept"]
+
+
+@pytest.fixture(autouse=True)
+def _one_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running.os, "cpu_count", lambda: 1)
+    Path("pairs.toml").write_text(TEXT)
+
+
+def test_a_sweep_finds_where_thresholds_hold_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command([*SWEEP, "--sweep", "sources.a.workload.period=100ms,200ms"]) == 1
+    found = json.loads(Path("swept/sweep.json").read_text())
+    assert found["verdict"]["own"] == ["200ms", "100ms"]
+    assert "link.delay = 20ms (from 200ms)" in found["verdict"]["headline"]
+    holds = {tuple(each["cell"]): each["all_hold"] for each in found["cells"]}
+    assert holds == {
+        (delay, period): delay != "200ms"
+        for delay in ("20ms", "200ms")
+        for period in ("100ms", "200ms")
+    }
+    page = Path("swept/sweep.html").read_text()
+    assert "The least change" in page
+    assert page.count('id="plot-map-') == 3
+
+    ran = []
+    kept = sorted(Path("swept/cells").iterdir())
+    kept[0].unlink()
+    kept[1].write_text("{")
+    once = running.answer_of
+    monkeypatch.setattr(running, "answer_of", lambda *job: ran.append(job) or once(*job))
+    assert command([*SWEEP, "--sweep", "sources.a.workload.period=100ms,200ms"]) == 1
+    assert len(ran) == 2, "those that were kept are not made again"
+    again = json.loads(Path("swept/sweep.json").read_text())
+    assert again["cells"] == found["cells"]
+
+
+def test_seeds_give_confidence_intervals() -> None:
+    Path("pairs.toml").write_text(TEXT.replace('delay = "200 ms"', 'jitter = "5 ms"'))
+    line = ["run", "pairs.toml", "--sweep", "link.jitter=5ms,10ms", "--seeds", "2", "--quiet"]
+    assert command([*line, "--out", "seeded"]) == 0
+    found = json.loads(Path("seeded/sweep.json").read_text())
+    delay = found["cells"][0]["metrics"]["pairs"]["detection_delay_p50"]
+    assert delay["half_95"] > 0
+    assert found["seeds"] == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["run", "soccer", "--sweep", "seed=1,2"],
+        ["run", "pairs.toml", "--sweep", "link.delays=1,2"],
+        ["run", "pairs.toml", "--sweep", "link.delay=1ms"],
+        ["run", "pairs.toml", "--sweep", "link.delay"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--seeds", "0"],
+    ],
+)
+def test_a_wrong_sweep_is_refused_before_the_work(wrong: list[str]) -> None:
+    code = command([*wrong, "--quiet", "--out", "none"])
+    assert code == (2 if "link.delay=1ms" not in wrong else 0)
+
+
+@pytest.mark.slow
+def test_processes_answer_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    axes = read_axes(["link.delay=1ms,200ms", "seed=1,2"])
+    jobs = jobs_of(axes, cells(axes), 1, 1, [])
+    assert load_file(Path("pairs.toml")).name == "pairs"
+    one = answered(Path("pairs.toml"), jobs, Path("one"), lambda _n: None, workers=1)
+    two = answered(Path("pairs.toml"), jobs, Path("two"), lambda _n: None, workers=2)
+    assert one == two
