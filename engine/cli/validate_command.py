@@ -197,9 +197,9 @@ def _of_device(
 def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Validation:
     from engine.cli.terminal.watch import tell_compiling, watched
     from engine.cli.work_folder import work_folder
-    from engine.validate.log_answers import measured_answers
-    from engine.validate.log_columns import read_columns
-    from engine.validate.log_quality import setup_of_log
+    from engine.validate.logs.log_answers import measured_answers
+    from engine.validate.logs.log_columns import read_columns
+    from engine.validate.logs.log_quality import setup_of_log
     from engine.validate.report import validation
 
     settings = asked.chain_settings() if asked.queries else None
@@ -317,9 +317,9 @@ def _show_two(first: Path, second: Path, *, as_json: bool, quiet: bool) -> None:
     from engine.cli.terminal.watch import watched
     from engine.report.plain import as_json as json_text
     from engine.report.plain import plain
-    from engine.validate.log_columns import read_columns
+    from engine.validate.logs.log_columns import read_columns
+    from engine.validate.logs.two_logs import compare_logs
     from engine.validate.tables import beside_table
-    from engine.validate.two_logs import compare_logs
 
     with watched("reading", quiet=quiet) as advanced:
         found = compare_logs(read_columns(first, advanced), read_columns(second, advanced))

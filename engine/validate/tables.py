@@ -8,8 +8,8 @@ from typing import Any
 from engine.report.units import Cell, number
 from engine.scenario import Table
 from engine.units import neat
+from engine.validate.logs.two_logs import TwoLogs
 from engine.validate.report import Validation
-from engine.validate.two_logs import TwoLogs
 from engine.validate.verdict import percent
 
 

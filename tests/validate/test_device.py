@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from edge_agent.ntp import ServerClock
 from engine.cli.app import run
 from engine.validate.device_quality import AgentFacts, setup_of
 from engine.validate.quality import Setup
+from tests.live.conftest import ENV, SLACKWATER, until
 from tests.validate.conftest import MS, Answerer, answering
 
 FACTS = AgentFacts(10, 60 * 10**9, 50_000, True, 1 << 20, ("events",))
@@ -221,3 +224,22 @@ def test_a_gateway_that_is_not_there_is_not_fit(
     assert "NOT FIT" in said
     assert "never synchronised" in said
     assert "cannot be reached" in said
+
+
+def test_ctrl_c_keeps_what_was_measured(agent_file: Callable[..., Path]) -> None:
+    with answering(offset_ns=40 * MS) as gateway:
+        words = ["validate", "--config", str(agent_file(gateway)), "--duration", "1h", "--json"]
+        program = subprocess.Popen(
+            [*SLACKWATER, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENV,
+        )
+        until(lambda: gateway.asked > 40, "questions")
+        program.send_signal(signal.SIGINT)
+        said, _ = program.communicate(timeout=30)
+    found = json.loads(said)
+    assert not found["facts"]["is_whole"]
+    (source,) = found["sources"]
+    assert abs(source["clock"]["offset_ns"] - 40 * MS) <= source["clock"]["offset_bound_ns"]

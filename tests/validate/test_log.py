@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from edge_agent.records import Kind
 from engine.cli.app import run
 from engine.errors import UserError
-from engine.validate.log_columns import NONE, LogColumns, read_columns
-from engine.validate.log_quality import setup_of_log
-from engine.validate.two_logs import compare_logs
+from engine.validate.logs.log_columns import NONE, LogColumns, read_columns
+from engine.validate.logs.log_quality import setup_of_log
+from engine.validate.logs.two_logs import compare_logs
 
 MS = 10**6
 SHOP = """

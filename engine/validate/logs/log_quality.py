@@ -19,7 +19,7 @@ from edge_agent.records import Kind
 from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
 from engine.kernels.integers import NS_PER_S
 from engine.log.grouped import group_rows
-from engine.validate.log_columns import NONE, LogColumns
+from engine.validate.logs.log_columns import NONE, LogColumns
 from engine.validate.quality import IN_TIME, ClockQuality, LinkQuality, Setup, SourceQuality
 
 _QUANTILES: Final = (0.0, 0.5, 0.95, IN_TIME, 1.0)

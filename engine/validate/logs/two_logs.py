@@ -15,7 +15,7 @@ import numpy as np
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.validate.log_columns import LogColumns
+from engine.validate.logs.log_columns import LogColumns
 
 _SHARES: Final = (0.0, 0.05, 0.5, 0.95, 0.999, 1.0)
 _NAMES: Final = ("min", "p5", "p50", "p95", "p999", "max")
