@@ -243,7 +243,7 @@ def _clock_remedy(source: SourceQuality) -> str:
     if largest == "delay":
         return (
             f"{source.name}: shorten the way to the time server: half its delay, {neat(half)}, is "
-            f"the largest part of its bound {neat(bound)}; use a cable instead of Wi-Fi, or a nearer gateway"
+            f"the largest part of its bound {neat(bound)}; use a cable, or a nearer gateway"
         )
     return (
         f"{source.name}: its clock reads in steps of {neat(clock.precision_ns)}: use another "
