@@ -1,4 +1,7 @@
-"""Rows per second of one tumbling window with 100 integer keys, in one process.
+"""Rows per second and processor of windows with 100 integer keys, in one process.
+
+Tumbling windows with and without DRIFT, then windows that slide by a share of their size, beside
+those that tumble by as much as that share: what sliding costs is what lies between the two.
 
 .venv/bin/python -m bench.window
 """
@@ -9,9 +12,9 @@ import time
 
 import numpy as np
 
-from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
+from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
 from engine.stream.released import NO_EPOCH, Released, Strings
-from engine.window.tumbling import TumblingWindow
+from engine.window.panes.windows import windows_of
 
 ROWS = 8_000_000
 BATCH = 1_000_000
@@ -43,23 +46,41 @@ def batches(rows: int, batch: int, uncertainty: int = 2_500_000) -> list[Release
     return made
 
 
-def plan(drift: Drift) -> TumblingPlan:
+SHARES = (1, 10, 100)
+"""Size by slide."""
+ROUNDS = 3
+
+
+def plan(drift: Drift, size_ns: int = SIZE_NS, every_ns: int | None = None) -> WindowPlan:
     v, sid = Attribute("v"), Attribute("sid")
-    return TumblingPlan(
-        "q", "", (Aggregate("avg", v, "avg(v)"),), (), SIZE_NS, group_by=(sid,), drift=drift
-    )
+    return WindowPlan(
+        "q", "", (Aggregate("avg", v, "avg(v)"),), (), size_ns, group_by=(sid,), drift=drift,
+        every_ns=every_ns,
+    )  # fmt: skip
+
+
+def measured(made: WindowPlan, data: list[Released]) -> tuple[float, int]:
+    """(processor time of all of ``data`` [s], results)."""
+    window = windows_of(made)
+    start = time.process_time()
+    results = sum(len(window.process(released)) for released in data)
+    return time.process_time() - start, results
 
 
 def main() -> None:
     data = batches(ROWS, BATCH)
-    for drift in Drift:
-        TumblingWindow(plan(drift)).process(data[0])
-        window = TumblingWindow(plan(drift))
-        start = time.perf_counter()
-        results = sum(len(window.process(released)) for released in data)
-        spent = time.perf_counter() - start
+    plans = {f"tumbling 10 s, DRIFT {drift}": plan(drift) for drift in Drift}
+    for share in SHARES:
+        slide, text = SIZE_NS // share, f"{SIZE_NS // share / 1e9:g} s"
+        plans[f"tumbling {text}"] = plan(Drift.NONE, slide)
+        plans[f"sliding 10 s every {text}"] = plan(Drift.NONE, SIZE_NS, slide)
+    for made in plans.values():
+        windows_of(made).process(data[0])
+    rounds = [{name: measured(made, data) for name, made in plans.items()} for _ in range(ROUNDS)]
+    for name in plans:
+        spent = min(one[name][0] for one in rounds)
         rate = ROWS / spent / 1e6
-        print(f"avg(v) by 100 keys, DRIFT {drift}: {rate:.1f} M rows/s, {results} results")
+        print(f"avg(v) by 100 keys, {name}: {rate:.1f} M rows/s, {rounds[0][name][1]} results")
 
 
 if __name__ == "__main__":

@@ -157,8 +157,16 @@ def _hello(f: list[Any]) -> m.Hello:
 
 def _texts(value: object, rows: int, name: str, longest: int) -> m.Texts:
     names, codes = _list(value, 2, 2, name)
-    for each in _list(names, 1 if codes is None else 0, m.NAMES_MAX, name):
-        _text(each, name, 0 if longest == m.TEXT_MAX else 1, longest)
+    _list(names, 1 if codes is None else 0, m.NAMES_MAX, name)
+    shortest = 0 if longest == m.TEXT_MAX else 1
+    # Thousands of names in each message: looked at one by one only to say which is wrong.
+    if names and not (
+        set(map(type, names)) == {str}
+        and len(max(names, key=len)) <= longest
+        and len(min(names, key=len)) >= shortest
+    ):
+        for each in names:
+            _text(each, name, shortest, longest)
     return m.Texts(names, None if codes is None else _bytes(codes, 4 * rows, name))
 
 

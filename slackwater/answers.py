@@ -16,6 +16,7 @@ from engine.passes.unseen import unseen_types
 from engine.query import explain as explanation
 from engine.query import query as parse_query
 from engine.query.analysis.analyse import read_query
+from engine.query.endpoints.path import check_index
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -70,6 +71,7 @@ def query(
     barrier: str | None = None,
     certainty: str = "pairwise",
     purge: str = "late",
+    intervals: str = "ibp",
     window: str | None = None,
     guard: str = "1s",
     late: bool = False,
@@ -85,6 +87,7 @@ def query(
         barrier: when matches are let go, as ``bounded:1s``; None: as each query's REALTIME says.
         certainty: ``pairwise``, or ``max-delay`` (R19's T_a).
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
+        intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
         window: how long after its end a window is corrected, as ``horizon=10m``.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
@@ -105,7 +108,8 @@ def query(
         plans = _plans(queries, given.time_unit)
         asked = asked_of_queries(
             plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
-            window=window, guard=guard, late=late, spill=spill, on_spark=master is not None,
+            intervals=intervals, window=window, guard=guard, late=late, spill=spill,
+            on_spark=master is not None,
         )  # fmt: skip
         check_plans(given.log, plans)
         before = [
@@ -122,8 +126,9 @@ def query(
 
 
 def explain(
-    query: str, *, time_unit: str = "ns", barrier: str | None = None, purge: str = "late"
-) -> str:
+    query: str, *, time_unit: str = "ns", barrier: str | None = None, purge: str = "late",
+    intervals: str = "ibp",
+) -> str:  # fmt: skip
     """The plan of a query: steps, order, scopes, partition, barrier, what is kept how long.
 
     Args:
@@ -131,6 +136,7 @@ def explain(
         time_unit: of durations without one.
         barrier: as of ``query``.
         purge: as of ``query``.
+        intervals: as of ``query``.
 
     >>> print(explain("EVENT SEQ(A a, B b) WITHIN 5 s").splitlines()[1])
     query       EVENT SEQ(A a, B b) WITHIN 5 s
@@ -140,7 +146,7 @@ def explain(
     """
     plan, _ = read_query(query, time_unit)
     waits = None if barrier is None else parse_barrier(barrier, time_unit)
-    return explanation(plan, waits, parse_purge(purge, time_unit))
+    return explanation(plan, waits, parse_purge(purge, time_unit), check_index(intervals))
 
 
 def _plans(queries: Queries, time_unit: str) -> tuple[Plan, ...]:

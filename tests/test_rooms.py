@@ -18,8 +18,8 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
-        "barrier", "clocks", "kernels", "order", "pattern", "query", "results", "stream",
-        "window",
+        "barrier", "clocks", "interval", "kernels", "order", "pattern", "query", "results",
+        "stream", "window",
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
@@ -28,6 +28,7 @@ ROOMS = {
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
     "gateway": {"stream"},
+    "interval": {"barrier", "pattern", "query", "stream"},
     "kernels": set[str](),
     "live": {
         "chain", "kernels", "log", "order", "passes", "query", "results", "spark", "stream",

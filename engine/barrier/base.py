@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -87,6 +87,14 @@ class Matcher(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot of a matcher with equal settings."""
+
+
+@runtime_checkable
+class Listener(Protocol):
+    """Hears of intervals that have begun (IBP), beside the released stream."""
+
+    def begins(self, begun: dict[str, np.ndarray]) -> None:
+        """IBPs in order of arrival: equally long ``type source incarnation ref arrival id``."""
 
 
 class Barrier(Protocol):

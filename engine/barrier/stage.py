@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import Barrier, Happened, Matcher
+from engine.barrier.base import Barrier, Happened, Listener, Matcher
 from engine.barrier.changes import Given
 from engine.operator import Result, Results
 from engine.stream.released import Released
@@ -23,6 +23,11 @@ class BarrierStage:
 
     def required_columns(self) -> set[str]:
         return {*self._matcher.required_columns(), "status"}
+
+    def begins(self, begun: dict[str, np.ndarray]) -> None:
+        """IBPs have arrived, for a matcher that listens to them."""
+        if isinstance(self._matcher, Listener):
+            self._matcher.begins(begun)
 
     def process(self, released: Released) -> Sequence[Result]:
         return self._let_go(self._matcher.process(released))

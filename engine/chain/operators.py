@@ -13,7 +13,8 @@ from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
-from engine.query.plan import OrPlan, Plan, SeqPlan, TumblingPlan
+from engine.query.plan import OrPlan, Plan, SeqPlan, WindowPlan
+from engine.query.shape import of_intervals
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
@@ -25,7 +26,14 @@ def _pattern(
     plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
 ) -> Operator:
     pattern = replace(settings.pattern, certainty=settings.certainty)
-    if settings.spill is None:
+    matcher: SeqMatcher
+    if isinstance(plan, SeqPlan) and of_intervals(plan):
+        from engine.interval.iseq import IseqMatcher  # noqa: PLC0415 - not for points
+
+        if settings.spill is not None:
+            raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")
+        matcher = IseqMatcher(plan, pattern, site)
+    elif settings.spill is None:
         matcher = SeqMatcher(plan, pattern, site)
     else:
         from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
@@ -36,17 +44,17 @@ def _pattern(
 
 
 def _windows(
-    plan: TumblingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+    plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.window.tumbling import TumblingWindow  # noqa: PLC0415 - not for patterns
+    from engine.window.panes.windows import windows_of  # noqa: PLC0415 - not for patterns
 
-    return TumblingWindow(plan, settings.window, site)
+    return windows_of(plan, settings.window, site)
 
 
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
-    TumblingPlan: _windows,
+    WindowPlan: _windows,
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
+from engine.barrier.base import Listener
 from engine.chain.operators import build_operator
 from engine.chain.settings import ChainOutput, ChainSettings
 from engine.clocks.readers import Readers
@@ -111,6 +112,7 @@ class Chain:
                 return None, None
             attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
             columns |= operator.required_columns() - {r.SITE}
+            attributes |= {r.ID} & columns
             columns |= _TIMED & {attribute.name for attribute in attributes_of(plan)}
         if (columns - _ALWAYS) & _TIMED:
             columns |= {r.TS, r.TE}  # one without the other says nothing of an interval
@@ -202,6 +204,7 @@ class Chain:
             parts.clear()
             lengths.clear()
             start, order = 0, self._order
+            self._announce(columns)
             columns = by_end(columns)
             for end in order.cuts(columns, rows):
                 whole = end - start == rows
@@ -212,6 +215,22 @@ class Chain:
                 start = end
             for results, operator in zip(output.results, self._operators, strict=True):
                 results.extend(operator.advance(now))
+
+    def _announce(self, columns: Columns) -> None:
+        """IBPs go past the order: they tell what has begun, and put nothing in its place."""
+        listeners = [each for each in self._operators if isinstance(each, Listener)]
+        if not listeners or r.KIND not in columns:
+            return
+        rows = np.flatnonzero(columns[r.KIND] == int(r.Kind.IBP))
+        if not len(rows):
+            return
+        names = (r.TYPE, r.SOURCE, r.TS, r.ARRIVAL, r.ID, r.INCARNATION)
+        none = np.zeros(len(rows), np.int64)
+        begun = {name: columns[name][rows] if name in columns else none for name in names}
+        self.clocks.grow(int(begun[r.SOURCE].max()) + 1)
+        begun["ref"], _, _ = self.clocks.correct(begun[r.SOURCE], begun.pop(r.TS), 0)
+        for listener in listeners:
+            listener.begins(begun)
 
     def _hand_on(self, ordered: Ordered, output: ChainOutput) -> None:
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""

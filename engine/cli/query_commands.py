@@ -30,6 +30,7 @@ from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kind
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analysis.analyse import read_query
+from engine.query.endpoints.path import IBP, check_index
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -91,6 +92,14 @@ PurgeText = Annotated[
         help="When a pattern's events are dropped: late:10s, slack:1s, promises.",
     ),
 ]
+IntervalsText = Annotated[
+    str,
+    typer.Option(
+        "--intervals",
+        metavar="INDEX",
+        help="How an ISEQ is searched: naive, indexed (by ends), ibp (by starts too).",
+    ),
+]
 _SHOWN: Final = "shown.jsonl"
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
@@ -121,6 +130,7 @@ def query(
     barrier_text: BarrierText = None,
     certainty: Rule = "pairwise",
     purge_text: PurgeText = "late",
+    intervals: IntervalsText = IBP,
     window: WindowText = None,
     out: Out = None,
     on_spark: OnSpark = False,
@@ -140,7 +150,7 @@ def query(
     plans, explained = _plans(texts, time_unit)
     if explained:
         barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
-        _explain(plans, barrier, parse_purge(purge_text, time_unit), out)
+        _explain(plans, barrier, parse_purge(purge_text, time_unit), intervals, out)
         return
     host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     if source is None:
@@ -148,8 +158,8 @@ def query(
     _check_files(out, late, source, plans)
     asked = asked_of_queries(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
-        purge=purge_text, window=window, guard=guard, late=late is not None, spill=spill,
-        on_spark=host.master is not None,
+        purge=purge_text, intervals=intervals, window=window, guard=guard, late=late is not None,
+        spill=spill, on_spark=host.master is not None,
     )  # fmt: skip
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
@@ -223,12 +233,13 @@ def _warn(doubts: Iterable[str]) -> None:
 
 
 def _explain(
-    plans: tuple[Plan, ...], barrier: BarrierSettings | None, purge: PurgeSettings,
+    plans: tuple[Plan, ...], barrier: BarrierSettings | None, purge: PurgeSettings, intervals: str,
     out: Path | None,
 ) -> None:  # fmt: skip
     if out is not None:
         raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
-    sys.stdout.write("\n".join(explain(plan, barrier, purge) for plan in plans))
+    index = check_index(intervals)
+    sys.stdout.write("\n".join(explain(plan, barrier, purge, index) for plan in plans))
 
 
 def _export(output: Answers | Events, out: Path | None, shown: Path) -> None:

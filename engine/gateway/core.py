@@ -7,21 +7,22 @@ Numbers of a message whose *content* is refused count as received (the message i
 dead letters), since resending the same bytes would not help; the engine sees them as missing.
 
 A sink that fails (OSError) is tried again; nothing is acked until then, and when the memory for
-what waits is used up, peers are told to come back later. A gateway that goes on with a log is
-handed what it must know of it (``engine.gateway.recall``).
+what waits is used up, peers are told to come back later. One that is slow is waited for: then the
+gateway is ``congested``, and its driver reads no more. A gateway that goes on with a log is handed
+what it must know of it (``engine.gateway.recall``).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from typing import Final
 
 from edge_agent import messages as m
 from edge_agent import wire
-from edge_agent.errors import SAMPLE_BYTES, NtpRefused, WireError
+from edge_agent.errors import NtpRefused, WireError
 from engine.gateway.arrival_clock import ArrivalClock
-from engine.gateway.content import ContentRefused
+from engine.gateway.commits import Commits
 from engine.gateway.dead_letter import DeadLetters
 from engine.gateway.intake import Intake, Site
 from engine.gateway.outputs import Close, Output, Send, Sink
@@ -62,21 +63,28 @@ class GatewayCore:
         """By (site, source, reason), both "" before they are known. Of events: ``received`` =
         ``recorded`` + ``duplicate`` + ``refused`` + ``put_off``, and ``given_up``; all others:
         messages, connections, datagrams, ``sink_failed``."""
-        self.sink_error: OSError | None = None
-        """Why the sink failed when it was last tried; None: it did not."""
         self.clock = ArrivalClock(recalled.last_arrival)
-        self._sink = sink
+        self._commits = Commits(sink)
         self.admission = Admission(settings, recalled)
-        self._intake = Intake(self.sources, self.counts, settings)
+        self._intake = Intake(self.sources, self.counts, settings, self.dead_letters)
         self._peers: dict[Hashable, Peer] = {}
         self._half_bytes = 0
         self._sites: dict[str, Site] = {}
-        self._waiting_bytes = 0
-        self._written: dict[Source, None] = {}
-        """Sources of frames that the sink has taken and not made durable yet."""
-        self._unflushed = False
+        self._held: dict[str, Site] = {}
+        """Sites whose frames are due and stay open until the sink has room."""
         self._timers = Timers()
         self._outputs: list[Output] = []
+
+    @property
+    def sink_error(self) -> OSError | None:
+        """Why the sink failed when it was last tried; None: it did not."""
+        return self._commits.error
+
+    @property
+    def congested(self) -> bool:
+        """The sink is behind, and half the memory for what waits is used: read no more, for now."""
+        waiting, error = self._commits.waiting_bytes, self._commits.error
+        return error is None and 2 * waiting > self.settings.waiting_bytes_max
 
     def outputs(self) -> list[Output]:
         """What the driver has to do now, in this order. Drained; call it after every input."""
@@ -100,17 +108,18 @@ class GatewayCore:
         self.clock.advance(now_ns)
         self._remove(connection)
 
-    def received(self, connection: Hashable, data: bytes, now_ns: int) -> None:
-        """Bytes of a connection; the records in them arrive now."""
+    def received(self, connection: Hashable, data: bytes, now_ns: int) -> int:
+        """Bytes of a connection; the records in them arrive now. Gives how many events they are."""
         arrival = self.clock.advance(now_ns)
         peer = self._peers.get(connection)
         if peer is None:
             self.counts["", "", "closed_connection"] += 1
-            return
-        whole = 0
+            return 0
+        whole = events = 0
         try:
             for message in peer.decoder.feed(data):
                 whole += 1
+                events += message.rows if isinstance(message, m.Data) else 0
                 self._take(peer, message, arrival)
                 if connection not in self._peers:
                     break
@@ -118,6 +127,7 @@ class GatewayCore:
             self._refuse(peer, error.reason, error.detail, error.sample, retry=True)
         self._watch_rest(peer, whole, arrival)
         self._commit_if_due()
+        return events
 
     def datagram_received(self, data: bytes, received_ns: int, sent_ns: int) -> bytes | None:
         """The answer to an NTP question, or None when it deserves none.
@@ -165,15 +175,29 @@ class GatewayCore:
         """
         self.clock.advance(now_ns)
         for site in self._sites.values():
-            self._append(site)
-        self._commit()
+            self._commits.append(site)
+        self._ack_all(self._commits.flush())
+
+    def flushed(self, count: int, now_ns: int) -> None:
+        """The sink, which said LATER, has done ``count`` flushes in all."""
+        arrival = self.clock.advance(now_ns)
+        self._ack_all(self._commits.flushed(count))
+        held, self._held = self._held, {}
+        for site in held.values():
+            site.held, site.frame_due = False, arrival
+            self._timers.set(("site", site.name), site.due)
+
+    def flush_failed(self, error: OSError) -> None:
+        """The sink has failed, and will be tried, or will try, again."""
+        self.counts["", "", "sink_failed"] += 1
+        self._commits.error = error
 
     # --- inside
 
     def _turn_away(self, connection: Hashable, reason: str, detail: str, *, retry: bool) -> None:
         self.counts["", "", reason] += 1
         self._outputs.append(Send(connection, wire.encode(m.ErrorMessage(reason, detail, retry))))
-        self._outputs.append(Close(connection, reason))
+        self._outputs.append(Close(connection, reason, detail))
 
     def _remove(self, connection: Hashable) -> None:
         peer = self._peers.pop(connection, None)
@@ -198,7 +222,7 @@ class GatewayCore:
 
     def _forget_if_idle(self, site: Site) -> None:
         """A site without sources may still have rows to write, of a start that was superseded."""
-        if not (site.sources or site.builder.rows or site.due is not None):
+        if not (site.sources or site.builder.rows or site.held or site.due is not None):
             del self._sites[site.name]
 
     def _watch_rest(self, peer: Peer, whole: int, arrival: int) -> None:
@@ -215,7 +239,10 @@ class GatewayCore:
             self._refuse(peer, "busy", "too many unfinished messages", b"", retry=True)
 
     def _too_slow(self, peer: Peer) -> None:
-        if peer.source is None:
+        if self.congested:  # it may have sent what was not read
+            again = self.clock.now + self.settings.hello_timeout_ns
+            self._timers.set(("peer", peer.connection), again)
+        elif peer.source is None:
             self._refuse(peer, "hello_timeout", "no HELLO came", b"", retry=True)
         else:
             self._refuse(peer, "message_timeout", "half a message came", b"", retry=True)
@@ -228,12 +255,11 @@ class GatewayCore:
         source = peer.source
         site, name = (source.site, source.name) if source else ("", name)
         self.counts[*(source.key if source else ("", "")), reason] += 1
-        self.dead_letters.add(
-            self.clock.now, (site, name, str(peer.connection)), reason, detail, sample
-        )
+        letter = (site, name, str(peer.connection))
+        self.dead_letters.add(self.clock.now, letter, reason, detail, sample)
         error = m.ErrorMessage(reason, detail[: m.TEXT_MAX], retry, above)
         self._outputs.append(Send(peer.connection, wire.encode(error)))
-        self._outputs.append(Close(peer.connection, reason))
+        self._outputs.append(Close(peer.connection, reason, detail, f"{site}/{name}".strip("/")))
         self._remove(peer.connection)
 
     def _take(self, peer: Peer, message: m.Message, arrival: int) -> None:
@@ -247,7 +273,8 @@ class GatewayCore:
             raise WireError("no_hello", "HELLO comes first")
         source.connections[peer.connection] = arrival
         site = self._sites[source.site]
-        if self.sink_error is not None and self._waiting_bytes > self.settings.waiting_bytes_max:
+        commits = self._commits
+        if commits.error and commits.waiting_bytes > self.settings.waiting_bytes_max:
             self._refuse(peer, "busy", "the log cannot be written", b"", retry=True)
             return
         before = site.builder.bytes
@@ -256,38 +283,25 @@ class GatewayCore:
                 if not self._intake.fits(
                     source, site, message, _SPREAD * self.settings.frame_bytes
                 ):
-                    self._write(site)
+                    self._write(site, now=True)
                     before = site.builder.bytes
-                new = self._data(peer, source, site, message, arrival)
+                new = self._intake.data(peer.connection, source, site, message, arrival)
             case m.Promise() | m.Begin() | m.Sync() | m.Eos():
                 new = self._intake.control(source, site, message, arrival)
             case _:
                 raise WireError("direction", f"{type(message).__name__} is the gateway's to say")
-        self._waiting_bytes += site.builder.bytes - before
+        commits.waiting_bytes += site.builder.bytes - before
         if not new:
             # It came before: its ack may be lost with the connection that carried it.
             self._ack(source)
             return
         site.heard(arrival, *self.settings.rhythm(len(self._sites)))
-        if self.sink_error is None and (
+        if commits.error is None and (
             site.builder.rows >= self.settings.frame_rows
             or site.builder.bytes >= self.settings.frame_bytes
         ):
             self._write(site)
         self._timers.set(("site", site.name), site.due)
-
-    def _data(self, peer: Peer, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
-        try:
-            return self._intake.data(source, site, data, arrival)
-        except ContentRefused as refused:
-            self.counts[*source.key, refused.reason] += 1
-            self.counts[*source.key, "refused"] += refused.rows
-            name = (source.site, source.name, str(peer.connection))
-            sample = wire.encode(data)[:SAMPLE_BYTES]
-            self.dead_letters.add(
-                arrival, name, refused.reason, refused.detail, sample, refused.rows
-            )
-            return True
 
     def _hello(self, peer: Peer, hello: m.Hello, arrival: int) -> None:
         claimed = f"{hello.site}/{hello.source}"
@@ -337,60 +351,46 @@ class GatewayCore:
         over = forgotten or (bool(sources) and all(source.ended for source in sources))
         before = site.builder.bytes
         site.ticked(arrival, *self.settings.rhythm(len(self._sites)), last=over)
-        self._waiting_bytes += site.builder.bytes - before
+        self._commits.waiting_bytes += site.builder.bytes - before
 
     # --- what is durable
 
-    def _append(self, site: Site) -> None:
-        """Close the site's frame and give it to the sink."""
-        if site.builder.rows:
-            self._sink.append(site.builder.build())
-            self._unflushed = True
-            self._waiting_bytes -= site.builder.bytes
-        for source in site.flushed():
-            for lane in (source.control, *source.lanes):
-                lane.written = lane.received.next
-            self._written[source] = None
+    def _write(self, site: Site, *, now: bool = False) -> None:
+        """Closes the site's frame, again later when the sink fails.
 
-    def _commit(self) -> None:
-        """Make durable what the sink has taken, then ack it."""
-        if self._unflushed:
-            self._sink.flush()
-            self._unflushed = False
-        self.sink_error = None
-        written, self._written = self._written, {}
-        for source in written:
-            for lane in (source.control, *source.lanes):
-                lane.durable = lane.written
-            self._ack(source)
-
-    def _write(self, site: Site) -> None:
-        """``_append``, again later when the sink fails."""
+        Unless ``now``, it is held open while the sink is behind.
+        """
+        if not (now or self._commits.room):
+            site.held = True
+            self._held[site.name] = site
+            return
         try:
-            self._append(site)
+            self._commits.append(site)
         except OSError as error:
-            self._failed(error)
+            self.flush_failed(error)
             site.frame_due = self.clock.now + self.settings.sink_retry_ns
+        else:
+            self._held.pop(site.name, None)
 
     def _commit_if_due(self) -> None:
         """Commits now, or sets when to: with the first frame that waits for it."""
-        if (self._unflushed or self._written) and not self._timers.is_set(_COMMIT):
+        if self._commits.due and not self._timers.is_set(_COMMIT):
             if self.settings.commit_every_ns:
                 self._timers.set(_COMMIT, self.clock.now + self.settings.commit_every_ns)
             else:
                 self._commit_later()
 
     def _commit_later(self) -> None:
-        """``_commit``, again later when the sink fails."""
+        """Makes durable what the sink has taken, and acks it; again later when the sink fails."""
         try:
-            self._commit()
+            self._ack_all(self._commits.flush())
         except OSError as error:
-            self._failed(error)
+            self.flush_failed(error)
             self._timers.set(_COMMIT, self.clock.now + self.settings.sink_retry_ns)
 
-    def _failed(self, error: OSError) -> None:
-        self.counts["", "", "sink_failed"] += 1
-        self.sink_error = error
+    def _ack_all(self, sources: Iterable[Source]) -> None:
+        for source in sources:
+            self._ack(source)
 
     def _ack(self, source: Source) -> None:
         """On the connection heard last: the likeliest to be alive."""

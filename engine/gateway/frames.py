@@ -146,10 +146,9 @@ def _given(data: Data, schema: StreamSchema) -> list[str]:
 
 def _text_bytes(data: Data) -> int:
     return sum(
-        TEXT_BYTES + len(name)
+        TEXT_BYTES * len(column.names) + sum(map(len, column.names))
         for column in (data.types, *data.attrs)
         if isinstance(column, Texts)
-        for name in column.names
     )
 
 

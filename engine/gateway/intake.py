@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 
 from edge_agent import messages as m
-from edge_agent.errors import WireError
+from edge_agent import wire
+from edge_agent.errors import SAMPLE_BYTES, WireError
 from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
+from engine.gateway.dead_letter import DeadLetters
 from engine.gateway.frames import FrameBuilder, Part, cut, one_row
 from engine.gateway.peers import Lane, Source
 from engine.gateway.promises import Promised, WaitingPromises
@@ -25,14 +28,15 @@ class Site:
         self.last_record = 0
         self.tick_due: int | None = None
         self.frame_due: int | None = None
+        self.held = False
+        """The frame is due, and stays open until the sink has room."""
         self._dirty: list[Source] = []
 
     @property
     def due(self) -> int | None:
         """When the site is next to be looked after; None: nothing is waited for."""
-        return min(
-            (due for due in (self.tick_due, self.frame_due) if due is not None), default=None
-        )
+        frame_due = None if self.held else self.frame_due
+        return min((due for due in (self.tick_due, frame_due) if due is not None), default=None)
 
     def touched(self, source: Source) -> None:
         """Something of ``source`` will be durable when the frame is."""
@@ -58,7 +62,7 @@ class Site:
     def flushed(self) -> list[Source]:
         """The frame is durable; gives the sources that it was about."""
         self.builder.clear()
-        self.frame_due = None
+        self.frame_due, self.held = None, False
         sources, self._dirty = self._dirty, []
         for source in sources:
             source.dirty = False
@@ -73,7 +77,9 @@ class Intake:
         store: SourceStore,
         counts: Counter[tuple[str, str, str]],
         limits: GatewaySettings,
+        dead_letters: DeadLetters,
     ) -> None:
+        self._dead_letters = dead_letters
         self._store = store
         self._counts = counts
         self._limits = limits
@@ -92,8 +98,29 @@ class Intake:
             return True
         return site.builder.bytes_with(data, source.schemas[data.stream]) <= bytes_max
 
-    def data(self, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
+    def data(
+        self, connection: Hashable, source: Source, site: Site, data: m.Data, arrival: int
+    ) -> bool:
         """Records the events of ``data`` that did not come before; False: all of them did.
+
+        Those with wrong content are kept as dead letters; their numbers count as received.
+
+        Raises:
+            WireError: as ``_events``.
+        """
+        try:
+            return self._events(source, site, data, arrival)
+        except ContentRefused as refused:
+            self._counts[*source.key, refused.reason] += 1
+            self._counts[*source.key, "refused"] += refused.rows
+            self._dead_letters.add(
+                arrival, (*source.key, str(connection)), refused.reason, refused.detail,
+                wire.encode(data)[:SAMPLE_BYTES], refused.rows,
+            )  # fmt: skip
+            return True
+
+    def _events(self, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
+        """As ``data``.
 
         Raises:
             ContentRefused: the content is wrong; its numbers count as received all the same.

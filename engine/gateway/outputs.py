@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from engine.stream.frame import Frame
+
+LATER: Final = object()
+"""What ``Sink.flush`` gives when ``GatewayCore.flushed`` will say that it is done."""
 
 
 class Sink(Protocol):
@@ -15,7 +18,10 @@ class Sink(Protocol):
         """Takes ``frame``; an exception means that it was not taken."""
 
     def flush(self) -> object:
-        """Returns when all that was taken is durable; an exception: a later call must do it."""
+        """Returns when all that was taken is durable; an exception: a later call must do it.
+
+        Or gives LATER at once. Then ``append`` never fails either, and the sink tries for itself.
+        """
 
 
 class Send(NamedTuple):
@@ -26,10 +32,15 @@ class Send(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close this connection; nothing more is to be reported of it."""
+    """Close this connection; nothing more is to be reported of it.
+
+    ``name``: SITE/SOURCE that it had, or claimed to be; empty: it did not say.
+    """
 
     connection: Hashable
     reason: str
+    detail: str = ""
+    name: str = ""
 
 
 Output = Send | Close

@@ -8,15 +8,17 @@ and arrivals could go back. All of that stands in the log, so it is read from th
 * of every site the types of its attributes;
 * the last arrival.
 
+What files that were retired had to say is kept in their place (``saved``).
+
 Control numbers are not in the log. They are taken up where the agent was acked: a promise, a sync
 or an end that was recorded and not acked may stand in the log twice, which says nothing new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -44,12 +46,35 @@ class PastSource:
 class Recalled:
     """Everything that a gateway must know of its log; ``take`` its frames in order."""
 
-    def __init__(self, frames: Iterable[Frame] = ()) -> None:
-        self.last_arrival: int | None = None
-        self.sources: dict[tuple[str, str], PastSource] = {}
-        self.attr_types: dict[str, dict[str, str]] = {}
+    def __init__(
+        self, frames: Iterable[Frame] = (), saved: Mapping[str, Any] | None = None
+    ) -> None:
+        """``saved``: of the frames before these; None or empty: there are none."""
+        saved = saved or {}
+        self.last_arrival: int | None = saved.get("last_arrival")
+        self.attr_types: dict[str, dict[str, str]] = {
+            site: dict(types) for site, types in saved.get("attr_types", {}).items()
+        }
+        self.sources: dict[tuple[str, str], PastSource] = {
+            (site, name): PastSource(
+                incarnation,
+                {stream: ReceivedSet.restored(numbers) for stream, numbers in streams.items()},
+            )
+            for site, name, incarnation, streams in saved.get("sources", ())
+        }
         for frame in frames:
             self.take(frame)
+
+    def saved(self) -> dict[str, Any]:
+        """All of it, of what msgpack knows."""
+        return {
+            "last_arrival": self.last_arrival,
+            "attr_types": self.attr_types,
+            "sources": [
+                (*key, past.incarnation, {name: s.saved() for name, s in past.streams.items()})
+                for key, past in self.sources.items()
+            ],
+        }
 
     def take(self, frame: Frame) -> None:
         """The next frame of the log."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 
 class ReceivedSet:
@@ -67,6 +68,17 @@ class ReceivedSet:
         while self._starts and self._starts[0] <= self.next:
             self.next = max(self.next, self._ends[0])
             del self._starts[0], self._ends[0]
+
+    def saved(self) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+        """All of it, as plain numbers."""
+        return self.next, tuple(self._starts), tuple(self._ends)
+
+    @classmethod
+    def restored(cls, saved: tuple[int, Sequence[int], Sequence[int]]) -> ReceivedSet:
+        """Inverse of ``saved``."""
+        made = cls(saved[0])
+        made._starts, made._ends = list(saved[1]), list(saved[2])
+        return made
 
     def give_up_first_gap(self) -> int:
         """Counts the numbers before the first island as received; gives how many they are."""

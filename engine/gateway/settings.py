@@ -42,6 +42,9 @@ class GatewaySettings:
     """Of all frames in the making; when the sink fails until then, peers are told to wait."""
     connections_max: int = 4096
     connections_per_source: int = 64
+    connection_bytes_per_s: int = 128 << 20
+    connection_events_per_s: int = 1_000_000
+    """A connection that brings more than a second's worth at once is not read for a while."""
     half_messages_max: int = 256 << 20
     """Bytes of messages of which the rest has not come, over all connections."""
     message_timeout_ns: int = 30_000_000_000

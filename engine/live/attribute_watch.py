@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 
 from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.log.arrival_log import frames_in
-from engine.log.files.log_files import file_name
+from engine.log.files.retired import retired
+from engine.log.following import frames_after
 from engine.log.frame_rules import attribute_types
 from engine.log.saved_state import load, save
 from engine.order.registry import order_attributes
@@ -87,18 +88,20 @@ class LogWatch:
         self._saw_all = known is not None
         self._watch = AttributeWatch(settings, dict(known or {}))
 
-    def see(self, numbers: Iterable[int]) -> None:
-        """The files with these numbers come next; looked at while there is something to be found.
+    def see(self, done: int, number: int) -> None:
+        """Files behind ``done`` up to ``number`` come next; looked at while there is something to
+        be found.
 
         Raises:
             UserError: as ``AttributeWatch.see``.
             OSError: a file cannot be read, or what was seen not be kept.
         """
+        if not self._watch.is_open:
+            return
         before = dict(self._watch.known)
-        for number in numbers:
-            if not self._watch.is_open:
-                break
-            self._watch.see(frames_in(self._log / file_name(number)))
+        files = frames_after(self._log, max(done, retired(self._log).upto), number)
+        for frames, _ in takewhile(lambda _: self._watch.is_open, files):
+            self._watch.see(frames)
         if self._watch.known != before:
             save(self._state, self._watch.known)
 

@@ -18,11 +18,13 @@ from engine.chain import Chain, ChainSettings
 from engine.chain.output_parts import parts_of
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.live.attribute_watch import AttributeWatch
-from engine.log.arrival_log import frames_in
-from engine.log.files.log_files import file_mark, file_name
+from engine.log.files.log_files import file_mark
+from engine.log.files.retired import retired
+from engine.log.following import frames_after
 from engine.log.saved_state import load, save
 from engine.results.answer_lines import AnswersDamaged
 from engine.results.live_answers import LiveAnswers
+from engine.results.live_beginning import skipped
 from engine.results.run_writer import Part
 from engine.stream.frame import Frame
 
@@ -45,7 +47,12 @@ class Place:
 
 
 class EmbeddedEngine:
-    """The chains of every site. ``done``: number of the log's file that was read last."""
+    """The chains of every site.
+
+    Attributes:
+        done: number of the log's file that was read last.
+        saved: the same, in the state that was saved last: a restart needs what follows.
+    """
 
     def __init__(
         self, place: Place, settings: ChainSettings, open_answers: OpenAnswers, tell: Tell
@@ -61,11 +68,13 @@ class EmbeddedEngine:
         self._chains: dict[str, Chain] = {}
         self._snapshots: dict[str, bytes] = {}
         self._changed: set[str] = set()
-        self.done = 0
+        self.done = self.saved = 0
         self._answers = self._opened(open_answers)
         self._saved_at = time.monotonic()
         self._saving_s = 0.0
         self._caught_up = False
+        if self.done > self.saved:  # else a restart would see answers, and not where they begin
+            self.save()
 
     def _opened(self, open_answers: OpenAnswers) -> LiveAnswers:
         state = load(self._place.state)
@@ -80,8 +89,9 @@ class EmbeddedEngine:
                 state = None
         self._watch = AttributeWatch(self._settings, dict(state["attributes"]) if state else {})
         if state is None:
+            self.done = skipped(self._place.log, 0, self._tell)
             return open_answers({})
-        self.done = state["done"]
+        self.done = self.saved = state["done"]
         self._snapshots = dict(state["chains"])
         for site, snapshot in self._snapshots.items():
             self._chains[site] = Chain.restored(self._settings, site, snapshot)
@@ -91,7 +101,10 @@ class EmbeddedEngine:
         return bool(
             state["version"] == _VERSION
             and state["settings"] == repr(self._settings)
-            and state["mark"] == file_mark(self._place.log, state["done"])
+            and (
+                state["mark"] == file_mark(self._place.log, state["done"])
+                or state["done"] < retired(self._place.log).upto
+            )
         )
 
     def upto(self, number: int) -> None:
@@ -100,6 +113,7 @@ class EmbeddedEngine:
         Raises:
             UserError: a damaged file, or a query that does not fit what events turn out to have.
         """
+        self.done = skipped(self._place.log, self.done, self._tell)
         for frames, done in self._batches(number):
             self._process(frames)
             self.done = done
@@ -151,6 +165,7 @@ class EmbeddedEngine:
                 "chains": self._snapshots,
             },
         )
+        self.saved = self.done
         self._saved_at = time.monotonic()
         self._saving_s = self._saved_at - begun
 
@@ -158,12 +173,11 @@ class EmbeddedEngine:
         """Frames of some files, and the number of the last of these."""
         waiting: list[Frame] = []
         rows = 0
-        for each in range(self.done + 1, number + 1):
-            found = frames_in(self._place.log / file_name(each))
+        for found, last in frames_after(self._place.log, self.done, number):
             waiting += found
             rows += sum(frame.rows for frame in found)
-            if rows >= _ROWS_AT_ONCE or each == number:
-                yield waiting, each
+            if rows >= _ROWS_AT_ONCE or last >= number:
+                yield waiting, last
                 waiting, rows = [], 0
 
     def _process(self, frames: list[Frame]) -> None:

@@ -1,8 +1,9 @@
 """The process in which answers are made: ``python -m engine.live.program``, started by the server.
 
 Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output: messages,
-each a kind (``LINES``: answers that are new, ``TELL``: a line for people), a length of four bytes
-and the content. The end of standard input ends it; a crash at any point does no harm.
+each a kind, a length of four bytes and the content: ``LINES`` (answers that are new), ``TELL`` (a
+line for people), ``SAVED`` (the number of the log's file behind which a restart goes on). The end
+of standard input ends it; a crash at any point does no harm.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from engine.query.fields import time_labels
 from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
 from engine.results.live_answers import LiveAnswers
+from engine.results.live_beginning import check_begin
 from engine.results.store.sole_use import sole_use
 from engine.units import unit_ns
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 LINES: Final = b"L"
 TELL: Final = b"T"
+SAVED: Final = b"S"
 HEAD: Final = 5
 """Bytes before the content of a message."""
 AT_FAULT: Final = 2
@@ -98,6 +101,9 @@ class _Outlet:
 
     def tell(self, line: str) -> None:
         self._send(TELL, line.encode())
+
+    def saved(self, number: int) -> None:
+        self._send(SAVED, b"%d" % number)
 
     def _send(self, kind: bytes, content: bytes) -> None:
         with self._one:
@@ -163,6 +169,8 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     patient(lambda: claim(folder, log, task.questions.of_each()))
 
     def opened(known: dict[str, Any]) -> LiveAnswers:
+        if not known:
+            check_begin(log, folder, names)
         lines = AnswerLines(folder, names, known.get("lines", {}), outlet.tell)
         tables = None
         if task.parquet_every_s:
@@ -172,15 +180,19 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
         return LiveAnswers(lines, tables, unit, times, outlet.lines, patient)
 
     engine = _engine(task, settings, opened, outlet.tell)
+    saved = -1
     watch = None
     if task.kind == "spark":
         watch = LogWatch(settings, log, folder / STATE / ATTRIBUTES, engine.done)
     caught_up = False
     while True:
+        if engine.saved != saved:
+            saved = engine.saved
+            outlet.saved(saved)
         if notices.beyond(engine.done, _IDLE_S):
             number = notices.number
             if watch is not None:
-                patient(partial(watch.see, range(engine.done + 1, number + 1)))
+                patient(partial(watch.see, engine.done, number))
             engine.upto(number)
             if watch is not None and not caught_up:
                 for line in watch.missing():

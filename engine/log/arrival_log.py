@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,9 +21,9 @@ import pyarrow.compute as pc
 
 from engine.errors import ContractViolation, UserError
 from engine.log.files.file_facts import MARK, FileFacts, checksum
+from engine.log.files.folder import covering, file_name, numbered
 from engine.log.files.kept_tables import KEPT
 from engine.log.files.log_files import (
-    FILE_NAME,
     FIRST_ARRIVAL,
     LAST_ARRIVAL,
     LOG_SCHEMA,
@@ -32,7 +33,8 @@ from engine.log.files.log_files import (
     arrivals_given,
     check_files,
     check_rows,
-    file_name,
+    damaged,
+    facts_in,
     frame_of,
     is_log_file,
     log_files,
@@ -40,6 +42,8 @@ from engine.log.files.log_files import (
     read_file,
 )
 from engine.log.files.read_ahead import read_ahead
+from engine.log.files.reading import LOCK, held, reading
+from engine.log.files.retired import RETIRED, retired
 from engine.log.frame_rules import attribute_types
 from engine.log.whole_file import (
     NS_PER_MS,
@@ -57,6 +61,7 @@ ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
 """A file is closed at the first frame that reaches either; this one bounds the memory."""
 _LOCK: Final = ".lock"
+_OURS: Final = (_LOCK, LOCK, RETIRED)
 
 
 class LogWriter:
@@ -93,6 +98,7 @@ class LogWriter:
             lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise UserError(f"{self.directory}: cannot be written: {error.strerror}") from error
+        (self.directory / LOCK).touch()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -105,12 +111,12 @@ class LogWriter:
     def _continue(self) -> None:
         """Takes up numbers, mtimes and arrival clocks where the existing files end."""
         files = log_files(self.directory)
-        self._number = 0
+        self._number = retired(self.directory).upto
         self._mtime_ms = 0
         self._arrived: dict[str, int] = {}
         for file in files:
-            found = FILE_NAME.fullmatch(file.name)
-            self._number = max(self._number, int(found[1]) if found else 0)
+            found = numbered(file)
+            self._number = max(self._number, found.last if found else 0)
             self._mtime_ms = max(self._mtime_ms, file.stat().st_mtime_ns // NS_PER_MS)
             index = read_file(file, [SITE, LAST_ARRIVAL])
             for site, last in zip(*(column.to_pylist() for column in index.columns), strict=True):
@@ -118,7 +124,7 @@ class LogWriter:
 
     @property
     def files(self) -> int:
-        """How many files are on disk, which is the number of the last one."""
+        """The number of the last file on disk, of all that were ever written."""
         return self._number
 
     def append(self, frame: Frame) -> None:
@@ -212,7 +218,8 @@ class LogWriter:
 class LogReader:
     """The frames of the log in ``directory``, in order; iterate as often as you like.
 
-    Only complete files are read: the temporary file of a crashed writer is left out.
+    Only complete files are read: the temporary file of a crashed writer is left out. They are the
+    files of the moment when this was made, and stay as long as it is there.
     ``arrival_given`` is False when the arrivals are the line numbers of an imported trace.
 
     Raises:
@@ -224,11 +231,14 @@ class LogReader:
         if not self.directory.is_dir():
             what = "is a file, not a folder" if self.directory.exists() else "no such folder"
             raise UserError(f"{self.directory}: {what}; an arrival log is a folder")
+        lock = held(self.directory)
+        if lock is not None:
+            weakref.finalize(self, os.close, lock)
         self.files = log_files(self.directory)
         if not self.files:
             found = _found_instead(self.directory)
             raise UserError(f"{self.directory}: not an arrival log: {found}")
-        facts = check_files(self.files)
+        facts = check_files(self.files, retired(self.directory).upto)
         self.arrival_given = arrivals_given(self.files[-1], facts[-1])
 
     def __iter__(self) -> Iterator[Frame]:
@@ -281,10 +291,37 @@ def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[
     Raises:
         UserError: a damaged file.
     """
-    jobs = [partial(_frames, directory / name, sorted(places[name])) for name in sorted(places)]
-    if all(KEPT.has(directory / name) for name in places):
-        return (job() for job in jobs)  # a thread would take longer to start
-    return read_ahead(jobs)
+    with reading(directory):
+        found: dict[Path, list[int]] = {}
+        for name in sorted(places, key=_in_order):
+            path, before = _place_of(directory, name)
+            found.setdefault(path, []).extend(before + row for row in sorted(places[name]))
+        jobs = [partial(_frames, path, rows) for path, rows in found.items()]
+        if all(map(KEPT.has, found)):
+            yield from (job() for job in jobs)  # a thread would take longer to start
+        else:
+            yield from read_ahead(jobs)
+
+
+def _in_order(name: str) -> tuple[int, str]:
+    file = numbered(Path(name))
+    return (0 if file is None else file.first), name
+
+
+def _place_of(directory: Path, name: str) -> tuple[Path, int]:
+    """The file that has the rows of the log's file ``name``, and how many rows come before them.
+
+    Raises:
+        UserError: there is none, or it is damaged.
+    """
+    path, named = directory / name, numbered(Path(name))
+    if named is None or path.exists():
+        return path, 0
+    file = covering(directory, named.first, named.last)
+    facts = None if file is None else facts_in(file.path)
+    if file is None or facts is None:
+        raise damaged(path, FileNotFoundError("it is gone"))
+    return file.path, facts.each.rows_before(named.first - file.first)
 
 
 def _frames_of(file: Path, sites: Collection[str] | None) -> list[tuple[int, Frame]]:
@@ -321,7 +358,7 @@ def _join_types(types: dict[tuple[str, str], str], file: Path, row: int, frame: 
 
 
 def _found_instead(directory: Path) -> str:
-    names = sorted(path.name for path in directory.iterdir() if path.name != _LOCK)
+    names = sorted(path.name for path in directory.iterdir() if path.name not in _OURS)
     unfinished = [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
     if not names:
         return "the folder is empty"

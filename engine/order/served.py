@@ -23,7 +23,7 @@ from edge_agent import records as r
 from engine.errors import UserError
 from engine.order.slack.aq_threshold import AGGREGATES
 from engine.query.fields import own_attribute
-from engine.query.plan import Plan, TumblingPlan
+from engine.query.plan import Attribute, Plan, WindowPlan
 from engine.stream.columns import Columns
 from engine.stream.released import Strings
 
@@ -139,13 +139,14 @@ def window_of(
     return Window(size_ns, agg, attr)
 
 
-def _aggregate(windows: Sequence[TumblingPlan]) -> tuple[str, str | None]:
+def _aggregate(windows: Sequence[WindowPlan]) -> tuple[str, str | None]:
     """What the queries ask for; a sum is never better than its count, so that stands for both."""
     asked = [each for plan in windows for each in plan.aggregates]
     found: set[tuple[str, str | None]] = set()
     for each in asked:
-        own = None if each.attribute is None else own_attribute(each.attribute.name)
-        if each.function not in AGGREGATES or (each.attribute is not None and own is None):
+        of = each.argument
+        own = own_attribute(of.name) if isinstance(of, Attribute) else None
+        if each.function not in AGGREGATES or (of is not None and own is None):
             raise _unknown(f"{each.label}, of which no error is known (it is of count, sum and avg "
                            "of attributes)")  # fmt: skip
         found.add((each.function, own))

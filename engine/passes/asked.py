@@ -11,6 +11,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill.settings import read_spill
+from engine.query.endpoints.path import IBP, check_index
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.units import parse_duration, unit_ns
@@ -25,6 +26,7 @@ def asked_of_queries(
     barrier: str | None = None,
     certainty: str = "pairwise",
     purge: str = "late",
+    intervals: str = IBP,
     window: str | None = None,
     guard: str = "1s",
     late: bool = False,
@@ -40,6 +42,7 @@ def asked_of_queries(
         barrier: when matches are let go; None: as each query's REALTIME says.
         certainty: ``pairwise`` or ``max-delay``.
         purge: when a pattern's events are dropped.
+        intervals: how an ISEQ is searched: ``naive``, ``indexed``, ``ibp``.
         window: how long windows are corrected, as ``horizon=10m``; None: by default.
         guard: the future guard, a duration or ``off``.
         late: whether late and quarantined events are kept.
@@ -57,7 +60,7 @@ def asked_of_queries(
         certainty,
         read_guards(guard, time_unit),
         aside=_aside(late),
-        pattern=PatternSettings(**purged.of_pattern()),
+        pattern=PatternSettings(**purged.of_pattern(), intervals=check_index(intervals)),
         spill=read_spill(spill, time_unit, plans, purged, on_spark=on_spark),
         window=read_window(window, time_unit, plans),
     )

@@ -25,14 +25,15 @@ from engine.barrier.changes import ORDER, Changes, Given
 from engine.clocks.stream_clocks import NOTHING
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result
-from engine.pattern.compiled.interval_joins import IBP, INDEXES
 from engine.pattern.compiled.membership import joined_attributes, kept_attributes, members
 from engine.pattern.compiled.tables import layout_of
 from engine.pattern.match_results import Matches
 from engine.pattern.search.kernel import Kernel, StackOptions
+from engine.pattern.search.stacks import Stacks
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
 from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
+from engine.query.endpoints.path import IBP, check_index
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
@@ -51,7 +52,7 @@ class PatternSettings:
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
-    (``engine.pattern.compiled.interval_joins``).
+    (``engine.query.endpoints.path``).
     """
 
     certainty: str = "pairwise"
@@ -87,9 +88,7 @@ class SeqMatcher:
         self._rule = _rule(self.settings)
         if self.settings.purge not in PURGES:
             raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
-        if self.settings.intervals not in INDEXES:
-            raise UserError(f"intervals {self.settings.intervals!r}: use {', '.join(INDEXES)}")
-        self._layout = layout_of(plan, self.settings.intervals)
+        self._layout = layout_of(plan, check_index(self.settings.intervals))
         for branch in self._layout.branches:
             _check(branch)
         steps = self._layout.steps
@@ -108,7 +107,12 @@ class SeqMatcher:
         self._attributes = kept_attributes(self._layout)
         self._store = Store(self._layout.attributes)
         self._kernel = Kernel(
-            self._layout, self._rule, self._within_ns, self._keep_ns, self.settings.stacks
+            self._layout,
+            self._rule,
+            self._within_ns,
+            self._keep_ns,
+            self.settings.stacks,
+            drops=self._by_ends and self.settings.purge == "promises",
         )
         self._strings = Strings()
         self._too_late = 0
@@ -142,6 +146,11 @@ class SeqMatcher:
     def table(self) -> Store:
         """The events held."""
         return self._store
+
+    @property
+    def stacks(self) -> Stacks:
+        """Where the kernel finds the events."""
+        return self._kernel.stacks
 
     def process(self, released: Released) -> Iterator[Happened]:
         """As ``engine.barrier.base.Matcher``.

@@ -1,7 +1,7 @@
 """EXPLAIN: the plan of a query in words, for people.
 
 What is told is what the operators do: ``engine.pattern.seq`` (purge), ``engine.barrier`` (what
-lets a match go) and ``engine.window.tumbling`` (when a window closes).
+lets a match go) and ``engine.window.time_windows`` (when a window closes).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Final
 
 from engine.barrier.settings import BarrierSettings, barrier_in_force
 from engine.query.analysis.consistency import never_counts
+from engine.query.endpoints.path import IBP
+from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.language.place import listed
 from engine.query.plan import (
@@ -23,7 +25,7 @@ from engine.query.plan import (
     Plan,
     Predicate,
     SeqPlan,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.query.purge_settings import PurgeSettings
 from engine.query.render import (
@@ -33,7 +35,14 @@ from engine.query.render import (
     render_pattern,
     render_predicate,
 )
-from engine.query.shape import Between, Shape, shape_of, whole_pattern
+from engine.query.shape import (
+    INTERVALS,
+    Between,
+    Shape,
+    of_intervals,
+    shape_of,
+    whole_pattern,
+)
 
 WIDTH: Final = 100
 _LABEL: Final = 12
@@ -42,17 +51,19 @@ Section = tuple[str, list[str]]
 
 
 def explain(
-    plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None
-) -> str:
+    plan: Plan, barrier: BarrierSettings | None = None, purge: PurgeSettings | None = None,
+    intervals: str = IBP,
+) -> str:  # fmt: skip
     """What ``plan`` does, as text of at most 100 columns that ends with a line feed.
 
     Args:
         plan: of a query.
         barrier: in force; None: as the query's REALTIME says. A SELECT has none.
         purge: of events; None: the default.
+        intervals: how an ISEQ is searched (``engine.query.endpoints.path``).
     """
     sections: list[Section] = [("query", [render(plan)])]
-    if isinstance(plan, TumblingPlan):
+    if isinstance(plan, WindowPlan):
         sections += _window(plan)
         return _text(plan, sections)
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
@@ -63,7 +74,11 @@ def explain(
         ("purge", [_purge(branches, purge or PurgeSettings())]),
     ]
     if isinstance(plan, SeqPlan):
-        return _text(plan, [*sections, *_pattern(plan, force), *whole])
+        found = _pattern(plan, force)
+        if of_intervals(plan):
+            by_promises = purge is not None and purge.name == "promises"
+            found[1:2] = interval_sections(plan, intervals, promises=by_promises)
+        return _text(plan, [*sections, *found, *whole])
     told = f"{len(branches)}: each answers by itself; the matches are those of all"
     sections += [*whole, ("branches", [told])]
     for number, branch in enumerate(branches, 1):
@@ -135,6 +150,8 @@ def _words(part: Part, plan: SeqPlan) -> str:
         for each in part.parts
     ]
     told = [words for words in inner if words]
+    if part.op == INTERVALS:
+        return listed(told)
     if part.op == "SEQ":
         return " then ".join(told)
     return f"{listed(told)} in any order"
@@ -151,7 +168,10 @@ def _names(predicate: Predicate) -> set[str | None]:
 def _negated(plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> Iterator[str]:
     for between in shape.between:
         step = plan.steps[between.step]
-        yield f"!{step.alias}: no such {step.type} {_scope(between, plan, shape)};"
+        if of_intervals(plan):
+            yield f"!{step.alias}: no such {step.type} of which {counts_when(plan, step.alias)};"
+        else:
+            yield f"!{step.alias}: no such {step.type} {_scope(between, plan, shape)};"
         if never_counts(_conditions(plan), step.alias, plan):
             yield "  none ever counts: what is asked of it excludes itself;"
         asked = [render_predicate(o) for o in plan.others if step.alias in _names(o)]
@@ -194,7 +214,10 @@ def _end(word: str, places: tuple[int, ...], plan: SeqPlan) -> str:
 
 def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> str:
     step = plan.steps[between.step]
-    if between.right:
+    if of_intervals(plan):
+        end = "what bounds its end"
+        missing = f"no {step.type} can end by then any more"
+    elif between.right:
         end = _end("first", between.right, plan)
         missing = f"no {step.type} before {end} can come any more"
     else:
@@ -214,7 +237,8 @@ def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSetti
 def _within(plan: SeqPlan) -> str:
     if plan.within_ns is None:
         return "no bound"
-    return f"{render_duration(plan.within_ns)} at most from a match's first event to its last"
+    last = "the end of its last" if of_intervals(plan) else "its last"
+    return f"{render_duration(plan.within_ns)} at most from a match's first event to {last}"
 
 
 _LETS_GO: Final = {
@@ -280,13 +304,29 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
 
 
 # ---- windows ----------------------------------------------------------------------------------
+_OF_ALL_VALUES: Final = frozenset({"median", "quantile"})
 _CLOSES: Final = (
     "when the order's progress passes its end; an event that comes later corrects its result for "
     "1 min, or for a window's length if that is longer"
 )
 
 
-def _window(plan: TumblingPlan) -> list[Section]:
+def _panes(plan: WindowPlan) -> list[str]:
+    """What windows that slide share."""
+    if plan.step_ns == plan.size_ns:
+        return []
+    if any(one.function in _OF_ALL_VALUES for one in plan.aggregates):
+        windows = -(-plan.size_ns // plan.step_ns)
+        return [
+            f"none, for {listed(sorted(_OF_ALL_VALUES))}: an event is added up to {windows} times"
+        ]
+    step = render_duration(plan.step_ns)
+    rest = plan.size_ns % plan.step_ns
+    cut = f", each cut after {render_duration(rest)}" if rest else ""
+    return [f"of {step}{cut}: an event is added once, and a window sums them up when it closes"]
+
+
+def _window(plan: WindowPlan) -> list[Section]:
     size = render_duration(plan.size_ns)
     drift = {
         Drift.NONE: "one result when it closes",
@@ -294,11 +334,17 @@ def _window(plan: TumblingPlan) -> list[Section]:
         Drift.TOGETHER: "LOW, MIDDLE and HIGH, shifted by the clocks' error, once with their mean",
     }[plan.drift]
     keys = [render_expression(attribute) for attribute in plan.group_by]
+    step = render_duration(plan.step_ns)
+    kind = f"tumbling, {size}, aligned to multiples of it"
+    if plan.every_ns is not None:
+        kind = f"sliding, {size} every {step}, aligned to multiples of {step}"
     found: list[Section] = [
         ("streams", [", ".join(plan.streams) or "all"]),
         ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
-        ("windows", [f"tumbling, {size}, aligned to multiples of it since the epoch; {drift}"]),
+        ("windows", [f"{kind} since the epoch; {drift}"]),
+        ("panes", _panes(plan)),
         ("groups", keys and [f"one result for each {listed(keys)}"]),
+        ("shows", [f"if {render_predicate(plan.having)}"] if plan.having else []),
         ("computes", [aggregate.label for aggregate in plan.aggregates]),
         ("closes", [_CLOSES]),
     ]

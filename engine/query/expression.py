@@ -108,6 +108,12 @@ def join_value(expression: Expression, views: Mapping[str, View]) -> Value:
         return _value(expression, _by_alias(views))
 
 
+def view_value(expression: Expression, view: View) -> Value:
+    """The values of ``expression``, which names no aliases, of the rows of ``view``."""
+    with np.errstate(all="ignore"):
+        return _value(expression, lambda _alias: view)
+
+
 def _by_alias(views: Mapping[str, View]) -> Callable[[str | None], View]:
     def view_of(alias: str | None) -> View:
         if alias is None or alias not in views:

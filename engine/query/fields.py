@@ -24,7 +24,7 @@ from engine.query.plan import (
     Plan,
     Predicate,
     SeqPlan,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.stream.frame import ATTR_PREFIX
 
@@ -143,9 +143,9 @@ def _of_branches(plan: OrPlan) -> Iterator[Attribute]:
 
 
 @attributes_of.register
-def _of_window(plan: TumblingPlan) -> Iterator[Attribute]:
+def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
     for aggregate in plan.aggregates:
-        yield from attributes_in(aggregate.attribute)
+        yield from attributes_in(aggregate.argument)
     yield from attributes_in(plan.where)
     yield from plan.group_by
 
@@ -175,16 +175,29 @@ def named_attributes(plan: Plan) -> set[str]:
 
 def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
     """Per query with windows, by name, the aggregates whose values are times."""
-    times = {name for name, kind in FIELDS.items() if kind is Kind.TIME}
     return {
         plan.name: {
             one.label
             for one in window.aggregates
-            if one.function != "count" and one.attribute and one.attribute.name in times
+            if one.function not in {"count", "var"} and one.argument and is_time(one.argument)
         }
         for plan in plans
         for window in plan.windows
     }
+
+
+def is_time(expression: Expression) -> bool:
+    """Whether it is a time or a span of time: sums of them are, and multiples."""
+    match expression:
+        case Attribute(name=name):
+            return FIELDS.get(name) is Kind.TIME
+        case Arithmetic(op="+" | "-", left=left, right=right):
+            return is_time(left) or is_time(right)
+        case Arithmetic(op="*", left=left, right=right):
+            return is_time(left) != is_time(right)
+        case Arithmetic(left=left, right=right):
+            return is_time(left) and not is_time(right)
+    return False
 
 
 def released_columns(attributes: Iterable[Attribute]) -> set[str]:

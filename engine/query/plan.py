@@ -139,7 +139,7 @@ class SeqPlan:
 
     result_kind: ClassVar[str] = "matches"
     streams: ClassVar[tuple[str, ...]] = ()
-    windows: ClassVar[tuple[TumblingPlan, ...]] = ()
+    windows: ClassVar[tuple[WindowPlan, ...]] = ()
 
     @property
     def branches(self) -> tuple[SeqPlan, ...]:
@@ -169,7 +169,7 @@ class OrPlan:
 
     result_kind: ClassVar[str] = "matches"
     streams: ClassVar[tuple[str, ...]] = ()
-    windows: ClassVar[tuple[TumblingPlan, ...]] = ()
+    windows: ClassVar[tuple[WindowPlan, ...]] = ()
 
 
 class Drift(StrEnum):
@@ -185,23 +185,25 @@ class Drift(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """``function`` is count | sum | avg | min | max | stddev | quantile; ``attribute`` None means
-    ``count(*)``; ``label`` is the field's name in results: the AS name, or the text, e.g.
-    ``avg(v)``, ``count(*)``, ``quantile(v, 0.9)``. ``parameter`` is quantile's q.
+    """``function`` is count | sum | avg | min | max | stddev | var | median | quantile; of
+    ``argument``, which is None for ``count(*)``; ``label`` is the field's name in results: the AS
+    name, or the text, e.g. ``avg(v)``, ``count(*)``, ``quantile(v, 0.9)``. ``parameter`` is
+    quantile's q.
     """
 
     function: str
-    attribute: Attribute | None
+    argument: Expression | None
     label: str
     parameter: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class TumblingPlan:
-    """``SELECT ... FROM streams WHERE ... GROUP BY ... WINDOW TUMBLING size [DRIFT ...]``.
+class WindowPlan:
+    """``SELECT ... FROM streams WHERE ... GROUP BY ... WINDOW TUMBLING size [DRIFT ...]``, or
+    ``WINDOW SLIDING size EVERY every [DRIFT ...]``: windows [k * step, k * step + size).
 
-    ``streams`` empty = every stream. ``columns``: the plain (non-aggregate) selected attributes,
-    each of which is also in ``group_by``.
+    ``streams`` empty = every stream. ``every_ns`` None: tumbling. ``having``: names aggregates by
+    their labels; a result whose ``value`` does not satisfy it is not shown.
     """
 
     name: str
@@ -212,6 +214,8 @@ class TumblingPlan:
     where: Predicate | None = None
     group_by: tuple[Attribute, ...] = ()
     drift: Drift = Drift.NONE
+    every_ns: int | None = None
+    having: Predicate | None = None
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()
@@ -219,12 +223,17 @@ class TumblingPlan:
     realtime: ClassVar[None] = None
 
     @property
-    def windows(self) -> tuple[TumblingPlan, ...]:
+    def step_ns(self) -> int:
+        """From one window's start to the next one's."""
+        return self.size_ns if self.every_ns is None else self.every_ns
+
+    @property
+    def windows(self) -> tuple[WindowPlan, ...]:
         """The windows of a plan: itself."""
         return (self,)
 
 
-Plan = SeqPlan | OrPlan | TumblingPlan
+Plan = SeqPlan | OrPlan | WindowPlan
 """What is asked, so that nobody but the language and the registry of operators asks for its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all)."""

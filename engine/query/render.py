@@ -12,7 +12,6 @@ from typing import Final
 
 from edge_agent.units import NS_PER
 from engine.errors import ContractViolation
-from engine.query.analysis.selection import default_label
 from engine.query.fields import OWN
 from engine.query.language.mistakes import RESERVED
 from engine.query.plan import (
@@ -33,7 +32,7 @@ from engine.query.plan import (
     Predicate,
     SeqPlan,
     Step,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.query.shape import of_intervals, whole_pattern
 from engine.stream.frame import ATTR_PREFIX
@@ -60,8 +59,8 @@ def render(plan: Plan) -> str:
             return _seq(plan)
         case OrPlan():
             return _or(plan)
-        case TumblingPlan():
-            return _tumbling(plan)
+        case WindowPlan():
+            return _windows(plan)
 
 
 def render_duration(duration_ns: int) -> str:
@@ -192,15 +191,24 @@ def _computed(one: Computed) -> str:
     return text if same else f"{text} AS {quote(one.label)}"
 
 
+def default_label(function: str, argument: Expression | None, parameter: float | None) -> str:
+    """The result field's name without AS: ``avg(v)``, ``count(*)``, ``avg(v * 3.6)``."""
+    of = "*" if argument is None else render_expression(argument)
+    if isinstance(argument, Attribute):
+        of = argument.name
+    extra = "" if parameter is None else f", {parameter!r}"
+    return f"{function}({of}{extra})"
+
+
 def _aggregate(aggregate: Aggregate) -> str:
-    argument = _attribute(aggregate.attribute) if aggregate.attribute else "*"
+    argument = render_expression(aggregate.argument) if aggregate.argument else "*"
     extra = "" if aggregate.parameter is None else f", {aggregate.parameter!r}"
     text = f"{aggregate.function}({argument}{extra})"
-    plain = default_label(aggregate.function, aggregate.attribute, aggregate.parameter)
+    plain = default_label(aggregate.function, aggregate.argument, aggregate.parameter)
     return text if aggregate.label == plain else f"{text} AS {quote(aggregate.label)}"
 
 
-def _tumbling(plan: TumblingPlan) -> str:
+def _windows(plan: WindowPlan) -> str:
     clauses = [f"SELECT {', '.join(map(_aggregate, plan.aggregates))}"]
     if plan.streams:
         clauses.append(f"FROM {', '.join(map(quote, plan.streams))}")
@@ -208,6 +216,11 @@ def _tumbling(plan: TumblingPlan) -> str:
         clauses.append(f"WHERE {_conjunct(plan.where)}")
     if plan.group_by:
         clauses.append(f"GROUP BY {', '.join(map(_attribute, plan.group_by))}")
+    if plan.having is not None:
+        clauses.append(f"HAVING {_conjunct(plan.having)}")
     drift = "" if plan.drift is Drift.NONE else f" DRIFT {plan.drift.upper()}"
-    clauses.append(f"WINDOW TUMBLING {render_duration(plan.size_ns)}{drift}")
+    size = render_duration(plan.size_ns)
+    every = None if plan.every_ns is None else render_duration(plan.every_ns)
+    kind = f"TUMBLING {size}" if every is None else f"SLIDING {size} EVERY {every}"
+    clauses.append(f"WINDOW {kind}{drift}")
     return " ".join(clauses)

@@ -54,8 +54,10 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         return
     _check(plan, plan.where, known)
     for aggregate in plan.aggregates:
-        named = aggregate.attribute
-        if named and aggregate.function != "count" and _kind(named, known) == Kind.TEXT:
+        named = aggregate.argument
+        if named is not None and not isinstance(named, Attribute):
+            _check_operands(plan, named, known)
+        elif named and aggregate.function != "count" and _kind(named, known) == Kind.TEXT:
             message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
             raise _at(plan, named, message, f"count({named.name}) counts its values")
 

@@ -12,7 +12,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.live.program import AT_FAULT, HEAD, LINES, Task
+from engine.live.program import AT_FAULT, HEAD, LINES, SAVED, Task
 
 OnResults = Callable[[Sequence[bytes]], None]
 """Takes lines of answers that have just been written, each a JSON object without its newline."""
@@ -39,6 +39,8 @@ class EngineProcess:
     ) -> None:
         self._task = task
         self._number = durable
+        self.saved = 0
+        """The log's files up to this number are needed no more, not by a restart either."""
         self._tell = tell
         self._on_results = on_results
         self._process: Process | None = None
@@ -121,6 +123,8 @@ class EngineProcess:
                 content = await process.stdout.readexactly(int.from_bytes(head[1:], "big"))
                 if head[:1] == LINES:
                     self._on_results(content.splitlines())
+                elif head[:1] == SAVED:
+                    self.saved = int(content)
                 else:
                     self._tell(content.decode())
         except asyncio.IncompleteReadError:

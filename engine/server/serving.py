@@ -21,10 +21,13 @@ from engine.gateway.dead_letter import DeadLetters
 from engine.live.claim import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.log_files import log_files
-from engine.server.durable_log import DurableLog
+from engine.log.files.retired import retired
 from engine.server.engine_process import EngineProcess, OnResults
 from engine.server.engine_section import spark_ready
+from engine.server.log_keeper import LogKeeper
+from engine.server.log_thread import LogThread
 from engine.server.ntp_responder import NtpResponder
+from engine.server.refusal_lines import RefusalLines
 from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings
 from engine.server.tcp_host import TcpHost
@@ -50,6 +53,8 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         UserError: the log's folder, an address or a certificate is not as it must be.
         SlackwaterError: the log could not be written at the end.
     """
+    if settings.engine is not None and settings.engine.kind == "spark":
+        spark_ready()
     tls = None if settings.tls is None else settings.tls.context()
     with LogWriter(settings.log) as writer, _opened(settings.dead_letters) as letters:
 
@@ -62,12 +67,16 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         asked = settings.engine
         feed = ResultFeed(unit_ns=unit_ns(asked.questions.time_unit) if asked else 1)
         engine = _engine(settings, writer.files, tell, feed.publish)
-        log = DurableLog(writer, engine.durable) if engine else writer
+        log = LogThread(writer, settings.gateway.sink_retry_ns)
         figures = SourceFigures(log, settings.gateway.sources_max)
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
         page = _page(settings, Overview(core, figures), feed)
-        asyncio.run(_serve(core, settings, tls, page, tell, engine))
+        keeper = LogKeeper(
+            settings.log, settings.keep, lambda: None if engine is None else engine.saved, tell
+        )
+        with keeper:
+            asyncio.run(_serve(core, log, settings, tls, page, tell, engine))
 
 
 def _engine(
@@ -77,8 +86,6 @@ def _engine(
     if asked is None:
         return None
     check_claim(asked.answers, settings.log, asked.questions.of_each())
-    if asked.kind == "spark":
-        spark_ready()
     return EngineProcess(asked.task(settings.log), files, tell, on_results)
 
 
@@ -92,18 +99,32 @@ def _opened(path: Path) -> TextIO:
 
 async def _serve(
     core: GatewayCore,
+    log: LogThread,
     settings: SiteSettings,
     tls: ssl.SSLContext | None,
     page: PageServer | None,
     tell: Tell,
     engine: EngineProcess | None,
 ) -> None:
-    host = TcpHost(core)
+    host = TcpHost(core, refusals=RefusalLines(tell))
     listen = settings.gateway.listen
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+
+    def durable(flushes: int, files: int) -> None:
+        if engine is not None:
+            engine.durable(files)
+        host.flushed(flushes)
+
+    over = log.start(durable, host.flush_failed)
+    over.add_done_callback(lambda _: stopped.set())
+
+    async def written() -> None:
+        log.close()
+        await over
+
     try:
         port = await host.listen(listen, settings.port, tls)
     except OSError as error:
@@ -111,7 +132,7 @@ async def _serve(
     try:
         responder = _responder(listen, settings.ntp_port or port, core)
     except UserError:
-        await host.stop()
+        await host.stop(written)
         raise
     responder.start()
     if engine is not None:
@@ -122,11 +143,9 @@ async def _serve(
             tell(f"page at {await page.start()}")
         await stopped.wait()
     finally:
-        if page is not None:
-            await page.stop()
         responder.close()
         try:
-            await host.stop()
+            await host.stop(written)
         except OSError as error:
             raise SlackwaterError(
                 f"{settings.log}: {error.strerror}; what is not in the log was not acked, so that "
@@ -135,6 +154,8 @@ async def _serve(
         finally:
             if engine is not None:
                 await engine.stop()
+            if page is not None:  # which shows the last answers
+                await page.stop()
     tell("stopped; everything that came is in the log")
 
 
@@ -157,7 +178,7 @@ def _responder(listen: str, port: int, core: GatewayCore) -> NtpResponder:
 
 
 def _recalled(log: Path) -> Recalled:
-    return Recalled(LogReader(log).one_by_one() if log_files(log) else ())
+    return Recalled(LogReader(log).one_by_one() if log_files(log) else (), retired(log).known)
 
 
 def _known(recalled: Recalled) -> str:

@@ -12,6 +12,8 @@ from edge_agent.settings_file import Table, read_toml
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
 from engine.server.engine_section import EngineSettings, read_engine
+from engine.server.log_keeper import KeepSettings
+from engine.server.log_section import read_keep
 from engine.server.page.settings import PageSettings, read_page
 
 PORT: Final = 9750
@@ -62,6 +64,8 @@ class SiteSettings:
     ntp_port: int
     """Of UDP; 0: the same as TCP's."""
     log: Path
+    keep: KeepSettings
+    """How the log's files are kept."""
     dead_letters: Path
     dead_letters_max: int
     tls: TlsFiles | None
@@ -105,6 +109,7 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     tls = _tls(whole.table("tls"), folder)
     given = "page" in whole
     page = read_page(whole.table("page"), given=given, has_tls=tls is not None)
+    keep = read_keep(whole.table("log"))
     engine = read_engine(whole, folder, log, kind)
     whole.done()
     return SiteSettings(
@@ -114,6 +119,7 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
         port=port,
         ntp_port=ntp_port,
         log=log,
+        keep=keep,
         dead_letters=dead_letters,
         dead_letters_max=letters_max,
         tls=tls,

@@ -20,10 +20,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from engine.chain import ChainSettings
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.errors import SlackwaterError
-from engine.log.files.log_files import file_mark, file_name
+from engine.log.files.log_files import file_mark
+from engine.log.files.reading import reading
+from engine.log.files.retired import retired
+from engine.log.following import Piece, piece_after
 from engine.log.saved_state import load, save
 from engine.results.answer_lines import AnswersDamaged
 from engine.results.live_answers import LiveAnswers
+from engine.results.live_beginning import skipped
 from engine.results.run_writer import CHECKPOINT, READING
 from engine.spark.failure import spark_failure
 from engine.spark.host import chained, committed_batches, due, part_of, spark_session
@@ -75,6 +79,7 @@ class SparkEngine:
         self._began = False
         self._ended = False
         self._staged = Staged(folder / _STAGED)
+        self._saved = 0
         self._open(open_answers)
         self._query = self._start(spark_session(master, spark_log(folder)))
 
@@ -82,6 +87,17 @@ class SparkEngine:
     def done(self) -> int:
         """Number of the log's file that was read last."""
         return self._list.listed
+
+    @property
+    def saved(self) -> int:
+        """Number of the log's file behind which a restart goes on.
+
+        What Spark has not committed it does again, from the log.
+        """
+        batch, done = self._last
+        if done != self._saved and committed_batches(self._folder / CHECKPOINT) > batch:
+            self._saved = done
+        return self._saved
 
     def _open(self, open_answers: Callable[[dict[str, Any]], LiveAnswers]) -> None:
         state = self._fitting(load(self._folder / _SINK))
@@ -97,8 +113,13 @@ class SparkEngine:
             state = {"batch": -1, "done": 0, "sites": ()}
         self._folder.mkdir(parents=True, exist_ok=True)
         self._batch: int = state["batch"]
+        self._last: tuple[int, int] = (self._batch, state["done"])
         self._list = LiveList(self._folder / READING, self._batch + 1, state["done"])
         self._list.sites.update(state["sites"])
+        self._list.listed = skipped(self._log, self._list.listed, self._tell)
+        if self._batch < 0 and self._list.listed:
+            # Else a restart would see answers, and not where they begin.
+            self._answers.patient(partial(self._save, -1, self._list.listed))
 
     def _fitting(self, state: dict[str, Any] | None) -> dict[str, Any] | None:
         """``state``, unless it is not of these settings, this log and Spark's checkpoint."""
@@ -109,7 +130,10 @@ class SparkEngine:
             state is not None
             and state["version"] == _VERSION
             and state["settings"] == repr(self._settings)
-            and state["mark"] == file_mark(self._log, state["done"])
+            and (
+                state["mark"] == file_mark(self._log, state["done"])
+                or state["done"] < retired(self._log).upto
+            )
             and state["batch"] in (committed - 1, committed)
         ):
             return state
@@ -139,8 +163,8 @@ class SparkEngine:
         if not self._began:
             self._began, self._goal = True, number
         while self._list.listed < number:
-            files = self._next_files(number)
-            self._list.add(files, self._list.listed + len(files))
+            with reading(self._log):
+                self._list.add(*self._next_pieces(number))
             # What comes meanwhile goes on one page: small ones would only wait behind one another.
             self._wait_for(self._all_done)
 
@@ -164,15 +188,15 @@ class SparkEngine:
             if not self._ended:
                 self._answers.close()
 
-    def _next_files(self, number: int) -> list[Path]:
-        files: list[Path] = []
-        size = 0
-        for each in range(self._list.listed + 1, number + 1):
-            files.append(self._log / file_name(each))
-            size += files[-1].stat().st_size
-            if size >= BYTES_PER_PAGE or len(files) == FILES_PER_PAGE:
-                break
-        return files
+    def _next_pieces(self, number: int) -> tuple[list[Piece], int]:
+        """Of the log, for a page, and the number of the last file in them."""
+        pieces: list[Piece] = []
+        size, done = 0, self._list.listed
+        while done < number and size < BYTES_PER_PAGE and len(pieces) < FILES_PER_PAGE:
+            piece = piece_after(self._log, done)
+            pieces.append(piece)
+            size, done = size + piece.path.stat().st_size, piece.last
+        return pieces, done
 
     def _all_done(self) -> bool:
         return self._batch == self._list.next - 1
@@ -223,3 +247,4 @@ class SparkEngine:
                 "answers": self._answers.state(),
             },
         )
+        self._last = (batch, done)

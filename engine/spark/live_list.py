@@ -13,6 +13,7 @@ from typing import Final
 
 import pyarrow.parquet as pq
 
+from engine.log.following import Piece
 from engine.log.whole_file import NS_PER_MS, parquet_files, write_parquet
 from engine.spark.reading_list import page_of
 
@@ -51,18 +52,18 @@ class LiveList:
                 self.done_of[self.next - 1] = self.listed
                 self._after_ms = path.stat().st_mtime_ns // NS_PER_MS
 
-    def add(self, files: Sequence[Path], done: int, *, ends: bool = False) -> None:
-        """A page of the log's ``files``, which go to number ``done``.
+    def add(self, pieces: Sequence[Piece], done: int, *, ends: bool = False) -> None:
+        """A page of ``pieces`` of the log, which go to file ``done``.
 
         Args:
-            files: in order.
+            pieces: in order.
             done: number of the last one of the log so far.
             ends: behind them, the end of each site's input.
 
         Raises:
             OSError: it cannot be written.
         """
-        page = page_of(files, self.sites, last=ends)
+        page = page_of(pieces, self.sites, last=ends)
         schema = page.schema.with_metadata({_DONE: str(done).encode()})
         path = self._folder / f"page-{self.next:012d}.parquet"
         self.done_of[self.next] = done  # before Spark can have read the page

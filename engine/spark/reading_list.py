@@ -9,7 +9,8 @@ on with what the log has got since.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -23,6 +24,9 @@ import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.log.arrival_log import ROWS, SITE, LogReader
+from engine.log.files.folder import is_merged, numbered
+from engine.log.files.log_files import facts_in
+from engine.log.following import Piece
 from engine.log.whole_file import DAMAGED, NS_PER_MS, parquet_files, write_parquet
 
 LIST_COLUMNS: Final = "site string, file string, place long, rows long"
@@ -72,21 +76,24 @@ class ReadingList:
         """
         pages = [_page(path) for path in parquet_files(self._folder)]
         there = {path.name: path for path in log.files}
+        marks_now = _Marks(log.files)
         sites: set[str] = set()
         restored = False
         for number, page in enumerate(pages):
             marks = _marks(page)
-            if number >= done and marks.keys() <= there.keys():
+            if number >= done and marks.keys() <= there.keys() and not any(map(is_merged, marks)):
                 # Spark takes files by their times: behind one that is new, all are.
-                restored = restored or any(_other(there, *mark) for mark in marks.items())
+                restored = restored or marks_now.differ(marks)
                 if restored:
                     ends = page.schema.metadata[_ENDS] == _YES
-                    pages[number] = page_of([there[name] for name in marks], sites, last=ends)
+                    pages[number] = page_of(
+                        [Piece(there[name], 0, 0) for name in marks], sites, last=ends
+                    )
                     self._write(number, pages[number])
             sites.update(_sites(pages[number]))
         listed = {name: mark for page in pages for name, mark in _marks(page).items()}
-        self._check(log, listed)
-        new = log.files[len(listed) :]
+        self._check(log, listed, marks_now)
+        new = _unread(log.files, listed)
         if new or not pages or pages[-1].schema.metadata[_ENDS] != _YES:
             for files in _chunks(new, files_per_batch):
                 last = not files or files[-1] is new[-1]
@@ -103,25 +110,41 @@ class ReadingList:
     def _path(self, number: int) -> Path:
         return self._folder / f"batch-{number:012d}.parquet"
 
-    def _check(self, log: LogReader, listed: dict[str, str]) -> None:
+    def _check(self, log: LogReader, listed: dict[str, str], now: _Marks) -> None:
         """What is on the list is what the log begins with."""
-        there = {path.name: path for path in log.files}
+        there = {path.name for path in log.files}
         for name, mark in listed.items():
-            if _other(there, name, mark):
+            if now.differ({name: mark}):
                 what = "has changed since" if name in there else "is gone, but"
                 raise UserError(
                     f"{log.directory / name}: {what} this run has read it: restore it, or begin "
                     "the run anew in another folder"
                 )
         early = [name for name in sorted(there)[: len(listed)] if name not in listed]
-        if early:
+        if early and not all(map(numbered, log.files)):
             raise UserError(
                 f"{log.directory / early[0]}: is new, but comes before files that this run has "
                 "read: begin the run anew in another folder"
             )
 
 
-def _chunks(files: Sequence[Path], size: int) -> Iterator[list[Path]]:
+def _unread(files: Sequence[Path], listed: Collection[str]) -> list[Piece]:
+    """What of the log is not on the list: files with our names go by their numbers."""
+    ours = [numbered(path) for path in files]
+    if None in ours:
+        return [Piece(path, 0, 0) for path in files[len(listed) :]]
+    read = [file.last for name in listed if (file := numbered(Path(name))) is not None]
+    done = max(read, default=0)
+    pieces = []
+    for file in ours:
+        if file is not None and file.last > done:
+            facts = facts_in(file.path) if file.first <= done else None
+            start = facts.each.rows_before(done + 1 - file.first) if facts is not None else 0
+            pieces.append(Piece(file.path, start, file.last))
+    return pieces
+
+
+def _chunks(files: Sequence[Piece], size: int) -> Iterator[list[Piece]]:
     """The files, ``size`` at a time; none at all are one empty chunk: of the end alone."""
     left = iter(files)
     chunk = list(islice(left, size))
@@ -130,19 +153,19 @@ def _chunks(files: Sequence[Path], size: int) -> Iterator[list[Path]]:
         yield chunk
 
 
-def page_of(files: Iterable[Path], sites: set[str], *, last: bool) -> pa.Table:
-    """The rows of a file of the list; adds the sites of ``files`` to ``sites``.
+def page_of(pieces: Iterable[Piece], sites: set[str], *, last: bool) -> pa.Table:
+    """The rows of a file of the list; adds the sites of ``pieces`` to ``sites``.
 
     Args:
-        files: of the log.
+        pieces: of the log.
         sites: seen before.
-        last: every site's input ends behind these files.
+        last: every site's input ends behind them.
     """
     tables = [_SCHEMA.empty_table()]
     marks = {}
-    for file in files:
-        headers = _headers(file)
-        places = pa.array(np.arange(headers.num_rows))
+    for file, start, _ in pieces:
+        headers = _headers(file).slice(start)
+        places = pa.array(np.arange(start, start + headers.num_rows))
         names = pa.repeat(pa.scalar(file.name, pa.string()), headers.num_rows)
         columns = [headers[SITE], names, places, headers[ROWS]]
         tables.append(pa.Table.from_arrays(columns, schema=_SCHEMA))
@@ -180,16 +203,48 @@ def _marks(page: pa.Table) -> dict[str, str]:
     return dict(json.loads(page.schema.metadata[_FILES]))
 
 
-def _other(there: dict[str, Path], name: str, mark: str) -> bool:
-    """Whether the log's file of that name is gone or another."""
-    return name not in there or _mark(there[name]) != mark
+class _Marks:
+    """What tells the files of a log from others now, by the names they had when they were read."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._named = {path.name: path for path in files}
+        self._ours = [file for path in files if (file := numbered(path)) is not None]
+        self._firsts = [file.first for file in self._ours]
+
+    def differ(self, marks: Mapping[str, str]) -> bool:
+        """Whether one of these files is gone or another."""
+        return any(self._mark(name) != mark for name, mark in marks.items())
+
+    def _mark(self, name: str) -> str | None:
+        """Of the file of that name, or of what stands for it in a merged one."""
+        if name in self._named:
+            return _mark(self._named[name])
+        asked = numbered(Path(name))
+        at = bisect_right(self._firsts, asked.first) - 1 if asked is not None else -1
+        if asked is None or at < 0 or self._ours[at].last < asked.last:
+            return None
+        file = self._ours[at]
+        facts = facts_in(file.path)
+        if facts is None:
+            return None
+        return _parts_mark(
+            facts.each.pairs[asked.first - file.first :][: asked.last - asked.first + 1]
+        )
 
 
-def _mark(file: Path) -> str:
-    """Tells a file of the log from another of its name: its size and its end, where Parquet says
-    what is in it and where.
+def _mark(path: Path) -> str:
+    """Tells a file of the log from another of its name: what it says of its rows; of an earlier
+    version its size and its end, where Parquet says what is in it and where.
     """
-    with file.open("rb") as stream:
+    facts = facts_in(path)
+    if facts is not None:
+        return _parts_mark(facts.each.pairs)
+    with path.open("rb") as stream:
         size = stream.seek(0, 2)
         stream.seek(max(0, size - _FOOTER))
         return f"{size} {blake2b(stream.read(), digest_size=16).hexdigest()}"
+
+
+def _parts_mark(pairs: np.ndarray) -> str:
+    """Of files with so many rows and such checksums each."""
+    return f"{pairs[:, 0].sum()} {blake2b(pairs.tobytes(), digest_size=16).hexdigest()}"

@@ -160,8 +160,8 @@ def _of_attribute(attribute: Attribute, known: Mapping[str, str] | None) -> Data
 def _of_aggregate(one: Aggregate, known: Mapping[str, str] | None) -> DataType:
     if one.function == "count":
         return LongType()
-    if one.function in _EXACT and one.attribute is not None:
-        kind = _of_attribute(one.attribute, known)
+    if one.function in _EXACT and isinstance(one.argument, Attribute):
+        kind = _of_attribute(one.argument, known)
         return LongType() if isinstance(kind, LongType | BooleanType) else DoubleType()
     return DoubleType()
 

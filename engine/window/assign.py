@@ -27,6 +27,7 @@ from engine.window.drift import (
     UNLIKELY,
     WHOLE,
     Geometry,
+    first_with,
 )
 from engine.window.held.accumulate import Values, add_rows
 from engine.window.held.cells import SPARE, add_to_window, hash_place
@@ -44,11 +45,11 @@ LASTING: Final = (
 BATCH: Final = ("row", "step", "scanned", "gap", "entries", "changed")
 STATE: Final = record(*LASTING, *BATCH)
 """``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
-the largest window of which that is told; counters (``engine.window.tumbling``). And where the pass
-stands in its batch.
+the largest window of which that is told; counters (``engine.window.time_windows``). And where the
+pass stands in its batch.
 """
 
-DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL = 0, 1, 2, 3, 4, 5
+DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES = range(7)
 """Why the pass returned: all rows taken; windows are due; something has too little room."""
 
 
@@ -89,7 +90,11 @@ class Agenda(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's."""
+    """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
+
+    ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
+    which there may be more.
+    """
 
     rows: Rows
     values: Values
@@ -97,12 +102,27 @@ class Batch(NamedTuple):
     gaps: GapTable
     known: int
     geo: Geometry
+    room: int
     can_grow: bool
+    in_panes: bool
+    panes_grow: bool
 
 
-CHANGED_MAX: Final = 8
-"""More closed windows than a row can enter: three at most by uncertainty, which is capped, and two
-more by LOW and HIGH."""
+_WINDOWS_OF_A_ROW: Final = 8
+"""More than it can enter if they tumble: three by uncertainty, which is capped, and two more by LOW
+and HIGH. What has room for them says so in its SPARE."""
+
+
+def room_factor(geo: Geometry) -> int:
+    """How often the SPAREs are needed for the windows that one row can enter."""
+    return (
+        -(-(5 * (geo.size // geo.step + 1) + 3) // _WINDOWS_OF_A_ROW) if geo.step < geo.size else 1
+    )
+
+
+def windows_of_a_row(geo: Geometry) -> int:
+    """More than it can enter."""
+    return room_factor(geo) * _WINDOWS_OF_A_ROW
 
 
 @inline
@@ -110,7 +130,7 @@ def _over(st: Record, geo: Geometry) -> int:
     """The largest window that is closed and corrected no more."""
     if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
         return INT_MIN
-    return int(min(st.closed_all, (st.frontier - geo.horizon) // geo.size - 1))
+    return int(min(st.closed_all, first_with(geo, st.frontier - geo.horizon) - 1))
 
 
 @kernel
@@ -120,6 +140,11 @@ def add_entries(batch: Batch, book: Book, st: Record) -> None:
     if n > 0:
         add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.held.sums)
         st.entries = 0
+    panes = book.panes
+    n = panes.tally[0].entries
+    if n > 0:
+        add_rows(panes.entries.row[:n], panes.entries.cell[:n], batch.values, panes.sums)
+        panes.tally[0].entries = 0
 
 
 @inline
@@ -148,7 +173,7 @@ def _contribute(
     if part & AMBIGUOUS or keeps_all(book.held):
         event = (rows.source[i], rows.epoch[i], rows.ref[i], rows.unc[i])
         if how != SURE:  # in or out, whatever else is in
-            event = (rows.source[i], NO_EPOCH, k * batch.geo.size, 1)
+            event = (rows.source[i], NO_EPOCH, k * batch.geo.step, 1)
         keep(book.held.kept, cells, leader, part, batch.values, i, event)
     return header, leader
 
@@ -164,19 +189,20 @@ def keeps_all(held: Held) -> bool:
 
 @inline
 def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
-    """Which of window ``k``'s drift windows hold ``r``, and how surely [k*size, (k+1)*size).
+    """Which of window ``k``'s drift windows hold ``r``, and how surely the window itself.
 
     ``low``, ``high``: between which its true time lies, if it counts at all.
     """
     part = 0
+    start = k * geo.step
+    end = start + geo.size
     if how != UNLIKELY:
-        if (r + geo.low_shift) // geo.size == k:
+        if start <= r + geo.low_shift < end:
             part |= LOW
-        if r // geo.size == k:
+        if start <= r < end:
             part |= MIDDLE
-        if (r - geo.high_shift) // geo.size == k:
+        if start <= r - geo.high_shift < end:
             part |= HIGH
-    start, end = k * geo.size, (k + 1) * geo.size
     if how == SURE and low >= start and high < end:
         part |= CERTAIN
     elif high >= start and low < end:
@@ -185,41 +211,49 @@ def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
 
 
 @inline
-def enter(i: int, u: int, batch: Batch, book: Book, st: Record) -> int:
-    """Enter a row in each of its windows; gives the header of its own window, or -1."""
+def _next_with(k: int, r: int, low: int, geo: Geometry) -> int:
+    """The window after ``k`` that may have a part of the event: HIGH, LOW and the true time can lie
+    far from one another.
+    """
+    following = max(r + geo.low_shift, low)
+    for time in (r, low, r - geo.high_shift):
+        if first_with(geo, time) > k:
+            following = min(following, time)
+    return max(k + 1, first_with(geo, following))
+
+
+@inline
+def enter(i: int, u: int, batch: Batch, book: Book, st: Record, without: tuple[int, int]) -> int:
+    """Enter a row in each of its windows but ``without`` (first, last); gives the header of its own
+    window, or -1.
+    """
     geo, r = batch.geo, batch.rows.ref[i]
     low, high, how = r - u, r + u, SURE
     if len(batch.rows.how) > 0 and batch.rows.how[i] != SURE:
         low, high, how = batch.rows.low[i], batch.rows.high[i], batch.rows.how[i]
-    first, last = low // geo.size, high // geo.size
-    in_high, in_low = (r - geo.high_shift) // geo.size, (r + geo.low_shift) // geo.size
-    if how == UNLIKELY:
-        in_high, in_low = first, last
+    k = first_with(geo, low if how == UNLIKELY else min(low, r - geo.high_shift))
+    last = (high if how == UNLIKELY else max(high, r + geo.low_shift)) // geo.step
     own, n = NONE, 0
     lost, refused = False, False
-    for j in range(first - 1, last + 2):
-        k = j
-        if j == first - 1:
-            if in_high >= first:
-                continue
-            k = in_high
-        elif j == last + 1:
-            if in_low <= last:
-                continue
-            k = in_low
-        header, leader = _contribute(
-            k, _part(k, r, low, high, how, geo), u, how, i, batch, book, st
-        )
+    while k <= last:
+        part = _part(k, r, low, high, how, geo)
+        if without[0] <= k <= without[1]:
+            k = without[1] + 1
+            continue
+        if part == 0:
+            k = _next_with(k, r, low, geo)
+            continue
+        header, leader = _contribute(k, part, u, how, i, batch, book, st)
         lost = lost or header == -2
         refused = refused or header == NONE
-        if header < 0:
-            continue
-        if k == r // geo.size:
-            own = header
-        if k <= st.closed_low:
-            book.headers[n] = header
-            book.leaders[n] = leader
-            n += 1
+        if header >= 0:
+            if k == r // geo.step:
+                own = header
+            if k <= st.closed_low:
+                book.headers[n] = header
+                book.leaders[n] = leader
+                n += 1
+        k += 1
     st.too_late += lost
     st.refused += refused
     st.changed = n
@@ -229,7 +263,7 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: Record) -> int:
 @inline
 def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
     """Retract and replace what the closed windows that a row entered say of its key."""
-    held, size = book.held, batch.geo.size
+    held, extent = book.held, (batch.geo.step, batch.geo.size)
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
     for j in range(st.changed):
         header = book.headers[j]
@@ -241,7 +275,7 @@ def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
             elif stage == STAGE_MIDDLE:
                 closed = st.closed_middle
             if window <= closed:
-                tell_keys(book, header, book.leaders[j : j + 1], False, stage, size, at)
+                tell_keys(book, header, book.leaders[j : j + 1], False, stage, extent, at)
     st.changed = 0
 
 
@@ -256,7 +290,10 @@ def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
             j = batch.known + gap
             wide = batch.gaps.last[j] - batch.gaps.first[j]
             new = 0 if wide >= WINDOWS_MAX else wide + 1
-            if batch.can_grow and cells.tally[0].live + new > len(cells.window) - SPARE:
+            if (
+                batch.can_grow
+                and cells.tally[0].live + new > len(cells.window) - SPARE * batch.room
+            ):
                 return GROW_CELLS
             refused, too_wide = know(
                 cells, batch.gaps, j, st.closed_all, _over(st, batch.geo), book.no_key

@@ -36,7 +36,7 @@ class Closing:
             if stage == STAGE_LAST:
                 blocked = unc[live == closed + 1]
                 margin = max([margin, *blocked.tolist()])
-            ends.append((closed + 2) * geo.size + margin)
+            ends.append((closed + 1) * geo.step + geo.size + margin)
         return max(INT_MIN, min(ends))
 
     def advance(
@@ -45,10 +45,10 @@ class Closing:
         """Close what ``frontier`` passed; gives (window, stage) in the order of emission."""
         found = []
         for place, stage in enumerate(self.stages):
-            reach = (frontier - self._shift(stage, geo)) // geo.size - 1
+            reach = (frontier - self._shift(stage, geo) - geo.size) // geo.step
             begun = (live > self.closed[place]) & (live <= reach)
             if stage == STAGE_LAST:
-                late = frontier < (live + 1) * geo.size + unc
+                late = frontier < live * geo.step + geo.size + unc
                 reach = min([reach, *(live[begun & late] - 1).tolist()])
             if reach > self.closed[place]:
                 windows = live[(live > self.closed[place]) & (live <= reach)]

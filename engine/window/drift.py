@@ -13,7 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.errors import UserError
-from engine.query.plan import Drift, TumblingPlan
+from engine.kernels.jit import inline
+from engine.query.plan import Drift, WindowPlan
 
 LOW: Final = 1
 MIDDLE: Final = 2
@@ -34,20 +35,24 @@ was measured; the other way round."""
 
 
 class Geometry(NamedTuple):
-    """The window's size, how far LOW and HIGH reach, and how long closed windows are kept [ns]."""
+    """The windows' size, how far LOW and HIGH reach, how long closed windows are kept, and from one
+    window's start to the next one's [ns]. Window k is [k * step, k * step + size).
+    """
 
     size: int
     low_shift: int
     high_shift: int
     horizon: int
+    step: int
 
 
-def shifts_ns(t_a: int) -> tuple[int, int]:
-    """How far LOW reaches back and HIGH reaches on [ns]."""
-    return t_a // 2, (t_a + 1) // 2
+@inline
+def first_with(geo: Geometry, time: int) -> int:
+    """The first window that holds ``time``, or would if it were not between two."""
+    return (time - geo.size) // geo.step + 1
 
 
-def considered_delay(plan: TumblingPlan, t_a: int, delays: np.ndarray) -> tuple[int, int]:
+def considered_delay(plan: WindowPlan, t_a: int, delays: np.ndarray) -> tuple[int, int]:
     """(T_a, sources left out of it) for the windows of ``plan``.
 
     In a window not longer than T_a every event is ambiguous (R19 3.2.3.1). Where that is so only
@@ -64,10 +69,11 @@ def considered_delay(plan: TumblingPlan, t_a: int, delays: np.ndarray) -> tuple[
     """
     if plan.drift is Drift.NONE or t_a < plan.size_ns:
         return t_a, 0
+    kind = "TUMBLING" if plan.every_ns is None else "SLIDING"
     shorter = delays[delays < plan.size_ns]
     if not len(shorter):
         raise UserError(
-            f"query {plan.name!r}: WINDOW TUMBLING {plan.size_ns} ns is not longer than the site's "
+            f"query {plan.name!r}: WINDOW {kind} {plan.size_ns} ns is not longer than the site's "
             f"largest delay T_a = {t_a} ns, nor than that of any of its sources, so every event "
             "would be ambiguous; use a longer window, improve the time sync, or leave DRIFT out"
         )

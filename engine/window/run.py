@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from engine.kernels.jit import inline, njit
+from typing import Final
+
+from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record
 from engine.stream.released import IN_ORDER, LATE
 from engine.window import assign as a
 from engine.window.doubt.missing import fill
-from engine.window.drift import WHOLE
-from engine.window.held.cells import SPARE
+from engine.window.drift import WHOLE, first_with
+from engine.window.held.cells import SPARE, Cells
 from engine.window.held.kept import SPARE as KEPT_SPARE
 from engine.window.held.kept import keep
+from engine.window.panes.enter import enter_row
+from engine.window.panes.geometry import pane_of, pane_start
+from engine.window.panes.held import SPARE as PANE_SPARE
+from engine.window.panes.held import Entries
 from engine.window.told import SPARE as TOLD_SPARE
 from engine.window.told import Book
+
+NEVER: Final = 2**62
 
 
 @njit
@@ -28,7 +36,8 @@ def run(batch: a.Batch, book: Book) -> int:
         if why != a.DONE or i == n:
             a.add_entries(batch, book, st)
             return why
-        if st.entries > len(book.entries.row) - SPARE:
+        full = book.panes.tally[0].entries > len(book.panes.entries.row) - PANE_SPARE
+        if full or st.entries > len(book.entries.row) - SPARE * batch.room:
             a.add_entries(batch, book, st)
         header = _take_row(i, batch, book, st)
         if st.changed > 0:
@@ -38,22 +47,24 @@ def run(batch: a.Batch, book: Book) -> int:
         if batch.rows.status[i] == IN_ORDER and st.frontier >= st.close_at:
             a.add_entries(batch, book, st)
             return a.CLOSING
-        window = batch.rows.ref[i] // batch.geo.size
-        if header >= 0 and window > st.closed_low:
-            _go_on(header, window, batch, book, st)
+        if header >= 0:
+            _go_on(i, header, batch, book, st)
 
 
 @inline
 def _room(batch: a.Batch, book: Book) -> int:
     """``DONE`` if there is room for whatever one row may ask for."""
     cells = book.held.cells
-    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE:
+    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE * batch.room:
         return a.GROW_CELLS
-    if book.held.kept.tally[0].live > len(book.held.kept.next) - KEPT_SPARE:
+    pane_cells = book.panes.cells
+    if batch.panes_grow and pane_cells.tally[0].live > len(pane_cells.window) - PANE_SPARE:
+        return a.GROW_PANES
+    if book.held.kept.tally[0].live > len(book.held.kept.next) - KEPT_SPARE * batch.room:
         return a.GROW_KEPT
-    if book.standing.tally[0].live > len(book.standing.next) - TOLD_SPARE:
+    if book.standing.tally[0].live > len(book.standing.next) - TOLD_SPARE * batch.room:
         return a.GROW_STANDING
-    if book.outbox.tally[0] > len(book.outbox.at) - TOLD_SPARE:
+    if book.outbox.tally[0] > len(book.outbox.at) - TOLD_SPARE * batch.room:
         return a.OUTBOX_FULL
     return a.DONE
 
@@ -71,7 +82,7 @@ def _take_row(i: int, batch: a.Batch, book: Book, st: Record) -> int:
         if u > batch.geo.size:
             u = batch.geo.size
             st.capped += 1
-        header = a.enter(i, u, batch, book, st)
+        header = enter_row(i, u, batch, book, st)
     if rows.status[i] == IN_ORDER:
         st.frontier = max(st.frontier, rows.ref[i])
         st.frontier_at = rows.release[i]
@@ -79,27 +90,61 @@ def _take_row(i: int, batch: a.Batch, book: Book, st: Record) -> int:
 
 
 @inline
-def _go_on(header: int, window: int, batch: a.Batch, book: Book, st: Record) -> None:
-    """Take the rows that follow as long as they are well inside the open ``window``."""
-    rows, geo, out = batch.rows, batch.geo, book.entries
-    cells, kept = book.held.cells, book.held.kept
-    i, before = st.row, st.entries
-    keeps = a.keeps_all(book.held)
+def _go_on(row: int, header: int, batch: a.Batch, book: Book, st: Record) -> None:
+    """Take the rows that follow as long as they are well inside the open window, or pane, of
+    ``row``, whose ``header`` it is.
+    """
+    geo, panes = batch.geo, book.panes
+    if batch.in_panes:
+        place = pane_of(geo, batch.rows.ref[row])
+        start, end = pane_start(geo, place), pane_start(geo, place + 1)
+        if place >= panes.tally[0].built and first_with(geo, start) > st.closed_low:
+            entries = panes.tally[0].entries
+            cells, out = panes.cells, panes.entries
+            panes.tally[0].entries = _inside(
+                header, (place, start, end), entries, cells, out, batch, st, NEVER
+            )
+        return
+    place = batch.rows.ref[row] // geo.step
+    if geo.step == geo.size and place > st.closed_low:
+        before, start, at_most = st.entries, place * geo.step, NEVER
+        keeps = a.keeps_all(book.held)
+        if keeps:
+            at_most = len(book.held.kept.next) - KEPT_SPARE - book.held.kept.tally[0].live
+        where = (place, start, start + geo.size)
+        st.entries = _inside(
+            header, where, before, book.held.cells, book.entries, batch, st, at_most
+        )
+        if keeps:
+            _keep_rows(before, batch, book, st)
+
+
+@kernel
+def _inside(
+    header: int, place: tuple[int, int, int], before: int, cells: Cells, out: Entries,
+    batch: a.Batch, st: Record, at_most: int,
+) -> int:  # fmt: skip
+    """Rows of ``place`` (index, start, end) that its cells are there for; gives the entries."""
+    rows, geo, i = batch.rows, batch.geo, st.row
     stop = min(len(rows.ref), a.next_agenda(batch.agenda, st), i + len(out.row) - SPARE - before)
-    if keeps:
-        stop = min(stop, i + len(kept.next) - KEPT_SPARE - kept.tally[0].live)
-    start = window * geo.size
+    index, start, end = place
     i, entries, frontier, widest, moved = a.run_inside(
-        i, stop, rows.ref, rows.reach, rows.status, rows.selected, rows.keys, rows.nulls,
-        cells.table, cells.window, cells.tag, cells.keys, cells.rows, out.row, out.cell,
-        (window, start, start + geo.size, geo.high_shift, geo.low_shift),
+        i, min(stop, i + at_most), rows.ref, rows.reach, rows.status, rows.selected, rows.keys,
+        rows.nulls, cells.table, cells.window, cells.tag, cells.keys, cells.rows, out.row, out.cell,
+        (index, start, end, geo.high_shift, geo.low_shift),
         (before, st.frontier, st.close_at, cells.unc[header]),
     )  # fmt: skip
-    st.row, st.entries, st.frontier, cells.unc[header] = i, entries, frontier, widest
+    st.row, st.frontier, cells.unc[header] = i, frontier, widest
     if moved >= 0:
         st.frontier_at = rows.release[moved]
-    if keeps:
-        for j in range(before, entries):
-            row = out.row[j]
-            event = (rows.source[row], rows.epoch[row], rows.ref[row], rows.unc[row])
-            keep(kept, cells, cells.lead[out.cell[j]], WHOLE, batch.values, row, event)
+    return int(entries)
+
+
+@inline
+def _keep_rows(before: int, batch: a.Batch, book: Book, st: Record) -> None:
+    """Keep the rows entered last, from ``before`` on."""
+    rows, out, held = batch.rows, book.entries, book.held
+    for j in range(before, st.entries):
+        row = out.row[j]
+        event = (rows.source[row], rows.epoch[row], rows.ref[row], rows.unc[row])
+        keep(held.kept, held.cells, held.cells.lead[out.cell[j]], WHOLE, batch.values, row, event)

@@ -27,6 +27,7 @@ from engine.window.held.content import (
 )
 from engine.window.held.kept import TALLY
 from engine.window.held.number import WORDS, same_numbers
+from engine.window.panes.held import Entries, Panes
 
 STAGES: Final = 3
 SPARE: Final = 64
@@ -66,13 +67,6 @@ class Outbox(NamedTuple):
     tally: np.ndarray
 
 
-class Entries(NamedTuple):
-    """Which row goes to which cell, in row order, until they are added up."""
-
-    row: np.ndarray
-    cell: np.ndarray
-
-
 class Book(NamedTuple):
     """What the pass changes. ``state``: one STATE.
 
@@ -86,6 +80,7 @@ class Book(NamedTuple):
     outbox: Outbox
     scratch: Content
     entries: Entries
+    panes: Panes
     headers: np.ndarray
     leaders: np.ndarray
     no_key: np.ndarray
@@ -194,7 +189,7 @@ def _same_counts(one: Record, other: Record) -> bool:
 
 @inline
 def tell(
-    book: Book, header: int, leader: int, stage: int, size: int, at: int, wanted: bool
+    book: Book, header: int, leader: int, stage: int, extent: tuple[int, int], at: int, wanted: bool
 ) -> bool:
     """Bring what stands of ``leader`` up to date; gives whether it has a result.
 
@@ -203,13 +198,14 @@ def tell(
         header: of the window.
         leader: of the key, or the header itself.
         stage: which result.
-        size: of a window [ns].
+        extent: step and size of the windows [ns].
         at: the instant of release.
         wanted: whether there may be a result; else what stands is taken back.
     """
     held, standing, scratch = book.held, book.standing, book.scratch
     place = stage if standing.there.shape[1] == STAGES else 0
-    start = held.cells.window[header] * size
+    step, size = extent
+    start = held.cells.window[header] * step
     there = wanted and read_content(
         held, leader, stage, held.cells.missing[header], (start, start + size), scratch
     )
@@ -237,7 +233,13 @@ def tell(
 
 @kernel
 def tell_keys(
-    book: Book, header: int, keys: np.ndarray, every: bool, stage: int, size: int, at: int
+    book: Book,
+    header: int,
+    keys: np.ndarray,
+    every: bool,
+    stage: int,
+    extent: tuple[int, int],
+    at: int,
 ) -> None:
     """Bring up to date what ``stage`` says of a window: of each of its leaders ``keys``.
 
@@ -252,13 +254,13 @@ def tell_keys(
     for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
         leader = header if j < 0 else keys[j]
         if j >= 0 or settled:
-            tell(book, header, leader, stage, size, at, j >= 0 or nobody)
+            tell(book, header, leader, stage, extent, at, j >= 0 or nobody)
 
 
 @njit
 def tell_windows(
     book: Book, headers: np.ndarray, stages: np.ndarray, leaders: np.ndarray, ends: np.ndarray,
-    size: int, at: int,
+    extent: tuple[int, int], at: int,
 ) -> None:  # fmt: skip
     """As ``tell_keys``, of all that each window of ``headers`` has: nothing is stale after it.
 
@@ -267,7 +269,7 @@ def tell_windows(
     start = 0
     for j in range(len(headers)):
         header, stage, keys = headers[j], stages[j], leaders[start : ends[j]]
-        tell_keys(book, header, keys, True, stage, size, at)
+        tell_keys(book, header, keys, True, stage, extent, at)
         if stage == STAGE_LAST:
             book.held.cells.stale[header] = 0
         start = ends[j]

@@ -279,6 +279,20 @@ def test_without_java_it_says_what_to_install(
     refused(ran, "Spark needs Java 17 or newer; found none", java.install_line())
 
 
+def test_a_server_without_java_says_who_else_may_answer(
+    here: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "JVM_FOLDERS", ("/nosuch/*",))
+    monkeypatch.setenv("PATH", os.fspath(here))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    (here / "site.toml").write_text(
+        '[gateway]\nlog = "site.log"\nport = 0\n[engine]\nkind = "embedded"\n'
+        '[[query]]\ntext = "EVENT SEQ(A a) WITHIN 1 s"\n'
+    )
+    ran = cli("serve", "--config", "site.toml", "--engine", "spark")
+    refused(ran, "Spark needs Java 17 or newer; found none", "--engine embedded")
+
+
 def test_a_full_disk_is_told_and_leaves_nothing(
     here: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,7 @@ def test_a_query_loads_only_what_it_uses(
     loaded(*arguments)  # compiles, if nobody has
     found = loaded(*arguments)
     assert ("numba" in found) == compiled
-    others = {READY_TO_COMPILE, "engine.window.tumbling", "engine.pattern.spill.matcher"}
+    others = {READY_TO_COMPILE, "engine.window.time_windows", "engine.pattern.spill.matcher"}
     unused = {"engine.compare", "engine.report.write"}
     assert not (NEVER | others | unused) & found
 

@@ -94,10 +94,10 @@ def test_while_the_disk_is_full_memory_is_bounded(bench_of: BenchOf) -> None:
         said += bench.say("c", a_data(10 * number, 10), now=number)
     assert [each.reason for each in said if isinstance(each, m.ErrorMessage)] == ["busy"]
     assert said[0].retry
-    assert bench.core._waiting_bytes < 5000 + 1000
+    assert bench.core._commits.waiting_bytes < 5000 + 1000
     bench.log.fails = False
     bench.core.finish(S)
-    assert bench.core._waiting_bytes == 0
+    assert bench.core._commits.waiting_bytes == 0
     assert bench.core.counts["main", "d", "recorded"] == len(bench.log.rows("seq")) - 1
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.pattern.alone import Alone
-from engine.pattern.compiled.interval_joins import INDEXES
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
+from engine.query.endpoints.path import INDEXES
 from engine.query.plan import SeqPlan
 from engine.query.render import render
 from tests.interval.conftest import Asked, Event, matches, queries, streams, truth

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +19,12 @@ from engine.errors import UserError
 from engine.live.attribute_watch import LogWatch
 from engine.live.claim import QUERY_FILE, claim
 from engine.live.embedded import EmbeddedEngine, Place
+from engine.log import compaction
 from engine.log.arrival_log import LogWriter
+from engine.log.files.folder import numbered_files
+from engine.log.files.retired import retired
 from engine.log.input.trace import read_trace
+from engine.log.retention import Limits, beyond, retire
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
@@ -28,7 +33,8 @@ from engine.results.answer_lines import AnswerLines, AnswersDamaged, site_file
 from engine.results.answer_tables import AnswerTables
 from engine.results.export import export_jsonl
 from engine.results.live_answers import LiveAnswers
-from tests.spark.test_growing_log import QUERIES, Growing, trace
+from engine.results.live_beginning import check_begin
+from tests.spark.test_growing_log import QUERIES, Growing, tidied, trace
 
 SETTINGS = ChainSettings(
     parse_order("sequence:timeout=fixed:6ns"),
@@ -116,7 +122,8 @@ def hurt(folder: Path, random: Random) -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_kills_and_damage_change_no_answer(seed: int) -> None:
     random = Random(seed)
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compaction, "FAN", 3)
         folder = Path(name)
         growing = Growing(trace(random.randrange, 150), folder, 7)
         there = 0
@@ -134,6 +141,8 @@ def test_kills_and_damage_change_no_answer(seed: int) -> None:
                 pass
             if random.random() < 0.3:
                 hurt(folder, random)
+            if random.random() < 0.4:
+                tidied(folder / "log")
         life = Life(folder)
         life.engine.upto(there)
         life.engine.close()
@@ -146,6 +155,77 @@ def test_kills_and_damage_change_no_answer(seed: int) -> None:
             assert [(r["op"], r["at"]) for r in rows_at(folder, key)] == [
                 (line["op"], line["at"]) for line in told
             ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_retired_behind_the_saved_state_changes_no_answer(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "FAN", 3)
+    random = Random(seed)
+    growing = Growing(trace(random.randrange, 150), tmp_path, 7)
+    log, there = tmp_path / "log", 0
+    while growing.left:
+        life = Life(tmp_path)
+        there += len(growing.left[:4])
+        growing.grow(4)
+        life.engine.upto(there)
+        if random.random() < 0.6:
+            life.engine.save()
+        if random.random() < 0.5:
+            tidied(log)
+        found = beyond(log, Limits(bytes=1), 0, life.engine.saved)
+        if found.files:
+            assert retire(log, found.files, {}, life.engine.saved) is not None
+    last = Life(tmp_path)
+    last.engine.upto(there)
+    last.engine.close()
+    assert retired(log).upto > 5
+    assert retired(log).unread == 0
+    assert not any("anew" in line or "unread" in line for line in last.said)
+    shutil.rmtree(log)
+    (tmp_path / "all").rename(log)
+    for key, lines in passed(tmp_path).items():
+        assert lines_at(tmp_path, key) + lines_at(tmp_path, key, ".end") == lines
+
+
+def test_behind_what_was_retired_unread_answers_go_on_and_say_so(tmp_path: Path) -> None:
+    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
+    log, files = tmp_path / "log", len(growing.left)
+    growing.grow(files)
+    life = Life(tmp_path)
+    life.engine.upto(3)
+    life.engine.save()
+    retire(log, numbered_files(log)[:6], {}, life.engine.saved)
+    again = Life(tmp_path)
+    again.engine.upto(files)
+    assert again.said == [
+        "answers: the log's files 4 to 6 were retired unread: they lack those",
+    ]
+    assert again.engine.done == files
+    assert retired(log).unread == 3
+
+
+def test_answers_to_what_is_gone_are_not_replaced(tmp_path: Path) -> None:
+    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
+    log, answers, files = tmp_path / "log", tmp_path / "answers", len(growing.left)
+    growing.grow(files)
+    life = Life(tmp_path)
+    life.engine.upto(files - 1)
+    life.engine.save()
+    mine = {"w": {"query": "SELECT ...", "order": "none"}}
+    claim(answers, log, mine)
+    check_begin(log, answers, QUERIES)
+    retire(log, numbered_files(log)[: files - 1], {}, None)
+    claim(answers, log, mine)
+    with pytest.raises(UserError, match=r"of which those up to \d+ were retired, and the engine's"):
+        check_begin(log, answers, QUERIES)
+    shutil.rmtree(answers)
+    check_begin(log, answers, QUERIES)
+    fresh = Life(tmp_path)
+    assert "they begin behind them" in fresh.said[0]
+    assert fresh.engine.saved == files - 1
+    assert Life(tmp_path).said == []
 
 
 def test_lookers_on_get_each_line_once_without_kills(tmp_path: Path) -> None:
@@ -262,12 +342,12 @@ def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
 
     first = life(0)
     assert [line[:8] for line in first.missing()] == ["query v:", "query w:"]
-    first.see([1])
+    first.see(0, 1)
     (told,) = first.missing()
     assert told == "query w: query line 1, column 12: no event has an attribute 'w'"
     second = life(1)
     assert second.missing() == [told]
-    second.see([2])
+    second.see(1, 2)
     assert second.missing() == life(2).missing() == []
     (tmp_path / ".state" / "attributes").unlink()
     assert life(1).missing() == []  # what file 1 had is not known any more

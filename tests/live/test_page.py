@@ -118,6 +118,16 @@ def test_the_demonstration_shows_bent_clocks_and_leaves_nothing(
     assert readers() == []
 
 
+@pytest.mark.slow
+def test_a_demonstration_that_is_killed_leaves_no_agent(field: Field) -> None:
+    demo = field.start("serve", "--demo", env=ENV | {"TMPDIR": str(field.folder)})
+    demo.says("page at")
+    mine = str(field.folder)
+    until(lambda: sum(mine in words for words in readers()) >= 3, "three agents")
+    demo.end(signal.SIGKILL)
+    until(lambda: not any(mine in words for words in readers()), "the end of the agents")
+
+
 def test_the_demonstration_takes_no_settings(field: Field) -> None:
     field.site()
     both = field.start("serve", "--demo", "--config", "site.toml")

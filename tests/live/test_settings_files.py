@@ -15,6 +15,8 @@ from edge_agent.settings_file import Table, quantity, read_toml, shown_ns
 from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
+from engine.log.retention import Limits
+from engine.server.log_keeper import KeepSettings
 from engine.server.site_file import read_site
 from engine.units import parse_duration
 
@@ -96,6 +98,14 @@ def test_a_mistake_of_an_agent_is_told(text: str, told: str, tmp_path: Path) -> 
         ("[gateway]\nlog = 'a'\n[limits]\nframe_rows = 0\n", "from 1 to"),
         ("[gateway]\nlog = 'a'\n[tokens]\n'/x' = 'a'\n", 'write "SITE/SOURCE" = "TOKEN"'),
         ("[gateway]\nlog = 'a'\n[tokens]\nx = ''\n", "an empty token lets anyone in"),
+        ("[gateway]\nlog = 'a'\n[log]\nkeep = '30 s'\n", "[log] keep: must be at least 1 min"),
+        ("[gateway]\nlog = 'a'\n[log]\nkeep = 30\n", 'keep: write a duration as "200 ms"'),
+        ("[gateway]\nlog = 'a'\n[log]\nkeep_size = '1 KiB'\n", "must be at least 1 MiB"),
+        (
+            "[gateway]\nlog = 'a'\n[log]\nkept = '1 d'\n",
+            'kept: no such setting; did you mean "keep"',
+        ),
+        ("[gateway]\nlog = 'a'\n[log]\nunread = 'drop'\n", '"drop" is not known'),
         ("[gateway]\nlog = 'a'\n[tls]\nkey = 'x'\n", "certificate: must be given with TLS"),
     ],
 )
@@ -111,9 +121,19 @@ def test_a_site_of_few_words_has_the_core_s_defaults(tmp_path: Path) -> None:
     found = read_site(tmp_path / "site.toml")
     tokens = {("main", "x"): "1", ("b", "y"): "2"}
     assert found.gateway == GatewaySettings(tokens=tokens)
+    assert found.keep == KeepSettings()
     assert (found.log, found.port) == (tmp_path / "a", 9750)
     assert "'1'" not in found.printed
     assert '"1"' not in found.printed
+
+
+def test_a_site_says_what_its_log_keeps(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        "[gateway]\nlog = 'a'\n"
+        "[log]\ncompact = false\nkeep = '30 d'\nkeep_size = '5 GiB'\nunread = 'delete'\n"
+    )
+    limits = Limits(age_ns=30 * 86400 * 10**9, bytes=5 << 30, unread=True)
+    assert read_site(tmp_path / "site.toml").keep == KeepSettings(compact=False, limits=limits)
 
 
 def test_printed_settings_are_settings(tmp_path: Path) -> None:

@@ -54,6 +54,23 @@ def test_who_comes_back_gets_what_it_missed(site: Site, run: Run) -> None:
     run(ask())
 
 
+def test_the_last_results_are_sent_before_the_end(site: Site, run: Run) -> None:
+    async def ask() -> None:
+        async with site.client() as client:
+            answer = await client.get("/live")
+            await events_of(answer, 1, "state")
+            site.feed.publish([a_result(1)])
+            closing = asyncio.create_task(site.page.streams.close())
+            (told,) = await events_of(answer, 1, "results")
+            assert (told["end"], len(told["results"])) == (1, 1)
+            rest = await answer.content.read()
+            assert rest.strip() == b""
+            await closing
+            assert len(site.page.streams) == 0
+
+    run(ask())
+
+
 def test_a_number_of_an_earlier_start_begins_anew(site: Site, run: Run) -> None:
     async def ask() -> None:
         async with site.client() as client:

@@ -25,7 +25,7 @@ from engine.pattern.spill.matcher import SpillingMatcher
 from engine.pattern.spill.partition import keys_of
 from engine.pattern.spill.settings import SpillSettings, parse_spill
 from engine.query import query
-from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, Step, TumblingPlan
+from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, Step, WindowPlan
 from engine.stream.released import IN_ORDER, LATE, Strings
 
 END = 10**6
@@ -84,7 +84,7 @@ WRITTEN = {
 def joined(text: str, within: int, join: str) -> SeqPlan | OrPlan:
     if join in WRITTEN:
         made = query(f"EVENT {WRITTEN[join]} WITHIN {within or 1}")
-        assert not isinstance(made, TumblingPlan)
+        assert not isinstance(made, WindowPlan)
         return made
     bare = plan(text, within)
     names = [step.alias for step in bare.steps]

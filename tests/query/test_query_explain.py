@@ -17,7 +17,7 @@ from engine.query import explain, query
 from engine.query.analysis.analyse import read_query
 from engine.query.explain import WIDTH
 from engine.query.plan import SeqPlan, Step
-from engine.window.tumbling import WindowSettings
+from engine.window.time_windows import WindowSettings
 from tests.pattern.slow_patterns import plans
 
 GOLDEN = Path(__file__).with_name("explanations.txt").read_text("utf-8")

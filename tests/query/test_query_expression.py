@@ -20,7 +20,7 @@ from engine.query.plan import (
     Membership,
     Predicate,
     SeqPlan,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.stream.released import Released, Strings
 from tests.query.random_conditions import (
@@ -89,7 +89,7 @@ def test_views_broadcast_to_all_combinations(
 # ---- the rules, one by one --------------------------------------------------------------------
 def where(condition: str, time_unit: str = "ns") -> Predicate:
     plan = query(f"SELECT count(*) WHERE {condition} WINDOW TUMBLING 1 s", time_unit)
-    assert isinstance(plan, TumblingPlan)
+    assert isinstance(plan, WindowPlan)
     assert plan.where is not None
     return plan.where
 

@@ -29,7 +29,7 @@ from engine.query.plan import (
     Membership,
     SeqPlan,
     Step,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.query.render import render
 from engine.query.schema import check_attributes
@@ -41,7 +41,8 @@ DESIGN = [
     "SELECT avg(v), count(*) FROM soccer WHERE sid IN (4, 8) GROUP BY sid WINDOW TUMBLING 10 s",
     "SELECT avg(v), count(*) FROM soccer WINDOW TUMBLING 10 s DRIFT each",
     "SELECT avg(v), count(*) FROM soccer WINDOW TUMBLING 10 s DRIFT together",
-    "SELECT avg(v), count(*) FROM soccer WINDOW SLIDING 10 s EVERY 1 s",
+    "SELECT avg(v), count(*) FROM soccer WINDOW SLIDING 10 s EVERY 1 s DRIFT each",
+    "SELECT avg(v * 3.6), count(*) AS n HAVING n > 5 AND avg(v*3.6) < 9 WINDOW TUMBLING 2 s",
     "SELECT avg(v), count(*) FROM soccer WINDOW ROWS 100",
     "SELECT avg(v), count(*) FROM soccer WINDOW SESSION 5 s",
     "SELECT count(*) FROM a JOIN b ON a.id = b.id WINDOW TUMBLING 10 s",
@@ -55,9 +56,9 @@ def seq(text: str) -> SeqPlan:
     return plan
 
 
-def select(text: str) -> TumblingPlan:
+def select(text: str) -> WindowPlan:
     plan = query(text)
-    assert isinstance(plan, TumblingPlan)
+    assert isinstance(plan, WindowPlan)
     return plan
 
 
@@ -83,7 +84,7 @@ def test_design_theft() -> None:
 
 
 def test_design_window() -> None:
-    assert query(DESIGN[3] + " DRIFT EACH", name="speed") == TumblingPlan(
+    assert query(DESIGN[3] + " DRIFT EACH", name="speed") == WindowPlan(
         "speed",
         DESIGN[3] + " DRIFT EACH",
         (Aggregate("avg", Attribute("v"), "avg(v)"), Aggregate("count", None, "count(*)")),
@@ -292,7 +293,7 @@ def test_known_attributes_pass() -> None:
 
 
 def test_a_plan_from_python_has_no_caret() -> None:
-    plan = TumblingPlan("speed", "", (Aggregate("avg", Attribute("prize"), "mean"),), (), 5)
+    plan = WindowPlan("speed", "", (Aggregate("avg", Attribute("prize"), "mean"),), (), 5)
     with pytest.raises(UserError) as error:
         check_attributes(plan, KNOWN)
     assert str(error.value) == (

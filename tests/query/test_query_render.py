@@ -28,7 +28,7 @@ from engine.query.plan import (
     Plan,
     SeqPlan,
     Step,
-    TumblingPlan,
+    WindowPlan,
 )
 from engine.query.render import quote, render, render_duration, render_expression
 
@@ -167,8 +167,8 @@ def aggregates(draw: st.DrawFn) -> Aggregate:
 
 
 @st.composite
-def tumbling_plans(draw: st.DrawFn) -> TumblingPlan:
-    return TumblingPlan(
+def tumbling_plans(draw: st.DrawFn) -> WindowPlan:
+    return WindowPlan(
         "q1",
         "",
         tuple(draw(st.lists(aggregates(), min_size=1, max_size=3, unique_by=lambda a: a.label))),

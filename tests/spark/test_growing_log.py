@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
+from engine.log import compaction
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input.trace import read_trace
 from engine.order.base import Guards
@@ -36,6 +37,7 @@ from tests.spark.pretend_state import CrashError, PretendSpark
 QUERIES = {
     "p": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
     "w": "SELECT count(*), sum(v) GROUP BY id WINDOW TUMBLING 8 ns",
+    "s": "SELECT avg(v * 3), max(v) AS m GROUP BY id HAVING m > 2 WINDOW SLIDING 12 ns EVERY 5 ns",
 }
 SETTINGS = ChainSettings(
     parse_order("sequence:timeout=fixed:6ns"),
@@ -87,6 +89,13 @@ class Growing:
         self.left = self.left[files:]
 
 
+def tidied(log: Path) -> None:
+    """Small files are merged, and removed."""
+    while files := compaction.due(log):
+        compaction.merge(files)
+    assert compaction.swept(log)
+
+
 def given_by(parts: Path, settings: ChainSettings) -> tuple[str, str, dict[str, Any]]:
     """Results, ordered stream, and counters that no host and no cut may change."""
     ordered = parts.parent / "ordered.jsonl"
@@ -134,11 +143,14 @@ def test_after_every_call_the_answers_are_those_of_the_log_as_it_was_then(
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         folder, spark = Path(name), PretendSpark()
         patch.setattr(host, "_micro_batches", spark)
+        patch.setattr(compaction, "FAN", 3)
         events = data.draw(st.integers(10, 60))
         growing = Growing(trace(lambda n: data.draw(choice) % n, events), folder, 4)
         growing.grow(data.draw(st.integers(1, 8)))
         while True:
             size = data.draw(st.integers(1, 3))
+            if data.draw(st.booleans()):
+                tidied(growing.log)
             if data.draw(st.booleans()):
                 spark.crash_at = data.draw(st.integers(0, 12)), data.draw(st.booleans())
             try:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.query.plan import Drift, TumblingPlan
+from engine.query.plan import Drift, WindowPlan
 from engine.stream.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
-from engine.window.tumbling import TumblingWindow
+from engine.window.time_windows import TimeWindows
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def batch(stream: Stream, strings: Strings, start: int = 0, stop: int | None = N
 
 
 def run(
-    make: Callable[[], TumblingWindow], stream: Stream, cuts: Sequence[int] = (),
+    make: Callable[[], TimeWindows], stream: Stream, cuts: Sequence[int] = (),
     finish_at: int | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """All results; at every cut the operator is rebuilt from its pickled snapshot."""
@@ -147,7 +147,7 @@ NOBODY = "nobody"
 class Twin:
     """Everything recomputed from the raw list of events after each event."""
 
-    plan: TumblingPlan
+    plan: WindowPlan
     stream: Stream
     horizon: int
     frontier: int | None = None
@@ -185,7 +185,7 @@ class Twin:
         return self.results
 
     def part(self, k: int, event: Event) -> set[str]:
-        start, end = k * self.plan.size_ns, (k + 1) * self.plan.size_ns
+        start, end = self.span(k)
         u = min(event.unc, self.plan.size_ns)
         names = set()
         shifts = {"low": -self.low, "middle": 0, "high": self.high}
@@ -198,21 +198,28 @@ class Twin:
 
     def over(self, k: int) -> bool:
         """Window ``k`` is corrected no more."""
-        passed = self.frontier is not None and (
-            self.frontier - self.horizon >= (k + 1) * self.plan.size_ns
-        )
+        passed = self.frontier is not None and (self.frontier - self.horizon >= self.span(k)[1])
         return passed and k <= self.closed["last"]
 
     def know(self, gaps: Any) -> None:
         for gap in gaps:
             self.gaps.append(gap)
-            size = self.plan.size_ns
-            for k in range((gap[4] - self.high) // size, (gap[5] + self.low) // size + 1):
-                if not self.over(k):
+            for k in self.near(gap[4] - self.high, gap[5] + self.low):
+                start, end = self.span(k)
+                touched = gap[4] - self.high < end and gap[5] + self.low >= start
+                if touched and not self.over(k):
                     self.inside.setdefault(k, [])
 
+    def span(self, k: int) -> tuple[int, int]:
+        return k * self.plan.step_ns, k * self.plan.step_ns + self.plan.size_ns
+
+    def near(self, low: int, high: int) -> range:
+        """Windows, more than enough, that touch [low, high]."""
+        step, size = self.plan.step_ns, self.plan.size_ns
+        return range((low - 5 * size) // step - 1, (high + 5 * size) // step + 2)
+
     def missing(self, k: int) -> int:
-        start, end = k * self.plan.size_ns, (k + 1) * self.plan.size_ns
+        start, end = self.span(k)
         return sum(
             left
             for *_, low, high, left in self.gaps
@@ -226,8 +233,8 @@ class Twin:
                 if fits and event.stream == "events" and gap[6] > 0:
                     gap[6] -= 1
                     break
-        size, lost, changed = self.plan.size_ns, False, []
-        for k in range(event.ref // size - 4, event.ref // size + 5):
+        lost, changed = False, []
+        for k in self.near(event.ref, event.ref):
             if not self.part(k, event):
                 continue
             if self.over(k):
@@ -253,7 +260,7 @@ class Twin:
                     (min(e.unc, self.plan.size_ns) for e in self.inside.get(k, ())), default=0
                 )
                 margin = {"low": -self.low, "middle": 0, "last": max(self.high, unc)}[stage]
-                if self.frontier < (k + 1) * self.plan.size_ns + margin:
+                if self.frontier < self.span(k)[1] + margin:
                     break
                 self.closed[stage] = k
                 if k in self.inside:
@@ -300,7 +307,7 @@ class Twin:
             makes |= {"certain", "ambiguous"}
         if key != NOBODY and not any(part & makes for part, _ in mine):
             return None
-        start, end = k * self.plan.size_ns, (k + 1) * self.plan.size_ns
+        start, end = self.span(k)
         of = {
             name: self.values([event for part, event in mine if name in part])
             for name in ("low", "middle", "high")
@@ -332,7 +339,7 @@ class Twin:
         return {
             one.label: aggregate(
                 one.function,
-                [e.v for e in events if e.v is not None] if one.attribute else events,
+                [e.v for e in events if e.v is not None] if one.argument else events,
             )
             for one in self.plan.aggregates
         }

@@ -13,10 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.query import query
-from engine.query.plan import TumblingPlan
+from engine.query.plan import WindowPlan
 from engine.stream.released import Strings
 from engine.window.doubt.where import chosen
-from engine.window.tumbling import TumblingWindow
+from engine.window.time_windows import TimeWindows
 
 SIZE = 10
 Holds = Callable[[int, int], bool]
@@ -37,9 +37,9 @@ WHERE: dict[str, Holds] = {
 AGGREGATES = ("count(*)", "sum(v)", "avg(v)", "min(v)", "max(v)")
 
 
-def plan(where: str) -> TumblingPlan:
+def plan(where: str) -> WindowPlan:
     made = query(f"SELECT {', '.join(AGGREGATES)} FROM events WHERE {where} WINDOW TUMBLING {SIZE}")
-    assert isinstance(made, TumblingPlan)
+    assert isinstance(made, WindowPlan)
     return made
 
 
@@ -97,9 +97,7 @@ def test_equals_windows_over_all_errors(
     where: str, drawn: list[tuple[int, int, int]], cut: int, tools: Any
 ) -> None:
     events = [tools.Event(ref, v=v, unc=unc) for ref, v, unc in sorted(drawn)]
-    results = tools.run(
-        lambda: TumblingWindow(plan(where)), tools.Stream(tuple(events)), (cut,), 99
-    )
+    results = tools.run(lambda: TimeWindows(plan(where)), tools.Stream(tuple(events)), (cut,), 99)
     expected = by_definition(events, WHERE[where])
     told: dict[int, dict[str, Any]] = {}
     for each in results:
@@ -122,7 +120,7 @@ def test_equals_windows_over_all_errors(
 
 def test_a_window_that_only_perhaps_has_an_event_gives_a_row(tools: Any) -> None:
     (result,) = tools.run(
-        lambda: TumblingWindow(plan("ref > 14")),
+        lambda: TimeWindows(plan("ref > 14")),
         tools.Stream((tools.Event(13, v=7, unc=3),)),
         (),
         9,
@@ -160,7 +158,7 @@ def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
     where: str, drawn: list[tuple[int, int, int]], unc: int, tools: Any
 ) -> None:
     events = [tools.Event(ref, v=v, unc=unc, epoch=1) for ref, v, _ in sorted(drawn)]
-    results = tools.run(lambda: TumblingWindow(plan(where)), tools.Stream(tuple(events)), (), 99)
+    results = tools.run(lambda: TimeWindows(plan(where)), tools.Stream(tuple(events)), (), 99)
     told = {each["window"]["start"] // SIZE: each["bounds"] for each in results}
     for error in range(-unc, unc + 1):
         there: dict[int, list[int]] = {}
@@ -179,10 +177,10 @@ def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
 def test_the_three_windows_of_drift_go_by_the_measured_time(drift: str, tools: Any) -> None:
     text = f"SELECT count(*) FROM events WHERE ref >= 12 WINDOW TUMBLING 10 DRIFT {drift}"
     made = query(text)
-    assert isinstance(made, TumblingPlan)
+    assert isinstance(made, WindowPlan)
     events = (tools.Event(11, unc=2), tools.Event(13, unc=2), tools.Event(16, unc=1))
     stream = tools.Stream(events, t_a=4)
-    result = tools.run(lambda: TumblingWindow(made), stream, (1,), 99)[-1]
+    result = tools.run(lambda: TimeWindows(made), stream, (1,), 99)[-1]
     assert result["window"]["start"] == 10
     assert (result["certain"], result["ambiguous"]) == (1, 2)
     assert result["bounds"] == {"count(*)": [1, 3]}

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.query.plan import Aggregate, Attribute, Drift, TumblingPlan
+from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
 from engine.results.lines.window_lines import window_pieces
 from engine.results.schema import WINDOW_SCHEMA, window_rows
 from engine.results.tables.typed_columns import TypedColumns
 from engine.stream.released import LATE, Strings
 from engine.window.shown.results import WindowResults
 from engine.window.shown.table import columns_of_windows
-from engine.window.tumbling import TumblingWindow
+from engine.window.time_windows import TimeWindows
 
 V, G = Attribute("v"), Attribute("g")
 ASKED = (
@@ -29,8 +29,8 @@ ASKED = (
 
 
 def pieces(tools: Any, events: list[Any], drift: Drift, by_key: bool) -> list[WindowResults]:
-    plan = TumblingPlan("q", "", ASKED, (), 10, group_by=(G,) if by_key else (), drift=drift)
-    made = TumblingWindow(plan, site='a "site"')
+    plan = WindowPlan("q", "", ASKED, (), 10, group_by=(G,) if by_key else (), drift=drift)
+    made = TimeWindows(plan, site='a "site"')
     stream = tools.Stream(tuple(events), t_a=3, gaps=((0, "s0", 1, 2, 3, 25),))
     found = made.process(tools.batch(stream, Strings()))
     return [*found.pieces, *made.finish(99).pieces]
@@ -75,8 +75,8 @@ def test_columns_say_what_the_dicts_say(
 
 def test_times_among_the_aggregates_are_in_the_unit_asked_for(tools: Any) -> None:
     events = [tools.Event(7_012, unc=900, v=7_000), tools.Event(7_999, v=5)]
-    plan = TumblingPlan("q", "", ASKED, (), 1_000)
-    made = TumblingWindow(plan)
+    plan = WindowPlan("q", "", ASKED, (), 1_000)
+    made = TimeWindows(plan)
     found = made.process(tools.batch(tools.Stream(tuple(events)), Strings()))
     tables = [columns_of_windows(piece) for piece in (*found.pieces, *made.finish(9_100).pieces)]
     first, second = [json.loads(line) for table in tables for line in lines(table, 10, ["last"])]
@@ -98,10 +98,10 @@ def test_a_sum_beyond_the_range_of_floats_is_null(tools: Any) -> None:
 
 
 def test_a_bound_beyond_the_range_of_floats_is_null_beside_one_that_is_not(tools: Any) -> None:
-    plan = TumblingPlan("q", "", (Aggregate("sum", V, "s"),), (), 10)
+    plan = WindowPlan("q", "", (Aggregate("sum", V, "s"),), (), 10)
     # The first window closes, and is told, before the second.
     events = (tools.Event(5, v=1.7e308), tools.Event(9, unc=2, v=1.7e308), tools.Event(14, v=1.0))
-    made = TumblingWindow(plan)
+    made = TimeWindows(plan)
     found = made.process(tools.batch(tools.Stream(events), Strings()))
     results = [*found.pieces, *made.finish(99).pieces]
     columns = TypedColumns(WINDOW_SCHEMA, "windows")

@@ -12,7 +12,7 @@ import pytest
 from engine.kernels.jit import plain
 from engine.query.plan import Drift
 from engine.stream.released import LATE, LATE_DROPPED, Strings
-from tests.window.test_tumbling import COUNT, FIVE, brief, operator, plan
+from tests.window.test_time_windows import COUNT, FIVE, brief, operator, plan
 
 
 def test_events_of_one_clock_move_together_in_bounds(tools: Any) -> None:

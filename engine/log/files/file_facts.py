@@ -7,12 +7,14 @@ lost them. Files of earlier versions have neither.
 
 from __future__ import annotations
 
+import base64
 import json
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 _FACTS: Final = b"slackwater.facts"
@@ -27,20 +29,61 @@ class FactsError(ValueError):
     """The footer is damaged, or the file is not the one it was."""
 
 
+class Parts:
+    """Rows and checksums of consecutive files: int64 pairs, in order."""
+
+    def __init__(self, pairs: np.ndarray) -> None:
+        self.pairs = pairs
+
+    @classmethod
+    def of_text(cls, text: str) -> Parts:
+        """Inverse of ``text``."""
+        content = zlib.decompress(base64.b64decode(text))
+        return cls(np.frombuffer(content, "<i8").astype(np.int64).reshape(-1, 2))
+
+    @property
+    def text(self) -> str:
+        """For facts."""
+        return base64.b64encode(zlib.compress(self.pairs.astype("<i8").tobytes())).decode()
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def rows_before(self, place: int) -> int:
+        """Rows of the files before the one at ``place``, counted from 0."""
+        return int(self.pairs[:place, 0].sum())
+
+    def mark(self, place: int) -> int:
+        """What tells the file at ``place`` from others."""
+        return int(self.pairs[place, 1])
+
+
 @dataclass(frozen=True, slots=True)
 class FileFacts:
     """``number``: of the file in its log; ``frames``: its rows; ``arrival_given``: see
     ``LogWriter``; ``checksum``: of all rows.
+
+    Of a merged file ``number`` is the first of those it stands for, and ``parts`` has rows and
+    checksum of each (``Parts.text``).
     """
 
     number: int
     frames: int
     arrival_given: bool
     checksum: int
+    parts: str = ""
+
+    @property
+    def each(self) -> Parts:
+        """Of the files that this one stands for, or is."""
+        if self.parts:
+            return Parts.of_text(self.parts)
+        return Parts(np.array([[self.frames, self.checksum]], np.int64))
 
     def as_metadata(self) -> dict[bytes, bytes]:
         """For the file's schema."""
-        text = json.dumps(asdict(self)).encode()
+        said = {name: value for name, value in asdict(self).items() if value != ""}
+        text = json.dumps(said).encode()
         return {_FACTS: text, _CHECK: str(zlib.crc32(text)).encode()}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,8 @@ from engine.log.files.file_facts import (
     facts_of,
     is_marked,
 )
+from engine.log.files.folder import chosen, covering, file_name, numbered
+from engine.log.files.retired import retired
 from engine.log.frame_rules import FrameError, checked
 from engine.log.whole_file import DAMAGED, parquet_files
 from engine.stream.frame import Frame
@@ -37,29 +38,25 @@ LOG_SCHEMA: Final = pa.schema(
         PAYLOAD: pa.binary(),
     }
 )
-FILE_NAME: Final = re.compile(r"frames-([0-9]+)\.parquet")
-
 _PIECE_BYTES: Final = 1 << 20
 
 
-def file_name(number: int) -> str:
-    """Of a log's file, which are numbered from 1."""
-    return f"frames-{number:012d}.parquet"
-
-
 def log_files(directory: Path) -> list[Path]:
-    """Complete files of the log.
+    """Complete files of the log that count, in order (``engine.log.files.folder``).
 
     Raises:
         UserError: a Parquet file that is damaged or not part of an arrival log, or is no file.
     """
     for path in sorted(directory.iterdir()):
-        if FILE_NAME.fullmatch(path.name) and not path.is_file():
+        if numbered(path) and not path.is_file():
             what = (
                 "a folder" if path.is_dir() else "a link to nothing" if path.is_symlink() else None
             )
             raise UserError(f"{path}: is {what or 'no file'} in a log's file's place; restore it")
     files = parquet_files(directory)
+    named = [each for path in files if (each := numbered(path)) is not None]
+    files = [path for path in files if numbered(path) is None]
+    files = [each.path for each in chosen(named, retired(directory).upto)] + files
     for file in files:
         try:
             schema = pq.read_schema(file)
@@ -76,37 +73,38 @@ def log_files(directory: Path) -> list[Path]:
     return files
 
 
-def check_files(files: Sequence[Path]) -> list[FileFacts | None]:
-    """What each file says of itself.
+def check_files(files: Sequence[Path], upto: int = 0) -> list[FileFacts | None]:
+    """What each file says of itself; those up to number ``upto`` were retired.
 
     Raises:
         UserError: a damaged footer; a file that is missing, there twice, or under another's name.
     """
     found: list[FileFacts | None] = []
-    last = 0
+    last = upto
     seen: dict[FileFacts, Path] = {}
-    for file in files:
-        facts = facts_in(file)
+    for path in files:
+        facts = facts_in(path)
         found.append(facts)
-        name = FILE_NAME.fullmatch(file.name)
-        number = int(name[1]) if name else None
+        file = numbered(path)
         if facts is not None:
             if facts in seen:
                 raise UserError(
-                    f"{file}: is a copy of {seen[facts].name} in the same log; move one away"
+                    f"{path}: is a copy of {seen[facts].name} in the same log; move one away"
                 )
-            seen[facts] = file
-            if number is not None and facts.number != number:
-                raise UserError(f"{file}: was written as file {facts.number} of its log; "
+            seen[facts] = path
+            if file is not None and (facts.number, len(facts.each)) != (
+                file.first, file.last - file.first + 1
+            ):  # fmt: skip
+                raise UserError(f"{path}: was written as file {facts.number} of its log; "
                                 "give it its name again")  # fmt: skip
-        if number is not None:
-            if number != last + 1:
+        if file is not None:
+            if file.first != last + 1:
                 lost = file_name(last + 1)
                 raise UserError(
-                    f"{file.parent}: file {lost} of the log is missing; restore it, as what "
+                    f"{path.parent}: file {lost} of the log is missing; restore it, as what "
                     "follows cannot be told without"
                 )
-            last = number
+            last = file.last
     return found
 
 
@@ -133,11 +131,12 @@ def file_mark(log: Path, number: int) -> int | None:
     Raises:
         UserError: it is damaged.
     """
-    path = log / file_name(number)
-    if not path.exists():
-        return None
-    facts = facts_in(path)
-    return -1 if facts is None else facts.checksum
+    file = covering(log, number, number)
+    if file is None:
+        gone = retired(log)
+        return {gone.upto: gone.last_mark, 1: gone.first_mark}.get(number) if gone.upto else None
+    facts = facts_in(file.path)
+    return -1 if facts is None else facts.each.mark(number - file.first)
 
 
 def arrivals_given(file: Path, facts: FileFacts | None) -> bool:

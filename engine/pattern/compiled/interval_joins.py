@@ -11,20 +11,15 @@ order too. ``naive`` tests every event in its stack.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import numpy as np
 
 from engine.pattern.compiled.records import BY_END, BY_START, UNSORTED
 from engine.pattern.compiled.relations import END, START, Related
-from engine.query.endpoints.order import LESS, NOTHING, UPTO, longest_path, reduced
+from engine.query.endpoints.order import LESS, NOTHING, UPTO, reduced
+from engine.query.endpoints.path import INDEXED, NAIVE, indexed_path
 from engine.query.plan import SeqPlan
 from engine.query.shape import Shape, endpoint_order
-
-NAIVE: Final = "naive"
-INDEXED: Final = "indexed"
-IBP: Final = "ibp"
-INDEXES: Final = (NAIVE, INDEXED, IBP)
 
 
 def related(reach: np.ndarray, one: int, two: int) -> list[tuple[int, int]]:
@@ -77,14 +72,14 @@ class Joins:
     Args:
         plan: an ISEQ.
         shape: of the plan.
-        index: one of ``INDEXES``.
+        index: one of ``engine.query.endpoints.path.INDEXES``.
     """
 
     def __init__(self, plan: SeqPlan, shape: Shape, index: str) -> None:
         self._plan, self._shape, self._index = plan, shape, index
         self._reach = endpoint_order(plan)
         self._next = {frozenset((each.left // 2, each.right // 2)) for each in reduced(self._reach)}
-        self.path = indexed_path(plan, shape, index)
+        self.path = indexed_path(plan, index)
 
     def order(self, start: int) -> list[int]:
         """The other positive steps: first what must end later (in order there is none yet, and the
@@ -168,16 +163,3 @@ class Joins:
             found.append((step, point % 2, strict))
             last = point
         return found
-
-
-def indexed_path(plan: SeqPlan, shape: Shape, index: str) -> list[int]:
-    """The end points that the index serves: a longest chain of them, by ends alone if no IBP tells
-    of starts.
-    """
-    reach = endpoint_order(plan)
-    if index == NAIVE:
-        return []
-    ends = [2 * step + 1 for step in shape.positive]
-    points = ends if index == INDEXED else [*ends, *(point - 1 for point in ends)]
-    path = longest_path(reach, points)
-    return path if len(path) > 1 else []

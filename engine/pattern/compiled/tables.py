@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from engine.kernels.integers import NONE
-from engine.pattern.compiled.interval_joins import IBP, Joins, closed, closed_with
+from engine.pattern.compiled.interval_joins import Joins, closed, closed_with
 from engine.pattern.compiled.records import (
     BY_START,
     FROM_RIN,
@@ -37,8 +37,10 @@ from engine.pattern.compiled.relations import (
     soon_after,
     starts_before,
 )
+from engine.pattern.compiled.scope import Scope
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
+from engine.query.endpoints.path import IBP
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, of_intervals, shape_of
@@ -106,7 +108,7 @@ def relations_in(tables: Tables, scope: int) -> np.ndarray:
 def layout_of(plan: Plan, index: str = IBP) -> Layout:
     """The tables of a plan; the same ones for each of a run's sites, and never changed.
 
-    ``index``: how an ISEQ is searched (``engine.pattern.compiled.interval_joins``).
+    ``index``: how an ISEQ is searched (``engine.query.endpoints.path``).
     """
     return _layout_of(_Same(plan), index)
 
@@ -161,7 +163,7 @@ class _Branch:
             for place, step in zip(self.places, plan.steps, strict=True)
         }
         """By step, conditions on its event alone that clock errors change."""
-        self.scopes: dict[int, _Scope] = {}
+        self.scopes: dict[int, Scope] = {}
         self.indexes: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def build(self) -> None:
@@ -207,7 +209,7 @@ class _Branch:
             or of_intervals(self.plan)
             or any(self._may_lie(p, step, ends) for p in self.positive)
         )
-        scope = _Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
+        scope = Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
         related: dict[int, list[Related]] = {}
         for end in ends:
@@ -304,7 +306,7 @@ class _Branch:
         return found
 
     def _probe(
-        self, step: int, known: list[int], ready: list[Predicate], pivot: _Scope | None
+        self, step: int, known: list[int], ready: list[Predicate], pivot: Scope | None
     ) -> tuple[int, ...]:
         groups = [
             number for number, group in enumerate(self.groups)
@@ -357,7 +359,7 @@ class _Branch:
         indexes[first] = (*indexes[first][:4], second, indexes[first][5])
         return FROM_RIP if mine < its else FROM_RIN
 
-    def _bounds(self, step: int, known: list[int], pivot: _Scope | None) -> list[tuple[int, ...]]:
+    def _bounds(self, step: int, known: list[int], pivot: Scope | None) -> list[tuple[int, ...]]:
         """Scopes of which ``step`` is one end while the other end, or their event, is known."""
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
@@ -370,34 +372,3 @@ class _Branch:
                     keys = self._keys(scope.step, scope.groups, known)
                     found.append((scope.number, side, int(own), *keys))
         return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
-
-    number: int
-    step: int
-    groups: list[int]
-    ends: list[Related]
-    joined: bool
-
-    def related(self, step: int) -> list[Related]:
-        """How its event is related to a positive step that bounds it."""
-        return [end for end in self.ends if step in (end.left, end.right)]
-
-    @property
-    def low(self) -> int | None:
-        """The one step that bounds it below, if nothing but keys joins it with others."""
-        return self._one(below=True)
-
-    @property
-    def high(self) -> int | None:
-        return self._one(below=False)
-
-    def _one(self, *, below: bool) -> int | None:
-        lower = [end.left for end in self.ends if end.right == self.step]
-        upper = [end.right for end in self.ends if end.left == self.step]
-        if len(lower) != 1 or len(upper) != 1 or self.joined:
-            return None
-        return lower[0] if below else upper[0]

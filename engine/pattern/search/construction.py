@@ -20,6 +20,7 @@ from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import record
 from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, UNSORTED, Tables
+from engine.pattern.search.dropping import admit, cascade, drop
 from engine.pattern.search.nearest import narrowed
 from engine.pattern.search.purge import purge_until
 from engine.pattern.search.scopes import FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
@@ -342,6 +343,7 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
     for row in range(first, stop):
         event = s.events[row]
         purge_until(s, 2 * event.order, row)
+        admit(s, event.order)
         if event.ref_end != event.ref:
             now.spans = 1
         now.widest = max(now.widest, event.unc)
@@ -353,12 +355,14 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
             if (event.member >> s.t.join_orders[j].step) & 1 and not _walk(s, j, row):
                 now.found_n, now.doubts_n, used.looked = written, doubts, looked
                 return row, FOUND_FULL
+        wanted = event.member & ~drop(s, row)
         for i in range(now.indexes_n):
-            if (event.member >> s.t.indexes[i].step) & 1:
+            if (wanted >> s.t.indexes[i].step) & 1:
                 time = event.ref_end if s.t.indexes[i].by_end else event.ref
                 insert(s.stacks, _own_key(s.t, s.same, i, row), time, row, _beside(s, i, row))
         now.clock = max(now.clock, event.ref)
         now.unpurged += 1
+        cascade(s, row + 1)
     purge_until(s, FOR_EVER, stop)
     return stop, DONE
 

@@ -14,6 +14,7 @@ from engine.pattern.compiled.tables import Layout
 from engine.pattern.search import construction as c
 from engine.pattern.search import scopes, stacks
 from engine.pattern.search import state as search
+from engine.pattern.search.dropping import no_starts
 from engine.pattern.search.program_machine import Programs
 from engine.pattern.store import Store
 from engine.pattern.verdict.certainty import Rule
@@ -22,6 +23,7 @@ from engine.stream.released import Strings
 from engine.stream.timeline import ALL, LONG_AGO, Steps
 
 _LEAST: Final = 1 << 10
+_NEVER: Final = 2**63 - 1
 _OPEN: Final = np.empty(0, np.float64)
 
 
@@ -52,11 +54,12 @@ class Kernel:
         within_ns: WITHIN, or None.
         keep_ns: how long beyond its ref an event is kept, or None.
         options: of the stacks.
+        drops: intervals are dropped as promises say (``engine.pattern.search.dropping``).
     """
 
     def __init__(
         self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
-        options: StackOptions,
+        options: StackOptions, *, drops: bool = False,
     ) -> None:  # fmt: skip
         self._layout = layout
         self._state = np.zeros(1, search.STATE)
@@ -71,6 +74,10 @@ class Kernel:
         now["ais_clock"], now["divider"] = options.clock, options.divider
         now["lazy"] = options.lazy_purge
         self._beside = layout.tables.indexes if options.rip or options.rin else None
+        now["drops"] = drops
+        self._begun = np.empty(0, search.BEGUN)
+        self._open_at, self._open_n = no_starts(len(layout.steps))
+        self._heard, self._lost = (np.full(len(layout.steps), _NEVER) for _ in range(2))
         self._covered = np.full(len(layout.steps), LONG_AGO)
         self._stacks = stacks.empty_stacks()
         self._programs: Programs | None = None
@@ -79,10 +86,40 @@ class Kernel:
         self._awaits = False
         self._ranks = np.empty(0, np.int64)
 
+    @property
+    def stacks(self) -> stacks.Stacks:
+        """Of all steps and keys."""
+        return self._stacks
+
     def counters(self) -> dict[str, int]:
         """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
         used = self._stacks.used[0]
         return {"stack_moves": int(used["moved"]), "looked_at": int(used["looked"])}
+
+    def dropped(self) -> dict[str, int]:
+        """``dropped`` as they came, ``cascaded`` later: of an ISEQ."""
+        return {name: int(self._state[name][0]) for name in ("dropped", "cascaded")}
+
+    def hear(self, begun: np.ndarray, heard: int, lost: dict[str, int]) -> None:
+        """IBPs that act upon the rows to come (BEGUN records, in order), the row from which on they
+        announce every interval, and by type the rows from which on they do no more.
+        """
+        self._begun = np.concatenate((self._begun, begun))
+        kinds = [step.type for step in self._layout.steps]
+        self._heard = np.full(len(kinds), heard)
+        self._lost = np.array([lost.get(kind, _NEVER) for kind in kinds], np.int64)
+
+    def _with_room(self, horizon: int) -> None:
+        """Room for the starts that IBPs tell of, without those that no window reaches."""
+        within = int(self._state["within"][0])
+        kept = [starts[:n] for starts, n in zip(self._open_at, self._open_n.tolist(), strict=True)]
+        if within >= 0:
+            kept = [starts[starts >= horizon - within] for starts in kept]
+        self._open_n = np.array([len(starts) for starts in kept], np.int64)
+        room = int(self._open_n.max(initial=0)) + len(self._begun)
+        self._open_at = np.zeros((len(kept), room), np.int64)
+        for starts, of in zip(self._open_at, kept, strict=True):
+            starts[: len(of)] = of
 
     def count_on(self, bound: ClockBound, t_a: int) -> None:
         """How wrong clocks may be, and the largest delay so far: what a purge counts on."""
@@ -110,7 +147,9 @@ class Kernel:
         """The same, of the rows up to ``stop``."""
         programs = self._compiled(store.kinds, strings)
         steps, now = len(self._layout.steps), self._state[0]
-        now["found_n"] = now["doubts_n"] = now["moves_n"] = 0
+        now["found_n"] = now["doubts_n"] = now["moves_n"] = now["begun_n"] = 0
+        if len(self._begun):
+            self._with_room(int(store.events["horizon"][max(0, first - 1)]) if first else LONG_AGO)
         moves, clock_of = self._moves(promised)
         room = _LEAST + (stop - first) // 2
         found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
@@ -120,11 +159,14 @@ class Kernel:
                 search.Search(
                     self._layout.tables, self._state, store.events, *store.registers, programs,
                     self._ranks, self._stacks, np.full(steps, -1), np.zeros(steps, search.RANGE),
-                    np.empty(steps, np.int64), moves, self._covered, clock_of, found, rows, doubts, _OPEN,
+                    np.empty(steps, np.int64), moves, self._covered, clock_of, found, rows,
+                    doubts, _OPEN,
+                    self._begun, self._open_at, self._open_n, self._heard, self._lost,
                 ),
                 first, stop,
             )  # fmt: skip
             if why == c.DONE:
+                self._begun = self._begun[:0]
                 n = int(now["found_n"])
                 return found[:n], rows[:n], doubts[: int(now["doubts_n"])]
             if why == c.STACKS_FULL:
@@ -197,12 +239,18 @@ class Kernel:
             "stacks": [copy_of(part) for part in self._stacks],
             "state": self._state.copy(),
             "covered": self._covered.copy(),
+            "begun": copy_of(self._begun),
+            "open": [self._open_at.copy(), self._open_n.copy()],
+            "heard": [self._heard.copy(), self._lost.copy()],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self._stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
         self._state, self._covered = state["state"].copy(), state["covered"].copy()
+        self._begun = copy_of(state["begun"])
+        self._open_at, self._open_n = (part.copy() for part in state["open"])
+        self._heard, self._lost = (part.copy() for part in state["heard"])
 
 
 def _longer(part: np.ndarray) -> np.ndarray:

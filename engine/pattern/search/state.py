@@ -30,10 +30,11 @@ CERTAIN: Final = 2
 STATE: Final = record(
     # settings
     "max_delay", "within", "keep", "join_orders_n", "indexes_n", "divider", "lazy", "rip", "rin",
-    "ais_clock",
+    "ais_clock", "drops",
     # what changes
     "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
     "clock", "bound_unc", "bound_rate", "bound_since", "largest_t_a",
+    "begun_n", "dropped", "cascaded",
 )  # fmt: skip
 """Settings of a search, and how far it is.
 
@@ -43,7 +44,8 @@ is kept beyond its time [ns]; -1: for ever. ``join_orders_n``: 0: matches are no
 ``lazy``: 1: stacks lose what has expired when they are looked at, too. ``rip``: 1: each event keeps
 the place of its most recent predecessor in the stack before (L10 4.2); ``rin``: 1: of its first
 successor in the stack after (L10 Opt. 4.2). ``ais_clock``: 1: what is newer than all is appended;
-0: everything is treated as late (L10 Opt. 4.1).
+0: everything is treated as late (L10 Opt. 4.1). ``drops``: 1: intervals that promises leave
+without a chain below them are dropped (``dropping``).
 
 ``spans``: 1: an event held is no point. ``widest``: the largest uncertainty of an event yet;
 ``widest_t_a``: the largest T_a in force at one. ``found_n``, ``doubts_n``: rows written;
@@ -51,8 +53,11 @@ successor in the stack after (L10 Opt. 4.2). ``ais_clock``: 1: what is newer tha
 ``purge_from``: so many must have been before the next.
 ``clock``: the largest time in any stack. ``bound_unc bound_rate bound_since``: how wrong the clock
 of any source may be (``engine.stream.clock_bound``): so much, and so many ppb of the time since.
-``largest_t_a``: so far.
+``largest_t_a``: so far. ``begun_n``: IBPs taken in; ``dropped``, ``cascaded``: intervals dropped as
+they came, and later.
 """
+BEGUN: Final = record("step", "time", "order")
+"""An IBP: an interval of ``step`` began at ``time``; it acts before row ``order`` of the stream."""
 MOVE: Final = record("moment", "clock", "value")
 """A promise that moves: when (``engine.pattern.search.purge``), of which clock, up to where."""
 RANGE: Final = record("low", "high")
@@ -66,9 +71,13 @@ class Search(NamedTuple):
     ``raw``, ``ok``: (registers, events), for conditions (``program_machine``).
     ``same``, ``tag``: (registers, events): two values are equal when both are; tag (int8) 0 stands
     for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe. ``floor``:
-    by step, below which none of its events can be in a match. ``moves``: MOVE, in stream order, ``covered`` and ``clock_of`` by step (``purge``).
+    by step, below which none of its events can be in a match. ``moves``: MOVE, in stream order,
+    ``covered`` and ``clock_of`` by step (``purge``).
     ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
     (``construction``). ``open``: float64, empty: what clocks err by is not given.
+    ``begun``: of BEGUN, in order; ``open_at`` (steps, room) and ``open_n``: by step the starts told
+    by IBPs, sorted; ``heard``, ``lost``: by step the rows from which on IBPs announce all its
+    intervals, and no more.
     """
 
     t: Tables
@@ -91,6 +100,11 @@ class Search(NamedTuple):
     rows: np.ndarray
     doubts: np.ndarray
     open: np.ndarray
+    begun: np.ndarray
+    open_at: np.ndarray
+    open_n: np.ndarray
+    heard: np.ndarray
+    lost: np.ndarray
 
 
 @kernel

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from engine.pattern.store import REF_END, Store
 from engine.pattern.verdict.certainty import Clock, Conditions, Doubts, Rule, chances
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO
+
+_BITS: Final = 62
+"""Of a key by which matches are sorted."""
 
 
 @dataclass(slots=True)
@@ -43,16 +47,21 @@ class Judge:
         branch, cause, completing = (
             facts[name].copy() for name in ("branch", "cause", "completing")
         )
+        last = self._last(rows, branch)
         found = Changes(
             rows, branch, completing, cause, before, after,
-            self._closes(rows, facts, is_new), self._known_at(rows), self._last(rows, branch),
+            self._closes(rows, facts, is_new, last), self._known_at(rows), last,
         )  # fmt: skip
         found = found.take(seen) if len(seen) < n else found
         return found.take(self.in_order(found))
 
     def _known_at(self, rows: np.ndarray) -> np.ndarray:
-        arrival = self.store.columns["arrival"][rows]
-        return np.asarray(np.where(rows >= 0, arrival, LONG_AGO).max(axis=1))
+        # Step by step, as one row of many columns after the other is slow to read.
+        arrival = np.append(self.store.columns["arrival"][: self.store.n], LONG_AGO)
+        found = np.full(len(rows), LONG_AGO)
+        for step in range(rows.shape[1]):
+            np.maximum(found, arrival[rows[:, step]], out=found)
+        return found
 
     def _last(self, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
         found = np.empty(len(rows), np.int64)
@@ -129,7 +138,9 @@ class Judge:
     def _members(self, branch: int) -> np.ndarray:
         return members_of(self.layout.tables, branch)
 
-    def _closes(self, rows: np.ndarray, facts: np.ndarray, is_new: np.ndarray) -> np.ndarray:
+    def _closes(
+        self, rows: np.ndarray, facts: np.ndarray, is_new: np.ndarray, last: np.ndarray
+    ) -> np.ndarray:
         """Times up to which nothing may come any more, before nothing can change.
 
         An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
@@ -160,7 +171,7 @@ class Judge:
                     above = above[above["left_end"] == 1]
                 uppers = [until(end) for end in above]
                 found[mine, scope] = np.minimum.reduce(uppers)
-            found[mine, -1] = self._last(rows[mine], np.full(len(mine), branch))
+            found[mine, -1] = last[mine]
         return found
 
     def in_order(self, found: Changes) -> np.ndarray:
@@ -186,19 +197,31 @@ class Judge:
 
     def _sorted(self, found: Changes) -> np.ndarray:
         columns, rows = self.store.columns, found.rows
-        codes, which = np.unique(columns["source"][rows], return_inverse=True)
-        names = [self.strings.text(int(code)) or "" for code in codes]
-        rank = np.argsort(np.argsort(np.array(names)))[which.reshape(rows.shape)]
         keys = [columns[ORDER][found.cause], ~found.before.stands, found.branch]
-        for step in range(rows.shape[1]):
-            mine, present = rows[:, step], rows[:, step] >= 0
-            keys += [
-                np.where(present, key, LONG_AGO)
-                for key in (
-                    columns["ref"][mine],
-                    rank[:, step],
-                    columns["seq"][mine],
-                    columns[ORDER][mine],
-                )
-            ]
+        rank, most = self._ranks(rows)
+        bits = int(most + 1).bit_length()
+        together = max(1, _BITS // bits)
+        for step in range(0, rows.shape[1], together):
+            # Ranks of several steps in one key, the first of them highest.
+            key = np.zeros(len(rows), np.int64)
+            for mine in range(step, min(step + together, rows.shape[1])):
+                key = key << bits | (rank[rows[:, mine]] + 1)
+            keys.append(key)
         return np.lexsort(keys[::-1])
+
+    def _ranks(self, rows: np.ndarray) -> tuple[np.ndarray, int]:
+        """Of the events in ``rows``, by their places in the store: where each stands by ref, source
+        name and seq; and the largest. -1 at the place -1.
+        """
+        columns, n = self.store.columns, self.store.n
+        used = np.zeros(n + 1, np.bool_)
+        used[rows] = True
+        used[-1] = False
+        events = np.flatnonzero(used)
+        codes, which = np.unique(columns["source"][events], return_inverse=True)
+        names = [self.strings.text(int(code)) or "" for code in codes]
+        name_rank = np.argsort(np.argsort(np.array(names, dtype=str)))[which]
+        keys = (columns[ORDER][events], columns["seq"][events], name_rank, columns["ref"][events])
+        rank = np.full(n + 1, -1)
+        rank[events[np.lexsort(keys)]] = np.arange(len(events))
+        return rank, len(events) - 1

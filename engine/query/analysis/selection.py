@@ -6,17 +6,24 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only, unsupported
-from engine.query.analysis.conditions import Context, condition, conjuncts, duration_ns
+from engine.query.analysis.conditions import Context, condition, conjuncts, duration_ns, value
 from engine.query.analysis.consistency import check_select
+from engine.query.analysis.having import having_of
 from engine.query.fields import FIELDS, OWN, Kind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
-from engine.query.plan import Aggregate, Attribute, Drift, Logic, Predicate, TumblingPlan
+from engine.query.plan import Aggregate, Attribute, Drift, Expression, Logic, Predicate, WindowPlan
+from engine.query.render import default_label
 
-AGGREGATES: Final = ("count", "sum", "avg", "min", "max", "stddev", "quantile")
+AGGREGATES: Final = (
+    "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile",
+)  # fmt: skip
+
+SLIDES_MAX: Final = 10_000
+"""Windows that hold one event: more are a mistake in the units."""
 
 
-def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> TumblingPlan:
+def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> WindowPlan:
     """The plan of a SELECT query.
 
     Raises:
@@ -24,13 +31,6 @@ def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> 
             version does what is asked.
     """
     return _Select(parsed, text, time_unit).plan(name)
-
-
-def default_label(function: str, attribute: Attribute | None, parameter: float | None) -> str:
-    """The result field's name without AS: ``avg(v)``, ``count(*)``, ``quantile(v, 0.9)``."""
-    argument = attribute.name if attribute else "*"
-    extra = "" if parameter is None else f", {parameter!r}"
-    return f"{function}({argument}{extra})"
 
 
 class _Select:
@@ -42,7 +42,7 @@ class _Select:
         self.context = Context(text, time_unit, self._resolve)
         self.streams: tuple[str, ...] = ()
 
-    def plan(self, name: str) -> TumblingPlan:
+    def plan(self, name: str) -> WindowPlan:
         clauses = self.parsed.clauses
         sources = only(clauses, s.From, self.text)
         where = only(clauses, s.Where, self.text)
@@ -51,13 +51,21 @@ class _Select:
         self.streams = self._streams(sources)
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
-        return TumblingPlan(
+        size_ns, every_ns = self._extent(window)
+        having = only(clauses, s.Having, self.text)
+
+        def own(call: s.Call) -> Aggregate:
+            return self._aggregate(call, None)
+
+        return WindowPlan(
             name=name,
             text=self.text,
             aggregates=aggregates,
             streams=self.streams,
-            size_ns=duration_ns(window.size, self.context, "the window"),
+            size_ns=size_ns,
+            every_ns=every_ns,
             where=self._where(where),
+            having=None if having is None else having_of(having, aggregates, self.context, own),
             group_by=group_by,
             drift=Drift(window.drift or "none"),
         )
@@ -65,10 +73,24 @@ class _Select:
     def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)
 
-    def _window(self) -> s.Tumbling:
+    def _extent(self, window: s.TimeWindow) -> tuple[int, int | None]:
+        """Size and slide, which is None for a window that tumbles [ns]."""
+        size = duration_ns(window.size, self.context, "the window")
+        if window.every is None:
+            return size, None
+        every = duration_ns(window.every, self.context, "the slide")
+        if every > size:
+            message = "the slide is longer than the window, so events between two are in none"
+            raise self._refuse(window.every.at, message, "make EVERY at most as long as the window")
+        if size // every > SLIDES_MAX:
+            message = f"{size // every} windows would hold an event; at most {SLIDES_MAX} may"
+            raise self._refuse(window.every.at, message, "make EVERY longer")
+        return size, every
+
+    def _window(self) -> s.TimeWindow:
         """The window, after what has no operator yet was refused."""
         clauses = self.parsed.clauses
-        windows = [c for c in clauses if isinstance(c, s.Tumbling | s.OtherWindow)]
+        windows = [c for c in clauses if isinstance(c, s.TimeWindow | s.OtherWindow)]
         if len(windows) > 1:
             raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
         sources = [c for c in clauses if isinstance(c, s.From | s.Join)]
@@ -174,22 +196,24 @@ class _Select:
             parameter = self._parameter(call)
             arguments = arguments[:1]
         if call.star and function == "count":
-            attribute = None
+            argument = None
         elif call.star or len(arguments) != 1:
             raise self._refuse(call.at, f"{function} takes one attribute", f"as in {function}(v)")
         else:
-            attribute = self._argument(function, arguments[0])
-        text = default_label(function, attribute, parameter)
-        return Aggregate(function, attribute, label.text if label else text, parameter)
+            argument = self._argument(function, arguments[0])
+        text = default_label(function, argument, parameter)
+        return Aggregate(function, argument, label.text if label else text, parameter)
 
-    def _argument(self, function: str, node: s.Node) -> Attribute:
-        if not isinstance(node, s.Reference):
-            raise unsupported(self.text, node.at, f"{function} of an expression")
-        attribute = self._resolve(node)
-        if function != "count" and FIELDS.get(attribute.name) == Kind.TEXT:
-            message = f"{attribute.name!r} is text, and {function} takes numbers"
-            raise self._refuse(node.at, message, f"count({attribute.name}) counts its values")
-        return attribute
+    def _argument(self, function: str, node: s.Node) -> Expression:
+        argument = value(node, self.context)
+        if next(attributes_in(argument), None) is None:
+            hint = "count(*) counts events" if function == "count" else "name an attribute"
+            raise self._refuse(node.at, "this is the same for every event", hint)
+        named = argument.name if isinstance(argument, Attribute) else ""
+        if function != "count" and FIELDS.get(named) == Kind.TEXT:
+            message = f"{named!r} is text, and {function} takes numbers"
+            raise self._refuse(node.at, message, f"count({named}) counts its values")
+        return argument
 
     def _parameter(self, call: s.Call) -> float:
         hint = "as in quantile(v, 0.9)"

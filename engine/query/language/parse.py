@@ -154,11 +154,16 @@ class _Build(Transformer[Token, Any]):
     def group_by(self, word: Token, *references: s.Reference) -> s.GroupBy:
         return s.GroupBy(_at(word), references)
 
-    def tumbling(self, word: Token, size: s.Duration, drift: Token | None = None) -> s.Tumbling:
-        return s.Tumbling(_at(word), size, str(drift).lower() if drift else None)
+    def having(self, word: Token, condition: s.Node) -> s.Having:
+        return s.Having(_at(word), condition)
 
-    def sliding(self, word: Token, kind: Token, *extents: s.Duration) -> s.OtherWindow:
-        return s.OtherWindow(_at(word), "SLIDING", _at(kind), extents)
+    def tumbling(self, word: Token, size: s.Duration, drift: Token | None = None) -> s.TimeWindow:
+        return s.TimeWindow(_at(word), size, str(drift).lower() if drift else None)
+
+    def sliding(
+        self, word: Token, size: s.Duration, every: s.Duration, drift: Token | None = None
+    ) -> s.TimeWindow:
+        return s.TimeWindow(_at(word), size, str(drift).lower() if drift else None, every)
 
     def rows(self, word: Token, kind: Token, count: Token) -> s.OtherWindow:
         number = s.Number(str(count), None, _at(count))

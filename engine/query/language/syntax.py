@@ -272,17 +272,26 @@ class GroupBy:
 
 
 @dataclass(frozen=True, slots=True)
-class Tumbling:
-    """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1)."""
+class Having:
+    """``HAVING condition``."""
+
+    at: Span
+    condition: Node
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1); ``every`` None: TUMBLING."""
 
     at: Span
     size: Duration
     drift: str | None
+    every: Duration | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OtherWindow:
-    """A window that is read and named, but has no operator yet: SLIDING, ROWS, SESSION."""
+    """A window that is read and named, but has no operator yet: ROWS, SESSION."""
 
     at: Span
     kind: str
@@ -290,7 +299,9 @@ class OtherWindow:
     extents: tuple[Duration | Number, ...]
 
 
-Clause = Where | Within | Realtime | Returns | From | Join | GroupBy | Tumbling | OtherWindow
+Clause = (
+    Where | Within | Realtime | Returns | From | Join | GroupBy | Having | TimeWindow | OtherWindow
+)
 
 
 @dataclass(frozen=True, slots=True)

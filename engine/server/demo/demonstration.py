@@ -6,7 +6,10 @@ settings. One keeps its events for a while, so that some answers come too early 
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +29,7 @@ from engine.server.site_file import read_site
 _SITE: Final = "shop"
 _END_S: Final = 5.0
 _TRIES: Final = 100
+_PR_SET_PDEATHSIG: Final = 1
 THEFTS: Final = (
     "EVENT SEQ(SHELF s, !CHECKOUT c, EXIT e) WHERE s.tag = e.tag AND c.tag = s.tag WITHIN 1 min"
 )
@@ -131,7 +135,22 @@ def _agent(folder: Path, reader: Reader, port: int, start: float) -> subprocess.
         return subprocess.Popen(  # noqa: S603 - this program, with a file of ours
             [sys.executable, "-m", "edge_agent", "--config", str(settings)],
             stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            preexec_fn=_ends_with_us(),  # noqa: PLW1509 - no thread of ours runs yet
         )  # fmt: skip
+
+
+def _ends_with_us() -> Callable[[], None] | None:
+    """For a child, before it is another program: a kill of this process ends it, too (Linux)."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def ask() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it was killed before
+            os._exit(1)
+
+    return ask
 
 
 def _end(agent: subprocess.Popen[bytes]) -> None:

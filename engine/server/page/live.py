@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,6 +25,8 @@ STREAMS_MAX: Final = 32
 STATE_EVERY_S: Final = 1.0
 RESULTS_EVERY_S: Final = 0.25
 SLOW_S: Final = 10.0
+_LAST_S: Final = 1.0
+"""So long readers may take for what is new when the server stops."""
 _UNSENT_MAX: Final = 1 << 16
 """Bytes that a reader may leave unread here, and so many in the kernel, before its stream waits."""
 
@@ -38,6 +41,7 @@ class LiveStreams:
         self._feed = feed
         self._slow_s = slow_s
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._ending = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -69,8 +73,11 @@ class LiveStreams:
             self._tasks.discard(task)
 
     async def close(self) -> None:
-        """Ends all streams."""
+        """Ends all streams; readers that take them get the last results."""
+        self._ending.set()
         tasks = list(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_S)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -87,7 +94,8 @@ class LiveStreams:
         read, due = wish.after, loop.time()
         try:
             while True:
-                if loop.time() >= due:
+                ending = self._ending.is_set()
+                if ending or loop.time() >= due:
                     due = loop.time() + STATE_EVERY_S
                     told = view.state(self._overview, self._feed, wish)
                     await self._send(response, "state", told, None)
@@ -95,7 +103,10 @@ class LiveStreams:
                     new = view.results(self._feed, read)
                     read = new["end"]
                     await self._send(response, "results", new, read)
-                await asyncio.sleep(RESULTS_EVERY_S)
+                if ending:
+                    break
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._ending.wait(), RESULTS_EVERY_S)
         except TimeoutError:
             self.dropped += 1
             if transport is not None:

@@ -141,7 +141,8 @@ class Missing:
         high = gaps.high[read] + geometry.low_shift
         more = (
             gaps.source[read], gaps.stream[read], gaps.first_seq[read], gaps.count[read],
-            gaps.high[read], low // geometry.size, high // geometry.size, gaps.count[read],
+            gaps.high[read], (low - geometry.size) // geometry.step + 1, high // geometry.step,
+            gaps.count[read],
         )  # fmt: skip
         self.table = GapTable(
             *(

@@ -1,8 +1,8 @@
-"""The aggregate functions over the cells of a key: count sum avg min max stddev quantile.
+"""The aggregate functions over the cells of a key: count sum avg min max stddev var quantile.
 
 Nulls are skipped, as in SQL; without any value every function but ``count`` is null. ``stddev`` is
-the deviation of the population (SQL's stddev_pop). ``quantile`` interpolates linearly between
-the two nearest ranks (Hyndman & Fan 1996, type 7).
+the deviation of the population (SQL's stddev_pop), ``var`` its square.
+``quantile`` interpolates linearly between the two nearest ranks (Hyndman & Fan 1996, type 7).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, njit
-from engine.query.plan import TumblingPlan
+from engine.query.plan import Expression, WindowPlan
 from engine.window.doubt.bounds import ALL_ROWS
 from engine.window.drift import PART_BITS
 from engine.window.held.accumulate import (
@@ -30,49 +30,54 @@ from engine.window.held.cells import Cells
 from engine.window.held.kept import Kept, count, gather
 from engine.window.held.number import HALF_WORD, LOW_WORD, put_float, put_int, put_null
 
-COUNT, SUM, AVG, MIN, MAX, STDDEV, QUANTILE = 0, 1, 2, 3, 4, 5, 6
+COUNT, SUM, AVG, MIN, MAX, STDDEV, VAR, QUANTILE = 0, 1, 2, 3, 4, 5, 6, 7
 CODES: Final = {
     "count": COUNT, "sum": SUM, "avg": AVG, "min": MIN, "max": MAX, "stddev": STDDEV,
-    "quantile": QUANTILE,
+    "var": VAR, "quantile": QUANTILE, "median": QUANTILE,
 }  # fmt: skip
 BOUNDED: Final = frozenset({"count", "sum", "avg", "min", "max"})
 """Functions whose results have bounds."""
-NEEDS_ALL_VALUES: Final = frozenset({"quantile"})
-NEEDS_MOMENTS: Final = frozenset({"stddev"})
+NEEDS_ALL_VALUES: Final = frozenset({"quantile", "median"})
+NEEDS_MOMENTS: Final = frozenset({"stddev", "var"})
+_MIDDLE: Final = 0.5
+"""The median as a quantile."""
 _TWO_32: Final = 4294967296.0
 
 
 class Asked(NamedTuple):
-    """The aggregates: codes of their functions, attributes (or ``ALL_ROWS``), q of quantiles."""
+    """The aggregates: codes of their functions, arguments (or ``ALL_ROWS``), q of quantiles."""
 
     function: np.ndarray
     attribute: np.ndarray
     parameter: np.ndarray
 
 
-def attributes_asked(plan: TumblingPlan) -> tuple[dict[str, bool], np.ndarray]:
-    """The aggregated attributes, whether they are only counted, and ``Sums.of``."""
-    functions: dict[str, set[str]] = {}
+def arguments_asked(plan: WindowPlan) -> tuple[dict[Expression, bool], np.ndarray]:
+    """The aggregates' different arguments, whether they are only counted, and ``Sums.of``."""
+    functions: dict[Expression, set[str]] = {}
     for aggregate in plan.aggregates:
-        if aggregate.attribute is not None:
-            functions.setdefault(aggregate.attribute.name, set()).add(aggregate.function)
+        if aggregate.argument is not None:
+            functions.setdefault(aggregate.argument, set()).add(aggregate.function)
     of = [
         (False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES))
         for used in functions.values()
     ]
-    counted = {name: used == {"count"} for name, used in functions.items()}
+    counted = {argument: used == {"count"} for argument, used in functions.items()}
     return counted, np.array(of, OF)
 
 
-def asked_of(plan: TumblingPlan, attributes: dict[str, bool]) -> Asked:
-    """The aggregates of ``plan``; ``attributes``: as ``attributes_asked`` gives them."""
-    place = {name: m for m, name in enumerate(attributes)}
+def asked_of(plan: WindowPlan, arguments: dict[Expression, bool]) -> Asked:
+    """The aggregates of ``plan``; ``arguments``: as ``arguments_asked`` gives them."""
+    place = {argument: m for m, argument in enumerate(arguments)}
     return Asked(
         np.array([CODES[one.function] for one in plan.aggregates], np.int64),
         np.array(
-            [ALL_ROWS if one.attribute is None else place[one.attribute.name]
+            [ALL_ROWS if one.argument is None else place[one.argument]
              for one in plan.aggregates], np.int64),
-        np.array([one.parameter or 0.0 for one in plan.aggregates]),
+        np.array([
+            _MIDDLE if one.function == "median" else one.parameter or 0.0
+            for one in plan.aggregates
+        ]),
     )  # fmt: skip
 
 
@@ -181,10 +186,11 @@ def put_aggregate(
         put_value(kinds, words, j, is_float, ints.smallest, floats.smallest)
     elif function == MAX:
         put_value(kinds, words, j, is_float, ints.largest, floats.largest)
-    elif function == STDDEV:
+    elif function in (STDDEV, VAR):
         moments = scratch.sum.moments[0]
         merge_moments(sums, m, chosen, moments)
-        put_float(kinds, words, j, np.sqrt(max(0.0, moments.squares) / n))
+        variance = max(0.0, moments.squares) / n
+        put_float(kinds, words, j, np.sqrt(variance) if function == STDDEV else variance)
     else:
         q = asked.parameter[a]
         put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, is_float, q))

@@ -22,7 +22,7 @@ from engine.kernels.records import record
 from engine.window.drift import PART_BITS
 
 HEADER: Final = -1
-"""Tag of the cell that stands for a whole window."""
+"""Tag of the cell that stands for a whole window; ``engine.window.panes`` has smaller ones, too."""
 TALLY: Final = record("free", "live", "headers")
 """First free cell, cells in use, windows in use."""
 SPARE: Final = 16
@@ -147,7 +147,7 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
     cells.slot[fresh] = NONE
     cells.first[fresh] = NONE
     cells.last[fresh] = NONE
-    if tag == HEADER:
+    if tag <= HEADER:
         cells.headers[cells.tally[0].headers] = fresh
         cells.tally[0].headers += 1
     return int(fresh)

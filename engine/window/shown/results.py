@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.operator import Result, ResultColumns
-from engine.query.plan import Drift, TumblingPlan
+from engine.query.plan import Drift, WindowPlan
 from engine.results.schema import WINDOWS
 from engine.window.held.aggregate import BOUNDED
 from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, UNKNOWN
@@ -37,7 +37,7 @@ class WindowResults(ResultColumns):
 
     kind = WINDOWS
 
-    def __init__(self, outbox: Outbox, plan: TumblingPlan, keys: GroupKeys, site: str) -> None:
+    def __init__(self, outbox: Outbox, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
         n = int(outbox.tally[0])
         of_rows = {name: column[:n].copy() for name, column in outbox._asdict().items()}
         self.columns = Outbox(**{**of_rows, "tally": outbox.tally.copy()})
@@ -94,7 +94,7 @@ class WindowResults(ResultColumns):
 
     def start(self) -> np.ndarray:
         """Where each result's window starts [ns]."""
-        return np.asarray(self.columns.window * self.plan.size_ns)
+        return np.asarray(self.columns.window * self.plan.step_ns)
 
     def numbers(self, aggregate: int, place: int) -> tuple[np.ndarray, np.ndarray]:
         """(kinds, words) of a number of one aggregate: ``VALUE`` ... ``MOST``."""

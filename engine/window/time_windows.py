@@ -1,6 +1,8 @@
-"""Tumbling windows (R19: time batch) with drift windows, bounds, completeness and corrections.
+"""Windows of time, with drift windows, bounds, completeness and corrections.
 
-Source: R19 3.2.3.1, SPEC 4.4. Windows are [k*size, (k+1)*size) in ``ref`` since the epoch. A window
+Source: R19 3.2.3.1 (time batch), SPEC 4.4. Windows are [k*step, k*step + size) in ``ref`` since the
+epoch; those that tumble have the size as step. A row is entered in each window that it may be in
+(``engine.window.panes`` has another way). A window
 closes when progress reaches its end plus the margin by which events that belong to HIGH, or
 may belong to it within their uncertainty, can still follow: ``max(ceil(T_a/2), largest
 uncertainty of the window's events)``, the latter at most one size. ``DRIFT EACH`` emits LOW and
@@ -24,28 +26,31 @@ import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
 from engine.errors import UserError
-from engine.kernels.records import copy_of, one
+from engine.kernels.records import one
 from engine.operator import Result, Results
-from engine.query.expression import View, column, released_mask
+from engine.query.expression import View, view_value
 from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import Drift, TumblingPlan
-from engine.stream.ends import ends_of
+from engine.query.plan import Drift, WindowPlan
+from engine.query.render import render_expression
 from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
 from engine.window.closing import Closing
 from engine.window.doubt.missing import Missing
-from engine.window.doubt.where import chosen
-from engine.window.drift import SURE, Geometry, considered_delay, shifts_ns
-from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of
-from engine.window.held.aggregate import asked_of, attributes_asked
-from engine.window.held.cells import Cells, grown, new_cells
+from engine.window.drift import Geometry, considered_delay
+from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of, widen
+from engine.window.held.aggregate import arguments_asked, asked_of
+from engine.window.held.cells import SPARE, Cells, grown, new_cells
 from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
+from engine.window.held.copies import copied, with_floats, without_floats
 from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.held.windows_freed import free_over
 from engine.window.keys import GroupKeys
+from engine.window.panes.held import Entries, new_panes
+from engine.window.rows_read import FIXED_COLUMNS, rows_of, stream_codes
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
+from engine.window.shown.having import shown
 from engine.window.shown.results import WindowResults
 
 _CHUNK: Final = 1 << 16
@@ -53,9 +58,6 @@ _FIRST: Final = 256
 _OUTBOX_MAX: Final = 1 << 14
 _TOLD_AT_ONCE: Final = 1 << 10
 """Keys, or those of one window if it has more: bounds what is told, and so the outbox."""
-_FIXED_COLUMNS: Final = frozenset(
-    {"ref", "unc", "epoch", "release", "status", "source", "stream", "seq"}
-)
 _COUNTERS: Final = {
     "too_late": "too_late", "refused_groups": "refused", "capped_uncertainty": "capped",
     "wide_gaps": "wide_gaps",
@@ -63,8 +65,8 @@ _COUNTERS: Final = {
 _MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
 
 
-class TumblingWindow:
-    """Operator of a ``TumblingPlan``.
+class TimeWindows:
+    """Operator of a ``WindowPlan``.
 
     Args:
         plan: the query.
@@ -73,23 +75,27 @@ class TumblingWindow:
     """
 
     types: Final = None
+    in_panes = False
+    """Whether rows go to panes, which the windows share."""
 
     def __init__(
-        self, plan: TumblingPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+        self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:
         self.plan = plan
         self.settings = settings or WindowSettings()
         self.site = site
-        self._geo = Geometry(plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns))
+        self._geo = Geometry(
+            plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns), plan.step_ns
+        )
         self._keys = GroupKeys(plan.group_by, plan.name)
         self._closing = Closing(plan.drift)
         self._missing = Missing()
         self._left_out = 0
         self._state = one(a.STATE, frontier=a.INT_MIN, close_at=a.INT_MIN)
         self._note_closed()
-        self._attributes, of = attributes_asked(plan)
+        self._arguments, of = arguments_asked(plan)
         self._held = Held(
-            asked_of(plan, self._attributes), _MODES[plan.drift],
+            asked_of(plan, self._arguments), _MODES[plan.drift],
             new_cells(_FIRST, len(plan.group_by)), new_sums(of, _FIRST),
             new_kept(_FIRST, len(of)),
         )  # fmt: skip
@@ -97,12 +103,16 @@ class TumblingWindow:
         self._standing = t.new_standing(_FIRST, self._held.mode, n)
         self._outbox = t.new_outbox(_FIRST, len(plan.group_by), n)
         self._scratch = new_content(n)
-        self._entries = t.Entries(np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64))
+        self._room = a.room_factor(self._geo)
+        self._panes = new_panes(of, _FIRST, len(plan.group_by), _CHUNK if self.in_panes else 0)
+        chunk = max(_CHUNK, 2 * SPARE * self._room)
+        self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
         self._no_key = np.zeros((1, len(plan.group_by)), np.int64)
-        self._changed = np.empty((2, a.CHANGED_MAX), np.int64)
+        self._changed = np.empty((2, a.windows_of_a_row(self._geo)), np.int64)
+        self._extent = (plan.step_ns, plan.size_ns)
 
     def required_columns(self) -> set[str]:
-        return set(_FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
+        return set(FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
 
     def counters(self) -> dict[str, int]:
         """Rows that some window did not get: see ``WindowSettings`` and the module.
@@ -120,28 +130,33 @@ class TumblingWindow:
         t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
         self._left_out = max(self._left_out, left_out)
         results = Results()
-        self._geo = Geometry(self.plan.size_ns, *shifts_ns(t_a), self._geo.horizon)
+        self._geo = self._geo._replace(low_shift=t_a // 2, high_shift=(t_a + 1) // 2)
         for field in a.BATCH:
             self._state[field] = 0
         self._set_close_at()
-        codes = self._stream_codes(released)
+        codes = stream_codes(self.plan, released)
         gaps = released.gaps
         read = np.ones(len(gaps.row), np.bool_) if codes is None else np.isin(gaps.stream, codes)
         known = len(self._missing.table.left)
         gap_row, gap_steps = self._missing.take(gaps, read, self._geo)
         steps = released.slack if len(released.slack.row) else released.progress
         agenda = a.Agenda(steps.row, steps.frontier, steps.at, gap_row, gap_steps)
-        rows, values = self._rows(released, codes), self._values(released)
+        rows, values = rows_of(self.plan, self._keys, released, codes), self._values(released)
         why = None
         while why != a.DONE:
             can_grow = len(self._held.cells.window) < self.settings.cells_max
-            batch = a.Batch(rows, values, agenda, self._missing.table, known, self._geo, can_grow)
+            batch = a.Batch(
+                rows, values, agenda, self._missing.table, known, self._geo, self._room, can_grow,
+                self.in_panes, self._panes_grow(),
+            )  # fmt: skip
             why = run(batch, self._book())
             if why == a.CLOSING:
-                self._close(int(self._state["frontier_at"][0]), results)
+                so_far = known + int(self._state["gap"][0])
+                self._close(int(self._state["frontier_at"][0]), so_far, results)
             elif why == a.OUTBOX_FULL:
                 self._send(results)
-                self._make_outbox(min(2 * len(self._outbox.at), _OUTBOX_MAX))
+                most = max(_OUTBOX_MAX, 2 * t.SPARE * self._room)
+                self._make_outbox(min(2 * len(self._outbox.at), most))
             elif why != a.DONE:
                 self._grow(why)
         self._send(results)
@@ -155,52 +170,26 @@ class TumblingWindow:
     def finish(self, at: int) -> Sequence[Result]:
         results = Results()
         self._tell_stale(at, results)
+        due = self._closing.finish(self._begun(every=True)[0])
+        self._make(due, len(self._missing.table.left))
         windows, _, headers = self._live()
-        self._tell_due(self._closing.finish(windows), windows, headers, at, results)
+        self._tell_due(due, windows, headers, at, results)
         self._send(results)
         self._note_closed()
         return results
 
     # ---- a batch ----------------------------------------------------------------------------
 
-    def _stream_codes(self, released: Released) -> np.ndarray | None:
-        if not self.plan.streams:
-            return None
-        return np.array([released.strings.find(name) for name in self.plan.streams], np.int32)
-
-    def _rows(self, released: Released, codes: np.ndarray | None) -> a.Rows:
-        columns = released.columns
-        selected = np.empty(0, np.bool_)
-        if codes is not None:
-            selected = np.isin(columns["stream"], codes)
-        perhaps, reach = None, columns["unc"]
-        if self.plan.where is not None:
-            perhaps = chosen(self.plan.where, released, self.plan.size_ns)
-            mine = released_mask(self.plan.where, released) if perhaps is None else perhaps.taken
-            selected = selected & mine if len(selected) else mine
-        if perhaps is not None:
-            reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, self.plan.size_ns + 1))
-        keys, nulls = self._keys.codes(released)
-        # An interval is known, and counts, when it ends.
-        read = {name: columns[name] for name in _FIXED_COLUMNS} | {"ref": ends_of(released)}
-        exact = np.empty(0, np.int64)
-        return a.Rows(
-            **read, selected=selected, keys=keys, nulls=nulls, reach=reach,
-            how=np.empty(0, np.int8) if perhaps is None else perhaps.how,
-            low=exact if perhaps is None else perhaps.low,
-            high=exact if perhaps is None else perhaps.high,
-        )  # fmt: skip
-
     def _values(self, released: Released) -> Values:
-        """Of each aggregated attribute the values of all rows."""
+        """Of each argument of an aggregate the values of all rows."""
         view = View.of(released.columns, released.attr_types, released.strings)
         found: list[tuple[np.ndarray, np.ndarray | None] | None] = []
-        for name, counts_only in self._attributes.items():
-            value = column(name, view)
+        for argument, counts_only in self._arguments.items():
+            value = view_value(argument, view)
             if value.kind == "str" and not counts_only:
                 raise UserError(
-                    f"query {self.plan.name!r}: attribute {name!r} is text, and only count takes "
-                    "text; leave it out of the other aggregates"
+                    f"query {self.plan.name!r}: attribute {render_expression(argument)!r} is text, "
+                    "and only count takes text; leave it out of the other aggregates"
                 )
             found.append(None if value.kind == "null" else (value.data, value.valid))
         sums = self._held.sums
@@ -208,6 +197,7 @@ class TumblingWindow:
         values = values_of(found, sums, released.n)
         for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
             widen_kept(self._held.kept, m)
+            widen(self._panes.sums, m)
         return values
 
     def _book(self) -> t.Book:
@@ -218,6 +208,7 @@ class TumblingWindow:
             self._outbox,
             self._scratch,
             self._entries,
+            self._panes,
             self._changed[0],
             self._changed[1],
             self._no_key,
@@ -247,8 +238,20 @@ class TumblingWindow:
         headers = headers[np.argsort(cells.window[headers])]
         return cells.window[headers], cells.unc[headers], headers
 
+    def _begun(self, *, every: bool = False) -> tuple[np.ndarray, np.ndarray]:  # noqa: ARG002
+        """Windows that something is, or may be, in, ascending, and their largest uncertainties;
+        at least those that progress may close now, or ``every`` one.
+        """
+        return self._live()[:2]
+
+    def _make(self, due: list[tuple[int, int]], known: int) -> None:
+        """The windows of ``due`` get cells; the first ``known`` gaps are known."""
+
+    def _panes_grow(self) -> bool:
+        return False
+
     def _set_close_at(self) -> None:
-        windows, unc, _ = self._live()
+        windows, unc = self._begun()
         self._state["close_at"] = self._closing.next_at(windows, unc, self._geo)
 
     def _note_closed(self) -> None:
@@ -257,17 +260,19 @@ class TumblingWindow:
         self._state["closed_middle"] = closed[len(closed) // 2]
         self._state["closed_all"] = closed[-1]
 
-    def _close(self, at: int, results: Results) -> None:
+    def _close(self, at: int, known: int, results: Results) -> None:
         frontier, before = int(self._state["frontier"][0]), self._closing.closed[-1]
-        windows, unc, headers = self._live()
-        due = self._closing.advance(frontier, windows, unc, self._geo)
+        due = self._closing.advance(frontier, *self._begun(), self._geo)
+        self._make(due, known)
+        windows, _, headers = self._live()
         if self._closing.closed[-1] > before:
             self._tell_stale(at, results)
         self._tell_due(due, windows, headers, at, results)
         self._note_closed()
         if self._closing.closed[-1] > before:
             ended = windows <= self._closing.closed[-1]
-            over = ended & ((windows + 1) * self.plan.size_ns <= frontier - self._geo.horizon)
+            ends = windows * self.plan.step_ns + self.plan.size_ns
+            over = ended & (ends <= frontier - self._geo.horizon)
             free_over(self._held, self._standing, headers[over])
         self._set_close_at()
 
@@ -314,7 +319,7 @@ class TumblingWindow:
             self._send(results)
             self._make_outbox(max(4 * needed, min(2 * len(self._outbox.at), _OUTBOX_MAX)))
         ends = np.cumsum(counts)
-        t.tell_windows(self._book(), headers, stages, leaders, ends, self.plan.size_ns, at)
+        t.tell_windows(self._book(), headers, stages, leaders, ends, self._extent, at)
 
     def _make_outbox(self, capacity: int) -> None:
         """Larger ones make fewer and longer pieces of results, but every site has one."""
@@ -324,9 +329,9 @@ class TumblingWindow:
 
     def _send(self, results: Results) -> None:
         if self._outbox.tally[0]:
-            results.extend(
-                WindowResults(t.in_words(self._outbox), self.plan, self._keys, self.site)
-            )
+            told = shown(self.plan, t.in_words(self._outbox))
+            if told.tally[0]:
+                results.extend(WindowResults(told, self.plan, self._keys, self.site))
             self._outbox.tally[0] = 0
 
     def _forget_gaps(self) -> None:
@@ -361,7 +366,7 @@ class TumblingWindow:
             "missing": self._missing.snapshot(),
             "keys": self._keys.snapshot(held.cells.keys[live]),
             **{
-                name: _copied({n: column for n, column in part.items() if n != "floats"})
+                name: without_floats(part)
                 for name, part in parts.items()
             },
         }  # fmt: skip
@@ -373,23 +378,10 @@ class TumblingWindow:
         self._left_out = state["left_out"]
         self._missing.restore(state["missing"])
         self._keys.restore(state["keys"])
-        sums = _with_floats(state["sums"], FLOATS)
-        kept = _with_floats(state["kept"], np.float64)
+        sums = with_floats(state["sums"], FLOATS)
+        kept = with_floats(state["kept"], np.float64)
         self._held = self._held._replace(
-            cells=Cells(**_copied(state["cells"])), kept=Kept(**kept),
+            cells=Cells(**copied(state["cells"])), kept=Kept(**kept),
             sums=self._held.sums._replace(**sums),
         )  # fmt: skip
-        self._standing = t.Standing(**_copied(state["standing"]))
-
-
-def _copied(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {
-        name: copy_of(column) if column.dtype.names and name != "of" else column.copy()
-        for name, column in columns.items()
-    }
-
-
-def _with_floats(columns: dict[str, np.ndarray], kind: Any) -> dict[str, np.ndarray]:
-    """Integers are seen as floats, too."""
-    made = _copied(columns)
-    return made | {"floats": made["ints"].view(kind)}
+        self._standing = t.Standing(**copied(state["standing"]))

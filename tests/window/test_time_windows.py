@@ -1,4 +1,4 @@
-"""Tumbling windows: R19's and SPEC 4.4's words first, then the twin, then any cut."""
+"""Tumbling and sliding windows: R19's and SPEC 4.4's words first, then the twin, then any cut."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.query.plan import Aggregate, Attribute, Comparison, Constant, Drift, TumblingPlan
+from engine.query.plan import Aggregate, Attribute, Comparison, Constant, Drift, WindowPlan
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
-from engine.window.tumbling import TumblingWindow, WindowSettings
+from engine.window.panes.windows import windows_of
+from engine.window.time_windows import TimeWindows, WindowSettings
 
 V, G = Attribute("v"), Attribute("g")
 COUNT = Aggregate("count", None, "count(*)")
@@ -24,13 +25,13 @@ FIVE = tuple(
 def plan(
     *aggregates: Aggregate, size: int = 10, drift: Drift = Drift.NONE, by_key: bool = False,
     **more: Any,
-) -> TumblingPlan:  # fmt: skip
+) -> WindowPlan:  # fmt: skip
     group = (G,) if by_key else ()
-    return TumblingPlan("q", "", aggregates, (), size, group_by=group, drift=drift, **more)
+    return WindowPlan("q", "", aggregates, (), size, group_by=group, drift=drift, **more)
 
 
-def operator(made: TumblingPlan, horizon: int | None = None) -> TumblingWindow:
-    return TumblingWindow(made, WindowSettings(correction_horizon_ns=horizon))
+def operator(made: WindowPlan, horizon: int | None = None) -> TimeWindows:
+    return windows_of(made, WindowSettings(correction_horizon_ns=horizon))
 
 
 def brief(results: list[dict[str, Any]], *fields: str) -> list[tuple[Any, ...]]:
@@ -173,7 +174,7 @@ def test_rows_filtered_by_where_and_stream_move_progress_but_do_not_count(tools:
         tools.Event(1, v=1), tools.Event(2, v=5), tools.Event(3, v=5, stream="other"),
         tools.Event(30, v=1),
     )  # fmt: skip
-    made = TumblingPlan("q", "", (COUNT,), ("events",), 10, where=Comparison(">", V, Constant(2)))
+    made = WindowPlan("q", "", (COUNT,), ("events",), 10, where=Comparison(">", V, Constant(2)))
     results = tools.run(lambda: operator(made), tools.Stream(events), (), 99)
     assert brief(results, "value") == [("+", 0, 3, {"count(*)": 1})]
 
@@ -189,7 +190,7 @@ def test_keys_are_values_sorted_null_first(tools: Any) -> None:
 
 
 def test_group_by_record_field_and_after_restore_without_a_batch(tools: Any) -> None:
-    made = TumblingPlan("q", "", (COUNT,), (), 10, group_by=(Attribute("source"), G))
+    made = WindowPlan("q", "", (COUNT,), (), 10, group_by=(Attribute("source"), G))
     first = operator(made)
     first.process(tools.batch(tools.Stream((tools.Event(1, source="x", key="k"),)), Strings()))
     second = operator(made)
@@ -264,7 +265,7 @@ def test_group_key_that_changes_its_type_is_the_users_error(tools: Any) -> None:
 
 
 def test_groups_beyond_the_limit_are_refused_and_counted(tools: Any) -> None:
-    made = TumblingWindow(plan(COUNT, by_key=True), WindowSettings(cells_max=256))
+    made = TimeWindows(plan(COUNT, by_key=True), WindowSettings(cells_max=256))
     events = tuple(tools.Event(1, key=key) for key in range(300))
     made.process(tools.batch(tools.Stream(events), Strings()))
     assert len(made.finish(9)) == 255
@@ -362,7 +363,8 @@ def test_equals_windows_by_definition_under_any_cut(
         stream = tools.replace(
             stream, events=tuple(tools.replace(event, key=None) for event in stream.events)
         )
-    made = plan(COUNT, *FIVE, size=size, drift=drift, by_key=by_key)
+    every = data.draw(st.none() | st.integers(1, size))
+    made = plan(COUNT, *FIVE, size=size, drift=drift, by_key=by_key, every_ns=every)
     twin = tools.Twin(made, stream, horizon)
     expected = twin.run(1000)
     whole = tools.run(lambda: operator(made, horizon), stream, (), 1000)

@@ -1,0 +1,156 @@
+"""ISEQ: naive, indexed and IBP-indexed search beside one another, and its speed, on one core.
+
+Set-up of L10 5.5: W = 30 s, 200 intervals per window of 20 types in equal shares, of W/10 length on
+average; query length 10, half of the end points on the chain starts (50t-50s). Goals (issue 13):
+IBP-indexed at least 2 x indexed and 4 x naive; at least 1,000,000 intervals/s of lengths 3 and 4
+with a key of 20 values, 300,000 without; at most 150 bytes per interval held.
+
+Seconds are processor time of this process; the options are compared within one run. The operator
+alone, on the released stream, in batches of 512 intervals (many matches) or 16,384 (few). Beside it
+the batch limit: a range join of the finished intervals by DuckDB, if it is installed.
+
+``python -m bench.intervals``
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.interval.iseq import IseqMatcher
+from engine.pattern.alone import Alone
+from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.query import query
+from engine.query.endpoints.path import INDEXES
+from engine.query.plan import Plan, SeqPlan
+from engine.stream.released import Released, Strings
+
+WITHIN_NS = 30 * 10**9
+DENSITY, TYPES, KEYS = 200, 20, 20
+FEW, MANY = 512, 16_384
+LENGTH = 10
+COMPARED, TIMED = 4_000, 200_000
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """In order of their ends."""
+
+    ts: np.ndarray
+    te: np.ndarray
+    kind: np.ndarray
+    key: np.ndarray
+
+    def released(self, start: int, stop: int, strings: Strings) -> Released:
+        mine = slice(start, stop)
+        names = np.array([strings.code(_name(kind)) for kind in range(TYPES)], np.int32)
+        ts, te = self.ts[mine], self.te[mine]
+        n, source = len(ts), strings.code("s")
+        columns = {
+            "ref": ts, "ref_end": te, "ts": ts, "te": te, "unc": np.zeros(n, np.int64),
+            "epoch": np.full(n, -1), "arrival": te, "release": te,
+            "seq": np.arange(start, start + n), "status": np.zeros(n, np.int8),
+            "stream": np.zeros(n, np.int32), "source": np.full(n, source, np.int32),
+            "type": names[self.kind[mine]], "attrs.k": self.key[mine],
+        }  # fmt: skip
+        return Released(n, columns, {"k": "int"}, strings, 0)
+
+
+def stream(n: int) -> Intervals:
+    """``n`` intervals, the same ones each time."""
+    rng = np.random.default_rng(13)
+    center = np.sort(rng.integers(0, n * WITHIN_NS // DENSITY, n))
+    long = np.abs(rng.normal(WITHIN_NS / 10, WITHIN_NS / 40, n)).astype(np.int64)
+    ts = center - long // 2
+    order = np.argsort(ts + long, kind="stable")
+    kind, key = rng.integers(0, TYPES, n), rng.integers(0, KEYS, n)
+    return Intervals(ts[order], (ts + long)[order], kind, key)
+
+
+def _name(kind: int) -> str:
+    return chr(ord("A") + kind)
+
+
+def chain(length: int, *, keyed: bool = False) -> str:
+    """A query of ``length`` steps: starts, then ends, one after the other."""
+    names = [_name(step) for step in range(length)]
+    points = [f"{x}.{'ts' if n < length // 2 else 'te'}" for n, x in enumerate(names)]
+    where = " AND ".join(f"{names[0]}.k = {x}.k" for x in names[1:])
+    return (
+        f"EVENT ISEQ[{' < '.join(points)}]({', '.join(names)})"
+        f"{f' WHERE {where}' if keyed else ''} WITHIN 30 s RETURN A.ts"
+    )
+
+
+def timed(plan: Plan, given: Intervals, index: str, batch: int) -> tuple[float, int, SeqMatcher]:
+    """Seconds of the processor, matches, and the matcher afterwards."""
+    assert isinstance(plan, SeqPlan)
+    matcher = IseqMatcher(plan, PatternSettings(intervals=index, keep_late_ns=0))
+    operator, strings, found = Alone(matcher), Strings(["events"]), 0
+    n = len(given.ts)
+    before = time.process_time()
+    for start in range(0, n, batch):
+        released = given.released(start, min(n, start + batch), strings)
+        found += len(operator.process(released))
+    return time.process_time() - before, found, matcher
+
+
+def bytes_held(matcher: SeqMatcher) -> float:
+    """Per interval in the store: its columns and registers, and its entries in stacks."""
+    store, stacks = matcher.table, matcher.stacks
+    columns = [c for c in store.columns.values() if c.base is not store.events]
+    each = store.events.itemsize + sum(column.itemsize for column in columns)
+    each += sum(matrix.itemsize * len(matrix) for matrix in store.registers)
+    entries = int(stacks.stack["size"][: int(stacks.used["stacks"][0])].sum())
+    return each + entries * stacks.entry.itemsize / max(1, store.n)
+
+
+def by_duckdb(given: Intervals) -> str:
+    """The range join of length 3 without a key."""
+    try:
+        import duckdb  # noqa: PLC0415 - it may not be there
+        import pyarrow as pa  # noqa: PLC0415 - for it alone
+    except ImportError:
+        return "DuckDB is not installed: no batch limit beside"
+    names = [_name(kind) for kind in given.kind.tolist()]
+    events = pa.table({"ts": given.ts, "te": given.te, "type": names})
+    connection = duckdb.connect()
+    connection.execute("SET threads = 1")
+    connection.register("events", events)
+    before = time.process_time()
+    (found,) = connection.execute(
+        "SELECT count(*) FROM events a JOIN events b ON a.ts < b.te JOIN events c ON b.te < c.te "
+        "WHERE a.type = 'A' AND b.type = 'B' AND c.type = 'C' "
+        f"AND greatest(a.te, b.te, c.te) - least(a.ts, b.ts, c.ts) <= {WITHIN_NS}"
+    ).fetchone()
+    took = time.process_time() - before
+    return f"DuckDB, length 3: {len(given.ts) / took:,.0f} intervals/s, {found:,} matches"
+
+
+def main() -> None:
+    given, plan = stream(COMPARED), query(chain(LENGTH))
+    took = {}
+    for index in INDEXES:
+        timed(plan, stream(FEW), index, FEW)
+        took[index], found, _ = timed(plan, given, index, FEW)
+        print(f"length {LENGTH}, 50t-50s, {index:8} {took[index]:7.3f} s  {found:,} matches")
+    for index, goal in (("indexed", 2), ("naive", 4)):
+        print(f"ibp is {took[index] / took['ibp']:.1f} x {index} (goal {goal} x)")
+    given = stream(TIMED)
+    for keyed, goal in ((True, 1_000_000), (False, 300_000)):
+        for length in (3, 4):
+            plan = query(chain(length, keyed=keyed))
+            timed(plan, stream(FEW), "ibp", FEW)
+            seconds, found, matcher = timed(plan, given, "ibp", MANY)
+            print(
+                f"length {length}, {'with a key' if keyed else 'no key':10} "
+                f"{TIMED / seconds:11,.0f} intervals/s (goal {goal:,})  {found:,} matches, "
+                f"{bytes_held(matcher):.0f} bytes per interval held"
+            )
+    print(by_duckdb(stream(COMPARED)))
+
+
+if __name__ == "__main__":
+    main()

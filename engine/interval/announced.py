@@ -1,0 +1,149 @@
+"""What IBPs say: which intervals have begun, and whether a type announces all of them (L10 5.4.1).
+
+An IBP acts upon the rows released after it arrived. From the first IBP on every type is taken to be
+*announced*, until an interval of it comes that has begun since and whose IBP had not come: then
+nobody can tell what else has begun unheard. Intervals that came so are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.pattern.search.state import BEGUN
+from engine.stream.columns import Columns
+from engine.stream.released import Released
+
+NEVER: Final = 2**63 - 1
+_FIELDS: Final = ("type", "source", r.INCARNATION, "ref", r.ARRIVAL, r.ID)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """``begun``: of BEGUN, in order of the rows they act before. The row from which on types are
+    announced (``heard``) and by type that from which on it is no more (``lost``).
+    """
+
+    begun: np.ndarray
+    heard: int
+    lost: dict[str, int]
+
+
+class Announced:
+    """IBPs of the types of one query.
+
+    Args:
+        types: of its positive steps, one each.
+        within_ns: WITHIN; None: no IBP is ever forgotten.
+    """
+
+    def __init__(self, types: Sequence[str], within_ns: int | None) -> None:
+        self._types, self._within_ns = tuple(types), within_ns
+        self._waiting = {name: np.empty(0, np.int64) for name in _FIELDS}
+        self._known = np.empty((0, 4), np.int64)
+        self._heard, self._since = NEVER, NEVER
+        self._lost: dict[str, int] = {}
+        self.count = self.missing = 0
+
+    def begins(self, begun: Columns) -> None:
+        """IBPs that have arrived: ``type source incarnation ref arrival id``."""
+        self.count += len(begun["ref"])
+        self._waiting = {
+            name: np.concatenate((known, begun[name].astype(np.int64)))
+            for name, known in self._waiting.items()
+        }
+
+    def before(self, released: Released, first: int, horizon: int) -> Heard:
+        """What acts upon the rows of a batch, of which the first is row ``first`` of the stream."""
+        codes = [released.strings.find(name) for name in self._types]
+        release = released.columns.get("release", np.empty(0, np.int64))
+        last = int(release[-1]) if released.n else -NEVER
+        waiting = self._waiting
+        now = waiting[r.ARRIVAL] < last
+        acting = {name: column[now] for name, column in waiting.items()}
+        self._waiting = {name: column[~now] for name, column in waiting.items()}
+        order = first + np.searchsorted(release, acting[r.ARRIVAL], side="right")
+        parts = [np.empty(0, BEGUN)]
+        for step, code in enumerate(codes):
+            mine = acting["type"] == code
+            if mine.any():
+                part = np.zeros(int(mine.sum()), BEGUN)
+                part["step"], part["time"], part["order"] = step, acting["ref"][mine], order[mine]
+                parts.append(part)
+        asked = np.flatnonzero(np.isin(acting["type"], codes))
+        if self._heard == NEVER and len(asked):
+            self._heard, self._since = int(order[asked[0]]), int(acting["ref"][asked[0]])
+        self._missed(released, first, codes, acting, order)
+        if self._within_ns is not None and len(self._known):
+            self._known = self._known[self._known[:, 3] >= horizon - self._within_ns]
+        begun = np.concatenate(parts)
+        begun = begun[np.lexsort((begun["step"], begun["order"]))]
+        return Heard(begun, self._heard, dict(self._lost))
+
+    def _missed(
+        self, released: Released, first: int, codes: list[int], acting: Columns, order: np.ndarray
+    ) -> None:
+        """Intervals of announced types that come without an IBP of their own."""
+        fresh = np.stack(
+            [acting["source"], acting[r.INCARNATION], acting[r.ID], acting["ref"]], axis=1
+        )
+        past = np.zeros(len(self._known), np.int64)
+        known, since = np.concatenate((self._known, fresh)), np.concatenate((past, order))
+        self._known = known
+        columns = released.columns
+        for name, code in dict(zip(self._types, codes, strict=True)).items():
+            if self._heard == NEVER or not released.n:
+                return
+            rows = np.flatnonzero(columns["type"] == code)
+            rows = rows[first + rows >= self._heard]
+            rows = rows[columns["te"][rows] > columns["ts"][rows]]
+            if not len(rows):
+                continue
+            ids = columns.get(r.ID, np.full(released.n, -1))
+            incarnation = columns.get(r.INCARNATION, np.zeros(released.n, np.int64))
+            mine = np.stack([columns["source"], incarnation, ids], axis=1)[rows].astype(np.int64)
+            told = _first_heard(known[:, :3], since, mine) <= first + rows
+            self.missing += int((~told).sum())
+            lost = rows[~told & (columns["ref"][rows] >= self._since)]
+            if len(lost):
+                self._lost.setdefault(name, first + int(lost[0]))
+
+    def codes(self) -> np.ndarray:
+        """Codes of texts held: of types, sources and ids, if these are texts."""
+        held = [self._waiting[name] for name in ("type", "source", r.ID)]
+        held += [self._known[:, 0], self._known[:, 2]]
+        return np.unique(np.concatenate(held))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "waiting": {name: column.copy() for name, column in self._waiting.items()},
+            "known": self._known.copy(),
+            "heard": [self._heard, self._since],
+            "lost": dict(self._lost),
+            "counts": [self.count, self.missing],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._waiting = {name: column.copy() for name, column in state["waiting"].items()}
+        self._known = state["known"].copy()
+        self._heard, self._since = state["heard"]
+        self._lost = dict(state["lost"])
+        self.count, self.missing = state["counts"]
+
+
+def _first_heard(known: np.ndarray, since: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Per row of ``asked`` the least ``since`` of an equal row of ``known``; NEVER if there is
+    none.
+    """
+    both = np.concatenate((known, asked))
+    _, which = np.unique(both, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    first = np.full(int(which.max(initial=-1)) + 1, NEVER)
+    np.minimum.at(first, which[: len(known)], since)
+    return np.asarray(first[which[len(known) :]])

@@ -1,0 +1,144 @@
+"""Small files of a log become large ones, while it is written and read.
+
+A merged file has the rows of consecutive files as they were, and says how many each had: so every
+number still names the same frames, and whoever has stopped at one of them goes on there. It takes
+its name when it is whole and on disk; the files that it stands for are removed later, when nobody
+reads (``engine.log.files.reading``). A crash at any moment leaves nothing undone but work.
+
+Files are merged ``FAN`` at a time, and the merged ones again, until they are full: each event is
+written three times at most, and there are never more than ``3 * FAN`` files that are not full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.log.files.file_facts import FileFacts, Parts, checksum
+from engine.log.files.folder import LogFile, chosen, merged_name, numbered, numbered_files
+from engine.log.files.log_files import (
+    LOG_SCHEMA,
+    PAYLOAD,
+    check_rows,
+    damaged,
+    facts_in,
+    read_file,
+)
+from engine.log.files.reading import removing
+from engine.log.files.retired import retired
+from engine.log.whole_file import (
+    DAMAGED,
+    parquet_files,
+    sync_folder,
+    temporary,
+    write_parquet,
+)
+
+FAN: Final = 32
+FULL_BYTES: Final = 64 << 20
+"""In memory; on disk they are a few times less."""
+FULL_FILES: Final = FAN**3
+
+
+def due(log: Path) -> list[LogFile]:
+    """Consecutive files that are to be merged next; none: there are no such.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    window: list[LogFile] = []
+    size = 0
+    for file in numbered_files(log):
+        bytes_ = _bytes_of(file.path)
+        if bytes_ >= FULL_BYTES or _count(file) >= FULL_FILES:
+            window, size = [], 0
+            continue
+        if window and _level(file) != _level(window[-1]):
+            window, size = [], 0
+        window.append(file)
+        size += bytes_
+        if len(window) == FAN or (size >= FULL_BYTES and len(window) > 1):
+            return window
+    return []
+
+
+def merge(files: Sequence[LogFile]) -> Path | None:
+    """One file for ``files``, which are consecutive and stay; None: they are of an old version.
+
+    Raises:
+        UserError: one is damaged.
+        OSError: it cannot be written.
+    """
+    facts = [facts_in(file.path) for file in files]
+    known = [each for each in facts if each is not None]
+    if len(known) < len(files) or len({each.arrival_given for each in known}) > 1:
+        return None
+    tables = []
+    for file in files:
+        tables.append(read_file(file.path, LOG_SCHEMA.names))
+        check_rows(file.path, tables[-1])
+    table = pa.concat_tables(tables).combine_chunks()
+    pairs = np.concatenate([each.each.pairs for each in known])
+    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    said = FileFacts(
+        files[0].first, table.num_rows, known[0].arrival_given, checksum(rows), Parts(pairs).text
+    )
+    schema = LOG_SCHEMA.with_metadata(said.as_metadata())
+    path = files[0].path.with_name(merged_name(files[0].first, files[-1].last))
+    write_parquet(path, [table.cast(schema)], schema, plain_columns=(PAYLOAD,))
+    return path
+
+
+def swept(log: Path) -> bool:
+    """Removes files for which merged ones stand, and what was retired; False: somebody reads.
+
+    Raises:
+        UserError: what is known of retired files is damaged.
+        OSError: one cannot be removed.
+    """
+    found = [file for path in parquet_files(log) if (file := numbered(path)) is not None]
+    counts = set(chosen(found, retired(log).upto))
+    rest = [file.path for file in found if file not in counts]
+    if not rest:
+        return True
+    with removing(log) as alone:
+        if alone:
+            for path in rest:
+                path.unlink(missing_ok=True)
+            sync_folder(log)
+    return alone
+
+
+def clear(log: Path) -> None:
+    """Removes what a merge that was cut off has left; call it before the first one.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    for path in log.glob(temporary(log / "merged-*").name):
+        path.unlink(missing_ok=True)
+
+
+@lru_cache(maxsize=1 << 16)
+def _bytes_of(path: Path) -> int:
+    """Of the rows of a file, which never changes, in memory."""
+    try:
+        about = pq.read_metadata(path)
+    except DAMAGED as error:
+        raise damaged(path, error) from error
+    return sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
+
+
+def _count(file: LogFile) -> int:
+    return file.last - file.first + 1
+
+
+def _level(file: LogFile) -> int:
+    """How often its rows were merged, about."""
+    return 0 if _count(file) == 1 else 1 if _count(file) <= FAN else 2

@@ -1,0 +1,38 @@
+"""The scope of a negated step while a query's tables are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.pattern.compiled.relations import Related
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
+
+    number: int
+    step: int
+    groups: list[int]
+    ends: list[Related]
+    joined: bool
+
+    def related(self, step: int) -> list[Related]:
+        """How its event is related to a positive step that bounds it."""
+        return [end for end in self.ends if step in (end.left, end.right)]
+
+    @property
+    def low(self) -> int | None:
+        """The one step that bounds it below, if nothing but keys joins it with others."""
+        return self._one(below=True)
+
+    @property
+    def high(self) -> int | None:
+        return self._one(below=False)
+
+    def _one(self, *, below: bool) -> int | None:
+        lower = [end.left for end in self.ends if end.right == self.step]
+        upper = [end.right for end in self.ends if end.left == self.step]
+        if len(lower) != 1 or len(upper) != 1 or self.joined:
+            return None
+        return lower[0] if below else upper[0]

@@ -1,0 +1,71 @@
+"""HAVING: a condition on the aggregates that a query selects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from engine.query.analysis.conditions import Context, condition
+from engine.query.fields import FIELDS
+from engine.query.language import syntax as s
+from engine.query.plan import Aggregate, Attribute, Predicate
+
+
+def having_of(
+    clause: s.Having,
+    aggregates: Sequence[Aggregate],
+    context: Context,
+    made: Callable[[s.Call], Aggregate],
+) -> Predicate:
+    """The predicate of ``clause``, which names ``aggregates`` by their labels.
+
+    Args:
+        clause: as it is written, aggregates as calls or by their names.
+        aggregates: those that the query selects.
+        context: of the query.
+        made: the aggregate that a call writes.
+
+    Raises:
+        UserError: it names anything but aggregates that are selected.
+    """
+    labels = [one.label for one in aggregates]
+
+    def resolve(reference: s.Reference) -> Attribute:
+        name = reference.parts[-1].text
+        if len(reference.parts) > 1 or name not in labels:
+            hint = "conditions on events and groups stand in WHERE"
+            raise context.refuse(reference.at, f"{name!r} is none of the aggregates", hint)
+        if name in FIELDS:
+            hint = "give it another name with AS"
+            raise context.refuse(reference.at, f"{name!r} is a field of events, too", hint)
+        return Attribute(name)
+
+    def named(call: s.Call) -> s.Reference:
+        asked = made(call)
+        for one in aggregates:
+            if replace(one, label=asked.label) == asked:
+                return s.Reference((s.Name(one.label, call.at, quoted=True),), call.at)
+        hint = "HAVING takes aggregates that are in the SELECT list"
+        raise context.refuse(call.at, f"{asked.label} is not selected", hint)
+
+    return condition(_with_names(clause.condition, named), replace(context, resolve=resolve))
+
+
+def _with_names(node: s.Node, named: Callable[[s.Call], s.Reference]) -> s.Node:
+    """``node`` with the name of each aggregate in place of its call."""
+
+    def inner(part: s.Node) -> s.Node:
+        return _with_names(part, named)
+
+    match node:
+        case s.Call():
+            return named(node)
+        case s.Junction(terms=terms):
+            return replace(node, terms=tuple(map(inner, terms)))
+        case s.Binary(left=left, right=right):
+            return replace(node, left=inner(left), right=inner(right))
+        case s.Negative(term=term):
+            return replace(node, term=inner(term))
+        case s.Among(item=item, options=options):
+            return replace(node, item=inner(item), options=tuple(map(inner, options)))
+    return node

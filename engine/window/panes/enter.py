@@ -1,0 +1,41 @@
+"""Enters a row in a pane, for the windows to come that it is wholly in; in the others by itself."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline
+from engine.kernels.records import Record
+from engine.window import assign as a
+from engine.window.drift import SURE, first_with
+from engine.window.panes.geometry import pane_of
+from engine.window.panes.held import SPAN_MAX, add_to_pane
+from engine.window.told import Book
+
+NOWHERE: Final = (1, 0)
+"""No windows."""
+
+
+@inline
+def enter_row(i: int, u: int, batch: a.Batch, book: Book, st: Record) -> int:
+    """Enter row ``i``; gives the header of its window, or pane if rows go there, or -1.
+
+    One place that enters it in windows, as that takes long to compile.
+    """
+    rows, geo, r = batch.rows, batch.geo, batch.rows.ref[i]
+    without, pane, span, header = NOWHERE, 0, NONE, NONE
+    if batch.in_panes and (len(rows.how) == 0 or rows.how[i] == SURE):
+        early, late = r - max(u, geo.high_shift), r + max(u, geo.low_shift)
+        pane = pane_of(geo, early)
+        span = pane_of(geo, late) - pane
+        without = max(first_with(geo, late), st.closed_low + 1), early // geo.step
+        if span > SPAN_MAX or without[0] > without[1]:
+            without, span = NOWHERE, NONE
+    if span != 0 or first_with(geo, r) < without[0]:
+        header = a.enter(i, u, batch, book, st, without)
+    if span >= 0:
+        nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
+        header = add_to_pane(book.panes, pane, span, u, nulls, rows.keys, i, book.no_key)
+        st.refused += header == NONE
+    return NONE if batch.in_panes and span != 0 else header

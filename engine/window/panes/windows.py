@@ -1,0 +1,143 @@
+"""Windows that slide, made of panes: one addition per event, whatever size by slide is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edge_agent.records import DEFAULT_SITE
+from engine.kernels.records import copy_of
+from engine.query.plan import WindowPlan
+from engine.window import assign as a
+from engine.window.drift import Geometry
+from engine.window.held.accumulate import FLOATS, more_sums
+from engine.window.held.aggregate import NEEDS_ALL_VALUES
+from engine.window.held.cells import HEADER, Cells, grown
+from engine.window.held.copies import copied, with_floats, without_floats
+from engine.window.panes.geometry import pane_of
+from engine.window.panes.held import Panes
+from engine.window.panes.make import MADE, MORE_PANES, free_panes, make_window
+from engine.window.settings import WindowSettings
+from engine.window.time_windows import TimeWindows
+
+
+class PaneWindows(TimeWindows):
+    """``TimeWindows`` of a plan whose aggregates need no single values."""
+
+    in_panes = True
+
+    def _panes_grow(self) -> bool:
+        return len(self._panes.cells.window) < self.settings.cells_max
+
+    def _grow(self, why: int) -> None:
+        if why != a.GROW_PANES:
+            super()._grow(why)
+            return
+        cells = grown(self._panes.cells)
+        sums = more_sums(self._panes.sums, len(cells.window))
+        self._panes = self._panes._replace(cells=cells, sums=sums)
+
+    def _begun(self, *, every: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """As of ``TimeWindows``; unless ``every``, of panes those that progress may close now."""
+        windows, unc, _ = self._live()
+        cells, geo = self._panes.cells, self._geo
+        headers = cells.headers[: cells.tally["headers"][0]]
+        headers = headers[cells.tag[headers] == HEADER]
+        if not len(headers):
+            return windows, unc
+        headers = headers[np.argsort(cells.window[headers])]
+        panes = cells.window[headers]
+        start = _starts(panes, geo)
+        first, last = (start - geo.size) // geo.step + 1, start // geo.step
+        first = np.maximum(first, self._closing.closed[0] + 1)
+        if not every:
+            frontier = int(self._state["frontier"][0])
+            upto = (frontier + geo.low_shift - geo.size) // geo.step + 1
+            last = np.minimum(last, max(upto, a.INT_MIN))
+        mine = _united(first, last)
+        if not len(mine):
+            return windows, unc
+        ends = [
+            np.searchsorted(start, edge) for edge in (mine * geo.step, mine * geo.step + geo.size)
+        ]
+        widest = np.append(cells.unc[headers], 0)
+        theirs = np.maximum.reduceat(widest, np.column_stack(ends).reshape(-1))[::2]
+        both, place = np.unique(np.concatenate((windows, mine)), return_inverse=True)
+        largest = np.zeros(len(both), np.int64)
+        np.maximum.at(largest, place.reshape(-1), np.concatenate((unc, theirs)))
+        return both, largest
+
+    def _make(self, due: list[tuple[int, int]], known: int) -> None:
+        made = int(self._state["closed_low"][0])
+        book = self._book()
+        for window in sorted({window for window, _ in due if window > made}):
+            why = None
+            while why != MADE:
+                grow = self._panes_grow(), len(self._held.cells.window) < self.settings.cells_max
+                why, refused = make_window(
+                    window, self._geo, self._panes, self._held, self._missing.table, known,
+                    book.no_key, grow,
+                )  # fmt: skip
+                self._state["refused"] += refused
+                if why != MADE:
+                    self._grow(a.GROW_PANES if why == MORE_PANES else a.GROW_CELLS)
+        following = self._closing.closed[0] + 1
+        if following > made + 1:
+            free_panes(self._panes, int(pane_of(self._geo, following * self._geo.step)))
+
+    def codes(self) -> np.ndarray | None:
+        cells = self._panes.cells
+        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
+        base = super().codes()
+        return keys if base is None else np.concatenate([base, keys])
+
+    def snapshot(self) -> dict[str, Any]:
+        panes = self._panes
+        live = panes.cells.table[panes.cells.table >= 0]
+        state = super().snapshot()
+        texts = self._keys.snapshot(panes.cells.keys[live])["texts"]
+        state["keys"]["texts"] |= texts
+        return state | {
+            "panes": {
+                "cells": copied(panes.cells._asdict()),
+                "sums": without_floats(panes.sums._asdict()),
+                "tally": copy_of(panes.tally),
+            }
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        held = state["panes"]
+        sums = self._panes.sums._replace(**with_floats(held["sums"], FLOATS))
+        self._panes = Panes(
+            Cells(**copied(held["cells"])), sums, self._panes.entries, copy_of(held["tally"])
+        )
+
+
+def _starts(panes: np.ndarray, geo: Geometry) -> np.ndarray:
+    """Where each of ``panes`` starts [ns]."""
+    rest = geo.size % geo.step
+    return panes * geo.step if rest == 0 else (panes >> 1) * geo.step + (panes & 1) * rest
+
+
+def _united(first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The different numbers of the stretches [first, last], both of which ascend."""
+    if not len(first):
+        return first
+    fresh = np.maximum(first, np.append(first[0], np.maximum.accumulate(last)[:-1] + 1))
+    counts = np.maximum(last - fresh + 1, 0)
+    before = np.cumsum(counts) - counts
+    return np.repeat(fresh - before, counts) + np.arange(counts.sum())
+
+
+def windows_of(
+    plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+) -> TimeWindows:
+    """The operator of ``plan``: with panes if its windows overlap, and no aggregate needs all
+    values, as of windows that share none.
+    """
+    alone = plan.every_ns is None or plan.every_ns == plan.size_ns
+    if alone or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
+        return TimeWindows(plan, settings, site)
+    return PaneWindows(plan, settings, site)

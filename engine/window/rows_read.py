@@ -1,0 +1,54 @@
+"""A batch as the pass reads it: which rows count, and of which key each is."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.query.expression import released_mask
+from engine.query.plan import WindowPlan
+from engine.stream.ends import ends_of
+from engine.stream.released import Released
+from engine.window.assign import Rows
+from engine.window.doubt.where import chosen
+from engine.window.drift import SURE
+from engine.window.keys import GroupKeys
+
+FIXED_COLUMNS: Final = frozenset(
+    {"ref", "unc", "epoch", "release", "status", "source", "stream", "seq"}
+)
+
+
+def stream_codes(plan: WindowPlan, released: Released) -> np.ndarray | None:
+    """The codes of the streams that ``plan`` reads; None: all."""
+    if not plan.streams:
+        return None
+    return np.array([released.strings.find(name) for name in plan.streams], np.int32)
+
+
+def rows_of(
+    plan: WindowPlan, keys: GroupKeys, released: Released, codes: np.ndarray | None
+) -> Rows:
+    """The rows of ``released``; ``codes``: of the streams that are read."""
+    columns = released.columns
+    selected = np.empty(0, np.bool_)
+    if codes is not None:
+        selected = np.isin(columns["stream"], codes)
+    perhaps, reach = None, columns["unc"]
+    if plan.where is not None:
+        perhaps = chosen(plan.where, released, plan.size_ns)
+        mine = released_mask(plan.where, released) if perhaps is None else perhaps.taken
+        selected = selected & mine if len(selected) else mine
+    if perhaps is not None:
+        reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, plan.size_ns + 1))
+    codes_of_keys, nulls = keys.codes(released)
+    # An interval is known, and counts, when it ends.
+    read = {name: columns[name] for name in FIXED_COLUMNS} | {"ref": ends_of(released)}
+    exact = np.empty(0, np.int64)
+    return Rows(
+        **read, selected=selected, keys=codes_of_keys, nulls=nulls, reach=reach,
+        how=np.empty(0, np.int8) if perhaps is None else perhaps.how,
+        low=exact if perhaps is None else perhaps.low,
+        high=exact if perhaps is None else perhaps.high,
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""HAVING: which results are shown.
+
+What it says follows from a result's content alone, and a retraction repeats the content of what it
+takes back, so both are shown or neither.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.query.expression import mask
+from engine.query.plan import WindowPlan
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import Strings
+from engine.window.held.content import NUMBERS, VALUE
+from engine.window.held.number import FLOAT, HALF_WORD, NULL
+from engine.window.told import Outbox
+
+_INT_MAX = 1 << 31
+"""Of the upper word, so that the whole fits into 64 bits."""
+
+
+def shown(plan: WindowPlan, outbox: Outbox) -> Outbox:
+    """Those results of ``outbox``, in words, that ``plan.having`` holds for."""
+    if plan.having is None:
+        return outbox
+    n = int(outbox.tally[0])
+    columns: dict[str, np.ndarray] = {}
+    valid: dict[str, np.ndarray] = {}
+    for a, one in enumerate(plan.aggregates):
+        j = a * NUMBERS + VALUE
+        kinds, words = outbox.kinds[:n, j], outbox.words[:n, j]
+        columns[ATTR_PREFIX + one.label] = _numbers(kinds, words)
+        valid[one.label] = kinds != NULL
+    types = {
+        one.label: "int" if columns[ATTR_PREFIX + one.label].dtype.kind == "i" else "float"
+        for one in plan.aggregates
+    }
+    held = mask(plan.having, columns, valid.get, types, Strings())
+    kept = {name: column[:n][held] for name, column in outbox._asdict().items() if name != "tally"}
+    return Outbox(**kept, tally=np.array([int(held.sum())]))
+
+
+def _numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """As integers where all are and fit into 64 bits, else as floats."""
+    high, low = words[:, 0], words[:, 1]
+    is_float = kinds == FLOAT
+    if not is_float.any() and ((high >= -_INT_MAX) & (high < _INT_MAX)).all():
+        return np.asarray((high << HALF_WORD) | low)
+    whole = high.astype(np.float64) * float(1 << HALF_WORD) + low
+    return np.where(is_float, high.copy().view(np.float64), whole)

@@ -1,0 +1,120 @@
+"""SPEC 4.7's goldens: L10 Examples 5.3 to 5.5, from a trace to the lines that are printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import slackwater
+from engine.chain import Chain, ChainSettings
+from engine.order.registry import parse_order
+from engine.passes.asked import asked_of_queries
+from engine.query import query
+from engine.query.endpoints.path import INDEXES
+from tests.order.conftest import frame
+
+TEXT = "EVENT ISEQ[A.ts < B.te < C.te < D.te](A, B, C, D) WITHIN 30"
+STREAM = "b3|6 d6|10 b9|11 c4|12 a7|14 d9|15 a8|16"
+FIRST, SECOND = "a7|14 b9|11 c4|12 d9|15", "a8|16 b9|11 c4|12 d9|15"
+Record = dict[str, Any]
+
+
+def interval(name: str) -> Record:
+    start, end = map(int, name[1:].split("|"))
+    return {"type": name[0].upper(), "ts": start, "te": end, "id": name}
+
+
+def stream(*, ibp: bool) -> list[Record]:
+    """Intervals by their ends and IBPs by their starts; at one instant IBPs first."""
+    whole = [interval(name) for name in STREAM.split()]
+    timed = [(each["te"], 1, each) for each in whole]
+    if ibp:
+        begun = [{**each, "kind": "ibp"} for each in whole]
+        timed += [(each["ts"], 0, {k: v for k, v in each.items() if k != "te"}) for each in begun]
+    return [each for _, _, each in sorted(timed, key=lambda one: one[:2])]
+
+
+def names(result: Record) -> str:
+    return " ".join(f"{e['type'].lower()}{e['ts']}|{e['te']}" for e in result["events"])
+
+
+@pytest.mark.parametrize("ibp", [False, True])
+@pytest.mark.parametrize("purge", ["late", "promises"])
+@pytest.mark.parametrize("index", INDEXES)
+def test_l10_examples_5_4_and_5_5(tmp_path: Path, index: str, purge: str, ibp: bool) -> None:
+    trace = tmp_path / "trace.jsonl"
+    records = stream(ibp=ibp)
+    trace.write_text("".join(json.dumps(each) + "\n" for each in records))
+    line_of = {each["id"]: n for n, each in enumerate(records, 1) if "te" in each}
+    results = list(slackwater.query(trace, TEXT, intervals=index, purge=purge))
+    assert [(each["at"], names(each)) for each in results] == [
+        (line_of["d9|15"], FIRST), (line_of["a8|16"], SECOND),
+    ]  # fmt: skip
+    assert all(each["certainty"] == "confirmed" for each in results)
+
+
+@pytest.mark.parametrize(("ibp", "dropped", "unannounced"), [(False, 1, 0), (True, 2, 0)])
+def test_what_is_dropped_without_buffering(ibp: bool, dropped: int, unannounced: int) -> None:
+    """d6|10 finds no C that ends before it; of b3|6 only IBPs tell that no A has begun."""
+    counters, found = answered(stream(ibp=ibp))
+    assert found == [FIRST, SECOND]
+    assert counters["dropped"] == dropped
+    assert counters["ibp"] == (7 if ibp else 0)
+    assert counters["unannounced"] == unannounced
+
+
+def test_a_type_whose_ibp_was_lost_is_trusted_no_more() -> None:
+    """b9|11 came, and no IBP of it: from then on any start of a B is taken to be possible."""
+    records = [e for e in stream(ibp=True) if (e["id"], e.get("kind")) != ("b9|11", "ibp")]
+    counters, found = answered(records)
+    assert found == [FIRST, SECOND]
+    assert (counters["ibp"], counters["unannounced"]) == (6, 1)
+
+
+def answered(records: list[Record]) -> tuple[Record, list[str]]:
+    """Under purge=promises, cut after each record, with a restart there."""
+    settings = asked_of_queries((query(TEXT),), "ns", purge="promises")
+    chain, found = Chain(settings, "main"), []
+    for number, each in enumerate(records):
+        more = {"source": "s0", "arrival": number, "id": STREAM.split().index(each["id"])}
+        if "kind" not in each:
+            more["seq"] = sum("kind" not in e for e in records[:number])
+        found += chain.process([frame([{**each, **more}])]).results[0]
+        chain = Chain.restored(settings, "main", chain.snapshot())
+    found += chain.finish().results[0]
+    counters = chain.counters()
+    assert counters["records"].get("ibp", 0) == sum("kind" in each for each in records)
+    return counters["queries"]["q1"], [names(each) for each in found]
+
+
+def test_l10_example_5_3() -> None:
+    """A overlaps B, B overlaps C; that A starts before B is L10's open relation."""
+    plan = query("EVENT ISEQ[A OVERLAPS B, B OVERLAPS C](A, B, C)")
+    assert [(str(r.left.alias), r.left.name, str(r.right.alias), r.right.name)
+            for r in plan.relations] == [
+        ("A", "ts", "B", "ts"), ("A", "te", "B", "te"), ("B", "ts", "A", "te"),
+        ("B", "ts", "C", "ts"), ("B", "te", "C", "te"), ("C", "ts", "B", "te"),
+    ]  # fmt: skip
+
+
+def test_l10_example_5_1() -> None:
+    """HIGH contains STAY, over L10's readings of 5.4.1; and HIGH overlaps DRY."""
+    spans = [
+        ("MEDIUM", 0, 8), ("STAY", 9, 11), ("HIGH", 8, 12), ("STAY", 7, 13), ("DRY", 10, 14),
+        ("MEDIUM", 12, 16),
+    ]  # fmt: skip
+    records = [
+        {"type": kind, "ts": ts, "te": te, "source": "s0", "seq": n, "arrival": te}
+        for n, (kind, ts, te) in enumerate(spans)
+    ]
+    plans = (
+        query("EVENT ISEQ[h CONTAINS s](HIGH h, STAY s) WITHIN 30", name="stay"),
+        query("EVENT ISEQ[HIGH OVERLAPS DRY](HIGH, DRY) WITHIN 30", name="dry"),
+    )
+    chain = Chain(ChainSettings(parse_order("sequence"), plans), "main")
+    stay, dry = chain.process([frame(records)]).results
+    assert [names(each) for each in stay] == ["high8|12 stay9|11"]
+    assert [names(each) for each in dry] == ["high8|12 dry10|14"]

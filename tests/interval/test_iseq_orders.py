@@ -1,0 +1,154 @@
+"""ISEQ behind every order and barrier, with IBPs that are lost or late; and on Spark."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import slackwater
+from engine.chain import Chain
+from engine.passes.asked import asked_of_queries
+from engine.query.endpoints.path import INDEXES
+from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
+from tests.interval.test_iseq import plan_of
+from tests.order.conftest import frame
+
+Record = dict[str, Any]
+
+
+def numbered(results: list[Record], rows: dict[tuple[str, int], int]) -> list[Record]:
+    """Events called by their row instead of their number in their source."""
+    return [
+        {
+            **result,
+            "events": [{"seq": rows[e["source"], e["seq"]]} for e in result["events"]],
+        }
+        for result in results
+    ]
+
+
+def records_of(
+    events: list[Event], delays: list[int], lost: list[int]
+) -> tuple[list[Record], dict[tuple[str, int], int]]:
+    """Intervals by their ends and IBPs by their starts, each at twice its time and its delay; the
+    numbers of a source follow its ends. IBPs number ``lost`` are left out.
+    """
+    found, seqs, rows = [], {"x": 0, "y": 0}, {}
+    for row in sorted(range(len(events)), key=lambda r: events[r].ref + events[r].long):
+        event, delay = events[row], delays[row % len(delays)] if delays else 0
+        named = {"type": event.type, "source": event.source, "id": row}
+        seq = seqs[event.source]
+        seqs[event.source] += 1
+        rows[event.source, seq] = row
+        end = event.ref + event.long
+        found.append({
+            **named, "ts": event.ref, "te": end, "seq": seq, "attrs": event.attrs,
+            "arrival": 2 * (end + delay) + 1,
+        })  # fmt: skip
+        if event.long and row not in lost:
+            begun = {**named, "kind": "ibp", "ts": event.ref, "arrival": 2 * (event.ref + delay)}
+            found.append(begun)
+    return sorted(found, key=lambda record: record["arrival"]), rows
+
+
+def answered(
+    asked: Asked, records: list[Record], cuts: list[int], **options: str
+) -> tuple[list[Record], Record]:
+    """Restarted at every cut."""
+    settings = asked_of_queries((plan_of(asked),), "ns", guard="off", **options)
+    chain, found = Chain(settings, "main"), []
+    borders = [0, *sorted({cut % (len(records) + 1) for cut in cuts}), len(records)]
+    for start, stop in itertools.pairwise(borders):
+        if start < stop:
+            found += chain.process([frame(records[start:stop])]).results[0]
+            chain = Chain.restored(settings, "main", chain.snapshot())
+    found += chain.finish().results[0]
+    return found, chain.counters()["queries"]["q1"]
+
+
+CUTS = st.lists(st.integers(0, 40), max_size=3)
+DELAYS = st.lists(st.sampled_from([0, 0, 3, 11]), max_size=5)
+
+
+@given(
+    queries(),
+    streams(),
+    DELAYS,
+    st.lists(st.integers(0, 9), max_size=4),
+    CUTS,
+    st.sampled_from(["sequence", "kslack:12", "none", "mp-kslack"]),
+    st.sampled_from([None, "immediate", "punctuation", "bounded:30", "hold:5"]),
+    st.sampled_from(INDEXES),
+)
+def test_results_are_as_defined_whatever_comes_late(
+    asked: Asked, events: list[Event], delays: list[int], lost: list[int], cuts: list[int],
+    order: str, barrier: str | None, index: str,
+) -> None:  # fmt: skip
+    """Nothing that is late by less than keep-late is missed, and no IBP changes a result."""
+    exact = [Event(e.type, e.ref, 0, e.source, attrs=e.attrs, long=e.long) for e in events]
+    records, rows = records_of(exact, delays, lost)
+    if order == "mp-kslack" and barrier == "bounded:30":
+        barrier = None
+    options = {} if barrier is None else {"barrier": barrier}
+    found, counters = answered(asked, records, cuts, order=order, intervals=index, **options)
+    assert matches(numbered(found, rows)) == truth(asked, exact)
+    assert counters["dropped"] == counters["cascaded"] == 0
+
+
+@given(queries(), streams(most=14), CUTS, st.sampled_from(INDEXES), st.booleans())
+def test_what_is_dropped_is_missed_by_nobody(
+    asked: Asked, events: list[Event], cuts: list[int], index: str, loses: bool
+) -> None:
+    """Under purge=promises, in order. An IBP that is lost may cost a match, and is counted."""
+    exact = [Event(e.type, e.ref, 0, "x", attrs=e.attrs, long=e.long) for e in events]
+    records, rows = records_of(exact, [], [3, 5] if loses else [])
+    options = {"order": "kslack:0", "intervals": index, "purge": "promises"}
+    found, counters = answered(asked, records, cuts, **options)
+    told, want = matches(numbered(found, rows)), truth(asked, exact)
+    if counters.get("unannounced", 0) == 0:
+        assert told == want
+    else:
+        assert loses
+        assert told.items() <= want.items()
+    again, uncut = answered(asked, records, [], **options)
+    assert (again, uncut) == (found, counters)
+
+
+def test_intervals_of_many_sources_are_merged_by_their_ends() -> None:
+    """SPEC 4.7: ends order intervals, so none of these is late or out of its place."""
+    records = [
+        {"type": "A", "ts": 1, "te": 9, "source": "x", "seq": 0, "arrival": 10},
+        {"type": "A", "ts": 5, "te": 7, "source": "y", "seq": 0, "arrival": 11},
+        {"type": "A", "ts": 2, "te": 12, "source": "y", "seq": 1, "arrival": 12},
+        {"type": "A", "ts": 11, "te": 11, "source": "x", "seq": 1, "arrival": 13},
+    ]
+    found = slackwater.order(pa.Table.from_pylist(records), order="sequence")
+    told = [(each["ts"], each.get("te", 11), each["ref"], each["late"]) for each in found]
+    assert told == [(5, 7, 5, False), (1, 9, 1, False), (11, 11, 11, False), (2, 12, 2, False)]
+
+
+def test_a_window_counts_an_interval_when_it_ends() -> None:
+    records = [{"type": "A", "ts": 1, "te": 5}, {"type": "A", "ts": 2, "te": 14}]
+    table = pa.Table.from_pylist(records)
+    found = slackwater.query(table, "SELECT count(*), min(ts) WINDOW TUMBLING 10")
+    told = [(each["window"]["start"], each["value"]) for each in found]
+    assert told == [(0, {"count(*)": 1, "min(ts)": 1}), (10, {"count(*)": 1, "min(ts)": 2})]
+
+
+@pytest.mark.slow
+def test_spark_answers_as_this_process() -> None:
+    text = "EVENT ISEQ[a OVERLAPS b, n DURING b](A a, B b, !N n) WHERE a.k = b.k WITHIN 40"
+    records = [
+        {"type": "ABN"[n * 5 % 3], "ts": 3 * n - n * 7 % 13, "te": 3 * n, "k": n % 2}
+        for n in range(200)
+    ]
+    table = pa.Table.from_pylist(records)
+    here = list(slackwater.query(table, text, barrier="punctuation"))
+    there = list(slackwater.query(table, text, barrier="punctuation", master="local[2]"))
+    assert here
+    assert there == here
