@@ -23,7 +23,7 @@ ROOMS = {
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
-        "report", "results", "server", "stream", "sweep",
+        "report", "results", "server", "stream", "sweep", "validate",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
@@ -49,6 +49,9 @@ ROOMS = {
     },
     "stream": {"kernels"},
     "sweep": {"log", "passes", "report"},
+    "validate": {
+        "chain", "clocks", "kernels", "log", "passes", "query", "report", "results", "stream",
+    },
     "window": {"kernels", "query", "results", "stream"},
 }  # fmt: skip
 

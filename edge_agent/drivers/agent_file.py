@@ -12,6 +12,7 @@ from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.abstraction.settings_table import read_abstracts
 from edge_agent.drivers.metrics_server import PORT as METRICS_PORT
 from edge_agent.drivers.time_servers import TimeServer
+from edge_agent.errors import SettingsError
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
 from edge_agent.listening import Listening, read_listening
@@ -221,11 +222,22 @@ def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
 
 
 def _server(table: Table, text: str) -> TimeServer:
-    """``host``, ``host:port``, ``[address]:port``."""
+    try:
+        return read_server(text)
+    except SettingsError as error:
+        raise table.wrong("servers", str(error)) from error
+
+
+def read_server(text: str) -> TimeServer:
+    """``host``, ``host:port``, ``[address]:port``.
+
+    Raises:
+        SettingsError: none of these.
+    """
     found = _SERVER.fullmatch(text)
     port = int(found[3] or NTP_PORT) if found else 0
     if found is None or not 1 <= port <= 65_535:
-        raise table.wrong("servers", f'{text!r:.100} is no server: write "name" or "name:port"')
+        raise SettingsError(f'{text!r:.100} is no server: write "name" or "name:port"')
     return TimeServer(found[1] or found[2], port)
 
 

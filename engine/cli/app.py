@@ -29,6 +29,7 @@ _NAMES: Final = {
     "agent": "Sends a device's events to a gateway.",
     "serve": "Receives the events of agents into a log.",
     "emulate": "A scenario's links between real sockets.",
+    "validate": "Is this hardware good enough?",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
     "doctor": "Can this machine run slackwater?",
 }
@@ -90,6 +91,10 @@ def _command(name: str) -> Any:
             from engine.cli.emulate_command import emulate_links
 
             return emulate_links
+        case "validate":
+            from engine.cli.validate_command import validate_setup
+
+            return validate_setup
         case "log":
             from engine.cli.log_commands import log_app
 

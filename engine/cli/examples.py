@@ -43,6 +43,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "agent": ("slackwater agent check agent.toml",),
     "serve": ("slackwater serve --config site.toml --check",),
     "emulate": ("slackwater emulate links.toml --check",),
+    "validate": (
+        "slackwater validate --log short.log --query 'EVENT SEQ(A a, B b) WITHIN 5 s'",
+        "slackwater validate --two-logs short.log short.log",
+    ),
     "log": (
         "slackwater log import rows.csv --time-unit us --out rows.log",
         "slackwater log show rows.log",

@@ -1,0 +1,1 @@
+"""Sockets, files and clocks of ``slackwater validate``: they measure, and change nothing."""

@@ -1,0 +1,177 @@
+"""The way to the gateway: NTP questions over UDP, and connections that are made and closed again.
+
+No HELLO is sent: it would announce a start of the source, and end a running agent's session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from edge_agent import ntp
+from edge_agent.clock import DeviceClock
+from edge_agent.drivers.agent_file import AgentSettings
+from edge_agent.measure.findings import BurstFindings, PathFindings
+from edge_agent.measure.path_probe import PathProbe
+from edge_agent.ntp_mac import MAC_BYTES
+
+TRAIN: Final = 4
+"""Questions in a train: enough to see one overtake another."""
+APART_S: Final = 0.002
+TIMEOUT_NS: Final = 1_000_000_000
+"""As an agent's time sync waits by default."""
+_BURST: Final = 1_000
+_BURST_S: Final = 2.0
+_CONNECTIONS: Final = 5
+_UDP_HEADERS: Final = 28
+_COOKIE_BITS: Final = 64
+_IP_MTU: Final = 14
+"""Linux: what the kernel knows of the path of a connected socket (ip(7))."""
+
+
+class GatewayPath:
+    """Questions while ``run`` runs; ``findings`` at any time."""
+
+    def __init__(
+        self, settings: AgentSettings, clock: DeviceClock, precision_ns: int, train_s: float
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._precision_ns = precision_ns
+        self._train_s = train_s
+        self._probe = self._new_probe()
+        self._ended_ns: int | None = None
+        self._error = ""
+        self._connect_ns: list[int] = []
+        self._connect_error = ""
+        self._mtu: int | None = None
+        self._mss: int | None = None
+        self._burst: BurstFindings | None = None
+        self._local = ""
+
+    def _new_probe(self) -> PathProbe:
+        return PathProbe(
+            lambda: secrets.randbits(_COOKIE_BITS),
+            self._precision_ns,
+            self._settings.session.ntp_key,
+        )
+
+    async def run(self, until: Callable[[], bool]) -> None:
+        """Trains until ``until``, then waits for what is under way, if ``until`` was not early."""
+        transport = await self._endpoint(self._probe)
+        if transport is None:
+            return
+        try:
+            while not until():
+                for _ in range(TRAIN):
+                    transport.sendto(self._probe.question(self._clock.read()))
+                    await asyncio.sleep(APART_S)
+                await asyncio.sleep(self._train_s)
+            await self._wait_for(self._probe, TIMEOUT_NS / 1e9)
+        finally:
+            transport.abort()
+        self._ended_ns = self._clock.read().mono_ns
+
+    async def _wait_for(self, probe: PathProbe, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while probe.answers < probe.sent and loop.time() < end:
+            await asyncio.sleep(0.005)
+
+    async def burst(self) -> None:
+        """Questions back to back, few and for a short time: what the path bears."""
+        probe = self._new_probe()
+        transport = await self._endpoint(probe)
+        if transport is None:
+            return
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        came: list[float] = []
+        try:
+            while probe.sent < _BURST and loop.time() - begun < _BURST_S:
+                transport.sendto(probe.question(self._clock.read()))
+                if probe.sent % TRAIN == 0:
+                    await asyncio.sleep(0)
+            await self._wait_for(probe, 1.0)
+            found = probe.exchanges()
+            came = [(each.at_ns + each.up_ns + each.down_ns) / 1e9 for each in found]
+        finally:
+            transport.abort()
+        spread_ns = round((max(came) - min(came)) * 1e9) if came else 0
+        mac = MAC_BYTES if self._settings.session.ntp_key is not None else 0
+        size = ntp.PACKET_BYTES + mac + _UDP_HEADERS
+        self._burst = BurstFindings(probe.sent, probe.answers, size, spread_ns)
+
+    async def _endpoint(self, probe: PathProbe) -> asyncio.DatagramTransport | None:
+        where = (self._settings.host, self._settings.ntp_port)
+        try:
+            transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: _Answers(probe, self._clock), remote_addr=where
+            )
+        except OSError as error:
+            self._error = f"{where[0]} port {where[1]}: {error.strerror or error}"
+            return None
+        self._local = str(transport.get_extra_info("sockname")[0])
+        return transport
+
+    async def connect(self) -> None:
+        """Connections to the gateway's port, each closed at once."""
+        tls = None if self._settings.tls is None else self._settings.tls.context()
+        loop = asyncio.get_running_loop()
+        for _ in range(_CONNECTIONS):
+            begun = loop.time()
+            try:
+                async with asyncio.timeout(TIMEOUT_NS / 1e9):
+                    _, writer = await asyncio.open_connection(
+                        self._settings.host, self._settings.port, ssl=tls
+                    )
+            except (OSError, TimeoutError, ssl.SSLError) as error:
+                said = str(getattr(error, "strerror", None) or error or "no answer")
+                self._connect_error = f"{self._settings.host} port {self._settings.port}: {said}"
+                return
+            self._connect_ns.append(round((loop.time() - begun) * 1e9))
+            link = writer.get_extra_info("socket")
+            self._mtu = _option(link, socket.IPPROTO_IP, _IP_MTU)
+            self._mss = _option(link, socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+            writer.transport.abort()
+
+    def findings(self) -> PathFindings:
+        """So far."""
+        probe = self._probe
+        ended = self._ended_ns or self._clock.read().mono_ns
+        lost = probe.late(ended, TIMEOUT_NS)
+        up, down = probe.reordered()
+        settings = self._settings
+        return PathFindings(
+            host=settings.host, port=settings.port, ntp_port=settings.ntp_port,
+            exchanges=probe.exchanges(), asked=probe.answers + lost, lost=lost,
+            reordered_up=up, reordered_down=down, refused=dict(probe.refused),
+            stratum=probe.stratum, error=self._error, connect_ns=tuple(self._connect_ns),
+            connect_error=self._connect_error, mtu=self._mtu, mss=self._mss, burst=self._burst,
+            local_address=self._local,
+        )  # fmt: skip
+
+
+class _Answers(asyncio.DatagramProtocol):
+    def __init__(self, probe: PathProbe, clock: DeviceClock) -> None:
+        self._probe = probe
+        self._clock = clock
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        del addr  # the socket is connected
+        self._probe.received(data, self._clock.read())
+
+    def error_received(self, exc: Exception) -> None:
+        """Nobody listens there, says the other side; its questions are lost, as is counted."""
+        self._probe.refused[str(getattr(exc, "strerror", None) or exc)] += 1
+
+
+def _option(link: socket.socket, level: int, name: int) -> int | None:
+    try:
+        return link.getsockopt(level, name)
+    except OSError:
+        return None  # another address family, or another system

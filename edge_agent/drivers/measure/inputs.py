@@ -1,0 +1,129 @@
+"""Whether what the ``[[input]]`` tables name is there: readers, brokers, ports, programs, files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import stat
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.drivers.agent_file import AgentSettings
+from edge_agent.inputs.llrp import protocol
+from edge_agent.measure.findings import InputFindings
+
+_DEVICES: Final = "/dev/"
+
+
+async def measured_inputs(
+    settings: AgentSettings, folder: Path, patience_s: float = 3.0
+) -> tuple[InputFindings, ...]:
+    """Each input in turn; nothing is configured, and nothing is read that would be missed.
+
+    Args:
+        settings: of the agent; what is in effect is read from what it prints.
+        folder: to which files in the settings are relative.
+        patience_s: how long a device may take to answer.
+    """
+    tables = tomllib.loads(settings.printed).get("input", [])
+    return tuple(
+        [
+            await _tried(named.name, table, folder, patience_s)
+            for named, table in zip(settings.inputs, tables, strict=True)
+        ]
+    )
+
+
+async def _tried(
+    name: str, table: Mapping[str, Any], folder: Path, patience_s: float
+) -> InputFindings:
+    kind = str(table["kind"])
+    match kind:
+        case "rfid-llrp":
+            found = await _reader(table["host"], table["port"], patience_s)
+        case "mqtt":
+            found = await _broker(table["host"], table["port"], patience_s)
+        case "hl7-mllp":
+            found = _bindable(table["listen"], table["port"], socket.SOCK_STREAM)
+        case "soccer-udp":
+            found = _bindable(table["listen"], table["port"], socket.SOCK_DGRAM)
+        case "replay":
+            file = folder / table["file"]
+            found = (file.is_file() and os.access(file, os.R_OK), f"file {file}")
+        case "exec":
+            found = _program(table["command"])
+        case _:
+            return InputFindings(name, kind, None, "nothing to try")
+    return InputFindings(name, kind, *found)
+
+
+async def _reader(host: str, port: int, patience_s: float) -> tuple[bool, str]:
+    """An LLRP reader speaks first, of the connection itself (LLRP 1.1, 14.2.4.6)."""
+    place = f"{host} port {port}"
+    try:
+        async with asyncio.timeout(patience_s):
+            reader, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError) as error:
+        return False, f"{place}: {_reason(error)}"
+    try:
+        async with asyncio.timeout(patience_s):
+            header = await reader.readexactly(protocol.HEADER.size)
+    except (OSError, TimeoutError, asyncio.IncompleteReadError):
+        return False, f"{place}: connects, but does not greet as an LLRP reader does"
+    finally:
+        writer.close()
+    kind = protocol.HEADER.unpack(header)[0] & 0x3FF
+    if kind != protocol.READER_EVENT_NOTIFICATION:
+        return False, f"{place}: connects, but is no LLRP reader (message {kind})"
+    return True, f"{place}: an LLRP reader answers"
+
+
+async def _broker(host: str, port: int, patience_s: float) -> tuple[bool, str]:
+    try:
+        async with asyncio.timeout(patience_s):
+            _, writer = await asyncio.open_connection(host, port)
+    except (OSError, TimeoutError) as error:
+        return False, f"{host} port {port}: {_reason(error)}"
+    writer.close()
+    return True, f"{host} port {port}: connects"
+
+
+def _bindable(host: str, port: int, kind: socket.SocketKind) -> tuple[bool, str]:
+    """Whether this device could listen there; an agent at work already does."""
+    place = f"{host} port {port}"
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=kind)[0]
+        with socket.socket(family, kind) as trial:
+            if kind is socket.SOCK_STREAM:
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind(address)
+    except OSError as error:
+        return False, f"{place}: {_reason(error)} (is the agent running?)"
+    return True, f"{place}: free to listen at"
+
+
+def _program(command: list[str]) -> tuple[bool, str]:
+    """The program, and every device file among its words, as a serial port."""
+    if shutil.which(command[0]) is None:
+        return False, f"{command[0]}: no such program"
+    for word in command[1:]:
+        path = word.partition("=")[2] if "=" in word else word
+        if not path.startswith(_DEVICES):
+            continue
+        try:
+            mode = Path(path).stat().st_mode
+        except OSError as error:
+            return False, f"{path}: {_reason(error)}"
+        if not stat.S_ISCHR(mode):
+            return False, f"{path}: no serial port"
+        if not os.access(path, os.R_OK):
+            return False, f"{path}: may not be read by this user; add it to the group dialout"
+    return True, f"{command[0]}: found"
+
+
+def _reason(error: BaseException) -> str:
+    return (getattr(error, "strerror", None) or str(error) or "no answer").strip()

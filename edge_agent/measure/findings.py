@@ -1,0 +1,169 @@
+"""What was measured of a device, as plain numbers. Judging them is the engine's business.
+
+Times in ns; ``at_ns`` are instants of the device's monotonic clock. ``offset_ns`` is the other
+clock minus the device's, positive = the device is slow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One answered question. ``root_ns``: how wrong the asked clock may be by its own word."""
+
+    at_ns: int
+    offset_ns: int
+    delay_ns: int
+    precision_ns: int
+    root_ns: int = 0
+    up_ns: int = 0
+    """Server's receipt minus sending: the way there, plus the offset."""
+    down_ns: int = 0
+    """Receipt minus the server's sending: the way back, minus the offset."""
+
+    @property
+    def bound_ns(self) -> int:
+        """How wrong the offset may be (R19 Eq 3.14, RFC 5905 root distance)."""
+        return (self.delay_ns + 1) // 2 + self.precision_ns + self.root_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFindings:
+    """A standard NTP server, asked through ntplib."""
+
+    name: str
+    exchanges: tuple[Exchange, ...] = ()
+    asked: int = 0
+    stratum: int | None = None
+    refused: dict[str, int] = field(default_factory=dict)
+    """Reason -> answers that were not believed, and questions without an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathFindings:
+    """The way to the gateway, measured by NTP questions in short trains."""
+
+    host: str
+    port: int
+    ntp_port: int
+    exchanges: tuple[Exchange, ...] = ()
+    asked: int = 0
+    """Questions whose answer had time to come."""
+    lost: int = 0
+    reordered_up: int = 0
+    reordered_down: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
+    stratum: int | None = None
+    error: str = ""
+    """Why the gateway's clock could not be asked at all."""
+    connect_ns: tuple[int, ...] = ()
+    """TCP connections (and TLS, where it is on): how long each took to be made."""
+    connect_error: str = ""
+    mtu: int | None = None
+    """Of the whole path, as the kernel knows it."""
+    mss: int | None = None
+    """Bytes of TCP in one packet."""
+    burst: BurstFindings | None = None
+    local_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BurstFindings:
+    """Questions that were sent back to back, by choice (``--rate``)."""
+
+    sent: int
+    answered: int
+    packet_bytes: int
+    spread_ns: int
+    """From the first answer to the last."""
+
+    @property
+    def packets_per_s(self) -> float | None:
+        """What the path and the gateway bore; None: fewer than two answers."""
+        if self.answered < 2 or self.spread_ns <= 0:
+            return None
+        return (self.answered - 1) * 1e9 / self.spread_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClockFindings:
+    """The device's clocks beside one another."""
+
+    resolution_ns: int
+    """Smallest step that the wall clock was seen to make."""
+    monotonic_resolution_ns: int
+    readings: int = 0
+    seconds: float = 0.0
+    steps: tuple[tuple[int, int], ...] = ()
+    """(at, jump) of the wall clock against the monotonic one."""
+    backwards: int = 0
+    """Readings of the monotonic clock below the one before: never, on a sound machine."""
+    disciplined_ppb: int | None = None
+    """Monotonic against raw hardware clock: by how much the system steers its frequency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterfaceFindings:
+    """A network interface. ``kind``: ``ethernet wifi cellular loopback virtual other``."""
+
+    name: str
+    kind: str
+    addresses: tuple[str, ...]
+    mtu: int | None = None
+    speed_mbit: int | None = None
+    signal_dbm: int | None = None
+    is_used: bool = False
+    """Whether the way to the gateway leads through it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFindings:
+    """Where the outbox lies."""
+
+    folder: str
+    fsync_ns: tuple[int, ...] = ()
+    free_bytes: int | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineFindings:
+    """Processor and memory."""
+
+    cores: int
+    load: float | None
+    memory_bytes: int | None
+    memory_free_bytes: int | None
+    packed_per_s: float
+    """Events that one core packs into messages, one by one, in a second."""
+    event_bytes: float
+    """Of one event in a message of many."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputFindings:
+    """Whether the device behind an ``[[input]]`` can be reached; None: nothing to try."""
+
+    name: str
+    kind: str
+    is_reachable: bool | None
+    said: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """All of it. ``is_whole`` False: interrupted."""
+
+    site: str
+    source: str
+    path: PathFindings
+    servers: tuple[ServerFindings, ...]
+    clock: ClockFindings
+    interfaces: tuple[InterfaceFindings, ...]
+    disk: DiskFindings | None
+    machine: MachineFindings
+    inputs: tuple[InputFindings, ...]
+    seconds: float
+    is_whole: bool

@@ -1,0 +1,348 @@
+"""``slackwater validate``: are these clocks and this network good enough for these queries?"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from engine.cli.terminal.plain_console import PlainConsole
+from engine.cli.terminal.visible import json_out, tell
+from engine.errors import UserError
+from engine.units import parse_duration
+
+if TYPE_CHECKING:
+    from edge_agent.drivers.agent_file import AgentSettings
+    from edge_agent.drivers.time_servers import TimeServer
+    from edge_agent.measure.findings import Findings
+    from engine.live.questions import Questions
+    from engine.scenario import Table
+    from engine.validate.report import Validation
+    from engine.validate.verdict import Wanted
+
+_WIDTH: Final = 200
+_NOT_FIT: Final = 1
+_COLOURS: Final = {"fit": "green", "fit with care": "yellow", "not fit": "red"}
+_STEP_S: Final = 0.25
+"""Between trains of questions to the gateway."""
+
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Settings of the agent (TOML)."),
+]
+Log = Annotated[Path | None, typer.Option(metavar="LOG", help="Judge by an arrival log instead.")]
+TwoLogs = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(metavar="A B", help="Compare what two gateways received of one source."),
+]
+Site = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Settings of the site: its queries.")
+]
+Queries = Annotated[
+    list[str] | None, typer.Option("--query", metavar="QUERY", help="A query; repeatable.")
+]
+Servers = Annotated[
+    list[str] | None,
+    typer.Option("--server", metavar="HOST[:PORT]", help="An NTP server to ask; repeatable."),
+]
+Gap = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Typical time between a match's events.")
+]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder for validate.html, validate.json.")
+]
+Scenario = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write a scenario file with these clocks and links."),
+]
+
+
+def validate_setup(
+    config: Config = None,
+    log: Log = None,
+    two_logs: TwoLogs = None,
+    site: Site = None,
+    queries: Queries = None,
+    servers: Servers = None,
+    duration: Annotated[str, typer.Option(help="How long clocks and path are measured.")] = "30s",
+    uncertain: Annotated[
+        str, typer.Option(metavar="SHARE", help="Share of uncertain results that is wanted.")
+    ] = "5 %",
+    gap: Gap = None,
+    rate: Annotated[
+        bool, typer.Option("--rate", help="Also 1,000 packets at once: what the path bears.")
+    ] = False,
+    out: Out = None,
+    scenario: Scenario = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Says whether this hardware can decide the site's queries: fit, fit with care, or not fit.
+
+    Measures this device, its clock and its way to the gateway, and changes nothing. Exit code 0:
+    fit, also with care; 1: not fit; 2: the input is at fault. Ctrl-C keeps what was measured.
+    """
+    # ruff: noqa: PLC0415 - what help and the language need not
+    from engine.validate.page import check_page, write_page
+
+    given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
+    if len(given) != 1:
+        raise UserError("give one of --config FILE, --log LOG, --two-logs A B")
+    asked = _questions(site, queries or [])
+    wanted = _wanted(asked, uncertain, gap)
+    seconds = _seconds(duration)
+    if out is not None:
+        check_page(out)
+    if two_logs is not None:
+        _show_two(*two_logs, as_json=as_json, quiet=quiet)
+        return
+    if log is not None:
+        found = _of_log(log, asked, wanted, quiet=quiet)
+    else:
+        found = _of_device(config, asked, wanted, servers or [], seconds, rate=rate, quiet=quiet)
+    if scenario is not None:
+        _write_scenario(found, asked, scenario)
+    if out is not None:
+        write_page(found, out)
+    _show(found, as_json=as_json)
+    if found.fitness.value > 1:
+        raise typer.Exit(_NOT_FIT)
+
+
+def _ways(
+    config: Path | None, log: Path | None, two_logs: tuple[Path, Path] | None
+) -> dict[str, object]:
+    return {"--config": config, "--log": log, "--two-logs": two_logs}
+
+
+def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
+    from dataclasses import replace
+
+    from engine.live.questions import Questions
+    from engine.server.site_file import read_site
+
+    own = tuple((f"q{n}", text) for n, text in enumerate(queries, 1))
+    if site is None:
+        return Questions(queries=own)
+    engine = read_site(site, "embedded").engine
+    if engine is None:
+        return Questions(queries=own)
+    taken = {name for name, _ in engine.questions.queries}
+    more = tuple((name if name not in taken else f"--query {name}", text) for name, text in own)
+    return replace(engine.questions, queries=engine.questions.queries + more)
+
+
+def _wanted(asked: Questions, uncertain: str, gap: str | None) -> Wanted:
+    from engine.order.registry import parse_order
+    from engine.validate.verdict import LATENCY_NS, Wanted
+
+    order = parse_order(asked.order, asked.time_unit)
+    return Wanted(
+        uncertain=_share(uncertain), gap_ns=None if gap is None else parse_duration(gap, "s"),
+        certainty=asked.certainty,
+        latency_ns=getattr(order, "latency_ns", LATENCY_NS),
+    )  # fmt: skip
+
+
+def _share(text: str) -> float:
+    """``5 %`` or ``0.05``."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = -1.0
+    if rest or not 0 < share <= 1:
+        raise UserError(f'--uncertain {text}: write a share above 0, as "5 %" or 0.05')
+    return share
+
+
+def _seconds(text: str) -> float:
+    seconds = parse_duration(text, "s") / 1e9
+    if not 0 < seconds <= 86_400:
+        raise UserError(f"--duration {text}: more than nothing, and a day at most")
+    return seconds
+
+
+def _of_device(
+    config: Path | None, asked: Questions, wanted: Wanted, servers: Sequence[str], seconds: float,
+    *, rate: bool, quiet: bool,
+) -> Validation:  # fmt: skip
+    from engine.validate.device_quality import AgentFacts, setup_of
+    from engine.validate.report import validation
+
+    assert config is not None
+    settings = _agent(config)
+    plans = asked.plans()
+    found = _measured(
+        settings, config, _servers(settings, servers), seconds, rate=rate, quiet=quiet
+    )
+    sync = settings.session.sync
+    facts = AgentFacts(
+        sync.attempts, sync.resync_ns, sync.skew_error_ppb,
+        settings.session.delivery.value == "resend", settings.outbox_bytes_max,
+        tuple(stream.name for stream in settings.streams),
+    )  # fmt: skip
+    setup = setup_of(found, facts, round(_STEP_S * 1e9))
+    return validation(str(config), "device", setup, plans, wanted)
+
+
+def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Validation:
+    from engine.cli.terminal.watch import tell_compiling, watched
+    from engine.cli.work_folder import work_folder
+    from engine.validate.logs.log_answers import measured_answers
+    from engine.validate.logs.log_columns import read_columns
+    from engine.validate.logs.log_quality import setup_of_log
+    from engine.validate.report import validation
+
+    settings = asked.chain_settings() if asked.queries else None
+    with watched("reading", quiet=quiet) as advanced:
+        setup = setup_of_log(read_columns(log, advanced))
+    if settings is None:
+        return validation(str(log), "log", setup, (), wanted)
+    tell_compiling(quiet=quiet)
+    with work_folder(None) as folder, watched("answering", quiet=quiet) as advanced:
+        answers = measured_answers(log, settings, folder, advanced)
+    return validation(str(log), "log", setup, settings.plans, wanted, answers.get)
+
+
+def _write_scenario(found: Validation, asked: Questions, file: Path) -> None:
+    from engine.log.whole_file import whole_file
+    from engine.validate.scenario_text import scenario_text
+
+    text = scenario_text(found, asked.plans(), asked.order, asked.barrier or None)
+    with whole_file(file) as sink:
+        sink.write(text.encode())
+
+
+def _agent(config: Path) -> AgentSettings:
+    from edge_agent import clock
+    from edge_agent.drivers.agent_file import read_agent
+    from edge_agent.drivers.network_interface import default_source
+    from edge_agent.errors import SettingsError
+
+    try:
+        return read_agent(config, lambda: clock.read().wall_ns, default_source)
+    except SettingsError as error:
+        raise UserError(str(error)) from error
+
+
+def _servers(settings: AgentSettings, servers: Sequence[str]) -> list[TimeServer]:
+    from edge_agent.drivers.agent_file import read_server
+    from edge_agent.errors import SettingsError
+
+    try:
+        named = [read_server(text) for text in servers]
+    except SettingsError as error:
+        raise UserError(f"--server {error}") from error
+    return list(dict.fromkeys([*settings.time_servers, *named]))
+
+
+def _measured(
+    settings: AgentSettings, config: Path, servers: list[TimeServer], seconds: float,
+    *, rate: bool, quiet: bool,
+) -> Findings:  # fmt: skip
+    from edge_agent.drivers.measure.setup import Measuring, measure_setup
+    from edge_agent.errors import AgentError
+
+    measuring = Measuring(duration_s=seconds, train_s=_STEP_S, rate=rate)
+    with _progress(quiet=quiet) as advanced:
+        try:
+            return asyncio.run(measure_setup(settings, config.parent, servers, measuring, advanced))
+        except AgentError as error:
+            raise UserError(str(error)) from error
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
+    """A bar on a terminal's standard error; nothing anywhere else."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _what, _share: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda what, share: bar.update(task, description=what, completed=share)
+
+
+def _show(found: Validation, *, as_json: bool) -> None:
+    from engine.report.plain import as_json as json_text
+    from engine.report.versions import versions
+    from engine.validate.report import as_plain
+    from engine.validate.tables import (
+        clock_table,
+        deviation_table,
+        fact_table,
+        link_table,
+        query_table,
+    )
+
+    plain = as_plain(found, versions())
+    if as_json:
+        json_out().write(json_text(plain, indent=1) + "\n")
+        return
+    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    words = found.fitness.words
+    console.print(f"[bold {_COLOURS[words]}]{words.upper()}[/]", highlight=False)
+    for each in found.verdicts:
+        for reason in each.reasons:
+            console.print(f"  {each.asked.name}: {reason}", highlight=False, markup=False)
+        if each.change_first:
+            console.print(f"  {each.asked.name}: change first: {each.change_first}",
+                          highlight=False, markup=False)  # fmt: skip
+    for text, _ in found.setup.concerns:
+        console.print(f"  {text}", highlight=False, markup=False)
+    tables = {
+        "Queries": query_table(found), "Clocks": clock_table(found), "Links": link_table(found),
+        "Stability of the clock": deviation_table(found), "Measured besides": fact_table(plain),
+    }  # fmt: skip
+    for title, table in tables.items():
+        if table.rows:
+            console.print(f"\n[bold]{title}[/]", highlight=False)
+            console.print(_rich(table))
+    if not found.verdicts:
+        tell("no query was given, so nothing is judged but the hardware: add --site or --query\n")
+
+
+def _show_two(first: Path, second: Path, *, as_json: bool, quiet: bool) -> None:
+    from engine.cli.terminal.watch import watched
+    from engine.report.plain import as_json as json_text
+    from engine.report.plain import plain
+    from engine.validate.logs.log_columns import read_columns
+    from engine.validate.logs.two_logs import compare_logs
+    from engine.validate.tables import beside_table
+
+    with watched("reading", quiet=quiet) as advanced:
+        found = compare_logs(read_columns(first, advanced), read_columns(second, advanced))
+    if as_json:
+        json_out().write(json_text(plain(found), indent=1) + "\n")
+        return
+    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(f"A: {first}\nB: {second}", highlight=False, markup=False)
+    console.print(_rich(beside_table(found)))
+    console.print(
+        "later in B: B's arrival less A's, less the median of all "
+        f"({found.median_ns / 1e6:.3f} ms: clocks and ways together)",
+        highlight=False, markup=False,
+    )  # fmt: skip
+
+
+def _rich(table: Table) -> object:
+    from rich.markup import escape
+    from rich.table import Table as RichTable
+
+    shown = RichTable(show_header=any(table.headings), box=None, padding=(0, 2, 0, 0))
+    for heading in table.headings:
+        shown.add_column(escape(heading), overflow="fold")
+    for row in table.rows:
+        shown.add_row(*("\N{EN DASH}" if cell is None else escape(str(cell)) for cell in row))
+    return shown

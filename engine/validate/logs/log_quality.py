@@ -1,0 +1,321 @@
+"""The quality of every clock and link of a site, from its arrival log's syncs, delays and gaps.
+
+Whole columns throughout. A source's offset at an event is the straight line between the syncs
+before and after it, in its own time; before the first and after the last it is held. An event's
+transit is its arrival less its time so corrected: the way from the event to the gateway, with the
+device's own waiting in it, wrong by what the clock is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from edge_agent import records as r
+from edge_agent.records import Kind
+from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
+from engine.kernels.integers import NS_PER_S
+from engine.log.grouped import group_rows
+from engine.validate.logs.log_columns import NONE, LogColumns
+from engine.validate.quality import IN_TIME, ClockQuality, LinkQuality, Setup, SourceQuality
+
+_QUANTILES: Final = (0.0, 0.5, 0.95, IN_TIME, 1.0)
+_RESYNC_NS: Final = 60 * NS_PER_S
+_STREAMS_SHOWN: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Syncs:
+    """Measured offsets by source, then the source's time; ``starts[code]``: its first."""
+
+    source: np.ndarray
+    ts: np.ndarray
+    offset: np.ndarray
+    delay: np.ndarray
+    precision: np.ndarray
+    skew_error: np.ndarray
+    starts: np.ndarray
+
+    def of(self, code: int) -> slice:
+        """Those of one source."""
+        return slice(int(self.starts[code]), int(self.starts[code + 1]))
+
+
+def setup_of_log(log: LogColumns) -> Setup:
+    """Every source that sent events; those of different sites apart."""
+    syncs = _syncs(log)
+    events = log.rows(Kind.EVENT)
+    source = log.source[events]
+    offset = offsets_at(syncs, source, log[r.TS][events])
+    ref = log[r.TS][events] + offset
+    transit = log[r.ARRIVAL][events] - ref
+    lanes = _lanes(log, events)
+    facts = _Facts(log, events, source, transit, lanes)
+    present = np.flatnonzero(np.bincount(source, minlength=len(log.sources)))
+    several = len({log.sources[code][0] for code in present.tolist()}) > 1
+    found = []
+    for code in present.tolist():
+        clock = _clock(syncs, syncs.of(code))
+        found.append(facts.source(code, clock, several=several))
+    return Setup(
+        sources=tuple(found), alike=False, lateness_ns=_lateness(log, source, ref),
+        facts={"events": len(events), "syncs": len(syncs.ts)},
+        concerns=tuple(_concerns(found)),
+    )  # fmt: skip
+
+
+def _syncs(log: LogColumns) -> _Syncs:
+    rows = log.rows(Kind.SYNC)
+    rows = rows[(log[r.OFFSET][rows] != NONE) & (log[r.DELAY][rows] != NONE)]
+    source, ts = log.source[rows], log[r.TS][rows]
+    # A sync of a trace may lack its time: then it holds from its arrival on, as near as is known.
+    ts = np.where(ts == NONE, log[r.ARRIVAL][rows] - log[r.OFFSET][rows], ts)
+    order = np.lexsort((ts, source))
+    columns = (log[name][rows][order] for name in (r.OFFSET, r.DELAY, r.PRECISION))
+    starts = np.searchsorted(source[order], np.arange(len(log.sources) + 1))
+    skew = log[r.SKEW_ERROR_PPB][rows][order]
+    offset, delay, precision = columns
+    return _Syncs(
+        source[order], ts[order], offset, delay, np.where(precision == NONE, 0, precision), skew,
+        starts,
+    )  # fmt: skip
+
+
+def offsets_at(syncs: _Syncs, source: np.ndarray, ts: np.ndarray) -> np.ndarray:
+    """Offset [ns] of each event, int64; 0 of a source that was never synchronised."""
+    if not len(syncs.ts):
+        return np.zeros(len(ts), np.int64)
+    place = _place(syncs, source, ts)
+    first, last = syncs.starts[source], syncs.starts[source + 1] - 1
+    known = last >= first
+    before = np.clip(place - 1, first, np.maximum(last, first)).clip(0, len(syncs.ts) - 1)
+    after = np.clip(place, first, np.maximum(last, first)).clip(0, len(syncs.ts) - 1)
+    run = syncs.ts[after] - syncs.ts[before]
+    rise = syncs.offset[after] - syncs.offset[before]
+    share = np.where(run > 0, (ts - syncs.ts[before]) / np.maximum(run, 1), 0.0).clip(0, 1)
+    between = syncs.offset[before] + np.rint(rise * share).astype(np.int64)
+    return np.where(known, between, 0)
+
+
+def _place(syncs: _Syncs, source: np.ndarray, ts: np.ndarray) -> np.ndarray:
+    """How many syncs stand before (source, ts): all of smaller sources, own ones up to ts."""
+    both = np.concatenate([ts, syncs.ts])
+    of = np.concatenate([source, syncs.source])
+    is_sync = np.concatenate([np.ones(len(ts), np.int64), np.zeros(len(syncs.ts), np.int64)])
+    order = np.lexsort((is_sync, both, of))
+    passed = np.cumsum(is_sync[order] == 0)
+    found = np.empty(len(both), np.int64)
+    found[order] = passed
+    return found[: len(ts)]
+
+
+def _clock(syncs: _Syncs, own: slice) -> ClockQuality:
+    ts, offset, delay = syncs.ts[own], syncs.offset[own], syncs.delay[own]
+    if not len(ts):
+        return ClockQuality(offset_ns=None)
+    precision = syncs.precision[own]
+    bound = (delay + 1) // 2 + precision
+    stated = syncs.skew_error[own]
+    error = None if stated[-1] == NONE else int(stated[-1])
+    jumps = np.diff(offset)
+    allowed = bound[1:] + bound[:-1] + np.diff(ts) * SKEW_MAX_PPB // NS_PER_S
+    steps = jumps[np.abs(jumps) > allowed]
+    kept = [
+        Sample(*each) for each in zip(
+            ts[-SYNCS_KEPT:].tolist(), offset[-SYNCS_KEPT:].tolist(),
+            bound[-SYNCS_KEPT:].tolist(), strict=True,
+        )
+    ]  # fmt: skip
+    _, line = explained(_ascending(kept), error)
+    left = offset[-SYNCS_KEPT:] - (
+        offset[-1] + (ts[-SYNCS_KEPT:] - ts[-1]) * line.skew_ppb / NS_PER_S
+    )
+    age = int(np.diff(ts).max()) if len(ts) > 1 else _RESYNC_NS
+    return ClockQuality(
+        offset_ns=int(offset[-1]), offset_bound_ns=int(bound[-1]), delay_ns=int(delay.max()),
+        precision_ns=int(precision.max()),
+        skew_ppb=line.skew_ppb if len(ts) > 2 else None,
+        skew_bound_ppb=line.skew_error_ppb if len(ts) > 2 else None,
+        skew_error_ppb=error, age_ns=age, syncs=len(ts), steps=tuple(steps.tolist()),
+        jitter_ns=round(float(np.std(left))) if len(ts) > 2 else None,
+    )  # fmt: skip
+
+
+def _ascending(samples: Sequence[Sample]) -> list[Sample]:
+    """Without those that do not lie after the one before: of a clock that was set back."""
+    kept = [samples[-1]]
+    for each in reversed(samples[:-1]):
+        if each.ts < kept[-1].ts:
+            kept.append(each)
+    return kept[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Numbers per (source, stream, incarnation), as columns of one entry per lane."""
+
+    source: np.ndarray
+    asked: np.ndarray
+    lost: np.ndarray
+    duplicates: np.ndarray
+    reordered: np.ndarray
+    wait_source: np.ndarray
+    """Source of each number that came late, and how long it had been missed [ns]."""
+    wait_ns: np.ndarray
+
+
+def _lanes(log: LogColumns, events: np.ndarray) -> Lanes:
+    numbered = events[log[r.SEQ][events] >= 0]
+    if not len(numbered):
+        none = np.zeros(0, np.int64)
+        return Lanes(none, none, none, none, none, none, none)
+    groups = group_rows(_lane_keys(log, numbered))
+    rows = numbered[groups.order]
+    seq, arrival, lane = log[r.SEQ][rows], log[r.ARRIVAL][rows], groups.code
+    lanes = len(groups)
+    source = log.source[numbered[groups.first_row]]
+    low = _first_numbers(log, numbered)[groups.first_row]
+    asked = np.maximum.reduceat(seq, groups.starts) - low + 1
+    by_number = np.lexsort((seq, lane))
+    twice = (np.diff(seq[by_number]) == 0) & (np.diff(lane[by_number]) == 0)
+    is_copy = np.zeros(len(seq), bool)
+    is_copy[by_number[1:][twice]] = True
+    copies = np.bincount(lane[is_copy], minlength=lanes)
+    # Ranks, so that a lane's numbers all lie above those of the lane before it.
+    rank = np.unique(seq, return_inverse=True)[1]
+    place = lane * len(seq) + rank
+    newest = np.maximum.accumulate(place)
+    late = (place < newest) & ~is_copy
+    # The first of the lane with a larger number is where the gap was seen.
+    seen = np.searchsorted(newest, place[late], side="right")
+    count = np.diff(np.append(groups.starts, len(seq)))
+    return Lanes(
+        source, asked, asked - (count - copies), copies,
+        np.bincount(lane[late], minlength=lanes), source[lane[late]],
+        arrival[late] - arrival[seen],
+    )  # fmt: skip
+
+
+def _lane_keys(log: LogColumns, rows: np.ndarray) -> list[np.ndarray]:
+    return [log.source[rows], log.stream[rows], log[r.INCARNATION][rows]]
+
+
+def _first_numbers(log: LogColumns, numbered: np.ndarray) -> np.ndarray:
+    """Of each event's lane: the number that it began with, as announced or as came."""
+    syncs = log.rows(Kind.SYNC)
+    told = syncs[log[r.FIRST_SEQ][syncs] != NONE]
+    both = np.concatenate([numbered, told])
+    first = np.concatenate([log[r.SEQ][numbered], log[r.FIRST_SEQ][told]])
+    groups = group_rows(_lane_keys(log, both))
+    least = np.minimum.reduceat(first[groups.order], groups.starts)
+    found = np.empty(len(both), np.int64)
+    found[groups.order] = least[groups.code]
+    return found[: len(numbered)]
+
+
+class _Facts:
+    """What the events say of each source; asked once per source."""
+
+    def __init__(
+        self, log: LogColumns, events: np.ndarray, source: np.ndarray, transit: np.ndarray,
+        lanes: Lanes,
+    ) -> None:  # fmt: skip
+        count = len(log.sources)
+        self._log = log
+        self._counts = np.bincount(source, minlength=count)
+        self._starts = np.concatenate([[0], np.cumsum(self._counts)])
+        self._transit = transit[np.lexsort((transit, source))]
+        ts = log[r.TS][events]
+        self._spans = _spans(ts, source, count)
+        sums = [
+            np.bincount(lanes.source, column, minlength=count).astype(np.int64)
+            for column in (lanes.asked, lanes.lost, lanes.duplicates, lanes.reordered)
+        ]
+        self._asked, self._lost, self._duplicates, self._reordered = sums
+        order = np.lexsort((lanes.wait_ns, lanes.wait_source))
+        self._waits = lanes.wait_ns[order]
+        late = np.bincount(lanes.wait_source, minlength=count)
+        self._wait_starts = np.concatenate([[0], np.cumsum(late)])
+        self._streams = _names(source, log.stream[events], log.streams, count)
+        self._types = _names(source, log.type[events], log.types, count)
+
+    def source(self, code: int, clock: ClockQuality, *, several: bool) -> SourceQuality:
+        """The quality of one; ``several`` sites: it is called by its site, too."""
+        site, name = self._log.sources[code]
+        count = int(self._counts[code])
+        mine = self._transit[self._starts[code] : self._starts[code + 1]]
+        waits = self._waits[self._wait_starts[code] : self._wait_starts[code + 1]]
+        least, p50, p95, p999, most = (_ranked(mine, share) for share in _QUANTILES)
+        link = LinkQuality(
+            least_ns=least, p50_ns=p50, p95_ns=p95, p999_ns=p999, most_ns=most,
+            transit_error_ns=clock.bound_ns() if clock.offset_ns is not None else 0,
+            round_trip_ns=clock.delay_ns or None, asked=int(self._asked[code]),
+            lost=int(self._lost[code]), duplicates=int(self._duplicates[code]),
+            reordered=int(self._reordered[code]),
+            gap_wait_ns=_ranked(waits, IN_TIME) if len(waits) else 0,
+            resends=not self._lost[code],
+        )  # fmt: skip
+        return SourceQuality(
+            site=site, name=f"{site}/{name}" if several else name, clock=clock, link=link,
+            events=count, period_ns=int(self._spans[code]) // (count - 1) if count > 1 else None,
+            streams=self._streams[code], types=self._types[code],
+        )  # fmt: skip
+
+
+def _ranked(ascending: np.ndarray, share: float) -> int:
+    """The least value that ``share`` do not exceed."""
+    return int(ascending[max(int(np.ceil(share * len(ascending))), 1) - 1])
+
+
+def _spans(ts: np.ndarray, source: np.ndarray, count: int) -> np.ndarray:
+    """From each source's first event to its last [ns]."""
+    low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, NONE)
+    np.minimum.at(low, source, ts)
+    np.maximum.at(high, source, ts)
+    return np.where(high >= low, high - low, 0)
+
+
+def _names(
+    source: np.ndarray, codes: np.ndarray, texts: Sequence[str], count: int
+) -> list[tuple[str, ...]]:
+    """Texts that occur with each source, a few of them."""
+    known = codes >= 0
+    pairs = np.unique(source[known] * (len(texts) + 1) + codes[known])
+    of, which = pairs // (len(texts) + 1), pairs % (len(texts) + 1)
+    starts = np.searchsorted(of, np.arange(count + 1))
+    return [
+        tuple(texts[place] for place in which[starts[code] : starts[code + 1]][:_STREAMS_SHOWN])
+        for code in range(count)
+    ]
+
+
+def _lateness(log: LogColumns, source: np.ndarray, ref: np.ndarray) -> tuple[int, int, int, int]:
+    """By how much ref an earlier event of the site exceeds one: p50, p99, p99.9, most; of those
+    events that are out of order (L10 4.3.1), 0 without any.
+    """
+    sites = sorted({site for site, _ in log.sources})
+    site_of = np.array([sites.index(site) for site, _ in log.sources], np.int64)
+    site = site_of[source]
+    order = np.argsort(site, kind="stable")
+    cuts = np.searchsorted(site[order], np.arange(1, len(sites)))
+    lateness = []
+    for own in np.split(ref[order], cuts):
+        behind = np.maximum.accumulate(own) - own if len(own) else own
+        lateness.append(behind[behind > 0])
+    late = np.sort(np.concatenate(lateness)) if lateness else np.zeros(0, np.int64)
+    if not len(late):
+        return 0, 0, 0, 0
+    p50, p99, p999 = (_ranked(late, share) for share in (0.5, 0.99, IN_TIME))
+    return p50, p99, p999, int(late[-1])
+
+
+def _concerns(sources: Sequence[SourceQuality]) -> list[tuple[str, bool]]:
+    made = []
+    stepped = [each for each in sources if each.clock.steps]
+    if stepped:
+        names = ", ".join(each.name for each in stepped[:3])
+        made.append((f"clocks were set meanwhile: {names}", False))
+    return made

@@ -1,0 +1,186 @@
+"""validate.html and validate.json: a validation in one folder, to keep and to show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from engine.extras import need
+from engine.report.page.document import document
+from engine.report.page.figures import BAD, COLOURS, GOOD, NEUTRAL, Figure, digits, log_axis, ms
+from engine.report.page.page_folder import check_page_folder, write_page_folder
+from engine.report.plain import as_json
+from engine.report.versions import versions
+from engine.scenario import Table
+from engine.validate.report import Validation, as_plain
+from engine.validate.tables import (
+    clock_table,
+    deviation_table,
+    fact_table,
+    link_table,
+    query_table,
+)
+
+HTML: Final = "validate.html"
+JSON: Final = "validate.json"
+_CHAPTERS: Final = {
+    "verdict": "Verdict", "queries": "Queries", "clocks": "Clocks", "links": "Links",
+    "besides": "Besides", "formulas": "Formulas",
+}  # fmt: skip
+_SHOWN: Final = 30
+_UNIT: Final = re.compile(r"([0-9]) (ns|us|ms|s|min|h|ppm|ppb|B|%)(?![A-Za-z])")
+
+
+def check_page(out: Path) -> None:
+    """What can be known to go wrong at the end is told before the measuring.
+
+    Raises:
+        UserError: the folder holds what is not ours.
+        MissingExtra: the extra [report] is not installed.
+    """
+    need("report")
+    check_page_folder(out, (HTML, JSON))
+
+
+def write_page(found: Validation, out: Path) -> None:
+    """Writes ``validate.json`` and ``validate.html`` into ``out``, made if absent."""
+    plain = as_plain(found, versions())
+    write_page_folder(out, {JSON: as_json(plain, indent=1) + "\n", HTML: page(found, plain)})
+
+
+def page(found: Validation, plain: Mapping[str, Any]) -> str:
+    """The page; ``plain`` is what validate.json holds."""
+    figures = {
+        "bounds": _bounds(plain), "offset": _offset(plain), "allan": _allan(plain),
+        "transit": _transit(plain),
+    }  # fmt: skip
+    made = {
+        "queries": query_table(found), "clocks": clock_table(found), "links": link_table(found),
+        "deviations": deviation_table(found), "facts": fact_table(plain),
+    }  # fmt: skip
+    tables = {name: _unbroken(table) for name, table in made.items()}
+    return document(
+        "validate.html", f"Validated: {plain['looked_at']}", _CHAPTERS,
+        [each for each in figures.values() if each is not None], plain, JSON, tables=tables,
+        figures=figures,
+    )  # fmt: skip
+
+
+def _unbroken(table: Table) -> Table:
+    """Numbers and their units stay in one line."""
+    rows = tuple(
+        tuple(_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", cell) if isinstance(cell, str) else cell
+              for cell in row)
+        for row in table.rows
+    )  # fmt: skip
+    return replace(table, rows=rows)
+
+
+def _bounds(plain: Mapping[str, Any]) -> Figure | None:
+    """What each query needs beside what the clocks give: the hero."""
+    asked = [each for each in plain["queries"] if each["within_ns"] or each["window_ns"]]
+    if not asked:
+        return None
+    names = [each["name"] for each in asked]
+    own = [each["window_ns"] or each["within_ns"] for each in asked]
+    colours = {"fit": GOOD, "fit with care": COLOURS[1], "not fit": BAD}
+    return Figure(
+        "bounds", "What the queries ask, and what these clocks can decide",
+        "Dot: the query's WITHIN or window, in the colour of its verdict. Bar: the smallest that "
+        "this hardware can decide. The further the dot lies right of the bar's end, the better.",
+        [
+            {
+                "name": "smallest", "type": "bar", "orientation": "h", "y": names,
+                "x": ms([max(each["smallest_ns"], 1) for each in asked]),
+                "marker": {"color": NEUTRAL}, "hovertemplate": "smallest %{x:.4g} ms",
+            },
+            {
+                "name": "asked", "mode": "markers", "y": names, "x": ms(own),
+                "marker": {"size": 13, "color": [colours[each["verdict"]] for each in asked]},
+                "hovertemplate": "asked %{x:.4g} ms",
+            },
+        ],
+        {
+            "xaxis": log_axis("time [ms]"), "yaxis": {"automargin": True, "autorange": "reversed"},
+            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        },
+        height_px=150 + 36 * len(asked),
+    )  # fmt: skip
+
+
+def _offset(plain: Mapping[str, Any]) -> Figure | None:
+    """A device's clock while it was measured."""
+    series = plain["facts"].get("series")
+    if not series or not series["at_ns"]:
+        return None
+    x = digits(at / 1e9 for at in series["at_ns"])
+    low = [a - b for a, b in zip(series["offset_ns"], series["bound_ns"], strict=True)]
+    high = [a + b for a, b in zip(series["offset_ns"], series["bound_ns"], strict=True)]
+    edge = {"x": x, "mode": "lines", "line": {"width": 1, "color": NEUTRAL}, "showlegend": False}
+    return Figure(
+        "offset", "The clock against the gateway's",
+        "Offset of each train's best exchange, less the first one; the band is its bound, half the "
+        "round trip and both precisions (R19 Eq 3.14).",
+        [
+            {**edge, "y": ms(low), "hoverinfo": "skip"},
+            {**edge, "y": ms(high), "fill": "tonexty", "fillcolor": "rgba(133,139,149,0.18)",
+             "hoverinfo": "skip"},
+            {"x": x, "y": ms(series["offset_ns"]), "mode": "lines+markers", "name": "offset",
+             "marker": {"size": 4}, "line": {"width": 1, "color": COLOURS[0]},
+             "hovertemplate": "%{y:.4g} ms after %{x:.3g} s"},
+        ],
+        {"xaxis": {"title": {"text": "time [s]"}}, "yaxis": {"title": {"text": "offset [ms]"}},
+         "showlegend": False},
+    )  # fmt: skip
+
+
+def _allan(plain: Mapping[str, Any]) -> Figure | None:
+    found = [pair for each in plain["sources"] for pair in each["clock"]["deviations"]]
+    if len(found) < 2:
+        return None
+    return Figure(
+        "allan", "Stability: Allan deviation",
+        "How much the clock's frequency over one stretch differs from that over the next. Where it "
+        "falls, it is the noise of the readings; where it rises, the clock wanders.",
+        [
+            {
+                "x": digits(tau / 1e9 for tau, _ in found), "y": digits(ppb for _, ppb in found),
+                "mode": "lines+markers", "line": {"color": COLOURS[0]},
+                "hovertemplate": "%{y:.4g} ppb over %{x:.3g} s",
+            }
+        ],
+        {"xaxis": log_axis("over [s]"), "yaxis": log_axis("deviation [ppb]"),
+         "showlegend": False},
+        height_px=300,
+    )  # fmt: skip
+
+
+def _transit(plain: Mapping[str, Any]) -> Figure | None:
+    """The ways of the sources beside one another: from least to p99.9."""
+    found = [each for each in plain["sources"] if each["link"]]
+    found = sorted(found, key=lambda each: -each["link"]["p999_ns"])[:_SHOWN]
+    if not found:
+        return None
+    names = [each["name"] for each in found]
+    parts = (("least", "least_ns", "line-ns-open"), ("p50", "p50_ns", "circle"),
+             ("p95", "p95_ns", "diamond"), ("p99.9", "p999_ns", "square"))  # fmt: skip
+    return Figure(
+        "transit", "The way to the gateway",
+        "How long events take from the device to the gateway: the slowest sources first. It "
+        "is wrong by up to what the source's clock is; what is not above 0 is not drawn.",
+        [
+            {
+                "name": label, "mode": "markers", "y": names,
+                "x": ms([each["link"][key] for each in found]),
+                "marker": {"size": 9, "symbol": symbol, "color": COLOURS[place]},
+                "hovertemplate": f"{label} %{{x:.4g}} ms",
+            }
+            for place, (label, key, symbol) in enumerate(parts)
+        ],
+        {"xaxis": log_axis("one way [ms]"), "yaxis": {"automargin": True, "autorange": "reversed"},
+         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}},
+        height_px=170 + 26 * len(found),
+    )  # fmt: skip

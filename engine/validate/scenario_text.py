@@ -1,0 +1,146 @@
+"""A scenario file with the measured clocks and links, to simulate and sweep (``slackwater run``).
+
+Each source has the clock that it was measured to have, and a link with the least and the mean
+delay that its events took. Where one device stands for all, three of its kind are made up. What
+cannot be measured from outside, what the sources see, is a plain periodic workload: to be replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from engine.query.fields import named_attributes
+from engine.query.plan import Plan
+from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
+from engine.validate.report import Validation
+
+_STAND_INS: Final = 3
+_PERIOD_NS: Final = 10**9
+_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_SKEW_MAX_PPM: Final = 500.0
+
+
+def scenario_text(found: Validation, plans: Sequence[Plan], order: str, barrier: str | None) -> str:
+    """The file, as TOML.
+
+    Args:
+        found: what was measured.
+        plans: of the queries that it asks.
+        order: short form, as of ``slackwater query``.
+        barrier: likewise; None: as each query's REALTIME says.
+    """
+    setup = found.setup
+    wanted = [f"uncertain <= {100 * found.wanted.uncertain:g} %"]
+    lines = [
+        f"# Clocks and links as measured by slackwater validate ({_comment(found.looked_at)}).",
+        "# The workloads are stand-ins: replace them by your own, or by a recording.",
+        f"title = {_text(f'As measured: {found.looked_at}')}",
+        "seed = 1",
+        'duration = "2 min"',
+        f"thresholds = {_texts(wanted if plans else [])}",
+    ]
+    types, attrs = _types(plans), _attributes(plans)
+    for number, source in enumerate(setup.sources):
+        lines += ["", *_source(source, setup, number, types, attrs)]
+    if plans:
+        lines += ["", "[queries]", *(f"{_key(plan.name)} = {_text(plan.text)}" for plan in plans)]
+    lines += ["", "[engine]", f"order = {_text(order)}"]
+    if barrier:
+        lines.append(f"barrier = {_text(barrier)}")
+    return "\n".join(lines) + "\n"
+
+
+def _source(
+    source: SourceQuality, setup: Setup, number: int, types: Sequence[str], attrs: Sequence[str]
+) -> Iterator[str]:
+    yield "[[sources]]"
+    yield f"name = {_text(_NAME.sub('-', source.name))}"
+    if setup.alike:
+        yield f"count = {_STAND_INS}"
+    if source.link is not None and source.link.lost and not source.link.resends:
+        yield "resend = false"
+    yield "[sources.clock]"
+    yield from _clock(source.clock, alike=setup.alike)
+    if source.link is not None:
+        yield "[sources.link]"
+        yield from _link(source.link)
+    own = source.types or types
+    yield "[sources.workload]"
+    yield 'model = "periodic"'
+    period = source.period_ns or _PERIOD_NS
+    yield f"period = {_ns(period)}"
+    # Apart from one another, and from the borders of windows.
+    phase = period * (number + 1) // (len(setup.sources) + 2)
+    yield f"phase = {_ns(phase)}"
+    yield f"type = {_texts(own) if len(own) != 1 else _text(own[0])}"
+    stream = source.streams[0] if source.streams else "events"
+    yield f"stream = {_text(stream)}"
+    for name in attrs:
+        yield f"attrs.{_key(name)} = 1"
+
+
+def _clock(clock: ClockQuality, *, alike: bool) -> Iterator[str]:
+    if clock.offset_ns is None:
+        yield "# never synchronised: its offset is not known"
+        yield 'offset_spread = "1 s"'
+        return
+    skew = min(abs(clock.skew_ppb or 0) / 1000, _SKEW_MAX_PPM)
+    if alike:
+        # Its kin are as wrong as it is, each in a way of its own.
+        yield f"offset_spread = {_ns(abs(clock.offset_ns))}"
+        yield f"skew_ppm_spread = {skew:g}"
+    else:
+        yield f"offset = {_ns(clock.offset_ns)}"
+        yield f"skew_ppm = {skew if (clock.skew_ppb or 0) >= 0 else -skew:g}"
+    if clock.wander_ppb > 0:
+        yield f"wander_ppb = {min(clock.wander_ppb, 10.0**6):g}"
+    if clock.resolution_ns > 1:
+        yield f"resolution = {_ns(clock.resolution_ns)}"
+
+
+def _link(link: LinkQuality) -> Iterator[str]:
+    least = max(link.least_ns, 0)
+    # The median of an exponential law lies ln 2 of its mean above its least.
+    jitter = max(round((link.p50_ns - link.least_ns) / 0.693147), 0)
+    yield f"delay = {_ns(least)}"
+    if jitter:
+        yield f"jitter = {_ns(jitter)}"
+    if link.lost:
+        yield f"loss = {link.loss:.6f}"
+        if not link.resends:
+            yield "reliable = false"
+
+
+def _types(plans: Sequence[Plan]) -> list[str]:
+    """The event types that the patterns name; where there are none, one."""
+    named = [step.type for plan in plans for branch in plan.branches for step in branch.steps]
+    return list(dict.fromkeys(named)) or ["EVENT"]
+
+
+def _attributes(plans: Sequence[Plan]) -> list[str]:
+    """The attributes of events' own that the queries name."""
+    return sorted(set().union(*(named_attributes(plan) for plan in plans)))
+
+
+def _ns(duration_ns: int) -> str:
+    return f'"{duration_ns} ns"'
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _text(text: str) -> str:
+    """A basic string of TOML: JSON's, whose escapes are TOML's, too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _texts(texts: Sequence[Any]) -> str:
+    return f"[{', '.join(_text(str(each)) for each in texts)}]"
+
+
+def _comment(text: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -1,0 +1,208 @@
+"""The tables of a validation, for a terminal and for the page: headings and rows of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from engine.report.units import Cell, number
+from engine.scenario import Table
+from engine.units import neat
+from engine.validate.logs.two_logs import TwoLogs
+from engine.validate.report import Validation
+from engine.validate.verdict import percent
+
+
+def duration(ns: int | None) -> str:
+    """For people: three digits and a unit, rounded up; with its sign.
+
+    >>> duration(1_234_567), duration(-5), duration(None)
+    ('1.24 ms', '-5 ns', '\N{EN DASH}')
+    """
+    if ns is None:
+        return "\N{EN DASH}"
+    text = neat(abs(ns))
+    unit = text.lstrip("0123456789.")
+    return f"{'-' if ns < 0 else ''}{text.removesuffix(unit)} {unit}"
+
+
+def ppm(ppb: float | None) -> str:
+    """A frequency error for people."""
+    return "\N{EN DASH}" if ppb is None else f"{number(ppb / 1000)} ppm"
+
+
+def query_table(found: Validation) -> Table:
+    """A row per query: the verdict and its numbers."""
+    headings = (
+        "query", "verdict", "order gap", "WITHIN or window", "smallest", "uncertain", "timeout",
+        "hold", "detection p95",
+    )  # fmt: skip
+    rows = []
+    for each in found.verdicts:
+        own = each.asked.window_ns if each.asked.window_ns is not None else each.asked.within_ns
+        source = "" if each.measured is None or each.measured.share is None else " (measured)"
+        rows.append(
+            (
+                each.asked.name, each.fitness.words, duration(each.order_gap_ns), duration(own),
+                duration(each.smallest_ns), f"{percent(each.share)}{source}",
+                duration(each.timeout_ns), duration(each.hold_ns),
+                duration(each.detection_p95_ns),
+            )
+        )  # fmt: skip
+    return Table("", headings, tuple(rows))
+
+
+def clock_table(found: Validation) -> Table:
+    """A row per source: its clock."""
+    headings = (
+        "source", "offset", "bound there", "delay", "between syncs", "wrong by at most", "skew",
+        "jitter", "steps",
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for each in found.setup.sources:
+        clock = each.clock
+        if clock.offset_ns is None:
+            rows.append((each.name, "never synchronised", *[None] * 7))
+            continue
+        skew = ppm(clock.skew_ppb)
+        if clock.skew_bound_ppb is not None and clock.skew_ppb is not None:
+            skew += f" ± {number(clock.skew_bound_ppb / 1000)}"
+        rows.append(
+            (
+                each.name, duration(clock.offset_ns), duration(clock.offset_bound_ns),
+                duration(clock.delay_ns), duration(clock.age_ns), duration(clock.bound_ns()),
+                skew, duration(clock.jitter_ns), len(clock.steps),
+            )
+        )  # fmt: skip
+    return Table("", headings, tuple(rows))
+
+
+def link_table(found: Validation) -> Table:
+    """A row per source: its way to the gateway."""
+    headings = (
+        "source", "least", "p50", "p95", "p99.9", "wrong by at most", "lost", "95 % between",
+        "reordered", "events",
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for each in found.setup.sources:
+        link = each.link
+        if link is None:
+            rows.append((each.name, "not measured", *[None] * 8))
+            continue
+        low, high = link.loss_bounds
+        rows.append(
+            (
+                each.name, duration(link.least_ns), duration(link.p50_ns), duration(link.p95_ns),
+                duration(link.p999_ns), duration(link.transit_error_ns),
+                f"{number(link.lost)} of {number(link.asked)}",
+                f"{percent(low)} .. {percent(high)}", link.reordered, each.events or None,
+            )
+        )  # fmt: skip
+    return Table("", headings, tuple(rows))
+
+
+def deviation_table(found: Validation) -> Table:
+    """Allan deviation of a device's clock."""
+    rows = [
+        (duration(tau), f"{number(ppb)} ppb")
+        for each in found.setup.sources
+        for tau, ppb in each.clock.deviations
+    ]
+    return Table("", ("over", "Allan deviation"), tuple(rows))
+
+
+def fact_table(found: Mapping[str, Any]) -> Table:
+    """What was measured of a device beside clock and link; ``found`` as in ``validate.json``."""
+    facts = found["facts"]
+    rows: list[tuple[Cell, ...]] = []
+    if found["kind"] != "device":
+        return Table("", ("", ""), ())
+    clock, path, disk, rate = facts["clock"], facts["path"], facts["disk"], facts["rate"]
+    rows.append(("measured for", f"{facts['seconds']:.1f} s"
+                 + ("" if facts["is_whole"] else ", interrupted")))  # fmt: skip
+    rows.append(("clock reads in steps of", (f"{duration(clock['resolution_ns'])}; monotonic "
+                 f"{duration(clock['monotonic_resolution_ns'])}")))  # fmt: skip
+    rows.append(("steps seen", ", ".join(duration(each) for each in clock["steps_ns"]) or "none"))
+    rows.append(("steered by the system", ppm(clock["steered_ppb"])))
+    rows.append(("gateway", (f"{path['host']} port {path['port']}, NTP {path['ntp_port']}, stratum "
+                 f"{number(path['stratum'])}")))  # fmt: skip
+    connects = path["connect_ns"]
+    rows.append(("connecting takes", path["connect_error"] or duration(connects[len(connects) // 2]
+                 if connects else None)))  # fmt: skip
+    rows.append(("packets on the way", (f"MTU {number(path['mtu'])} B, {number(path['mss'])} B of "
+                 f"TCP")))  # fmt: skip
+    rows.append(("asymmetry, at most", duration(path["asymmetry_bound_ns"])))
+    rows += [_interface(each) for each in facts["interfaces"]]
+    rows += [_server(each) for each in facts["servers"]]
+    rows.append(_agreement(facts["agreement"]))
+    rows.append(_rate(rate))
+    if disk is not None:
+        rows.append(("outbox's disk", disk["error"] or _disk(disk)))
+    machine = facts["machine"]
+    rows.append(("machine", (f"{machine['cores']} cores, load {number(machine['load'])}; "
+                 f"{_size(machine['memory_free_bytes'])} of "
+                 f"{_size(machine['memory_bytes'])} memory free")))  # fmt: skip
+    rows += [(f"input {each['name']}", each["said"]) for each in facts["inputs"]]
+    return Table("", ("", ""), tuple(rows))
+
+
+def beside_table(found: TwoLogs) -> Table:
+    """A row per source that two logs have."""
+    headings = (
+        "source", "in both", "missing in A", "missing in B", "out of order in A",
+        "out of order in B", "later in B: p5", "p50", "p95", "p99.9",
+    )  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for each in found.sources:
+        later = [duration(each.later_ns.get(name)) for name in ("p5", "p50", "p95", "p999")]
+        counts = (each.both, each.missing_a, each.missing_b)
+        rows.append((each.name, *counts, each.out_of_order_a, each.out_of_order_b, *later))
+    return Table("", headings, tuple(rows))
+
+
+def _disk(disk: Mapping[str, Any]) -> str:
+    waits = f"fsync {duration(disk['fsync_p50_ns'])}, p99 {duration(disk['fsync_p99_ns'])}"
+    return f"{waits}; {_size(disk['free_bytes'])} free"
+
+
+def _interface(each: Mapping[str, Any]) -> tuple[Cell, ...]:
+    parts = [each["kind"], *each["addresses"]]
+    parts += [f"{each['speed_mbit']} Mbit/s"] if each["speed_mbit"] else []
+    parts += [f"{each['signal_dbm']} dBm"] if each["signal_dbm"] is not None else []
+    parts += ["the way to the gateway"] if each["is_used"] else []
+    return f"interface {each['name']}", ", ".join(parts)
+
+
+def _server(each: Mapping[str, Any]) -> tuple[Cell, ...]:
+    if each["offset_ns"] is None:
+        said = "; ".join(f"{reason}: {count}" for reason, count in each["refused"].items())
+        return f"time server {each['name']}", said or "not asked"
+    apart = "" if each["agrees"] else "; most do not agree with it"
+    said = f"offset {duration(each['offset_ns'])} ± {duration(each['bound_ns'])}"
+    return f"time server {each['name']}", f"{said}, stratum {each['stratum']}{apart}"
+
+
+def _agreement(agreed: Mapping[str, Any] | None) -> tuple[Cell, ...]:
+    if agreed is None:
+        return "time servers agree", "none was asked with success"
+    return (
+        "time servers agree",
+        (
+            f"{agreed['count']} of {agreed['of']}: offset {duration(agreed['low_ns'])} .. "
+            f"{duration(agreed['high_ns'])}"
+        ),
+    )
+
+
+def _rate(rate: Mapping[str, Any]) -> tuple[Cell, ...]:
+    packs = f"packs {number(round(rate['packed_per_s']))} events/s of {rate['event_bytes']:.0f} B"
+    if rate["events_per_s"] is None:
+        return "event rate", f"{packs}; the path's was not tried (--rate)"
+    bore = f"the path bore {number(round(rate['packets_per_s']))} packets/s"
+    return "event rate", f"{packs}; {bore}: {number(round(rate['events_per_s']))} events/s or more"
+
+
+def _size(count: int | None) -> str:
+    if count is None:
+        return "\N{EN DASH}"
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"

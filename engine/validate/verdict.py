@@ -1,0 +1,268 @@
+"""Fit, fit with care, or not fit: a query's needs against a set-up's clocks and links.
+
+With ``g = u_e + u_f``, how wrong two clocks may be together (SPEC 4.3; ``certainty=max-delay``:
+T_a, R19 Eq 3.16):
+
+* two events are certainly in order when their reference times are more than ``g`` apart;
+* a match of n events one after another is certain when each is more than ``g`` after the one before
+  it and all span at most ``WITHIN - g``; so no match at all can be certain unless WITHIN > n * g;
+* where its steps are spread evenly over WITHIN, each of its comparisons is closer than ``g`` with
+  probability ``g / WITHIN``; a typical gap t (``--gap``) makes it ``1 - exp(-g / t)``;
+* a window of size w has a border at both ends, and an event is ambiguous when it lies within u of
+  one: ``4 u`` of the ``w + 2 u`` from which its events may come. R19's windows need w > T_a.
+
+The wait for a number that is late (``sequence``'s timeout) is the p99.9 of how long the way varies.
+Where packets are lost, it is TCP's besides: with p the loss, k = ceil(ln(0.001) / ln(p)) - 1 times
+sent again, each after twice the wait of the one before, the first after the round trip + 200 ms.
+The hold of the merge is that wait and ``g``: so late may another source's event be, and so wrong
+its time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from engine.units import neat
+from engine.validate.asked import Asked
+from engine.validate.quality import IN_TIME, RTO_MIN_NS, Setup, SourceQuality
+
+CARE: Final = 5
+"""Up to so many times the share of uncertain results that is wanted, a query is fit with care."""
+LATENCY_NS: Final = 500_000_000
+_RESENDS_MAX: Final = 8
+_SHOWN: Final = 3
+
+
+class Fitness(IntEnum):
+    """In order of badness."""
+
+    FIT = 0
+    CARE = 1
+    NOT_FIT = 2
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return ("fit", "fit with care", "not fit")[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of the answers. ``gap_ns``: a match's events' usual distance; None: unknown.
+
+    ``latency_ns``: the longest wait that the order allows.
+    """
+
+    uncertain: float = 0.05
+    gap_ns: int | None = None
+    certainty: str = "pairwise"
+    latency_ns: int = LATENCY_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the log's own answers say: results, and those that are uncertain (events in windows)."""
+
+    results: int
+    uncertain: int
+
+    @property
+    def share(self) -> float | None:
+        """None without results."""
+        return self.uncertain / self.results if self.results else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryVerdict:
+    """``smallest_ns``: the WITHIN, or the window, from which on answers can be certain (a pattern)
+    or are ambiguous in no more than the wanted share (a window). ``reasons``: why not simply fit.
+    """
+
+    asked: Asked
+    fitness: Fitness
+    order_gap_ns: int
+    smallest_ns: int
+    expected: float
+    measured: Measured | None
+    timeout_ns: int
+    hold_ns: int
+    detection_p95_ns: int
+    reasons: tuple[str, ...]
+    change_first: str
+
+    @property
+    def share(self) -> float:
+        """Of uncertain results: as measured, else as expected."""
+        share = None if self.measured is None else self.measured.share
+        return self.expected if share is None else share
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether no match can be certain."""
+        within = self.asked.within_ns
+        return within is not None and self.asked.comparisons > 0 and within < self.smallest_ns
+
+
+def judge(
+    asked: Asked, setup: Setup, wanted: Wanted, measured: Measured | None = None
+) -> QueryVerdict:
+    """The verdict of one query; ``measured``: of a log's own answers."""
+    gap = setup.t_a_ns if wanted.certainty == "max-delay" else setup.pair_ns
+    single = setup.t_a_ns if wanted.certainty == "max-delay" else setup.single_ns
+    expected = _expected(asked, gap, single, wanted.gap_ns)
+    timeout = needed_timeout(setup)
+    hold = _hold(setup, gap, timeout)
+    transit = max((each.link.p95_ns for each in setup.sources if each.link), default=0)
+    smallest = _smallest(asked, gap, single, setup.t_a_ns, wanted.uncertain)
+    own = QueryVerdict(
+        asked=asked, fitness=Fitness.FIT, order_gap_ns=gap if asked.comparisons else 0,
+        smallest_ns=smallest, expected=expected, measured=measured, timeout_ns=timeout,
+        hold_ns=hold, detection_p95_ns=max(transit, 0) + hold, reasons=(), change_first="",
+    )  # fmt: skip
+    found = list(_reasons(own, setup, wanted))
+    fitness = max((each for each, _ in found), default=Fitness.FIT)
+    texts = tuple(text for each, text in sorted(found, key=lambda pair: -pair[0]))
+    change = remedy(own, setup, wanted) if fitness else ""
+    return QueryVerdict(
+        asked=asked, fitness=fitness, order_gap_ns=own.order_gap_ns, smallest_ns=smallest,
+        expected=expected, measured=measured, timeout_ns=timeout, hold_ns=hold,
+        detection_p95_ns=own.detection_p95_ns, reasons=texts, change_first=change,
+    )  # fmt: skip
+
+
+def _expected(asked: Asked, gap: int, single: int, typical: int | None) -> float:
+    """Share of uncertain results (of ambiguous events, of a window)."""
+    if asked.window_ns is not None:
+        return min(4 * single / (asked.window_ns + 2 * single), 1.0)
+    if not asked.comparisons or not gap:
+        return 0.0
+    certain = 1.0
+    if typical:
+        certain = math.exp(-gap / typical) ** asked.orders
+    elif asked.within_ns:
+        certain = max(1 - gap / asked.within_ns, 0.0) ** asked.orders
+    if asked.within_ns and asked.events > 1 and not typical:
+        certain *= max(1 - gap / asked.within_ns, 0.0)
+    return 1 - certain
+
+
+def _smallest(asked: Asked, gap: int, single: int, t_a: int, share: float) -> int:
+    if asked.window_ns is not None:
+        return max(math.ceil(4 * single / share) - 2 * single, t_a + 1, 1)
+    return (asked.orders + 1) * gap + 1 if asked.comparisons else 0
+
+
+def needed_timeout(setup: Setup) -> int:
+    """How long a missing number is to be waited for."""
+    return max((_source_timeout(each) for each in setup.sources if each.link), default=0)
+
+
+def _source_timeout(source: SourceQuality) -> int:
+    link = source.link
+    assert link is not None
+    if link.gap_wait_ns:
+        return link.gap_wait_ns
+    varies = max(link.p999_ns - link.least_ns, 0)
+    if not link.lost or not link.resends or link.loss >= 1:
+        return varies
+    again = min(max(math.ceil(math.log(1 - IN_TIME) / math.log(link.loss)) - 1, 1), _RESENDS_MAX)
+    first = (link.round_trip_ns or 2 * link.p50_ns) + RTO_MIN_NS
+    return varies + first * ((1 << again) - 1)
+
+
+def _hold(setup: Setup, gap: int, timeout: int) -> int:
+    """How long the merge waits for another source, or a slack that does the same."""
+    if setup.lateness_ns is not None:
+        return max(setup.lateness_ns[2], 0) + gap
+    return timeout + gap
+
+
+def _reasons(own: QueryVerdict, setup: Setup, wanted: Wanted) -> list[tuple[Fitness, str]]:
+    asked, found = own.asked, list[tuple[Fitness, str]]()
+    unknown = [each.name for each in setup.sources if each.clock.offset_ns is None]
+    if unknown and (asked.comparisons or asked.window_ns):
+        said = f"never synchronised: {_names(unknown)}; its times mean nothing"
+        found.append((Fitness.NOT_FIT, said))
+    if own.is_too_short:
+        said = f"WITHIN {neat(asked.within_ns or 0)} is below {neat(own.smallest_ns)}"
+        found.append((Fitness.NOT_FIT, f"{said}: no match can be certain"))
+    if asked.window_ns is not None and asked.window_ns <= setup.t_a_ns:
+        said = f"the window is not longer than T_a, {neat(setup.t_a_ns)} (R19 Eq 3.16)"
+        found.append((Fitness.NOT_FIT, said))
+    share = own.share
+    what = "events ambiguous" if asked.window_ns is not None else "results uncertain"
+    said = f"{percent(share)} of {what}, {percent(wanted.uncertain)} are wanted at most"
+    if share > wanted.uncertain:
+        worse = share > CARE * wanted.uncertain or share >= 1
+        found.append((Fitness.NOT_FIT if worse else Fitness.CARE, said))
+    if own.timeout_ns > wanted.latency_ns:
+        said = f"late numbers need {neat(own.timeout_ns)}, the order waits "
+        found.append((Fitness.CARE, f"{said}{neat(wanted.latency_ns)} at most"))
+    unsent = [
+        each.name for each in setup.sources
+        if each.link and each.link.lost and not each.link.resends
+    ]  # fmt: skip
+    if unsent:
+        said = f"what is lost is not sent again: {_names(unsent)}; results miss events"
+        found.append((Fitness.CARE, said))
+    return found
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
+
+
+def remedy(own: QueryVerdict, setup: Setup, wanted: Wanted) -> str:
+    """What to change first: the largest part of what is wrong, and what it would bring."""
+    if len(setup.synced) < len(setup.sources):
+        return "let the agent reach the gateway's clock (UDP, [gateway] ntp_port) or [time] servers"
+    worst = setup.worst()
+    if worst and (own.share > wanted.uncertain or own.is_too_short):
+        return _clock_remedy(worst[0])
+    if own.timeout_ns > wanted.latency_ns:
+        return f'write order = "sequence:latency={neat(own.timeout_ns)}" in [engine]'
+    return "mend the link: a cable, a nearer access point, or [delivery] with resends"
+
+
+def _clock_remedy(source: SourceQuality) -> str:
+    clock = source.clock
+    bound, half = clock.bound_ns(), (clock.delay_ns + 1) // 2
+    parts = {"grown": bound - clock.fresh_ns, "delay": half, "precision": clock.precision_ns}
+    largest = max(parts, key=lambda name: parts[name])
+    if largest == "grown":
+        better = clock.age_ns // 6
+        return (
+            f"{source.name}: synchronise more often: every {neat(better)} instead of "
+            f"{neat(clock.age_ns)} ([sync] resync) makes its clock's bound "
+            f"{neat(clock.bound_ns(better))} instead of {neat(bound)}"
+        )
+    if largest == "delay":
+        return (
+            f"{source.name}: shorten the way to the time server: half its delay, {neat(half)}, is "
+            f"the largest part of its bound {neat(bound)}; use a cable, or a nearer gateway"
+        )
+    return (
+        f"{source.name}: its clock reads in steps of {neat(clock.precision_ns)}: use another "
+        f"device, or its finer clock"
+    )
+
+
+def overall(verdicts: Sequence[QueryVerdict], setup: Setup) -> Fitness:
+    """The worst of all queries, and of what is wrong besides."""
+    worst = max((each.fitness for each in verdicts), default=Fitness.FIT)
+    for _, forbids in setup.concerns:
+        worst = max(worst, Fitness.NOT_FIT if forbids else Fitness.CARE)
+    return worst
+
+
+def percent(share: float) -> str:
+    """For people.
+
+    >>> percent(0.05), percent(0.00012), percent(0)
+    ('5 %', '0.012 %', '0 %')
+    """
+    return f"{float(f'{100 * share:.3g}'):g} %"
