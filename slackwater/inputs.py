@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from engine.log.input.input_log import InputForm
-from engine.log.input.table_import import TABLE, as_arrow
+from engine.log.input.input_log import InputForm, InputKind
+from engine.log.input.table_import import as_arrow
 from engine.log.record.times import DEFAULT_UNIT
 from engine.passes.pipeline import prepare
 from engine.units import unit_ns
@@ -119,7 +119,7 @@ def read(
         folder.close()
         raise
     return Input(
-        TABLE if path is None else path, prepared.log, time_unit or DEFAULT_UNIT, folder,
+        path or str(InputKind.TABLE), prepared.log, time_unit or DEFAULT_UNIT, folder,
         arrival_given=prepared.arrival_given, bad_count=prepared.bad_count,
     )  # fmt: skip
 

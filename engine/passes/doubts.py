@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.barrier.settings import BarrierSettings
-from engine.log.show import readable_duration
 from engine.order.backwards import numbers_mislead
 from engine.order.registry import OrderSettings
 from engine.passes.unpromised import never_promised
@@ -57,6 +56,8 @@ def of_numbers(counters: dict[str, Any], see: str) -> list[str]:
     arrived, back = (sum(lane.get(name, 0) for lane in lanes) for name in ("arrived", "backwards"))
     if not numbers_mislead(back, arrived):
         return []
+    from engine.log.show import readable_duration  # noqa: PLC0415 - brings rich, for few
+
     most = max(lane.get("backwards_ns", 0) for lane in lanes)
     text = (
         f"{number(back)} of {number(arrived)} events lie before one of their source with a smaller "

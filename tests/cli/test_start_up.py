@@ -24,6 +24,7 @@ NEVER = {
     "matplotlib",
     "scipy",
     "rich.progress",
+    "pyarrow.dataset",
 }
 READY_TO_COMPILE = "numba.np.linalg"
 """Numba imports it, and much else, before it compiles anything."""

@@ -6,20 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, is_log_file
-from engine.log.input.csv_import import DELIMITERS, CsvRead, read_csv
 from engine.log.input.lines import STDIN, UNREADABLE, open_bytes
-from engine.log.input.parquet_import import ParquetRead, read_parquet, table_files
-from engine.log.input.table_import import TABLE, TableRead, read_table
 from engine.log.input.trace import TraceRead, read_trace
 from engine.log.whole_file import DAMAGED
 from engine.stream.frame import Frame
+
+# ruff: noqa: PLC0415 - of the readers, a pass needs one; a trace is the shortest of all
+if TYPE_CHECKING:
+    from engine.log.input.csv_import import CsvRead
+    from engine.log.input.parquet_import import ParquetRead
+    from engine.log.input.table_import import TableRead
 
 _PARQUET_MAGIC: Final = b"PAR1"
 _HEAD_BYTES: Final = 4096
@@ -94,6 +97,8 @@ def input_kind(path: str | Path) -> InputKind:
         return InputKind.CSV
     if suffixes & _TRACE_SUFFIXES or head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return InputKind.TRACE
+    from engine.log.input.csv_import import DELIMITERS
+
     header = head.split(b"\n", 1)[0].decode(errors="replace")
     return InputKind.CSV if any(sign in header for sign in DELIMITERS) else InputKind.TRACE
 
@@ -147,7 +152,7 @@ def open_input(
     """
     form = InputForm(form) if isinstance(form, str) else form
     is_table = isinstance(path, pa.Table)
-    name = TABLE if is_table else str(path)
+    name = str(InputKind.TABLE) if is_table else str(path)
     kind = InputKind.TABLE if is_table else input_kind(name)
     if kind is InputKind.LOG and not form.of_log:
         raise UserError(
@@ -164,16 +169,24 @@ def open_input(
     elif kind is InputKind.TRACE:
         reader = read_trace(name, *shared, *more)
     elif is_table:
+        from engine.log.input.table_import import read_table
+
         reader = read_table(path, *shared, *more)
     elif kind is InputKind.CSV:
+        from engine.log.input.csv_import import read_csv
+
         reader = read_csv(name, *shared, form.delimiter, *more, form.header)
     else:
+        from engine.log.input.parquet_import import read_parquet
+
         reader = read_parquet(name, *shared, *more)
     return InputLog(name, kind, reader)
 
 
 def _folder_kind(folder: Path) -> InputKind:
     """A folder of Parquet files that are none of a log is a table; anything else is to be a log."""
+    from engine.log.input.parquet_import import table_files
+
     files = table_files(str(folder))
     if not files:
         return InputKind.LOG

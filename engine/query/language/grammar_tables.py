@@ -1,5 +1,6 @@
 """The parser's tables, kept as JSON: to make them takes longer than many a query.
 
+A file per state of the grammar, as versions that take turns would else make each other's anew.
 Lark's own cache is a pickle, which runs what is in it. These are plain data of the grammar that
 they name; anything else there is made anew.
 """
@@ -20,15 +21,15 @@ from lark.lexer import TerminalDef
 from engine.cache_home import own_bytes, own_cache
 
 _GRAMMAR: Final = Path(__file__).with_name("grammar.lark")
-_NAME: Final = "grammar.json"
 
 
 def parser(transformer: Transformer[Token, Any]) -> Lark:
     """The parser of the query language, which hands what it reads to ``transformer``."""
     grammar = _GRAMMAR.read_text(encoding="utf-8")
-    state = blake2b(f"{lark.__version__}\n{grammar}".encode(), digest_size=16).hexdigest()
+    state = _digest(f"{lark.__version__}\n{grammar}".encode())
     folder = own_cache()
-    kept = None if folder is None else _kept(folder / _NAME, state)
+    path = None if folder is None else folder / f"grammar-{state}.json"
+    kept = None if path is None else _kept(path, state)
     if kept is not None:
         data, memo = kept
         loaded: Lark = Lark._load_from_dict(  # type: ignore[no-untyped-call]  # noqa: SLF001
@@ -39,8 +40,8 @@ def parser(transformer: Transformer[Token, Any]) -> Lark:
         grammar, parser="lalr", lexer="contextual", maybe_placeholders=False,
         transformer=transformer,
     )  # fmt: skip
-    if folder is not None:
-        _keep(folder / _NAME, state, made)
+    if path is not None:
+        _keep(path, state, made)
     return made
 
 
