@@ -15,6 +15,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "chain": {"ORDERS": ("none",), "EVENTS": 20_000},
     "corrections": {"ROUNDS": 1},
     "gateway_speed": {"EVENTS": 16_000, "ROWS": (1000,), "GOAL_PER_S": 0},
+    "intervals": {"COMPARED": 400, "TIMED": 5_000},
     "live": {"SECONDS": {"embedded": 8.0}, "LEFT_OUT_S": 1},
     "negation": {"EVENTS": 20_000, "SIZES": (10_000, 20_000), "TOLD_EVERY": 10_000},
     "orders": {"ORDERS": ("kslack:1s",), "EVENTS": 20_000, "SIZES": (10_000,), "SOURCES": (3,)},

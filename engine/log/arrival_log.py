@@ -303,9 +303,10 @@ def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[
             yield from read_ahead(jobs)
 
 
-def _in_order(name: str) -> tuple[int, str]:
+def _in_order(name: str) -> tuple[bool, int, str]:
+    """As ``log_files`` has them: ours by their numbers, then others by their names."""
     file = numbered(Path(name))
-    return (0 if file is None else file.first), name
+    return file is None, (0 if file is None else file.first), name
 
 
 def _place_of(directory: Path, name: str) -> tuple[Path, int]:

@@ -98,7 +98,7 @@ def shape_of(plan: SeqPlan) -> Shape:
     >>> sorted(shape.before)
     [(0, 1), (0, 2), (0, 4), (1, 4), (2, 4)]
     >>> shape.between
-    (Between(step=3, left=(1, 2), right=(4,)),)
+    (Between(step=3, left=(1, 2), right=(4,), after_first=(), anywhere=False),)
 
     Raises:
         UserError: a plan built in Python whose pattern does not name each step once, has a group

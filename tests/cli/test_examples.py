@@ -45,7 +45,8 @@ def _inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "trace.jsonl").write_text("\n".join(TRACE) + "\n")
     (folder / "rows.csv").write_text(ROWS)
     for sample in SAMPLES.iterdir():
-        shutil.copy(sample, folder)
+        if sample.is_file():
+            shutil.copy(sample, folder)
     shutil.copy(TEMPLATE, folder / "shop.toml")
     (folder / "query.txt").write_text("EVENT SEQ(KICK a, GOAL b) WITHIN 2 s\n")
     shell("slackwater simulate soccer --set duration=500ms --out short.log", folder)

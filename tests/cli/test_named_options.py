@@ -16,8 +16,9 @@ from engine.cli.app import _NAMES, _application
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-OF_OTHERS = {"--events", "--rounds", "--only"}
-"""Of ``python -m bench...`` and ``python -m scenarios.recordings``, which are no commands."""
+OF_OTHERS = {"--events", "--rounds", "--only", "--build", "--now", "--seconds"}
+"""Of ``python -m bench...``, ``python -m scenarios.recordings``, ``docker compose`` and
+``systemctl``, which are no commands of ours."""
 
 
 def options_of(command: Any) -> Iterator[str]:

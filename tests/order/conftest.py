@@ -69,8 +69,8 @@ class Ordering:
         self.chain = chain
         hand_on = chain._hand_on
 
-        def watched(ordered: Ordered, output: ChainOutput) -> None:
-            hand_on(ordered, output)  # the clocks have the last word about uncertainties there
+        def watched(ordered: Ordered, output: ChainOutput, halves: Any = None) -> None:
+            hand_on(ordered, output, halves)  # the clocks have the last word about uncertainties there
             self._took(ordered)
 
         chain._hand_on = watched

@@ -106,10 +106,10 @@ def _of_choice(
     for combination in itertools.product(*(rows[place] for place in positive)):
         bound = dict(zip(positive, combination, strict=True))
         times = {place: events[row].ref for place, row in bound.items()}
-        if len(set(combination)) < len(combination) or not ordered(tree, times):
+        ends = {p: t + getattr(events[bound[p]], "long", 0) for p, t in times.items()}
+        if len(set(combination)) < len(combination) or not ordered(tree, times, ends):
             continue
-        ends = [events[row].ref + getattr(events[row], "long", 0) for row in combination]
-        if within is not None and max(ends) - min(times.values()) > within:
+        if within is not None and max(ends.values()) - min(times.values()) > within:
             continue
         if not holds(on_positive, bound):
             continue
@@ -134,16 +134,20 @@ def _record(event: Given) -> dict[str, Any]:
             "type": event.type}  # fmt: skip
 
 
-def ordered(part: Part, times: dict[int, int]) -> bool:
-    """Whether the present steps (those in ``times``) stand as ``part`` asks."""
+def ordered(part: Part, times: dict[int, int], ends: dict[int, int]) -> bool:
+    """Whether the present steps (those in ``times``) stand as ``part`` asks: in a SEQ one ends
+    before the next begins (SPEC 4.8); points have one time.
+    """
     if isinstance(part, int):
         return True
-    if not all(ordered(inner, times) for inner in part.parts):
+    if not all(ordered(inner, times, ends) for inner in part.parts):
         return False
     if part.op == "AND":
         return True
-    spans = [_times(inner, times) for inner in part.parts if _times(inner, times)]
-    return all(max(x) < min(y) for x, y in itertools.pairwise(spans))
+    there = [inner for inner in part.parts if _times(inner, times)]
+    return all(
+        max(_times(x, ends)) < min(_times(y, times)) for x, y in itertools.pairwise(there)
+    )
 
 
 def _times(part: Part, times: dict[int, int]) -> list[int]:

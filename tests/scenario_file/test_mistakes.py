@@ -29,7 +29,7 @@ CHANGES = [
     ("counter = 0.9", "counter = 0.95", "states.shelf.next: chances sum to more than 1"),
     ('source = "counter"', 'source = "desk"', "no source 'desk'; there are shelf, counter"),
     ('start = "shelf"', 'start = "door"', "machines[0].start: no state 'door'"),
-    ("SEQ(SHELF s,", "SEQ(SHELF s", "queries.theft: query line 1, column 19"),
+    ("SEQ(SHELF s,", "SEQ(SHELF s s", "queries.theft: query line 1, column 19"),
     ("theft: wrong", "theft: wrongly", "unknown metric 'wrongly'; known are recall"),
     ("theft: wrong", "thief: wrong", "no query 'thief'; there are theft, climate"),
     ("recall >= 0.99", "recall is fine", 'write "[QUERY:] METRIC <= VALUE"'),

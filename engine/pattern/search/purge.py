@@ -196,7 +196,8 @@ def _range_of(
         other = s.depths[s.t.pairs[p].other]
         for r in range(s.t.pairs[p].relations_from, s.t.pairs[p].relations_to):
             relation = s.t.relations[r]
-            if relation.strict and relation.bound == 0 == relation.left_end + relation.right_end:
+            # Who ends before another starts begins before it as well.
+            if relation.strict and relation.bound == 0 == relation.right_end:
                 if relation.left == probe.step:
                     high, before = min(high, other.high - apart), True
                 else:
