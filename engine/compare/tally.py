@@ -11,6 +11,7 @@ from edge_agent import records as r
 from engine.errors import ContractViolation, UserError
 from engine.kernels.integers import INT_MIN
 from engine.stream.columns import mask_name
+from engine.stream.ends import ends_of
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
 
@@ -112,7 +113,7 @@ class Tally:
         ref, truth, hold, latency, status = (
             column if every or column is None else column[passed]
             for column in (
-                batch.columns["ref"],
+                ends_of(batch),
                 self._attribute(site, batch, self._reading.truth),
                 batch.columns["release"] - batch.columns[r.ARRIVAL],
                 self._latency(site, batch),

@@ -70,7 +70,9 @@ class Ordering:
         hand_on = chain._hand_on
 
         def watched(ordered: Ordered, output: ChainOutput, halves: Any = None) -> None:
-            hand_on(ordered, output, halves)  # the clocks have the last word about uncertainties there
+            hand_on(
+                ordered, output, halves
+            )  # the clocks have the last word about uncertainties there
             self._took(ordered)
 
         chain._hand_on = watched

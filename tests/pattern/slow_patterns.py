@@ -145,9 +145,7 @@ def ordered(part: Part, times: dict[int, int], ends: dict[int, int]) -> bool:
     if part.op == "AND":
         return True
     there = [inner for inner in part.parts if _times(inner, times)]
-    return all(
-        max(_times(x, ends)) < min(_times(y, times)) for x, y in itertools.pairwise(there)
-    )
+    return all(max(_times(x, ends)) < min(_times(y, times)) for x, y in itertools.pairwise(there))
 
 
 def _times(part: Part, times: dict[int, int]) -> list[int]:

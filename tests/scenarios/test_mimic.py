@@ -256,7 +256,7 @@ def test_true_counts_equal_the_slow_twin(write: Write, ward: Tables) -> None:
 def test_what_is_charted_ahead_depends_on_the_guard(
     run: Callable[..., Score], write: Write, ward: Tables, tmp_path: Path
 ) -> None:
-    """By hand: one output 18 min ahead; 04:00 and the infusion's 02:00 come after 05:00."""
+    """By hand: one output 18 min ahead; 04:00 comes after 05:00. An infusion goes by its end."""
     score = run(Mimic(), tmp_path / "run", {}, write(ward))
     faithful, price, guard, accounted, revisions = score.claims
     assert not faithful.holds, "another recording must not pass for the published one"
@@ -268,7 +268,7 @@ def test_what_is_charted_ahead_depends_on_the_guard(
     assert answers["1 s"]["wrong"] == {"laboratory": 0, "potassium": 0, "outputs": 1}
     assert answers["1 h"]["wrong"] == {"laboratory": 0, "potassium": 0, "outputs": 0}
     of_order = {each["order"]: each for each in score.facts["measured"]}
-    assert (of_order["none"]["disorder_after"], of_order["none"]["arrived"]) == (2, 7)
+    assert (of_order["none"]["disorder_after"], of_order["none"]["arrived"]) == (1, 7)
     assert of_order["kslack:8h"]["disorder_after"] == 0
     assert of_order["kslack:1h"]["late"] == 1  # 02:00, when the clock had been at 05:00
     filings = score.facts["filings"]
@@ -353,10 +353,11 @@ def test_source_txt_disorder_and_the_daily_counts_of_real_patients(
     score = run(Mimic(), tmp_path, {}, RECORDED)
     assert [claim.holds for claim in score.claims] == [True] * 5
     of_order = {each["order"]: each for each in score.facts["measured"]}
-    assert of_order["none"]["disorder_after"] == 45_844
+    assert of_order["none"]["disorder_after"] == 48_120
     left = {name: of_order[f"kslack:{name}"]["disorder_after"] for name in ("1h", "8h", "168h")}
-    assert left == {"1h": 10_427, "8h": 1_985, "168h": 38}
-    assert {each["quarantined"] for each in of_order.values()} == {7}
+    assert left == {"1h": 10_197, "8h": 638, "168h": 2}
+    # Infusions that are filed more than an hour before they end are ahead of their time.
+    assert {each["quarantined"] for each in of_order.values()} == {3_745}
     answers = score.facts["answers"]
     # A day closes when the slack of 8 h says; what comes after the horizon beyond that is too late.
     assert answers["1 s"]["wrong"] == {"laboratory": 25, "potassium": 0, "outputs": 400}
