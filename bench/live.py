@@ -168,8 +168,11 @@ def durable(seen: Path, files: list[int], arrived: Times) -> Times:
 
 
 def processor_seconds(pid: int) -> float:
-    """Of a process, its threads and the children that it has waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """Of a process, its threads and the children that it has waited for; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:  # its parent counts it then
+        return 0.0
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
