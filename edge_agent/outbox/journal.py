@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Final
 
 import msgpack
 
-from edge_agent.outbox.files import AppendFile, Files
+from edge_agent.outbox.files import Files
 from edge_agent.outbox.keys import KnownKeys
-from edge_agent.outbox.segment import HEADER, Record, encoded, records
-from edge_agent.outbox.spool import UNREADABLE
+from edge_agent.outbox.record_file import RecordFile
+from edge_agent.outbox.segment import Record
 
 JOURNAL: Final = "intervals"
 _FILE_MIN: Final = 1 << 16
@@ -47,15 +46,12 @@ class Journal:
         self.messages = KnownKeys()
         self.added = self.written = 0
         """Changes that were told, and that are on the disk."""
-        self._files = files
-        self._file: AppendFile | None = None
+        self._file = RecordFile(files, JOURNAL)
         self._fresh: deque[Record] = deque()
         self._pending: deque[Record] = deque()
         """On the disk, but their streams are not so far yet."""
         self._settled: dict[bytes, bytes] = {}
         self._settled_messages = KnownKeys()
-        self._size = self._whole_size = 0
-        self._doubtful = JOURNAL in files.names()
         for entry in self._entries(nexts):
             self._pending.append(entry)
             _apply(entry, self.found, self.messages)
@@ -91,40 +87,22 @@ class Journal:
         fresh = [self._fresh.popleft() for _ in range(len(self._fresh))]
         self._pending += fresh
         self._settle(committed)
-        if fresh or self._doubtful:
-            try:
-                if self._doubtful or self._size > 4 * self._whole_size + _FILE_MIN:
-                    self._write_anew()
-                else:
-                    self._append(fresh)
-            except OSError:
-                self.close()
-                self._doubtful = True
-                raise
+        if fresh or self._file.doubtful:
+            self._file.write(fresh, self._whole, 4 * self._file.whole_size + _FILE_MIN)
         self.written = added
 
     def close(self) -> None:
         """*Disk.* Not to be written any more."""
-        file, self._file = self._file, None
-        if file is not None:
-            with suppress(OSError):  # everything that counts was synced
-                file.close()
+        self._file.close()
 
     # --- inside
 
     def _entries(self, nexts: Sequence[int]) -> Iterator[Record]:
-        if not self._doubtful:
-            return
-        try:
-            content = self._files.read(JOURNAL, 0, self._files.size(JOURNAL))
-        except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return  # a bad sector: intervals begin anew
-        for each in records(content, len(HEADER)):
-            stream = each.record.data[0]
-            if stream < len(nexts) and each.record.first <= nexts[stream]:
-                yield each.record
+        """Where a sector is bad, intervals begin anew."""
+        for entry in self._file.found():
+            stream = entry.data[0]
+            if stream < len(nexts) and entry.first <= nexts[stream]:
+                yield entry
 
     def _settle(self, committed: Sequence[int]) -> None:
         """What counts for sure needs no number any more."""
@@ -139,30 +117,14 @@ class Journal:
                 waiting.append(entry)
         self._pending = waiting
 
-    def _write_anew(self) -> None:
-        self.close()
+    def _whole(self) -> list[Record]:
+        """What counts for sure, and what waits."""
         pairs = list(self._settled.items())
-        whole = [
+        settled = [
             _record(0, 0, pairs[low : low + _CHANGES_MAX], [])
             for low in range(0, len(pairs), _CHANGES_MAX)
         ]
-        whole.append(_record(0, 0, [], self._settled_messages.all()))
-        content = HEADER + b"".join(map(encoded, (*whole, *self._pending)))
-        self._files.replace(JOURNAL, content)
-        self._size = self._whole_size = len(content)
-        self._doubtful = False
-
-    def _append(self, fresh: Sequence[Record]) -> None:
-        if self._file is None:
-            new = JOURNAL not in self._files.names()
-            self._file = self._files.create(JOURNAL) if new else self._files.append(JOURNAL)
-            if new:
-                self._file.write(HEADER)
-                self._files.sync_names()
-        content = b"".join(map(encoded, fresh))
-        self._file.write(content)
-        self._file.sync()
-        self._size += len(content)
+        return [*settled, _record(0, 0, [], self._settled_messages.all()), *self._pending]
 
 
 def _apply(entry: Record, to: dict[bytes, bytes], messages: KnownKeys) -> None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Final
 
-from edge_agent.outbox.files import AppendFile, Files
-from edge_agent.outbox.segment import HEADER, Record, encoded, records
-from edge_agent.outbox.spool import UNREADABLE
+from edge_agent.outbox.files import Files
+from edge_agent.outbox.record_file import RecordFile
+from edge_agent.outbox.segment import Record
 
 KEYS: Final = "keys"
 KEYS_MAX: Final = 10_000
@@ -57,13 +56,9 @@ class StoredKeys(KnownKeys):
             OSError: the file cannot be read, now.
         """
         super().__init__()
-        self._files = files
-        self._file: AppendFile | None = None
+        self._file = RecordFile(files, KEYS)
         self._fresh: deque[Record] = deque()
         self._entries = self._found(nexts)
-        self._doubtful = KEYS in files.names()
-        """What the process before has left may not be synced, or has entries that do not count."""
-        self._size = 0
         for entry in self._entries:
             self.remember(_keys_of(entry))
 
@@ -81,64 +76,29 @@ class StoredKeys(KnownKeys):
         """
         fresh = [self._fresh.popleft() for _ in range(len(self._fresh))]
         self._entries += fresh
-        if not (fresh or self._doubtful):
-            return
-        try:
-            if self._doubtful or self._size > _FILE_MAX:
-                self._write_anew()
-            else:
-                self._append(fresh)
-        except OSError:
-            self.close()
-            self._doubtful = True
-            raise
+        if fresh or self._file.doubtful:
+            self._file.write(fresh, self._newest, _FILE_MAX)
 
     def close(self) -> None:
         """*Disk.* Not to be written any more."""
-        file, self._file = self._file, None
-        if file is not None:
-            with suppress(OSError):  # everything that counts was synced
-                file.close()
+        self._file.close()
 
     # --- inside
 
     def _found(self, nexts: Sequence[int]) -> deque[Record]:
-        if KEYS not in self._files.names():
-            return deque()
-        try:
-            content = self._files.read(KEYS, 0, self._files.size(KEYS))
-        except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
-            return deque()  # a bad sector: what comes again is taken anew, nothing is lost
-        found = (each.record for each in records(content, len(HEADER)))
+        """Where a sector is bad, what comes again is taken anew and nothing is lost."""
         return deque(
-            entry for entry in found
+            entry for entry in self._file.found()
             if len(entry.data) % KEY_BYTES == 1
             and entry.data[0] < len(nexts) and entry.end <= nexts[entry.data[0]]
         )  # fmt: skip
 
-    def _write_anew(self) -> None:
-        self.close()
+    def _newest(self) -> deque[Record]:
+        """The entries that are kept; older ones go."""
         count = sum(len(entry.data) // KEY_BYTES for entry in self._entries)
         while count > KEYS_MAX:
             count -= len(self._entries.popleft().data) // KEY_BYTES
-        content = HEADER + b"".join(map(encoded, self._entries))
-        self._files.replace(KEYS, content)
-        self._size = len(content)
-        self._doubtful = False
-
-    def _append(self, fresh: Sequence[Record]) -> None:
-        if self._file is None:
-            new = KEYS not in self._files.names()
-            self._file = self._files.create(KEYS) if new else self._files.append(KEYS)
-            if new:
-                self._file.write(HEADER)
-                self._files.sync_names()
-        content = b"".join(map(encoded, fresh))
-        self._file.write(content)
-        self._file.sync()
-        self._size += len(content)
+        return self._entries
 
 
 def _keys_of(entry: Record) -> list[bytes]:
