@@ -7,15 +7,19 @@ true one that begins and ends with the same readings of the same thing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from scenarios.runs import emitted, standing
 from slackwater.scenario import Bar, Pass, Table
+from slackwater.simulation import TRUTH
 
 CONFIRMED: Final = "confirmed"
 Identity = tuple[str, str, int, int]
@@ -184,6 +188,30 @@ class Found:
     def right(self, expected: set[Match]) -> bool:
         """Every true match is told, and what is told for sure is true."""
         return self.sure <= expected <= self.at_ns.keys()
+
+
+def found_in(
+    directory: Path, passes: Iterable[Pass], queries: Iterable[str]
+) -> dict[tuple[str, str], Found]:
+    """What each pass said of each query, by query and barrier.
+
+    Raises:
+        UserError: a pass left nothing behind.
+    """
+    each_pass = list(passes)
+    return {
+        (query, str(each.barrier)): Found.read(directory, each, query)
+        for query in queries
+        for each in each_pass
+    }
+
+
+def of_sources(directory: Path) -> Iterator[tuple[str, pa.Table]]:
+    """The true events of a run, source by source."""
+    events = pq.read_table(directory / TRUTH / "events.parquet")
+    sources = events["source"].cast(pa.string())
+    for source in pc.unique(sources).to_pylist():
+        yield source, events.filter(pc.equal(sources, source))
 
 
 def found_table(

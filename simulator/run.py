@@ -96,8 +96,10 @@ def simulate(scenario: Scenario, sink: Sink, data: Path) -> Simulated:
     return Simulated(_manifest(world, accounts), events, clocks)
 
 
-def simulate_to(scenario: Scenario, directory: Path, data: Path) -> Simulated:
+def simulate_to(scenario: Scenario, directory: Path, data: Path, **facts: Any) -> Simulated:
     """``simulate`` with everything written to ``directory``, which must be new or empty.
+
+    ``facts``: plain data that the manifest says besides, such as what was ``set``.
 
     Raises:
         UserError: ``directory`` holds something already; or as ``simulate``.
@@ -109,6 +111,7 @@ def simulate_to(scenario: Scenario, directory: Path, data: Path) -> Simulated:
         done = simulate(scenario, writer, data)
     finally:
         writer.close()
+    done.manifest.update(facts)
     write_truth(directory / TRUTH, done.events, done.clocks)
     text = json.dumps(done.manifest, indent=2) + "\n"
     (directory / MANIFEST).write_text(text, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +15,7 @@ from scenarios.bookstore.network import Conditions, bookstore_scenario, opened
 from scenarios.bookstore.shop import LAST_ENTRY_NS, WITHIN_NS, Book, Shop
 from scenarios.options import duration_ns, read_options
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.simulation import MANIFEST, TRUTH, simulate_to
+from slackwater.simulation import TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
     "seed": 1,
@@ -77,10 +76,8 @@ class Bookstore:
             heartbeat_ns=duration_ns(chosen, "heartbeat"),
         )
         scenario, books = bookstore_scenario(chosen["seed"], shop, shoppers, thefts, conditions)
-        manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
+        manifest = simulate_to(scenario, directory, data, set=chosen).manifest
         pq.write_table(_book_table(shop, books), directory / TRUTH / BOOKS)
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
         return manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:

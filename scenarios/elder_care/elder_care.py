@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +10,7 @@ from scenarios.elder_care.homes import homes_scenario
 from scenarios.elder_care.scoring import QUERY, WITHIN_NS, score_run
 from scenarios.options import duration_ns, read_options
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.simulation import MANIFEST, simulate_to
+from slackwater.simulation import simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
     "seed": 1, "persons": 8, "days": 5, "forgotten": 0.3, "radio": "2500 ms", "offset": "100 ms",
@@ -48,10 +47,7 @@ class ElderCare:
             chosen["seed"], chosen["persons"], chosen["days"], chosen["forgotten"], radio_ns,
             duration_ns(chosen, "offset"),
         )  # fmt: skip
-        manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
-        return manifest
+        return simulate_to(scenario, directory, data, set=chosen).manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
         chosen = read_options(options, DEFAULTS)

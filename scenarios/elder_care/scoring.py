@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from scenarios.elder_care.evenings import DINNER, MEDICINE, ROOMS, SLEEP, WASH
 from scenarios.elder_care.homes import GAP_NS
-from scenarios.intervals import Found, Interval, Match, Readings, bars, found_table, stays_of
+from scenarios.intervals import (
+    Found,
+    Interval,
+    Match,
+    Readings,
+    bars,
+    found_table,
+    of_sources,
+    stays_of,
+)
 from scenarios.runs import quantiles_ms
 from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline
-from slackwater.simulation import TRUTH
 
 QUERY: Final = "no_medicine"
 WITHIN_NS: Final = 120 * NS_PER["s"]
@@ -26,11 +31,8 @@ _LANES: Final = {DINNER: "1 dinner", WASH: "2 wash", MEDICINE: "3 medicine", SLE
 
 def true_intervals(directory: Path) -> list[Interval]:
     """Of all looks of the sensors, by their true times."""
-    events = pq.read_table(directory / TRUTH / "events.parquet")
-    sources = events["source"].cast(pa.string())
     found: list[Interval] = []
-    for source in pc.unique(sources).to_pylist():
-        rows = events.filter(pc.equal(sources, source))
+    for source, rows in of_sources(directory):
         person, _, room = source.partition("-")
         true_ns, device_ns = rows["true_ts"].to_numpy(), rows["ts"].to_numpy()
         readings = Readings(source, person, true_ns, device_ns, true_ns)

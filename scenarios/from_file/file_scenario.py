@@ -12,7 +12,7 @@ from scenarios.from_file.overrides import found_at, overridden, read_pairs
 from scenarios.from_file.reading import ScenarioText
 from scenarios.from_file.scoring import score_run
 from slackwater.scenario import Pass, Score, UserError
-from slackwater.simulation import MANIFEST, FileScenario, simulate_to
+from slackwater.simulation import FileScenario, simulate_to
 
 MAIN: Final = "main"
 FILE: Final = "file"
@@ -56,15 +56,15 @@ class FromFile:
         return found_at(overridden(self._read.tables, values), path)
 
     def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
-        manifest = simulate_to(self._of(options).simulated, directory, data).manifest
+        manifest = simulate_to(
+            self._of(options).simulated, directory, data,
+            set=dict(options), scenario_file=self._read.text,
+        ).manifest  # fmt: skip
         if not manifest["rows"].get("event"):
             raise UserError(
                 f"{self._read.path}: no event arrived: see its duration, links and outages; an "
                 "agent sends nothing before its clock was synchronised"
             )
-        manifest |= {"set": dict(options), "scenario_file": self._read.text}
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
         return manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:

@@ -34,9 +34,7 @@ DELAYS: Final = (0.5, 0.95, 0.99, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A result: what it is about, what it says, whether it is certain, when it was told [ns], and
-    since when it was true [ns].
-    """
+    """A result: what it is about, what it says, whether it is certain, when it was told [ns]."""
 
     identity: Any
     content: Any
@@ -45,7 +43,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class True_:  # noqa: N801 - a keyword without it
+class TrueResult:
     """A result of the perfect world: what it says, and since when it could be known [ns]."""
 
     content: Any
@@ -53,7 +51,7 @@ class True_:  # noqa: N801 - a keyword without it
 
 
 def of_query(
-    told: Sequence[tuple[str, Told]], true: Mapping[Any, True_], same: Any
+    told: Sequence[tuple[str, Told]], true: Mapping[Any, TrueResult], same: Any
 ) -> dict[str, float]:
     """Metrics of one query.
 

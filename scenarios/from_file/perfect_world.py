@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import slackwater
-from scenarios.from_file.metrics import True_
+from scenarios.from_file.metrics import TrueResult
 from slackwater.simulation import TRUTH, TRUTH_PREFIX
 
 _KEPT: Final = "late:30d"
@@ -70,9 +70,9 @@ class PerfectWorld:
                 mapping[f"attrs.{name.removeprefix(TRUTH_PREFIX)}"] = f"column{number}"
         return cls(identity, pa.table(columns), mapping)
 
-    def answers(self, queries: Mapping[str, str]) -> dict[str, dict[Any, True_]]:
+    def answers(self, queries: Mapping[str, str]) -> dict[str, dict[Any, TrueResult]]:
         """Query -> its results by identity."""
-        found: dict[str, dict[Any, True_]] = {name: {} for name in queries}
+        found: dict[str, dict[Any, TrueResult]] = {name: {} for name in queries}
         if not (queries and len(self)):
             return found
         with (
@@ -90,12 +90,12 @@ class PerfectWorld:
                     found[result["query"]].pop(name, None)
         return found
 
-    def _true(self, result: Mapping[str, Any]) -> tuple[Any, True_]:
+    def _true(self, result: Mapping[str, Any]) -> tuple[Any, TrueResult]:
         if "window" in result:
-            return window_identity(result), True_(result["value"], result["window"]["end"])
+            return window_identity(result), TrueResult(result["value"], result["window"]["end"])
         rows = [event["seq"] for event in result["events"]]
         identity = (result["site"], *(self.identity[row] for row in rows))
-        return identity, True_(None, max(event["te"] for event in result["events"]))
+        return identity, TrueResult(None, max(event["te"] for event in result["events"]))
 
 
 def window_identity(result: Mapping[str, Any]) -> Any:

@@ -11,7 +11,7 @@ from scenarios.network_correlation.agents import machine_room
 from scenarios.network_correlation.scoring import FAN_QUERY, INCIDENTS, ROOT_QUERY, score_run
 from scenarios.options import duration_ns, read_options
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.simulation import MANIFEST, TRUTH, simulate_to
+from slackwater.simulation import TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
     "seed": 1, "duration": "20 min", "servers": 8, "attacks": 0.4, "offset": "500 ms",
@@ -47,14 +47,12 @@ class NetworkCorrelation:
             chosen["seed"], length_ns, chosen["servers"], chosen["attacks"],
             duration_ns(chosen, "offset"),
         )  # fmt: skip
-        manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
+        manifest = simulate_to(scenario, directory, data, set=chosen).manifest
         counted = {
             "by_attack": sum(each.by_attack for each in incidents),
             "failures": sum(each.failure is not None for each in incidents),
         }
         (directory / TRUTH / INCIDENTS).write_text(json.dumps(counted) + "\n", encoding="utf-8")
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
         return manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:

@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from scenarios.intervals import (
     Found,
@@ -20,7 +17,9 @@ from scenarios.intervals import (
     Readings,
     bands_of,
     bars,
+    found_in,
     found_table,
+    of_sources,
     stays_of,
 )
 from scenarios.network_correlation.agents import (
@@ -44,11 +43,8 @@ _LANES: Final = {ATTACK: "1 attack", OVERLOAD: "2 load", FAN: "3 fan", FAILURE: 
 
 def true_intervals(directory: Path) -> list[Interval]:
     """Of everything that was measured, by true times; failures are intervals of no length."""
-    events = pq.read_table(directory / TRUTH / "events.parquet")
-    sources = events["source"].cast(pa.string())
     found: list[Interval] = []
-    for source in pc.unique(sources).to_pylist():
-        rows = events.filter(pc.equal(sources, source))
+    for source, rows in of_sources(directory):
         true_ns, device_ns = rows["true_ts"].to_numpy(), rows["ts"].to_numpy()
         if source in ("watch", "failures"):
             codes = rows["truth.server"].to_numpy()
@@ -101,11 +97,7 @@ def score_run(directory: Path, passes: Sequence[Pass], within_ns: int) -> Score:
     """
     intervals = true_intervals(directory)
     expected = true_matches(intervals, within_ns)
-    found = {
-        (query, str(each.barrier)): Found.read(directory, each, query)
-        for query in expected
-        for each in passes
-    }
+    found = found_in(directory, passes, expected)
     counted = json.loads((directory / TRUTH / INCIDENTS).read_text(encoding="utf-8"))
     manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     measured, logged = manifest["events"]["generated"], manifest["events"]["logged"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +18,7 @@ from scenarios.soccer.pitch import GOALS_QUERY, SHOE_PERIOD_NS, shoe_sid
 from scenarios.soccer.scoring import MAIN, UNORDERED, score_run
 from scenarios.soccer.window_truth import QUERIES
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.simulation import MANIFEST, TRUTH, simulate_to
+from slackwater.simulation import TRUTH, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
     "seed": 1,
@@ -65,10 +64,8 @@ class Soccer:
             duplicate=chosen["duplicate"],
         )
         scenario, match = soccer_scenario(chosen["seed"], length_ns, conditions)
-        manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
+        manifest = simulate_to(scenario, directory, data, set=chosen).manifest
         pq.write_table(_incident_table(match.incidents), directory / TRUTH / INCIDENTS)
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
         return manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +12,7 @@ from scenarios.ward.charted import make_log
 from scenarios.ward.scoring import CHARTED, CULTURE_QUERY, FLOW_QUERY, score_run
 from scenarios.ward.treatments import WITHIN_NS, ward_scenario
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.simulation import MANIFEST, TRUTH, simulate_to
+from slackwater.simulation import TRUTH, simulate_to
 
 GENERATED, MIMIC = "generated", "mimic"
 DEFAULTS: Final[dict[str, Any]] = {
@@ -48,10 +47,7 @@ class Ward:
         scenario = ward_scenario(
             chosen["seed"], chosen["patients"], chosen["hours"], duration_ns(chosen, "offset")
         )
-        manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
-        return manifest
+        return simulate_to(scenario, directory, data, set=chosen).manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
         if _chosen(options)["of"] == MIMIC:

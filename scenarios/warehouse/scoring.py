@@ -20,6 +20,7 @@ from scenarios.intervals import (
     Readings,
     bands_of,
     bars,
+    found_in,
     found_table,
     pairs,
     stays_of,
@@ -112,11 +113,7 @@ def score_run(
     """
     intervals = true_intervals(directory)
     expected = true_matches(intervals, within_ns)
-    found = {
-        (query, str(each.barrier)): Found.read(directory, each, query)
-        for query in expected
-        for each in passes
-    }
+    found = found_in(directory, passes, expected)
     arrived, begins = logged(directory)
     manifest = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
     sent = {name: each["bytes"] for name, each in manifest["sources"].items()}

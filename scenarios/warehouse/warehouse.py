@@ -12,7 +12,7 @@ from scenarios.options import duration_ns, read_options
 from scenarios.warehouse.devices import warehouse_scenario, with_readings
 from scenarios.warehouse.scoring import CONTAINED, CROSSED, score_run
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.simulation import MANIFEST, simulate_to
+from slackwater.simulation import simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
     "seed": 1, "duration": "20 min", "zones": 4, "pallets": 100, "offset": "200 ms",
@@ -48,15 +48,13 @@ class Warehouse:
             chosen["seed"], length_ns, chosen["zones"], chosen["pallets"],
             duration_ns(chosen, "offset"),
         )  # fmt: skip
-        manifest = simulate_to(scenario, directory, data).manifest | {"set": chosen}
+        manifest = simulate_to(scenario, directory, data, set=chosen).manifest
         # The same devices without abstraction: only what they send is looked at.
         raw = directory / "readings"
         sent = simulate_to(with_readings(scenario), raw, data).manifest["sources"]
         shutil.rmtree(raw)
         counted = {name: each["bytes"] for name, each in sent.items()}
         (directory / READINGS).write_text(json.dumps(counted) + "\n", encoding="utf-8")
-        text = json.dumps(manifest, indent=2) + "\n"
-        (directory / MANIFEST).write_text(text, encoding="utf-8")
         return manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
