@@ -168,15 +168,8 @@ def run_scenario(
     else:
         _check_run_folder(folder, overwrite=overwrite)
         manifest = _made(scenario, options, folder, making)
-    runs = folder / "runs"
-    check_plans(folder / "log", plans)
-    for each, chain in zip(passes, chains, strict=True):
-        for line in of_promises(folder / "log", chain.plans, chain.order, chain.barrier):
-            warn(f"{each.label}: {line}")
-        what = f"{each.order}, {each.barrier}" if each.barrier else each.order
-        with passing(f"{each.label}: {what}") as advanced:
-            host.run(folder / "log", chain, PartStore(runs / each.label), advanced)
-    main = runs / passes[0].label
+    _answer(folder, plans, list(zip(passes, chains, strict=True)), host, passing, warn)
+    main = folder / "runs" / passes[0].label
     export_jsonl(main, folder / RESULTS, queries=[plan.name for plan in plans])
     score = scenario.score(folder, options)
     write_report(
@@ -192,16 +185,30 @@ def scored_run(scenario: RunnableScenario, options: Mapping[str, Any], folder: P
         UserError: an option is at fault.
     """
     plans, passes, chains = check_questions(scenario, options)
-    simulated(scenario, options, folder / "made", lambda _what: nullcontext(_unwatched))
-    log = folder / "made" / "log"
+    made = folder / "made"
+    simulated(scenario, options, made, _unwatched)
+    of_passes = list(zip(passes, chains, strict=True))
+    _answer(made, plans, of_passes, Host(None), _unwatched, lambda _line: None)
+    return scenario.score(made, options)
+
+
+def _unwatched(_what: str) -> AbstractContextManager[Advanced]:
+    return nullcontext(lambda _rows: None)
+
+
+def _answer(
+    folder: Path, plans: tuple[Plan, ...], passes: Sequence[tuple[Pass, ChainSettings]],
+    host: Host, passing: Watch, warn: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Runs the passes, each with its chain, over the log in ``folder``."""
+    log = folder / "log"
     check_plans(log, plans)
-    for each, chain in zip(passes, chains, strict=True):
-        Host(None).run(log, chain, PartStore(folder / "made" / "runs" / each.label), _unwatched)
-    return scenario.score(folder / "made", options)
-
-
-def _unwatched(_rows: int) -> None:
-    """Nobody looks on."""
+    for each, chain in passes:
+        for line in of_promises(log, chain.plans, chain.order, chain.barrier):
+            warn(f"{each.label}: {line}")
+        what = f"{each.order}, {each.barrier}" if each.barrier else each.order
+        with passing(f"{each.label}: {what}") as advanced:
+            host.run(log, chain, PartStore(folder / "runs" / each.label), advanced)
 
 
 def _chains(passes: Sequence[Pass], plans: tuple[Plan, ...]) -> list[ChainSettings]:

@@ -34,7 +34,7 @@ TOP: Final = (
 )  # fmt: skip
 GROUP: Final = ("name", "count", "workload", "recording", "clock", "link")
 """Keys of ``[[sources]]`` that are not those of ``simulator.scenario.SourceSettings``."""
-_NOT_OF_GROUP: Final = ("up", "down", "heartbeat_lag")
+_OF_LINK: Final = ("up", "down")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _group(
     given: Mapping[str, Any], general: Mapping[str, Mapping[str, Any]],
     read_recording: ReadRecording, seeds: Seeds, place: str,
 ) -> _Group:  # fmt: skip
-    for key in _NOT_OF_GROUP[:2]:
+    for key in _OF_LINK:
         check(key not in given, f"{place}.{key}", f"write [sources.link.{key}]")
     if "workload" in given and "recording" in given:
         raise UserError(f"{place}.recording: give a workload or a recording, not both")
