@@ -19,7 +19,6 @@ import tempfile
 import time
 from array import array
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -98,8 +97,7 @@ def _encoded(events: int, most: int) -> tuple[list[int], list[bytes]]:
                 "tag": Codes([f"tag{tag:04}" for tag in tags], codes.astype(np.int32)),
             },
         )  # fmt: skip
-        fields: dict[str, Any] = {name: getattr(data, name) for name in data.__slots__}
-        messages.append(wire.encode(m.Data(**{**fields, "first_seq": first})))
+        messages.append(wire.encode(data._replace(first_seq=first)))
         ends.append(first + rows)
     return ends, messages
 

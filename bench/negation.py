@@ -23,9 +23,9 @@ from pathlib import Path
 import numpy as np
 
 from bench.workload import event_frames, pattern_stream, sync_frame
-from engine.barrier.settings import BarrierSettings, parse_barrier
+from engine.barrier.registry import BarrierSettings, parse_barrier
 from engine.chain import Chain, ChainSettings
-from engine.operator import Results
+from engine.operator import ResultPieces
 from engine.order.registry import parse_order
 from engine.pattern.alone import Alone
 from engine.pattern.match_results import Matches
@@ -138,7 +138,7 @@ def chain_of(case: Case) -> Chain:
     return Chain(settings, "main")
 
 
-def tables(results: Results) -> int:
+def tables(results: ResultPieces) -> int:
     """The results as Arrow tables, as the hosts take them; gives their number."""
     pieces = [piece for piece in results.pieces if isinstance(piece, Matches)]
     return sum(columns_table(piece).num_rows for piece in pieces)

@@ -25,7 +25,7 @@ from engine.chain.output_parts import last_parts, parts_of
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.export import export_jsonl, export_table
-from engine.results.run_writer import COUNTERS, Part, RunWriter
+from engine.results.run_writer import COUNTERS, OutputPart, RunWriter
 from engine.results.store.part_store import HELD_BYTES, PartStore
 
 SOURCES = 20
@@ -36,7 +36,7 @@ RUNS = (
 )
 
 
-def made(events: int, text: str) -> list[list[Part]]:
+def made(events: int, text: str) -> list[list[OutputPart]]:
     """What a chain gives over events of ten types and 1,000 keys, batch by batch."""
     chain = Chain(ChainSettings(parse_order("none"), (query(text),)), "main")
     parts = []
@@ -56,7 +56,7 @@ def spent(job: Callable[[], object]) -> float:
     return min(seconds)
 
 
-def stored(parts: list[list[Part]], folder: Path) -> PartStore:
+def stored(parts: list[list[OutputPart]], folder: Path) -> PartStore:
     """The parts as a pass leaves them."""
     store = PartStore(folder, HELD_BYTES)
     writer = RunWriter(store)
@@ -72,7 +72,7 @@ def plain(table: pa.Table) -> pa.Table:
     return flat.select([n for n in flat.column_names if not pa.types.is_nested(flat[n].type)])
 
 
-def measured(kind: str, parts: list[list[Part]], folder: Path) -> str:
+def measured(kind: str, parts: list[list[OutputPart]], folder: Path) -> str:
     """One line of the table."""
     tables = [part.payload for each in parts for part in each if part.kind != COUNTERS]
     n = sum(len(table) for table in tables if isinstance(table, pa.Table))

@@ -29,7 +29,7 @@ from bench.spark_w1 import (
     said,
 )
 from bench.workload import TYPES, event_frames, pattern_stream, sync_frame
-from engine.barrier.settings import parse_barrier
+from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order

@@ -1,7 +1,8 @@
 """Rows per second and processor of windows with 100 integer keys, in one process.
 
 Tumbling windows with and without DRIFT, then windows that slide by a share of their size, beside
-those that tumble by as much as that share: what sliding costs is what lies between the two.
+those that tumble by as much as that share: what sliding costs is what lies between the two. Then
+sessions, short and long, and windows of events.
 
 .venv/bin/python -m bench.window
 """
@@ -12,9 +13,10 @@ import time
 
 import numpy as np
 
+from engine.query import query
 from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
 from engine.stream.released import NO_EPOCH, Released, Strings
-from engine.window.panes.windows import windows_of
+from engine.window.kinds import windows_of
 
 ROWS = 8_000_000
 BATCH = 1_000_000
@@ -48,6 +50,8 @@ def batches(rows: int, batch: int, uncertainty: int = 2_500_000) -> list[Release
 
 SHARES = (1, 10, 100)
 """Size by slide."""
+OWN = ("SESSION 20 ms", "SESSION 50 ms", "ROWS 100", "ROWS 100 EVERY 25")
+"""Of some 3 events, of some 1,900, and by number."""
 ROUNDS = 3
 
 
@@ -74,6 +78,10 @@ def main() -> None:
         slide, text = SIZE_NS // share, f"{SIZE_NS // share / 1e9:g} s"
         plans[f"tumbling {text}"] = plan(Drift.NONE, slide)
         plans[f"sliding 10 s every {text}"] = plan(Drift.NONE, SIZE_NS, slide)
+    for text in OWN:
+        made = query(f"SELECT avg(v) GROUP BY sid WINDOW {text}")
+        assert isinstance(made, WindowPlan)
+        plans[text] = made
     for made in plans.values():
         windows_of(made).process(data[0])
     rounds = [{name: measured(made, data) for name, made in plans.items()} for _ in range(ROUNDS)]

@@ -7,9 +7,11 @@ wire a column is its elements in little-endian order: int64, float64, int32 code
 from __future__ import annotations
 
 import math
+import re
+import struct
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -27,6 +29,16 @@ FORMATS: Final[dict[str, tuple[int, str]]] = {
     "code": (4, "il"),
 }
 """Per kind of element: bytes, and the ``struct`` formats that a buffer of it may have."""
+_AS_THEY_ARE: Final = {
+    (kind, order + form)
+    for kind, (size, forms) in FORMATS.items()
+    for order in ("", "@", "=")
+    for form in forms
+    if struct.calcsize(order + form) == size
+}
+"""Kinds, and formats that are that kind on this machine."""
+_INFINITE: Final = re.compile(6 * b"\x00" + b"\xf0[\x7f\xff]")
+"""The bytes of an infinite number, little-endian."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +60,17 @@ class Masked:
 Column = Buffer | Codes | Masked
 
 
-def check_finite(
-    values: memoryview | bytes, name: str, valid: memoryview | bytes | None = None
-) -> None:
+def may_be_infinite(columns: Iterable[bytes]) -> bool:
+    """False: no element of these packed columns is an infinite float, masked or not.
+
+    A search for the bytes of an infinite number in all of them at once, which takes a small part of
+    the time that looking at the numbers does. Other numbers may have these bytes too, or between
+    them, so that a column must be looked at where this is True.
+    """
+    return _INFINITE.search(b"".join(columns)) is not None
+
+
+def check_finite(values: bytes, name: str, valid: bytes | None = None) -> None:
     """Refuses infinite elements of a packed column of float; NaN stands for "no value".
 
     ``valid``: one byte per element, 0 where it does not count; None: all count.
@@ -69,8 +89,8 @@ def check_finite(
         raise ValueError(f"{name}: an infinite value; leave it out, or give NaN for no value")
 
 
-def packed(values: Buffer, kind: str, rows: int, name: str) -> memoryview | bytes:
-    """The elements of ``values`` as little-endian bytes, copied only where they must be.
+def packed(values: Buffer, kind: str, rows: int, name: str) -> bytes:
+    """The elements of ``values`` as little-endian bytes.
 
     Raises:
         ValueError: not ``rows`` elements of ``kind`` (``int float bool code``) in one dimension.
@@ -80,8 +100,7 @@ def packed(values: Buffer, kind: str, rows: int, name: str) -> memoryview | byte
         view = memoryview(values)
     except TypeError as error:
         raise ValueError(f"{name}: give an array, not {type(values).__name__}") from error
-    form = view.format.lstrip("@=")
-    if view.itemsize != size or len(form) != 1 or form not in formats or view.ndim != 1:
+    if (kind, view.format) not in _AS_THEY_ARE or view.ndim != 1:
         raise ValueError(
             f"{name}: a column of {kind} has {size}-byte elements ({formats}) in one dimension,"
             f" this has {view.itemsize}-byte {view.format!r} in {view.ndim}"
@@ -93,4 +112,4 @@ def packed(values: Buffer, kind: str, rows: int, name: str) -> memoryview | byte
         swapped.frombytes(view.tobytes())
         swapped.byteswap()
         return swapped.tobytes()
-    return view.cast("B") if view.c_contiguous else view.tobytes()
+    return view.tobytes()

@@ -16,13 +16,15 @@ def hello_message(
     settings: SessionSettings,
     streams: Sequence[m.StreamSchema],
     numbers: Numbers,
-    control_acked: int,
     acked: Sequence[int],
+    can: tuple[str, ...],
 ) -> m.Hello:
-    """The first message of a connection; ``acked``: per stream the next number to be acked."""
+    """The first message of a connection; ``acked``: the next number to be acked, of the controls
+    and of each stream.
+    """
     declared = tuple(
         m.HelloStream(schema, numbers.first_seq, done)
-        for schema, done in zip(streams, acked, strict=True)
+        for schema, done in zip(streams, acked[1:], strict=True)
     )
     return m.Hello(
         site=settings.site,
@@ -30,9 +32,10 @@ def hello_message(
         token=settings.token,
         incarnation=numbers.incarnation,
         resend=settings.delivery is Delivery.RESEND,
-        control_acked=control_acked,
+        control_acked=acked[0],
         streams=declared,
         start=numbers.start,
+        can=can,
     )
 
 

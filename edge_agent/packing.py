@@ -1,4 +1,4 @@
-"""From an application's columns to a ``Data`` message, or a ValueError that names the column.
+"""From an application's columns to ``Data`` messages, or a ValueError that names the column.
 
 A wrong column is a bug of the program that emits it, so it is told at once and nothing is sent.
 """
@@ -6,11 +6,10 @@ A wrong column is a bug of the program that emits it, so it is told at once and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from edge_agent import messages as m
 from edge_agent import wire
-from edge_agent.columns import Buffer, Codes, Column, Masked, check_finite, packed
+from edge_agent.columns import Buffer, Codes, Column, Masked, check_finite, may_be_infinite, packed
 from edge_agent.errors import SettingsError, WireError
 
 
@@ -52,29 +51,29 @@ def data_message(
     types: str | Codes | None,
     attrs: Mapping[str, Column] | None,
 ) -> m.Data:
-    """A ``Data`` message with first_seq 0, sharing the memory of the columns.
+    """The columns, checked and copied, as one ``Data`` with first_seq 0.
+
+    It may be longer than a message is allowed to be: ``cut`` gives parts of it.
 
     Raises:
-        ValueError: no or too many rows, columns of different lengths or wrong elements, an
-            attribute that the schema lacks, too many or too long strings.
+        ValueError: no rows, columns of different lengths or wrong elements, an attribute that the
+            schema lacks, too many or too long strings.
     """
     rows = len(memoryview(ts))
-    if not 1 <= rows <= m.ROWS_MAX:
-        raise ValueError(f"stream {schema.name}: emit 1 to {m.ROWS_MAX} rows at once, not {rows}")
-    given = dict(attrs or {})
+    if not rows:
+        raise ValueError(f"stream {schema.name}: emit 1 to {m.ROWS_MAX} rows at once, not 0")
+    given = attrs or {}
     columns = [
-        None if name not in given else _attr(given.pop(name), kind, rows, name)
+        None if name not in given else _attr(given[name], kind, rows, name)
         for name, kind in schema.attrs.items()
     ]
-    if given:
-        known = ", ".join(schema.attrs) or "none"
-        raise ValueError(f"stream {schema.name} has no attribute {min(given)}; it has: {known}")
-    cells = rows * (len(columns) - columns.count(None))
-    if cells > m.CELLS_MAX:
-        raise ValueError(
-            f"stream {schema.name}: {rows} rows of {cells // rows} attributes at once; emit fewer "
-            f"rows: at most {m.CELLS_MAX} values"
-        )
+    if may_be_infinite([each.values for each in columns if isinstance(each, m.Values)]):
+        for (name, kind), column in zip(schema.attrs.items(), columns, strict=True):
+            if kind == "float" and isinstance(column, m.Values):
+                check_finite(column.values, name, column.valid)
+    if not schema.attrs.keys() >= given.keys():
+        unknown, known = min(given.keys() - schema.attrs), ", ".join(schema.attrs) or "none"
+        raise ValueError(f"stream {schema.name} has no attribute {unknown}; it has: {known}")
     return m.Data(
         index,
         0,
@@ -87,14 +86,51 @@ def data_message(
     )
 
 
+def cut(data: m.Data, start: int, end: int, first_seq: int) -> m.Data:
+    """Rows [start, end) of ``data``, numbered from ``first_seq``."""
+
+    def texts(column: m.Texts) -> m.Texts:
+        if column.codes is None:
+            return column
+        return m.Texts(column.names, column.codes[4 * start : 4 * end])
+
+    attrs: list[m.Values | m.Texts | None] = []
+    for column in data.attrs:
+        if isinstance(column, m.Values):
+            size = len(column.values) // data.rows
+            valid = None if column.valid is None else column.valid[start:end]
+            attrs.append(m.Values(column.values[size * start : size * end], valid))
+        else:
+            attrs.append(None if column is None else texts(column))
+    begin, stop = 8 * start, 8 * end
+    return m.Data(
+        data.stream,
+        first_seq,
+        end - start,
+        data.ts[begin:stop],
+        None if data.te is None else data.te[begin:stop],
+        None if data.ids is None else data.ids[begin:stop],
+        None if data.types is None else texts(data.types),
+        tuple(attrs),
+    )
+
+
 def encoded_data(message: m.Data, first_seq: int, name: str) -> bytes:
     """The bytes of ``message``, of stream ``name``, whose first event gets number ``first_seq``.
 
     Raises:
-        ValueError: they are more than MESSAGE_MAX.
+        ValueError: they are more than MESSAGE_MAX, the rows or their values too many.
     """
+    rows, given = message.rows, len(message.attrs) - message.attrs.count(None)
+    if rows > m.ROWS_MAX:
+        raise ValueError(f"stream {name}: emit 1 to {m.ROWS_MAX} rows at once, not {rows}")
+    if rows * given > m.CELLS_MAX:
+        raise ValueError(
+            f"stream {name}: {rows} rows of {given} attributes at once; emit fewer rows: at most "
+            f"{m.CELLS_MAX} values"
+        )
     try:
-        return wire.encode(replace(message, first_seq=first_seq))
+        return wire.encode(message._replace(first_seq=first_seq))
     except WireError as error:
         raise ValueError(f"stream {name}: {error.detail}; emit fewer rows") from error
 
@@ -127,9 +163,5 @@ def _attr(column: Column, kind: str, rows: int, name: str) -> m.Values | m.Texts
         return _texts(column, rows, name, 0, m.TEXT_MAX)
     if isinstance(column, Masked):
         valid = packed(column.valid, "bool", rows, f"{name} (valid)")
-        values = packed(column.values, kind, rows, name)
-    else:
-        valid, values = None, packed(column, kind, rows, name)
-    if kind == "float":
-        check_finite(values, name, valid)
-    return m.Values(values, valid)
+        return m.Values(packed(column.values, kind, rows, name), valid)
+    return m.Values(packed(column, kind, rows, name), None)

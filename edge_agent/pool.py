@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from edge_agent.deadlines import earliest
 from edge_agent.wire import Decoder
 
 
@@ -97,4 +98,4 @@ class Pool:
 
     def next_due(self) -> int | None:
         """The earliest ``due`` of all connections."""
-        return min((link.due for link in self.links if link.due is not None), default=None)
+        return earliest(*[link.due for link in self.links])

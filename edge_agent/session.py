@@ -21,6 +21,7 @@ from edge_agent import wire
 from edge_agent.ack_watch import AckWatch
 from edge_agent.clock import Now
 from edge_agent.columns import Buffer, Codes, Column
+from edge_agent.deadlines import earliest
 from edge_agent.errors import WireError
 from edge_agent.greeting import SyncReports, hello_message
 from edge_agent.heartbeat import Heartbeat
@@ -33,9 +34,10 @@ from edge_agent.outputs import (
     SendDatagram,
     SessionState,
 )  # fmt: skip
-from edge_agent.packing import check_schemas, data_message, encoded_data
+from edge_agent.packing import check_schemas, cut, data_message, encoded_data
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
+from edge_agent.pull_back import TracedIntervals, ids_of
 from edge_agent.sequence import Resumed
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncState, TimeSync
@@ -46,14 +48,10 @@ class AgentSession:
     """One start of one agent. See the module; every method may make ``outputs``."""
 
     def __init__(
-        self,
-        settings: SessionSettings,
-        streams: Sequence[m.StreamSchema],
-        incarnation: int,
-        cookie: Callable[[], int],
-        jitter: Callable[[int], int] = int,
+        self, settings: SessionSettings, streams: Sequence[m.StreamSchema], incarnation: int,
+        cookie: Callable[[], int], jitter: Callable[[int], int] = int,
         resumed: Resumed | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """``incarnation``: in [0, 2**62), larger than at every start before this one, as well as
         the device knows (``edge_agent.sequence``); ``cookie()``: 64 random bits per call;
         ``jitter(n)``: how long to wait where ``n`` ns is the most; ``resumed``: see there.
@@ -71,7 +69,7 @@ class AgentSession:
         ``refused_controls resent_messages heartbeats heartbeats_skipped bad_message disconnected
         ack_timeout hello_timeout incarnation_raised error_REASON``."""
         self._index = {stream.name: index for index, stream in enumerate(self.streams)}
-        begin = resumed or Resumed.nothing(len(self.streams), cookie() % (1 << 64))
+        begin = resumed or Resumed.nothing(len(streams), cookie() % (1 << 64))
         self._numbers = begin.numbers(incarnation)
         self._control_first, self._control_next = begin.control_first, begin.control_first + 1
         self._acked = dict(enumerate((begin.control_first, *begin.acked), m.CONTROL))
@@ -84,6 +82,8 @@ class AgentSession:
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
         self._promising = [Promising(settings.promises) for _ in self.streams]
         self._ack_watch = AckWatch(self._unacked, settings)
+        self.intervals = TracedIntervals(settings.pull_back_bytes)
+        self._can = (m.PULL_BACK,) if settings.pull_back_bytes else ()
         self._eos_made = False
 
     @property
@@ -123,46 +123,45 @@ class AgentSession:
             self._connect(link, now)
 
     def emit(
-        self,
-        stream: str,
-        now: Now,
-        *,
-        ts: Buffer,
-        te: Buffer | None = None,
-        ids: Buffer | None = None,
-        types: str | Codes | None = None,
+        self, stream: str, now: Now, *, ts: Buffer, te: Buffer | None = None,
+        ids: Buffer | None = None, types: str | Codes | None = None,
         attrs: Mapping[str, Column] | None = None,
-    ) -> Emitted:
+    ) -> Emitted:  # fmt: skip
         """Events of ``stream`` as columns; they become one message and get consecutive numbers.
 
         ``ts``, ``te`` (default ``ts``) and ``ids`` (of intervals) are int64 buffers; ``types`` is
-        one type for all rows, or Codes; an attribute that is left out is null in every row.
-        The columns are copied before this returns.
+        one type for all rows, or Codes; an attribute that is left out is null. All is copied.
 
         Raises:
-            KeyError: no such stream.
-            ValueError: columns that do not fit together or the schema, or more than MESSAGE_MAX.
+            KeyError, ValueError: no such stream; columns that do not fit it, or too many rows.
         """
         index = self._index[stream]
-        message = data_message(
-            index, self.streams[index], ts=ts, te=te, ids=ids, types=types, attrs=attrs
-        )
-        first = self._numbers.next[index]
+        schema = self.streams[index]
+        data = data_message(index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs)
+        return self.emit_part(data, now, 0, data.rows)
+
+    def emit_part(self, data: m.Data, now: Now, start: int, end: int) -> Emitted:
+        """As ``emit``, of rows [start, end) of what ``packing.data_message`` has made."""
+        index, rows = data.stream, end - start
+        stream, first = self.streams[index].name, self._numbers.next[index]
         reason = self._refusal()
+        message = data if rows == data.rows else cut(data, start, end, first)
         if reason is None:
-            data = encoded_data(message, first, stream)
-            if self._unacked.fits(len(data)):
-                self._numbers.take(index, message.rows)
-                self._unacked.add(index, first, message.rows, data)
-                self.counts["emitted"] += message.rows
+            packed = encoded_data(message, first, stream)
+            if self._unacked.fits(len(packed)):
+                self._numbers.take(index, rows)
+                self._unacked.add(index, first, rows, packed)
+                self.intervals.ended(message, packed)
+                self.counts["emitted"] += rows
                 self._heartbeat.spoke(index, now.mono_ns)
                 self._pump(now)
                 promised = now.wall_ns - self.settings.heartbeat_lag_ns
-                for name in self._promising[index].due(message.rows, message.types):
+                for name in self._promising[index].due(rows, message.types):
                     self.promise(now, promised, stream=stream, type=name)
                 return Emitted(True, first)
             reason = "full"
-        self.counts[f"refused_{reason}"] += message.rows
+        self.intervals.over(index, ids_of(message))
+        self.counts[f"refused_{reason}"] += rows
         return Emitted(False, first, reason)
 
     def promise(
@@ -179,7 +178,11 @@ class AgentSession:
 
     def begin(self, stream: str, now: Now, *, ts: int, id: int, type: str) -> Emitted:  # noqa: A002
         """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``."""
-        return self._control(now, m.Begin(self._control_next, self._index[stream], ts, id, type))
+        index = self._index[stream]
+        told = self._control(now, m.Begin(self._control_next, index, ts, id, type))
+        if told.accepted:
+            self.intervals.begun(index, id)
+        return told
 
     def finish(self, now: Now) -> None:
         """No more will be emitted: tell the gateway and stop when it has acked everything."""
@@ -202,8 +205,8 @@ class AgentSession:
         if link.state is not LinkState.ASKED:
             return
         self._pool.greeting(link, now.mono_ns + self.settings.hello_timeout_ns)
-        control, *acked = self._acked.values()
-        hello = hello_message(self.settings, self.streams, self._numbers, control, acked)
+        acked = list(self._acked.values())
+        hello = hello_message(self.settings, self.streams, self._numbers, acked, self._can)
         self._outputs.append(SendBytes(connection, wire.encode(hello)))
 
     def disconnected(self, connection: int, now: Now) -> None:
@@ -238,9 +241,8 @@ class AgentSession:
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
-        timers = (self._heartbeat.due, self._ack_watch.due)
-        dues = (self._pool.next_due(), self._sync.next_wake(), *timers)
-        return min((due for due in dues if due is not None), default=None)
+        links, sync = self._pool.next_due(), self._sync.next_wake()
+        return earliest(links, sync, self._heartbeat.due, self._ack_watch.due)
 
     def wake(self, now: Now) -> None:
         """Act on every timer that is due; harmless when none is."""
@@ -261,16 +263,13 @@ class AgentSession:
     # --- inside
 
     def _refusal(self) -> str | None:
-        failed = "failed" if self.state is SessionState.FAILED else None
-        return failed or ("finished" if self._eos_made else None)
+        failed = self.state is SessionState.FAILED
+        return "failed" if failed else "finished" if self._eos_made else None
 
     def _control(self, now: Now, message: m.Promise | m.Begin) -> Emitted:
         index = message.stream if isinstance(message, m.Begin) else message.streams[0][0]
-        first = self._numbers.next[index]
-        reason = self._refusal()
-        data = wire.encode(message)
-        if reason is None and not self._unacked.fits(len(data)):
-            reason = "full"
+        first, data = self._numbers.next[index], wire.encode(message)
+        reason = self._refusal() or (None if self._unacked.fits(len(data)) else "full")
         if reason is not None:
             self.counts["refused_controls"] += 1
             return Emitted(False, first, reason)
@@ -307,8 +306,13 @@ class AgentSession:
                 if was_cut_off:
                     self._sync.start(now)
                     self._after_sync(now)
+            case m.Wanted() if link.state is LinkState.READY:
+                answers = self.intervals.answer(message.intervals)
+                self._outputs += [SendBytes(link.number, data) for data in answers]
             case m.ErrorMessage():
                 self.counts[f"error_{message.reason}"] += 1
+                if message.reason == "length" and link.state is LinkState.GREETING:
+                    self._can = ()  # the gateway is from before HELLO had it
                 self._refused(link, message, now)
             case _:
                 raise WireError("unexpected", type(message).__name__)

@@ -41,6 +41,9 @@ class SessionSettings:
     """How often the agent promises while its streams speak."""
     unacked_bytes_max: int = 8 << 20
     """Bytes of messages kept until acked; when full, ``emit`` refuses."""
+    pull_back_bytes: int = 1 << 20
+    """Of messages with intervals whose begins were told: kept to be sent again when the gateway
+    asks for one; 0: it is told not to ask."""
     hello_timeout_ns: int = 10_000_000_000
     ack_timeout_ns: int = 30_000_000_000
     """A message unacked for so long condemns the connection that it was given to."""
@@ -64,6 +67,8 @@ class SessionSettings:
                 raise SettingsError(f"{name} must be above 0, is {getattr(self, name)}")
         if not 0 <= self.ack_timeout_min_ns <= self.ack_timeout_ns:
             raise SettingsError("ack_timeout_min_ns must be from 0 to ack_timeout_ns")
+        if self.pull_back_bytes < 0:
+            raise SettingsError("pull_back_bytes must not be negative")
         if self.heartbeat_ns < 0 or self.heartbeat_lag_ns < 0:
             raise SettingsError("heartbeat_ns and heartbeat_lag_ns must not be negative")
         if self.reconnect_ns_max < self.reconnect_ns:

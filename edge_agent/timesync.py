@@ -32,6 +32,7 @@ from typing import Final
 
 from edge_agent import ntp
 from edge_agent.clock import Now
+from edge_agent.deadlines import earliest
 from edge_agent.errors import NtpRefused, SettingsError
 from edge_agent.ntp_mac import NtpKey
 
@@ -163,8 +164,7 @@ class TimeSync:
 
     def next_wake(self) -> int | None:
         """Monotonic instant at which ``wake`` is due."""
-        dues = [due for due in (self._due, self._look_due) if due is not None]
-        return min(dues, default=None)
+        return earliest(self._due, self._look_due)
 
     def requests(self) -> list[bytes]:
         """Questions to send now, each made with the ``now`` of the call before. Drained."""

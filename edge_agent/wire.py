@@ -27,16 +27,19 @@ EOS: Final = 6
 WELCOME: Final = 7
 ACK: Final = 8
 ERROR: Final = 9
+WANTED: Final = 10
+LACKING: Final = 11
 PREFIX_BYTES: Final = 4
+
+
+_PACKER: Final = msgpack.Packer()
+"""One for all: its buffer is 256 KB, and ``pack`` runs without letting another thread in."""
 
 
 def _fields(message: m.Message) -> list[Any]:
     match message:
         case m.Data():
-            types = message.types and [message.types.names, message.types.codes]
-            attrs = [_column(column) for column in message.attrs]
-            return [DATA, message.stream, message.first_seq, message.rows, message.ts,
-                    message.te, message.ids, types, attrs]  # fmt: skip
+            return [DATA, *message]
         case m.Promise():
             return [PROMISE, message.number, message.ts, message.type, message.streams]
         case m.Begin():
@@ -50,23 +53,20 @@ def _fields(message: m.Message) -> list[Any]:
             streams = [
                 [s.schema.name, s.first_seq, s.acked, s.schema.attrs] for s in message.streams
             ]
+            can = [message.can] if message.can else []
             return [HELLO, message.version, message.site, message.source, message.token,
                     message.incarnation, message.resend, message.control_acked,
-                    streams, message.start]  # fmt: skip
+                    streams, message.start, *can]  # fmt: skip
         case m.Welcome():
             return [WELCOME, message.version, message.control_next, message.next_seqs]
         case m.Ack():
             return [ACK, message.control_next, message.next_seqs]
+        case m.Wanted():
+            return [WANTED, message.intervals]
+        case m.Lacking():
+            return [LACKING, message.unended, message.gone]
         case m.ErrorMessage():
             return [ERROR, message.reason, message.detail, message.retry, message.above]
-
-
-def _column(column: m.Values | m.Texts | None) -> list[Any] | None:
-    if column is None:
-        return None
-    if isinstance(column, m.Values):
-        return [column.values, column.valid]
-    return [column.names, column.codes]
 
 
 def encode(message: m.Message) -> bytes:
@@ -75,7 +75,7 @@ def encode(message: m.Message) -> bytes:
     Raises:
         WireError: ``too_long`` (more than MESSAGE_MAX bytes).
     """
-    body: bytes = msgpack.packb(_fields(message))
+    body: bytes = _PACKER.pack(_fields(message))
     if len(body) > m.MESSAGE_MAX:
         raise WireError("too_long", f"{len(body)} bytes, {m.MESSAGE_MAX} are allowed")
     return len(body).to_bytes(PREFIX_BYTES, "big") + body
@@ -152,6 +152,7 @@ def _hello(f: list[Any]) -> m.Hello:
         _text(f[2], "site"), _text(f[3], "source"), _text(f[4], "token", 0, m.TEXT_MAX),
         _seq(f[5], "incarnation"), _bool(f[6], "resend"), _seq(f[7], "control number"), streams,
         _int(f[9], 0, 2**64 - 1, "start"),
+        tuple(_text(each, "can") for each in _list(f[10], 0, m.CAN_MAX, "can")),
     )  # fmt: skip
 
 
@@ -170,15 +171,17 @@ def _texts(value: object, rows: int, name: str, longest: int) -> m.Texts:
     return m.Texts(names, None if codes is None else _bytes(codes, 4 * rows, name))
 
 
-def _attr(value: object, rows: int) -> m.Values | m.Texts | None:
+def _attr(value: Any, rows: int) -> m.Values | m.Texts | None:
     if value is None:
         return None
-    first, second = _list(value, 2, 2, "attribute")
+    if type(value) is not list or len(value) != 2:
+        _list(value, 2, 2, "attribute")
+    first, second = value
+    if type(first) is bytes and len(first) in (8 * rows, rows):
+        return m.Values(first, None if second is None else _bytes(second, rows, "mask"))
     if type(first) is list:
         return _texts(value, rows, "attribute", m.TEXT_MAX)
-    if type(first) is not bytes or len(first) not in (rows, 8 * rows):
-        raise WireError("length", f"an attribute is not a column of {rows} rows")
-    return m.Values(first, None if second is None else _bytes(second, rows, "mask"))
+    raise WireError("length", f"an attribute is not a column of {rows} rows")
 
 
 def _data(f: list[Any]) -> m.Data:
@@ -230,6 +233,15 @@ def _welcome(f: list[Any]) -> m.Welcome:
     return m.Welcome(_seq(f[2], "control number"), _seqs(f[3]))
 
 
+def _intervals(value: object) -> m.Intervals:
+    pairs = []
+    for each in _list(value, 0, m.WANTED_MAX, "intervals"):
+        stream, number = _list(each, 2, 2, "interval")
+        stream = _int(stream, 0, m.STREAMS_MAX - 1, "stream")
+        pairs.append((stream, _int(number, -(2**63), 2**63 - 1, "id")))
+    return tuple(pairs)
+
+
 def _error(f: list[Any]) -> m.ErrorMessage:
     detail = _text(f[2], "detail", 0, m.TEXT_MAX)
     above = None if f[4] is None else _seq(f[4], "incarnation")
@@ -237,7 +249,7 @@ def _error(f: list[Any]) -> m.ErrorMessage:
 
 
 _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
-    HELLO: (10, _hello),
+    HELLO: (11, _hello),
     DATA: (9, _data),
     PROMISE: (5, _promise),
     BEGIN: (6, _begin),
@@ -246,6 +258,8 @@ _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
     WELCOME: (4, _welcome),
     ACK: (3, lambda f: m.Ack(_seq(f[1], "control number"), _seqs(f[2]))),
     ERROR: (5, _error),
+    WANTED: (2, lambda f: m.Wanted(_intervals(f[1]))),
+    LACKING: (3, lambda f: m.Lacking(_intervals(f[1]), _intervals(f[2]))),
 }
 
 
@@ -289,6 +303,8 @@ def _read(fields: object) -> m.Message:
     if fields[0] in (HELLO, WELCOME) and fields[1:2] != [m.PROTOCOL_VERSION]:
         raise WireError("version", f"version {fields[1:2]!r:.50}, this is {m.PROTOCOL_VERSION}")
     size, reader = _READERS[fields[0]]
+    if fields[0] == HELLO and len(fields) == size - 1:
+        fields = [*fields, []]  # of an agent that was made before HELLO had ``can``
     if len(fields) != size:
         raise WireError("length", f"{len(fields)} fields instead of {size}")
     return reader(fields)
@@ -317,20 +333,29 @@ class Decoder:
         """
         if self._broken:
             raise WireError("broken", "more bytes after a fault")
+        if not self._rest and self._size(data) == len(data) - PREFIX_BYTES > 0:
+            yield self._decoded(bytes(data[PREFIX_BYTES:]))  # one message, as they mostly come
+            return
         self._rest += data
         while len(self._rest) >= PREFIX_BYTES:
-            size = int.from_bytes(self._rest[:PREFIX_BYTES], "big")
-            if not 1 <= size <= self.limit:
-                self._broken = True
-                raise WireError("too_long", f"{size} bytes, {self.limit} are allowed")
-            end = PREFIX_BYTES + size
+            end = PREFIX_BYTES + self._size(self._rest)
             if len(self._rest) < end:
                 return
             body = bytes(self._rest[PREFIX_BYTES:end])
             del self._rest[:end]
-            try:
-                message = decode(body)
-            except WireError:
-                self._broken = True
-                raise
-            yield message
+            yield self._decoded(body)
+
+    def _size(self, data: bytes | bytearray) -> int:
+        """Of the message that begins here."""
+        size = int.from_bytes(data[:PREFIX_BYTES], "big")
+        if not 1 <= size <= self.limit and len(data) >= PREFIX_BYTES:
+            self._broken = True
+            raise WireError("too_long", f"{size} bytes, {self.limit} are allowed")
+        return size
+
+    def _decoded(self, body: bytes) -> m.Message:
+        try:
+            return decode(body)
+        except WireError:
+            self._broken = True
+            raise

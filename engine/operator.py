@@ -53,19 +53,19 @@ class ResultColumns(ReadOneByOne):
         """
 
 
-class Results(ReadOneByOne):
+class ResultPieces(ReadOneByOne):
     """Results of one query in order, in the pieces in which an operator gave them.
 
     A piece may be columns that make a dict of a result only when it is looked at; sinks take the
     ``pieces``, everybody else reads this like a list.
     """
 
-    def __init__(self, pieces: Sequence[Sequence[Result]] = ()) -> None:
-        self.pieces = [piece for piece in pieces if len(piece)]
+    def __init__(self) -> None:
+        self.pieces: list[Sequence[Result]] = []
 
     def extend(self, piece: Sequence[Result]) -> None:
         """Put ``piece`` behind what there is."""
-        if isinstance(piece, Results):
+        if isinstance(piece, ResultPieces):
             self.pieces += piece.pieces
         elif len(piece):
             self.pieces.append(piece)

@@ -105,6 +105,29 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
+class Tile:
+    """A key number, shown large: ``value`` in ns, as a share or a count; ``shown`` for people.
+
+    ``bound``: what it must keep, as ``<= 2 s``, and ``holds``, whether it does; empty and None
+    where nothing is asked of it.
+    """
+
+    name: str
+    value: float | None
+    shown: str
+    bound: str = ""
+    holds: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What the report shows instead of a query's own unit: value times ``factor``."""
+
+    name: str
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """What a scenario says about its run."""
 
@@ -114,6 +137,10 @@ class Score:
     """Numbers for ``report.json`` (and for tests)."""
     charts: tuple[Chart, ...] = ()
     timelines: tuple[Timeline, ...] = ()
+    tiles: tuple[Tile, ...] = ()
+    """Shown before those that every report has."""
+    units: Mapping[str, Unit] = field(default_factory=dict)
+    """Of aggregates, by what the query calls them: ``avg(v)``."""
     decisive: bool = False
     """Whether a claim that fails is a failure of the run, as a threshold is: exit code 1."""
 

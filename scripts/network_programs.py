@@ -10,7 +10,7 @@ import shutil
 
 from setup import apt_install, may_use_apt
 
-PROGRAMS = {"ip": "iproute2", "ping": "iputils-ping", "faketime": "faketime"}
+PROGRAMS = {"ip": "iproute2", "ping": "iputils-ping", "faketime": "faketime", "chronyd": "chrony"}
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from edge_agent.abstraction.machine import Abstraction, Begun, Ended
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.abstraction.stored_state import interval_rows
 from edge_agent.columns import Codes, Column, Masked
+from edge_agent.deadlines import earliest
 from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
 from edge_agent.rows import Row
@@ -71,8 +72,6 @@ class DeviceAbstraction:
         self, stream: str, ts: Sequence[int], columns: Columns, low: int, high: int, mono_ns: int
     ) -> None:
         """Events [low, high) of a batch, at hand now; ``ts``: theirs, at the device's clock."""
-        if stream not in self._read:
-            return
         attrs = columns.attrs(low, high)
         for machine in self._machines:
             settings = machine.settings
@@ -87,8 +86,7 @@ class DeviceAbstraction:
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due."""
-        dues = (machine.next_wake() for machine in self._machines)
-        return min((due for due in dues if due is not None), default=None)
+        return earliest(*[machine.next_wake() for machine in self._machines])
 
     def wake(self, mono_ns: int) -> None:
         """Ends what has been silent for too long."""

@@ -16,6 +16,7 @@ from simpy import Environment
 
 from edge_agent.abstraction.machine import Begun
 from edge_agent.clock import Now
+from edge_agent.deadlines import earliest
 from edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema
 from edge_agent.outputs import Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.promising import PromiseSettings
@@ -28,7 +29,7 @@ from simulator.clocks import Clock
 from simulator.feed import Feed, Slice
 from simulator.network import Connection, Network
 from simulator.scenario import SourceSettings
-from simulator.workload import Span
+from simulator.workload import Columns, Span
 
 SETTLED: Final = frozenset({SessionState.DONE, SessionState.FAILED})
 COLUMN_BYTES: Final = 9
@@ -149,6 +150,7 @@ class Device:
                 heartbeat_lag_ns=2 * settings.poll_ns + silence_ns if lag_ns is None else lag_ns,
                 promises=self._promises,
                 unacked_bytes_max=settings.unacked_bytes_max,
+                pull_back_bytes=settings.pull_back_bytes,
             ),
             self._streams(),
             incarnation=len(self.sessions) if settings.counts_boots else 0,
@@ -193,7 +195,8 @@ class Device:
     def _poll(self, _: Any) -> None:
         now = self._now()
         for part in self.feed.take(self._env.now):
-            self._abstract(part, now)
+            if part.columns is not None:
+                self._abstract(part, part.columns, now)
             if not self._abstraction.passes(part.stamped.batch.stream):
                 self.counts["polled"] += part.high - part.low
                 self.counts["abstracted"] += part.high - part.low
@@ -207,17 +210,8 @@ class Device:
         self._plan()
 
     def _emit(self, part: Slice, now: Now) -> None:
-        stamped, columns, low, high = part
-        batch = stamped.batch
-        emitted = self.session.emit(
-            batch.stream,
-            now,
-            ts=stamped.ts[low:high].data,
-            te=None if stamped.te is None else stamped.te[low:high].data,
-            ids=None if batch.ids is None else batch.ids[low:high].data,
-            types=columns.types(low, high),
-            attrs=columns.attrs(low, high),
-        )
+        stamped, data, _, low, high = part
+        emitted = self.session.emit_part(data, now, low, high)
         rows = high - low
         self.counts["polled"] += rows
         if emitted.accepted:
@@ -227,8 +221,8 @@ class Device:
             assert emitted.reason is not None
             self.refused[emitted.reason] += rows
 
-    def _abstract(self, part: Slice, now: Now) -> None:
-        stamped, columns, low, high = part
+    def _abstract(self, part: Slice, columns: Columns, now: Now) -> None:
+        stamped, low, high = part.stamped, part.low, part.high
         ts = stamped.ts[low:high].tolist()
         self._abstraction.take(stamped.batch.stream, ts, columns, low, high, now.mono_ns)
         self._tell(now)
@@ -289,8 +283,7 @@ class Device:
                 connection = self._open.pop(output.connection, None)
                 if connection is not None:
                     connection.close_from_agent()
-        dues = (session.next_wake(), self._abstraction.next_wake())
-        self._alarm.set(min((due for due in dues if due is not None), default=None))
+        self._alarm.set(earliest(session.next_wake(), self._abstraction.next_wake()))
         if not self.told and session.state in SETTLED:
             self.told = True
             self._on_settled()

@@ -1,27 +1,34 @@
 """The events of one device, handed to its agent as they become due.
 
-Batches of the workload are pulled lazily and stamped by the device's clock as a whole (a
-reading is a pure function of true time, so that is the same as stamping each event when it
-happens); the agent then takes slices.
+Batches of the workload are pulled lazily, and stamped by the device's clock and packed for the
+agent as a whole (a reading is a pure function of true time, so that is the same as stamping each
+event when it happens); the agent then takes slices.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from edge_agent.messages import Data, StreamSchema
+from edge_agent.packing import data_message
 from simulator.clocks import Clock
 from simulator.truth import StampedBatch
 from simulator.workload import Batch, Columns
 
 
 class Slice(NamedTuple):
-    """Rows ``low`` to ``high`` of a stamped batch, and the batch's columns for cutting."""
+    """Rows ``low`` to ``high`` of a stamped batch.
+
+    ``data``: the batch as the agent takes it, to be cut; ``columns``: its attributes, of a stream
+    that is read on the device.
+    """
 
     stamped: StampedBatch
-    columns: Columns
+    data: Data
+    columns: Columns | None
     low: int
     high: int
 
@@ -29,7 +36,8 @@ class Slice(NamedTuple):
 @dataclass(slots=True)
 class _Open:
     stamped: StampedBatch
-    columns: Columns
+    data: Data
+    columns: Columns | None
     due_ns: list[int]
     at: int = 0
 
@@ -40,13 +48,23 @@ class Feed:
     Args:
         batches: of the workload, in order of their first due times.
         clock: the device's wall clock, which stamps.
+        streams: of the batches, in the order in which the agent announces them.
+        read: names of streams that are read on the device.
     """
 
-    def __init__(self, batches: Iterator[Batch], clock: Clock) -> None:
+    def __init__(
+        self,
+        batches: Iterator[Batch],
+        clock: Clock,
+        streams: Sequence[StreamSchema],
+        read: Container[str] = (),
+    ) -> None:
         self.generated: list[StampedBatch] = []
         """Everything pulled so far, for the truth table."""
         self._batches = batches
         self._clock = clock
+        self._streams = {schema.name: (place, schema) for place, schema in enumerate(streams)}
+        self._read = read
         self._open: list[_Open] = []
         self._ahead = self._pull()
 
@@ -69,7 +87,7 @@ class Feed:
         for each in self._open:
             high = bisect_right(each.due_ns, now_ns, each.at)
             if high > each.at:
-                taken.append(Slice(each.stamped, each.columns, each.at, high))
+                taken.append(Slice(each.stamped, each.data, each.columns, each.at, high))
                 each.at = high
                 ended |= high == len(each.due_ns)
         if ended:
@@ -81,7 +99,18 @@ class Feed:
         if batch is None:
             return None
         stamped = StampedBatch.stamp(batch, self._clock)
+        place, schema = self._streams[batch.stream]
         columns = Columns(batch)
+        data = data_message(
+            place,
+            schema,
+            ts=stamped.ts.data,
+            te=None if stamped.te is None else stamped.te.data,
+            ids=None if batch.ids is None else batch.ids.data,
+            types=batch.types,
+            attrs=columns.attrs(0, stamped.ts.size),
+        )
         batch.attrs = {}  # from here on only the agent needs them
         self.generated.append(stamped)
-        return _Open(stamped, columns, batch.due_ns.tolist())
+        read = columns if batch.stream in self._read else None
+        return _Open(stamped, data, read, batch.due_ns.tolist())

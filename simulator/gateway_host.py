@@ -6,7 +6,7 @@ and the gateway's NTP answers come from that clock.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -42,7 +42,7 @@ class GatewayHost:
         self._former: Counter[tuple[str, str, str]] = Counter()
         for at_ns in restarts_ns:
             call_at(env, at_ns, self._restart)
-        self.delivered: dict[str, Tally] = {}
+        self.delivered: defaultdict[str, Tally] = defaultdict(Tally)
         """Messages and events that reached the core, by network."""
         self.unheard: Counter[str] = Counter()
         """Events of messages for which the core closed the connection, by network."""
@@ -81,7 +81,7 @@ class GatewayHost:
 
     def received(self, connection: Connection, data: bytes, events: int) -> None:
         name = connection.network.name
-        self.delivered.setdefault(name, Tally()).add(events)
+        self.delivered[name].add(events)
         self.core.received(connection.key, data, self._now())
         self._carry_out()
         if connection.key not in self._connections:

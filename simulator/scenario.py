@@ -88,6 +88,8 @@ class SourceSettings:
         counts_boots: the device's disk keeps how often it was started; if not, each start says
             incarnation 0, and the gateway makes it take a larger one.
         unacked_bytes_max: how much the agent buffers; it refuses events beyond.
+        pull_back_bytes: of intervals that were sent, kept to be sent again when the gateway asks;
+            0: an agent that is never asked.
     """
 
     name: str
@@ -110,8 +112,10 @@ class SourceSettings:
     restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
     counts_boots: bool = True
     unacked_bytes_max: int = 8 << 20
+    pull_back_bytes: int = 0
 
     def __post_init__(self) -> None:
+        check(self.pull_back_bytes >= 0, "pull_back_bytes", "must not be negative")
         check(bool(self.name), "name", "must not be empty")
         check(1 <= self.connections <= 64, "connections", "must lie in 1..64")
         check(self.poll_ns >= 0, "poll", "must not be negative")
@@ -134,6 +138,7 @@ class GatewayPlace:
         tick_every_ns: silence that is recorded, 0 = none.
         frame_rows: a frame is written when it has so many rows, or
         frame_every_ns: after so long.
+        pull_back_ns: an interval that began and did not come is asked for after so long, 0 = never.
         restarts_ns: instants after the start at which it stops in good order and starts again:
             connections break, and all that it knows of the devices is what its log says.
     """
@@ -142,9 +147,11 @@ class GatewayPlace:
     tick_every_ns: int = 100_000_000
     frame_rows: int = 8192
     frame_every_ns: int = 200_000_000
+    pull_back_ns: int = 10 * SECOND
     restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
 
     def __post_init__(self) -> None:
+        check(self.pull_back_ns >= 0, "pull_back", "must not be negative")
         _check_restarts(self.restarts_ns)
 
 

@@ -19,12 +19,14 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from edge_agent.near_miss import near_miss
 from engine.errors import ContractViolation, UserError
 from engine.units import INT64_MAX, parse_duration
 
 T = TypeVar("T")
 Parser = Callable[[object, str], Any]
 PARSER: Final = "parser"
+_SHOWN: Final = 60
 
 
 def parsed_by(parser: Parser) -> dict[str, Parser]:
@@ -42,7 +44,7 @@ def parse(cls: type[T], given: object, place: str) -> T:
     if isinstance(given, cls):
         return given
     if not isinstance(given, Mapping):
-        raise UserError(f"{place}: expected a table of settings, found {given!r}")
+        raise UserError(f"{place}: expected a table of settings, found {shown(given)}")
     assert dataclasses.is_dataclass(cls)
     hints = typing.get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
@@ -74,7 +76,7 @@ def parse_model(registry: Mapping[str, type[Any]], given: object, place: str) ->
     if not isinstance(given, Mapping) or "model" not in given:
         raise UserError(f"{place}: write a table with model = one of {', '.join(registry)}")
     name = given["model"]
-    if name not in registry:
+    if not isinstance(name, str) or name not in registry:
         raise UserError(f"{place}.model: unknown {name!r}; use one of {', '.join(registry)}")
     rest = {key: value for key, value in given.items() if key != "model"}
     return parse(registry[name], rest, place)
@@ -83,14 +85,15 @@ def parse_model(registry: Mapping[str, type[Any]], given: object, place: str) ->
 def parse_many(cls: type[T], given: object, place: str) -> tuple[T, ...]:
     """A tuple of ``cls`` from a list of mappings; errors name the index."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise UserError(f"{place}: expected a list, found {given!r}")
+        how = f"; write [[{place.rpartition('.')[2]}]]" if isinstance(given, Mapping) else ""
+        raise UserError(f"{place}: expected a list, found {shown(given)}{how}")
     return tuple(parse(cls, item, f"{place}[{index}]") for index, item in enumerate(given))
 
 
 def parse_times(given: object, place: str) -> tuple[int, ...]:
     """A tuple of times [ns] from a list of nanoseconds or durations; errors name the index."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise UserError(f"{place}: expected a list, found {given!r}")
+        raise UserError(f"{place}: expected a list, found {shown(given)}")
     return tuple(_time_ns(item, f"{place}[{index}]") for index, item in enumerate(given))
 
 
@@ -98,6 +101,12 @@ def parse_plain(kind: type[T], given: object, place: str) -> T:
     """A single value: ``int float bool str``, as a field of that type is read."""
     value: T = _plain(given, kind, "", place)
     return value
+
+
+def shown(value: object) -> str:
+    """A wrong value in a message: its beginning, if it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def check(holds: bool, key: str, what: str) -> None:
@@ -111,7 +120,8 @@ def _field_name(key: object, fields: Mapping[str, Any], place: str) -> str:
         if isinstance(name, str) and name in fields:
             return name
     known = ", ".join(name.removesuffix("_ns") for name in fields)
-    raise UserError(f"{place}.{key}: unknown setting; known are {known}")
+    how = near_miss(str(key), known.split(", "))
+    raise UserError(f"{place}.{key}: unknown setting; known are {known}{how}")
 
 
 def _required(field: dataclasses.Field[Any]) -> bool:
@@ -140,7 +150,7 @@ def _plain(value: object, hint: object, name: str, spot: str) -> Any:
 
 def _plain_list(value: object, kinds: tuple[type, ...], spot: str) -> tuple[Any, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise UserError(f"{spot}: expected a list, found {value!r}")
+        raise UserError(f"{spot}: expected a list, found {shown(value)}")
     allowed = (*kinds, int) if float in kinds else kinds
     for item in value:
         if isinstance(item, bool) or not isinstance(item, allowed):
@@ -157,6 +167,8 @@ def _time_ns(value: object, spot: str) -> int:
             raise UserError(f"{spot}: {value} is longer than 292 years")
         return value
     text = value.strip()
+    if text.lstrip("-").isdecimal() and int(text):
+        raise UserError(f"{spot}: {value!r}: give a unit, as in {text} ms")
     try:
         return -parse_duration(text[1:]) if text.startswith("-") else parse_duration(text)
     except UserError as error:

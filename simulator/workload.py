@@ -100,16 +100,15 @@ class Workload(Protocol):
 
 
 class Columns:
-    """A batch's types and attributes as ``AgentSession.emit`` takes them, cut without copying.
+    """A batch's attributes, cut without copying.
 
     Views are made once for the batch: a cut of a view costs a third of one of an array.
     """
 
-    __slots__ = ("_codes", "_masked", "_plain", "_types")
+    __slots__ = ("_codes", "_masked", "_plain")
 
     def __init__(self, batch: Batch) -> None:
         given = batch.attrs.items()
-        self._types = batch.types
         self._codes = [(n, c.names, memoryview(c.codes)) for n, c in given if isinstance(c, Codes)]
         self._masked = [
             (n, memoryview(c.values), memoryview(c.valid))
@@ -117,13 +116,6 @@ class Columns:
             if isinstance(c, Masked)
         ]
         self._plain = [(n, c.data) for n, c in given if isinstance(c, np.ndarray)]
-
-    def types(self, low: int, high: int) -> str | Codes | None:
-        """Types of rows ``low`` to ``high``."""
-        given = self._types
-        if isinstance(given, Codes):
-            return Codes(given.names, memoryview(given.codes)[low:high])
-        return given
 
     def attrs(self, low: int, high: int) -> dict[str, Column]:
         """Attributes of rows ``low`` to ``high``."""

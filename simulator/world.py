@@ -23,7 +23,7 @@ from simulator.device import Device
 from simulator.digest import FrameDigest
 from simulator.feed import Feed
 from simulator.gateway_host import GatewayHost
-from simulator.links import Place, Tally
+from simulator.links import Place
 from simulator.network import Network
 from simulator.scenario import Scenario, SourceSettings
 from simulator.seeds import Seeds
@@ -107,6 +107,7 @@ class World:
             tick_every_ns=place.tick_every_ns,
             frame_rows=place.frame_rows,
             frame_every_ns=place.frame_every_ns,
+            pull_back_ns=place.pull_back_ns,
         )
         return GatewayCore(settings, self.sink, recalled=self.sink.recalled)
 
@@ -142,7 +143,7 @@ class World:
             not_polled=generated - device.counts["polled"],
             closed=network.stray.closed.events,
             under_way=network.stray.under_way.events,
-            delivered=self.gateway.delivered.get(network.name, Tally()).events,
+            delivered=self.gateway.delivered[network.name].events,
             unheard=self.gateway.unheard[network.name],
         )
         account.refused_by_agent.update(device.refused)
@@ -167,7 +168,9 @@ class World:
             place,
             self.gateway,
         )
-        feed = Feed(source.workload.batches(self.span, self._seeds, name), clock)
+        batches = source.workload.batches(self.span, self._seeds, name)
+        read = {each.stream for each in source.abstract}
+        feed = Feed(batches, clock, source.workload.streams(), read)
         drawn = int(self._seeds.generator(f"poll/{name}").integers(max(source.poll_ns, 1)))
         phase_ns = drawn if source.poll_phase_ns is None else source.poll_phase_ns
         cookies = self._seeds.generator(f"sync/{name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.barrier.settings import parse_barrier
+from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
@@ -25,11 +25,13 @@ from slackwater.doubt import doubt
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results
+from slackwater.spoken import spoken
 
 Queries = str | Sequence[str] | Mapping[str, str]
 _SEE = "slackwater.compare"
 
 
+@spoken
 def order(
     source: Source | Input,
     order: str = "sequence",
@@ -63,6 +65,7 @@ def order(
     return found
 
 
+@spoken
 def query(
     source: Source | Input,
     queries: Queries,
@@ -125,6 +128,7 @@ def query(
     return found
 
 
+@spoken
 def explain(
     query: str, *, time_unit: str = "ns", barrier: str | None = None, purge: str = "late",
     intervals: str = "ibp",

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from engine.compare.columns import as_plain
-from engine.compare.comparison import COMPLETE
-from engine.compare.comparison import Comparison as Measured
+from engine.compare.comparison import COMPLETE, OrdersCompared
 from engine.compare.comparison import compare as measure
 from engine.compare.measure import Reading
 from engine.compare.page import HTML, NO_ARRIVALS, write_comparison
@@ -22,6 +21,7 @@ from engine.report.versions import versions
 from slackwater.doubt import doubt
 from slackwater.frames import as_pandas, as_polars
 from slackwater.inputs import Input, Source, opened
+from slackwater.spoken import spoken
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +35,7 @@ class Comparison:
         numbers: all of it, as in ``compare.json``, whose ``fields`` define each number.
     """
 
-    def __init__(self, measured: Measured, name: str) -> None:
+    def __init__(self, measured: OrdersCompared, name: str) -> None:
         self.numbers: Mapping[str, Any] = plain(as_plain(measured, name, versions()))
         self._measured = measured
         self._name = name
@@ -95,6 +95,7 @@ class Comparison:
         return f"<slackwater.Comparison of {len(self)} orders; suits: {self.suits}>"
 
 
+@spoken
 def compare(
     source: Source | Input,
     orders: str | Sequence[str] = (),

@@ -6,8 +6,10 @@ import warnings
 from collections.abc import Iterable
 from typing import Final
 
-_CALLER: Final = 3
-"""Frames from here to whoever called a public function."""
+from slackwater.spoken import in_python
+
+_CALLER: Final = 4
+"""Frames from here to whoever called a public function, which is ``spoken``."""
 
 
 class Doubt(UserWarning):
@@ -19,4 +21,4 @@ class Doubt(UserWarning):
 def doubt(lines: Iterable[str]) -> None:
     """Warns of each line, in the name of whoever called the public function that calls this."""
     for line in lines:
-        warnings.warn(line, Doubt, stacklevel=_CALLER)
+        warnings.warn(in_python(line), Doubt, stacklevel=_CALLER)

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from engine.log.input.input_log import InputForm, InputKind
+from engine.log.input.input_read import InputForm, InputKind
 from engine.log.input.table_import import as_arrow
 from engine.log.record.times import DEFAULT_UNIT
 from engine.passes.pipeline import prepare
 from engine.units import unit_ns
 from slackwater.folder import Closing, Folder
+from slackwater.spoken import spoken
 
 
 class Table(Protocol):
@@ -69,6 +70,7 @@ class Input(Closing):
         return f"<slackwater.Input of {self.name}, times in {self.time_unit}>"
 
 
+@spoken
 def read(
     source: Source,
     *,
@@ -119,7 +121,7 @@ def read(
         folder.close()
         raise
     return Input(
-        path or str(InputKind.TABLE), prepared.log, time_unit or DEFAULT_UNIT, folder,
+        path or str(InputKind.TABLE), prepared.directory, time_unit or DEFAULT_UNIT, folder,
         arrival_given=prepared.arrival_given, bad_count=prepared.bad_count,
     )  # fmt: skip
 

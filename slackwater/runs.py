@@ -19,6 +19,7 @@ from engine.scenario import RunnableScenario, Score
 from slackwater.doubt import doubt
 from slackwater.folder import Closing, Folder
 from slackwater.results import Results
+from slackwater.spoken import spoken
 
 _MAIN: Final = "main"
 
@@ -74,6 +75,7 @@ class Run(Closing):
         return f"<slackwater.Run: {holds} of {len(self.score.claims)} claims hold>"
 
 
+@spoken
 def run(
     scenario: str | RunnableScenario,
     settings: Mapping[str, object] | None = None,

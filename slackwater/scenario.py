@@ -21,7 +21,9 @@ from engine.scenario import (
     Score,
     Series,
     Table,
+    Tile,
     Timeline,
+    Unit,
 )
 from engine.units import parse_duration
 
@@ -36,7 +38,9 @@ __all__ = [
     "Score",
     "Series",
     "Table",
+    "Tile",
     "Timeline",
+    "Unit",
     "UserError",
     "number",
     "parse_duration",

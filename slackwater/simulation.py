@@ -8,7 +8,7 @@ from edge_agent.messages import StreamSchema
 from simulator.clocks import ClockSettings
 from simulator.delays import Constant, Exponential, Lognormal, Pareto, TwoPeak, Uniform
 from simulator.digest import FrameDigest
-from simulator.links import LinkSettings
+from simulator.links import LinkSettings, Outage
 from simulator.losses import Bernoulli, GilbertElliott
 from simulator.recorded import DelaySettings, Recorded, data_directory
 from simulator.run import LOG, MANIFEST, TRUTH, simulate_to
@@ -43,6 +43,7 @@ __all__ = [
     "LinkSettings",
     "Lognormal",
     "Masked",
+    "Outage",
     "Pareto",
     "Recorded",
     "RecordedStream",

@@ -22,8 +22,8 @@ ALLOWED = {
     },
     "engine": {
         "engine", "edge_agent", "numpy", "numba", "pyarrow", "lark", "msgpack", "pyspark",
-        "pandas", "rich", "typer", "packaging", "plotly", "jinja2", "markupsafe", "simulator",
-        "scenarios", "aiohttp", "prometheus_client",
+        "py4j", "pandas", "rich", "typer", "packaging", "plotly", "jinja2", "markupsafe",
+        "simulator", "scenarios", "aiohttp", "prometheus_client",
     },
     "slackwater": {
         "slackwater", "engine", "edge_agent", "simulator", "pyarrow", "pandas", "polars",
@@ -93,6 +93,7 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
     ("word", "places"),
     [
         ("pyspark", ("engine/spark/",)),
+        ("py4j", ("engine/spark/",)),
         ("simulator", ("simulator/", "slackwater/simulation.py", *MAY_SIMULATE)),
         ("plotly", ("engine/report/",)),
         ("jinja2", ("engine/report/",)),

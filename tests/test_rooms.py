@@ -18,8 +18,8 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
-        "barrier", "clocks", "interval", "kernels", "order", "pattern", "query", "results",
-        "stream", "window",
+        "barrier", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
+        "results", "stream", "window",
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
@@ -27,11 +27,13 @@ ROOMS = {
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
+    "constraint": {"kernels", "query", "results", "stream", "window"},
     "gateway": {"stream"},
     "interval": {"barrier", "pattern", "query", "stream"},
     "kernels": set[str](),
     "live": {
-        "chain", "kernels", "log", "order", "passes", "query", "results", "spark", "stream",
+        "chain", "kernels", "log", "order", "passes", "pattern", "query", "results", "spark",
+        "stream",
     },
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},

@@ -1,10 +1,11 @@
 """Soak: ``python -m bench.soak [--seconds N] [--rate N] [--agents N] [--engine KIND] [--out DIR]``.
 
 Agents with outboxes send to a gateway on this machine, whose engine answers queries, all of them
-real processes, while their memory and open files are looked at each second. Exit code 0: every
-event is in the log once and counted once in the answers, and neither memory nor files grow from the
-third quarter of the run to the fourth; 1: not so. ``--out`` keeps the looks (soak.csv) and a plot
-of them (soak.html). ``--seconds 1200`` is the twenty minutes that a release takes.
+real processes, while their memory and open files are looked at each second. It prints the medians
+of the third quarter and the fourth, the slope of memory over both, and a verdict. Exit code 0:
+every event is in the log once and counted once in the answers, and neither memory nor files grow in
+the second half; 1: not so. ``--out`` keeps the looks (soak.csv) and a plot of them (soak.svg).
+``--seconds 1200`` is the twenty minutes that a release takes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.compute as pc
 
+from bench.soak.plot import plot
 from bench.soak.watched import Watched, command, family
 from edge_agent.records import Kind
 from engine.log.arrival_log import LogReader
@@ -168,10 +170,8 @@ def free_port() -> int:
         return int(tcp.getsockname()[1])
 
 
-def keep(watched: list[Watched], folder: Path) -> None:
+def keep(watched: list[Watched], folder: Path, title: str) -> None:
     """Writes the looks, and a plot of them."""
-    from plotly.subplots import make_subplots  # noqa: PLC0415 - a tenth of a second
-
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
         f"{each.name},{at:.1f},{kb},{files}"
@@ -179,11 +179,7 @@ def keep(watched: list[Watched], folder: Path) -> None:
         for at, kb, files in zip(each.at, each.kb, each.files, strict=True)
     ]
     (folder / "soak.csv").write_text("\n".join(["process,seconds,kib,files", *rows]) + "\n")
-    figure = make_subplots(rows=2, shared_xaxes=True, y_title="MB above, open files below")
-    for each in watched:
-        figure.add_scatter(x=each.at, y=[kb / 1024 for kb in each.kb], name=each.name, row=1, col=1)
-        figure.add_scatter(x=each.at, y=each.files, name=f"{each.name} files", row=2, col=1)
-    figure.write_html(folder / "soak.html")
+    (folder / "soak.svg").write_text(plot(watched, title))
 
 
 def main() -> int:
@@ -203,12 +199,11 @@ def main() -> int:
     if counted != wanted * len(events):
         problems.append(f"the answers count {counted} of {wanted * len(events)} events")
     for each in soak.watched:
-        (kb, files), (kb_end, files_end) = each.halves()
-        print(f"{each.name:8} {kb / 1024:7.1f} -> {kb_end / 1024:7.1f} MB {files:4.0f} -> "
-              f"{files_end:4.0f} files")  # fmt: skip
+        print(each.verdict())
         problems += each.grows()
     if options.out is not None:
-        keep(soak.watched, options.out)
+        load = f"{options.rate:,} events/s from {options.agents} agents"
+        keep(soak.watched, options.out, f"{load}, engine {options.engine}")
     told = f"{sum(events.values())} events, each once in the log and in the answers; {pairs} pairs"
     print("\n".join(problems) or told)
     return 1 if problems else 0

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from statistics import median
 
 PAGE_KB = 4
 GROWTH_MAX = 0.05
-"""Of memory, from the middle of the run to its end."""
+"""Of memory, from the middle of the run to its end, by its slope."""
 GROWTH_KB = 2_048
 """So much may come and go (buffers, allocator)."""
+PIECES = 16
 OPEN_MORE = 2
 """Files that may be open at the end and were not in the middle."""
 
@@ -54,13 +56,41 @@ class Watched:
             (median(self.kb[end]), median(self.files[end])),
         )
 
+    def slope(self) -> float:
+        """Of memory over the second half of the looks [KiB/s]: the median of the slopes between
+        medians of its sixteenths (Theil and Sen), which a peak now and then does not move.
+        """
+        half = len(self.at) // 2
+        size = max(1, (len(self.at) - half) // PIECES)
+        starts = range(half, len(self.at) - size + 1, size)
+        medians = [
+            (median(self.at[start : start + size]), median(self.kb[start : start + size]))
+            for start in starts
+        ]
+        slopes = [
+            (kb - before) / (at - earlier)
+            for (earlier, before), (at, kb) in combinations(medians, 2)
+        ]
+        return median(slopes) if slopes else 0.0
+
+    def verdict(self) -> str:
+        """In words, for people."""
+        (kb, files), (kb_end, files_end) = self.halves()
+        told = "grows" if self.grows() else "flat"
+        return (
+            f"{self.name:8} {kb / 1024:7.1f} -> {kb_end / 1024:7.1f} MB, "
+            f"{self.slope() * 3600 / 1024:+7.1f} MB/h, {files:.0f} -> {files_end:.0f} files: {told}"
+        )
+
     def grows(self) -> list[str]:
         """What does not stay as it is; the first half is for warming up."""
-        (kb, files), (kb_end, files_end) = self.halves()
+        (kb, files), (_, files_end) = self.halves()
         found = []
-        if kb_end > kb * (1 + GROWTH_MAX) + GROWTH_KB:
+        more = self.slope() * (self.at[-1] - self.at[len(self.at) // 2]) if self.at else 0.0
+        if more > kb * GROWTH_MAX + GROWTH_KB:
             found.append(
-                f"{self.name}: memory grows from {kb / 1024:.1f} to {kb_end / 1024:.1f} MB"
+                f"{self.name}: memory grows by {more / 1024:.1f} MB over the second half, "
+                f"{self.slope() * 3600 / 1024:.1f} MB/h"
             )
         if files_end > files + OPEN_MORE:
             found.append(f"{self.name}: open files grow from {files:.0f} to {files_end:.0f}")

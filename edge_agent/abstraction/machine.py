@@ -203,6 +203,10 @@ class Abstraction:
         self._watch(interval)
         self.next = max(self.next, id_ // ABSTRACTIONS_MAX + 1)
 
+    def told(self) -> list[int]:
+        """Ids of what is open and whose begins were told."""
+        return [each.id for each in self._open.values() if each.told and self.settings.begins]
+
     def things(self) -> list[Key]:
         """Of everything that is open."""
         return list(self._open)

@@ -11,6 +11,7 @@ from edge_agent import clock
 from edge_agent.abstraction.machine import Abstraction, Begun, Ended
 from edge_agent.abstraction.readings import Reader
 from edge_agent.abstraction.stored_state import changes_of, interval_rows
+from edge_agent.deadlines import earliest
 from edge_agent.inputs.base import Outlet
 from edge_agent.messages import StreamSchema
 from edge_agent.outbox.journal import Change
@@ -135,8 +136,7 @@ class AbstractingOutlet:
         return await self._channel.put_intervals(into, rows, changes, keys)
 
     def _next_wake(self) -> int | None:
-        dues = (machine.next_wake() for machine in self._machines)
-        return min((due for due in dues if due is not None), default=None)
+        return earliest(*[machine.next_wake() for machine in self._machines])
 
     def _arm(self) -> None:
         due = self._next_wake()

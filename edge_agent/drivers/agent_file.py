@@ -194,6 +194,7 @@ def _session(
         unacked_bytes_max=delivery.size(
             "unacked_max", window or defaults.unacked_bytes_max, low=1 << 16
         ),
+        pull_back_bytes=delivery.size("pull_back", defaults.pull_back_bytes),
         sync=_sync(whole.table("sync")),
         **durations,
     )

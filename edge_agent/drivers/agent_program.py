@@ -139,9 +139,15 @@ def _channel(
 
     def session_of(outbox: Outbox) -> SpooledSession:
         start = outbox.start
-        return SpooledSession(
+        session = SpooledSession(
             settings.session, start.streams, start.incarnation, _cookie, jitter, outbox.resumed()
         )
+        if outbox is outboxes[-1]:
+            places = {stream.name: index for index, stream in enumerate(start.streams)}
+            for machine in machines:
+                for id_ in machine.told():
+                    session.intervals.begun(places[machine.settings.into], id_)
+        return session
 
     return OutboxChannel(settings, folder, outboxes, session_of, address, tellings, _cookie)
 
@@ -189,28 +195,32 @@ async def _first_of(*waits: Coroutine[Any, Any, Any]) -> int:
 async def _watch(
     settings: AgentSettings, channel: Channel, tellings: Tellings, systemd: Systemd
 ) -> None:
-    """Tells what changes, and writes the status file."""
+    """Tells what changes, and writes the status file, at last what it came to."""
     status = None if settings.status is None else StatusFile(settings.status)
     state = SessionState.IDLE
     error = ""
     due = 0.0
     loop = asyncio.get_running_loop()
-    while True:
-        driver = channel.driver
-        session = driver.session
-        if session.state is not state:
-            state = session.state
-            if session.failure is None or session.failure.reason != NUMBERS_LOST:
-                line = _state_line(settings, driver)
-                systemd.doing(line)
-                tellings.tell(line)
-        if driver.last_error != error:
-            error = driver.last_error
-            tellings.rarely(error)
-        if status is not None and loop.time() >= due:
-            due = loop.time() + settings.status_every_ns / NS_PER["s"]
+    try:
+        while True:
+            driver = channel.driver
+            session = driver.session
+            if session.state is not state:
+                state = session.state
+                if session.failure is None or session.failure.reason != NUMBERS_LOST:
+                    line = _state_line(settings, driver)
+                    systemd.doing(line)
+                    tellings.tell(line)
+            if driver.last_error != error:
+                error = driver.last_error
+                tellings.rarely(error)
+            if status is not None and loop.time() >= due:
+                due = loop.time() + settings.status_every_ns / NS_PER["s"]
+                status.write(channel, settings.inputs)
+            await driver.changed(max(due - loop.time(), 0.0) if status else None)
+    finally:
+        if status is not None:
             status.write(channel, settings.inputs)
-        await driver.changed(max(due - loop.time(), 0.0) if status else None)
 
 
 def _state_line(settings: AgentSettings, driver: SessionDriver) -> str:

@@ -26,6 +26,7 @@ from edge_agent.outbox.segment import Record
 from edge_agent.outbox.spooled_session import SpooledSession
 from edge_agent.outputs import SessionState
 from edge_agent.packing import data_message, encoded_data
+from edge_agent.pull_back import ids_of
 from edge_agent.rows import Row, columns_of
 
 MakeSession = Callable[[Outbox], SpooledSession]
@@ -210,11 +211,13 @@ class OutboxChannel(BaseOutlet):
                     end, changes, messages = self._changes.pop(stream)
                     self._live.outbox.intervals.add(index, end, changes, messages)
                 spool.append(record)
+                self._live.session.intervals.over(index, ids_of(message))
                 self._live.session.numbered(index, len(rows), message.types, clock.read())
                 self._live.driver.carry_out()
                 return True
             match self._settings.when_full[stream]:
                 case "drop-newest":
+                    self._live.session.intervals.over(index, ids_of(message))
                     self.counts["dropped_full"] += len(rows)
                     return False
                 case "drop-oldest":

@@ -12,6 +12,7 @@ from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.session_driver import SessionDriver
 from edge_agent.drivers.tellings import Tellings
 from edge_agent.outbox.drain import DrainLimit
+from edge_agent.outbox.finding import Looked, look_for
 from edge_agent.outbox.outbox import Outbox
 from edge_agent.outbox.segment import Record
 from edge_agent.outbox.spooled_session import SpooledSession
@@ -126,6 +127,7 @@ class SpoolPump:
             version = self.driver.version
             for index in range(len(self._held)):
                 await self._offer(index)
+            await self._look_for_asked()
             self.outbox.acked(self.session.acked_seqs())
             if self.ending and not self._finished and self._all_offered():
                 self._finished = True
@@ -135,6 +137,19 @@ class SpoolPump:
             wait = self._drain.wait_ns(clock.read().mono_ns) / NS_PER["s"]
             await self.driver.changed(min(wait or _SETTLE_SECONDS, _SETTLE_SECONDS), since=version)
         self.outbox.acked(self.session.acked_seqs())
+
+    async def _look_for_asked(self) -> None:
+        """Intervals that the gateway has asked for go before their turn."""
+        asked, self.session.intervals.asked = self.session.intervals.asked, []
+        if not asked:
+            return
+        try:
+            looked: Looked = await self._on_disk(look_for, self.outbox, asked)
+        except OSError as error:
+            self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; it will be asked again")
+            return
+        self.session.found(looked.records, looked.gone)
+        self.driver.carry_out()
 
     async def _offer(self, index: int) -> None:
         """Hands on what there is room for."""

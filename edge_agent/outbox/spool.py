@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import re
 from collections import Counter, deque
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -139,6 +140,25 @@ class Spool:
                 found.append(self._ahead.popleft())
                 size -= found[-1].size
         return found
+
+    def newest(self, size: int) -> Iterator[Record]:
+        """*Disk.* What is committed and there, the newest segment first, until ``size`` bytes of
+        segments were read.
+
+        Raises:
+            OSError: one cannot be read.
+        """
+        following = self.committed
+        for segment in reversed(self._segments[:]):
+            if size <= 0:
+                return
+            content = self._files.read(segment.name, 0, segment.size)
+            size -= len(content)
+            for found in records(content, _begin(content)):
+                if found.record.end > following:
+                    break
+                yield found.record
+            following = segment.first
 
     @property
     def looked_to(self) -> int:

@@ -14,13 +14,29 @@ from edge_agent import messages as m
 from edge_agent.clock import Now
 from edge_agent.messages import Texts
 from edge_agent.outbox.segment import Record
+from edge_agent.outputs import SendBytes
 from edge_agent.pool import Link, LinkState
+from edge_agent.pull_back import Interval, TracedIntervals, lacking
 from edge_agent.sequence import Resumed
 from edge_agent.session import AgentSession
 from edge_agent.settings import SessionSettings
 
 NUMBERS_LOST: Final = "numbers_lost"
 """Reason of a failure after which the outbox goes on as a new start."""
+
+
+class SpooledIntervals(TracedIntervals):
+    """What has ended is in the outbox, and nowhere else."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max)
+        self.asked: list[Interval] = []
+        """Intervals that the gateway wants; who takes them out looks for them in the outbox."""
+
+    def answer(self, asked: m.Intervals) -> list[bytes]:
+        known = self.known(asked)
+        self.asked += known.others
+        return lacking(known.unended, ())
 
 
 class SpooledSession(AgentSession):
@@ -42,6 +58,7 @@ class SpooledSession(AgentSession):
         """Per stream what the gateway has, when that is more than was sent as far as is known: the
         disk has lost some. The session has failed then.
         """
+        self.intervals: SpooledIntervals = SpooledIntervals(settings.pull_back_bytes)
         self._unsent = list(resumed.unsent)
         self._offered = list(resumed.unsent)
 
@@ -67,6 +84,18 @@ class SpooledSession(AgentSession):
         self._unacked.add(stream, record.first, record.rows, record.data)
         self._offered[stream] = max(self._offered[stream], record.end)
         self._pump(now)
+
+    def found(self, records: Sequence[tuple[int, Record]], gone: Sequence[Interval]) -> None:
+        """Committed events of streams, before their turn, as the gateway has asked for some of
+        them; and what it has asked for and the outbox does not have.
+        """
+        if not self._pool.ready:
+            return  # it will ask again
+        link = self._pool.next_ready().number
+        for stream, record in records:
+            self._offered[stream] = max(self._offered[stream], record.end)
+            self._outputs.append(SendBytes(link, record.data))
+        self._outputs += [SendBytes(link, data) for data in lacking((), gone)]
 
     def gone(self, stream: int, first: int, now: Now) -> None:
         """No number of ``stream`` below ``first`` will come that was not acked.

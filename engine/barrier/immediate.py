@@ -35,6 +35,12 @@ class Immediate:
         if changes is None:
             return nothing_given(self._steps)
         before, after = changes.before, changes.after
+        if after.stands.all() and not before.stands.any():
+            return Given(
+                changes.rows, changes.branch, after.stands,
+                store.columns["release"][changes.cause], changes.known_at, after.confirmed,
+                after.chance,
+            )  # fmt: skip
         # What a change takes back comes just before what it gives instead.
         change = np.repeat(np.arange(len(changes)), before.stands.astype(np.int64) + after.stands)
         plus = np.ones(len(change), np.bool_)

@@ -1,10 +1,16 @@
-"""Barriers by name.
+"""Barriers by name, and their short form ``name[:DURATION][,ordered]`` (DESIGN, CLI).
 
-Adding one: a file with its policy, a line in ``build_barrier`` and one in ``settings``.
+Adding one: a file with its policy, and a line in ``BARRIERS``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from edge_agent.near_miss import near_miss
 from engine.barrier.adaptive import Adaptive
 from engine.barrier.base import Asked, Barrier
 from engine.barrier.bounded import Bounded
@@ -13,20 +19,109 @@ from engine.barrier.holding import Holding, Policy
 from engine.barrier.immediate import Immediate
 from engine.barrier.promised import Promised
 from engine.barrier.punctuation import Punctuation
-from engine.barrier.settings import BarrierSettings, barrier_in_force, parse_barrier
+from engine.errors import UserError
+from engine.units import DURATION_MAX_NS, parse_duration
 
-__all__ = ["BarrierSettings", "barrier_in_force", "build_barrier", "parse_barrier"]
+
+@dataclass(frozen=True, slots=True)
+class BarrierSettings:
+    """``span_ns``: K of ``bounded``, H of ``hold``. ``ordered``: by last event's time."""
+
+    name: str = "immediate"
+    span_ns: int = 0
+    ordered: bool = False
+
+
+class Closes(Enum):
+    """What closes a negated step's scope, so that a match need not wait for it any more."""
+
+    NOTHING = "a match does not wait"
+    PROMISE = "a promise"
+    SLACK = "the event clock, less the duration"
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierKind:
+    """``closes``: what scopes wait for. ``says``: when a match leaves; ``{span}`` is the duration.
+
+    ``policy``: of one query and site. ``span``: what the duration that it needs is called; empty:
+    it needs none. ``by_arrival``: the duration is one of the arrival clock.
+    """
+
+    closes: Closes
+    says: str
+    policy: Callable[[Asked, BarrierSettings], Policy]
+    span: str = ""
+    by_arrival: bool = False
+
+
+_CLOSED: Final = "a match leaves once all its negated steps are closed; without these at once"
+BARRIERS: Final = {
+    "immediate": BarrierKind(
+        Closes.NOTHING, "a match leaves at once", lambda asked, _: Promised(asked)
+    ),
+    "punctuation": BarrierKind(Closes.PROMISE, _CLOSED, lambda asked, _: Punctuation(asked)),
+    "bounded": BarrierKind(Closes.SLACK, _CLOSED, lambda _, given: Bounded(given.span_ns), "K"),
+    "hold": BarrierKind(
+        Closes.NOTHING,
+        "a match leaves {span} after its last event has arrived, unless taken back until then",
+        lambda asked, given: Hold(asked, given.span_ns, ordered=given.ordered), "H",
+        by_arrival=True,
+    ),
+    "adaptive": BarrierKind(
+        Closes.PROMISE,
+        "a match leaves at once while few are changed later, else as under punctuation",
+        lambda asked, _: Adaptive(asked),
+    ),
+}  # fmt: skip
+BARRIER_FORMS: Final = tuple(
+    f"{name}:{kind.span}" if kind.span else name for name, kind in BARRIERS.items()
+)
+"""Their short forms."""
+
+
+def parse_barrier(text: str, time_unit: str = "ns") -> BarrierSettings:
+    """Settings of a barrier from its short form.
+
+    >>> parse_barrier("bounded:1s,ordered")
+    BarrierSettings(name='bounded', span_ns=1000000000, ordered=True)
+
+    Args:
+        text: e.g. ``immediate`` or ``hold:200ms,ordered``.
+        time_unit: unit of durations written without one.
+
+    Raises:
+        UserError: an unknown barrier or setting; the message lists the known ones.
+    """
+    body, *settings = (part.strip() for part in text.strip().split(","))
+    name, colon, span = (part.strip() for part in body.partition(":"))
+    if name not in BARRIERS:
+        known = ", ".join(BARRIER_FORMS)
+        meant = near_miss(name, BARRIERS)
+        raise UserError(f"barrier {text[:40]!r} is unknown; use {known}, each with ,ordered{meant}")
+    if settings not in ([], ["ordered"]):
+        raise UserError(f"barrier {text[:40]!r}: after a comma there is only ordered")
+    needed = BARRIERS[name].span
+    if needed and not span:
+        raise UserError(f"barrier {name} needs its {needed}, as in {name}:500ms")
+    if colon and not needed:
+        raise UserError(f"barrier {name} takes no duration; write {name}")
+    span_ns = parse_duration(span, time_unit) if needed else 0
+    if span_ns > DURATION_MAX_NS:
+        raise UserError(f"barrier {text[:40]!r}: at most {DURATION_MAX_NS} ns")
+    return BarrierSettings(name, span_ns, bool(settings))
+
+
+def barrier_in_force(given: BarrierSettings | None, realtime: int | None) -> BarrierSettings:
+    """What is asked for, or else what the query's REALTIME says (Z10): 1 at once, 0 when right."""
+    if given is not None:
+        return given
+    return BarrierSettings("punctuation" if realtime == 0 else "immediate")
 
 
 def build_barrier(settings: BarrierSettings, asked: Asked) -> Barrier:
     """The barrier of one query and site."""
-    policies: dict[str, Policy] = {
-        "immediate": Promised(asked),
-        "punctuation": Punctuation(asked),
-        "bounded": Bounded(settings.span_ns),
-        "hold": Hold(asked, settings.span_ns, ordered=settings.ordered),
-        "adaptive": Adaptive(asked),
-    }
     if settings.name == "immediate" and not settings.ordered:
         return Immediate(asked)
-    return Holding(policies[settings.name], asked, ordered=settings.ordered)
+    policy = BARRIERS[settings.name].policy(asked, settings)
+    return Holding(policy, asked, ordered=settings.ordered)

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.barrier.base import Barrier, Happened, Listener, Matcher
 from engine.barrier.changes import Given
-from engine.operator import Result, Results
+from engine.operator import Result, ResultPieces
 from engine.stream.released import Released
 
 
@@ -43,9 +43,9 @@ class BarrierStage:
         self._show(self._barrier.finish(at), results)
         return results
 
-    def _let_go(self, happened: Iterable[Happened]) -> Results:
+    def _let_go(self, happened: Iterable[Happened]) -> ResultPieces:
         """What the barrier gives at each of these; then rows that none holds may go."""
-        results = Results()
+        results = ResultPieces()
         for changes, timeline in happened:
             given = self._barrier.process(changes, timeline, self._matcher.table)
             self._show(given, results)
@@ -54,7 +54,7 @@ class BarrierStage:
                 self._barrier.renumber(number)
         return results
 
-    def _show(self, given: Given, results: Results) -> None:
+    def _show(self, given: Given, results: ResultPieces) -> None:
         if len(given):
             results.extend(self._matcher.shown(given))
 

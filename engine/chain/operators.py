@@ -13,7 +13,7 @@ from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
-from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
+from engine.query.plan import MonitorPlan, OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
 from engine.query.shape import of_intervals
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
@@ -60,9 +60,22 @@ def _tree(
 def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.window.panes.windows import windows_of  # noqa: PLC0415 - not for patterns
+    from engine.window.kinds import windows_of  # noqa: PLC0415 - not for patterns
 
     return windows_of(plan, settings.window, site)
+
+
+def _monitor(
+    plan: MonitorPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.constraint.monitor import MonitorOperator  # noqa: PLC0415 - for few runs
+
+    if settings.certainty != "pairwise":
+        raise UserError(
+            f"query {plan.name!r}: alerts are certain or not by their events' own uncertainties; "
+            "leave --certainty out"
+        )
+    return MonitorOperator(plan, site)
 
 
 OPERATORS: Final[dict[type, Build]] = {
@@ -70,6 +83,7 @@ OPERATORS: Final[dict[type, Build]] = {
     OrPlan: _pattern,
     TreePlan: _tree,
     WindowPlan: _windows,
+    MonitorPlan: _monitor,
 }
 
 

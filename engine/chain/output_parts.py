@@ -10,18 +10,18 @@ import pyarrow as pa
 from engine.chain import Chain, ChainOutput
 from engine.operator import ResultColumns
 from engine.results.ordered import ORDERED, released_table
-from engine.results.run_writer import COUNTERS, RESULTS, Part
+from engine.results.run_writer import COUNTERS, RESULTS, OutputPart
 from engine.results.side_output import LATE, QUARANTINED, aside_table
 
 
-def parts_of(site: str, output: ChainOutput) -> list[Part]:
+def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
     """One call's output: columns of results and ordered events as tables, other results as a list.
 
     Each kind's in the order of emission; neighbours of one schema are one part.
     """
     pieces = [piece for of_query in output.results for piece in of_query.pieces]
     results = [result for piece in pieces if isinstance(piece, list) for result in piece]
-    parts = [Part(site, RESULTS, results)] if results else []
+    parts = [OutputPart(site, RESULTS, results)] if results else []
     tables: dict[str, list[pa.Table]] = {}
     for of_query in output.results:
         columns = [piece for piece in of_query.pieces if isinstance(piece, ResultColumns)]
@@ -29,14 +29,14 @@ def parts_of(site: str, output: ChainOutput) -> list[Part]:
             tables.setdefault(kind.kind, []).extend(kind.tables(list(of_kind)))
     for name, of_name in tables.items():
         for _, alike in groupby(of_name, attrgetter("schema")):
-            parts.append(Part(site, name, pa.concat_tables(list(alike))))
-    parts += [Part(site, ORDERED, released_table(site, each)) for each in output.ordered]
-    parts += [Part(site, LATE, aside_table(site, each)) for each in output.late]
-    parts += [Part(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
+            parts.append(OutputPart(site, name, pa.concat_tables(list(alike))))
+    parts += [OutputPart(site, ORDERED, released_table(site, each)) for each in output.ordered]
+    parts += [OutputPart(site, LATE, aside_table(site, each)) for each in output.late]
+    parts += [OutputPart(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
     return parts
 
 
-def last_parts(chain: Chain) -> list[Part]:
+def last_parts(chain: Chain) -> list[OutputPart]:
     """Output of the end of a site's input, and its counters."""
     parts = parts_of(chain.site, chain.finish())
-    return [*parts, Part(chain.site, COUNTERS, chain.counters())]
+    return [*parts, OutputPart(chain.site, COUNTERS, chain.counters())]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.barrier.registry import BarrierSettings
-from engine.operator import Results
-from engine.order.base import Guards
-from engine.order.registry import OrderSettings
+from engine.operator import ResultPieces
+from engine.order.base import Guards, OrderSettings
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query.plan import Plan
@@ -48,7 +47,7 @@ class ChainOutput:
     ``late``, ``quarantined``: what did not go its way (``engine.results.aside``), if asked for.
     """
 
-    results: list[Results]
+    results: list[ResultPieces]
     ordered: list[Released] = field(default_factory=list)
     late: list[Released] = field(default_factory=list)
     quarantined: list[Released] = field(default_factory=list)

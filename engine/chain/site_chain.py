@@ -22,9 +22,8 @@ from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import ContractViolation, UserError
 from engine.kernels.integers import INT_MIN
-from engine.operator import Operator, Results
-from engine.order.base import Ordered
-from engine.order.registry import build_order, order_attributes
+from engine.operator import Operator, ResultPieces
+from engine.order.base import Ordered, OrderSite
 from engine.pattern.spill.chunk_store import ChunkStore
 from engine.query import needed_attributes
 from engine.query.fields import attributes_of, names
@@ -53,7 +52,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-SNAPSHOT_VERSION: Final = 8
+SNAPSHOT_VERSION: Final = 9
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""
@@ -83,8 +82,8 @@ class Chain:
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
         self._attributes, wanted = self._projection()
-        self._order = build_order(
-            settings.order, self.clocks, settings.guards, wanted, settings.plans
+        self._order = settings.order.build(
+            OrderSite(self.clocks, settings.guards, wanted, settings.plans)
         )
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
@@ -101,7 +100,7 @@ class Chain:
         asked = {self.settings.ordered, self.settings.aside}
         if "full" in asked:
             return None, None
-        looked_at = order_attributes(self.settings.order, self.settings.plans)
+        looked_at = self.settings.order.attributes(self.settings.plans)
         attributes = {ATTR_PREFIX + name for name in looked_at}
         columns = set(_ALWAYS)
         if "bare" in asked:
@@ -128,7 +127,7 @@ class Chain:
             ContractViolation: a frame of another site.
         """
         self._reclaim()
-        output = ChainOutput([Results() for _ in self._operators])
+        output = ChainOutput([ResultPieces() for _ in self._operators])
         parts: list[Columns] = []
         lengths: list[int] = []
         for frame in frames:
@@ -257,7 +256,7 @@ class Chain:
 
     def _tell(
         self, tap: Ordered, released: Released | None, halves: tuple[Columns, np.ndarray] | None,
-        results: list[Results], queries: tuple[int, int],
+        results: list[ResultPieces], queries: tuple[int, int],
     ) -> None:  # fmt: skip
         """The ``queries`` from one to another read ``tap``; some of them with ``halves``."""
         more = released
@@ -295,7 +294,7 @@ class Chain:
 
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
-        output = ChainOutput([Results() for _ in self._operators])
+        output = ChainOutput([ResultPieces() for _ in self._operators])
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
             for number, operator in enumerate(self._operators):

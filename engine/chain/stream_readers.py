@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.chain.settings import ChainSettings
 from engine.clocks.readers import Readers
-from engine.operator import Operator, Results
+from engine.operator import Operator, ResultPieces
 from engine.stream.released import Released
 
 _Which = tuple[int, int, bool]
@@ -26,6 +26,7 @@ class StreamReaders:
 
     def __init__(self, operators: Sequence[Operator], settings: ChainSettings) -> None:
         self._operators = operators
+        self._with_halves = [bool(getattr(one, "takes_halves", False)) for one in operators]
         self._by_clock = settings.pattern.purge == "slack"
         self._by_delay = settings.certainty == "max-delay"
         self._readers: dict[_Which, Readers] = {}
@@ -33,34 +34,28 @@ class StreamReaders:
     @property
     def take_halves(self) -> bool:
         """Whether one of them does."""
-        return any(map(_takes_halves, self._operators))
+        return any(self._with_halves)
 
     def tell(
         self, queries: tuple[int, int], released: Released | None, more: Released | None,
-        results: list[Results],
+        results: list[ResultPieces],
     ) -> None:  # fmt: skip
         """Those of ``queries`` that take halves are told ``more``, the others ``released``."""
         for with_halves, told in ((False, released), (True, more)):
-            mine = self._reading(*queries, with_halves=with_halves)
+            mine = [n for n in range(*queries) if self._with_halves[n] == with_halves]
             if mine and told is not None:
                 readers = self._of((*queries, with_halves))
                 readers.process(told, [results[number] for number in mine])
 
-    def _reading(self, first: int, end: int, *, with_halves: bool) -> list[int]:
-        """The queries from ``first`` to ``end`` that take halves, or the others."""
-        some = range(first, end)
-        return [n for n in some if _takes_halves(self._operators[n]) == with_halves]
-
     def _of(self, which: _Which) -> Readers:
-        readers = self._readers.get(which)
-        if readers is None:
+        if which not in self._readers:
             first, end, with_halves = which
-            mine = self._reading(first, end, with_halves=with_halves)
-            readers = self._readers[which] = Readers(
-                [self._operators[number] for number in mine],
+            self._readers[which] = Readers(
+                [self._operators[n] for n in range(first, end)
+                 if self._with_halves[n] == with_halves],
                 by_clock=self._by_clock, by_delay=self._by_delay,
             )  # fmt: skip
-        return readers
+        return self._readers[which]
 
     def snapshot(self) -> dict[_Which, Any]:
         """Plain data."""
@@ -70,7 +65,3 @@ class StreamReaders:
         """Takes over a snapshot."""
         for which, clocks in state.items():
             self._of(which).restore(clocks)
-
-
-def _takes_halves(operator: Operator) -> bool:
-    return bool(getattr(operator, "takes_halves", False))

@@ -20,6 +20,11 @@ def main() -> None:
         _without_pandas()
         from engine.cli.app import run  # noqa: PLC0415 - a device has no typer
     except ModuleNotFoundError as error:
+        if sys.argv[1:] in (["--help"], ["--version"]):
+            from engine.cli.base_install import about  # noqa: PLC0415 - a device asks once
+
+            sys.stdout.write(about(sys.argv[1:]))
+            sys.exit(0)
         sys.stderr.write(
             f"slackwater: this needs {error.name}; type: pip install 'slackwater[engine]'\n"
         )

@@ -18,11 +18,11 @@ from engine.cli.terminal.visible import json_out
 from engine.cli.terminal.watch import tell_compiling, watched
 from engine.cli.work_folder import work_folder
 from engine.compare.columns import arrival_facts, as_plain, order_table
-from engine.compare.comparison import COMPLETE, MEASURED, Comparison, compare
+from engine.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
 from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.extras import need
-from engine.log.input.input_log import PLAIN_FORM, InputForm
+from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.passes.asked import read_guards
 from engine.passes.pipeline import prepare
 from engine.report.page.page_folder import check_page_folder
@@ -91,7 +91,7 @@ def compare_orders(
         given = prepare(source, folder, form)
         tell_compiling(quiet=quiet)
         found = compare(
-            given.log,
+            given.directory,
             orders or (),
             sweep if sweep is not None or out is None else MEASURED,
             Reading(truth, departed),
@@ -112,7 +112,7 @@ def compare_orders(
         sys.stdout.write(f"{out / HTML}\n")
 
 
-def _tell(found: Comparison, *, swept: bool) -> None:
+def _tell(found: OrdersCompared, *, swept: bool) -> None:
     """What arrived, what suits, what the others cost, and the table."""
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
     console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)

@@ -31,6 +31,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "order": (
         "slackwater order --input trace.jsonl --time-unit ms --out ordered.jsonl",
         "slackwater order --input rows.csv --order kslack:200ms --late late.jsonl",
+        "slackwater order --input rows.csv --report story --out ordered.jsonl",
     ),
     "compare": (
         "slackwater compare --input short.log",

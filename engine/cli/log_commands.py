@@ -19,9 +19,10 @@ from engine.cli.terminal.plain_console import PlainConsole
 from engine.cli.terminal.visible import json_out, tell, visible
 from engine.cli.terminal.watch import watched
 from engine.errors import UserError
-from engine.log.arrival_log import LogWriter
+from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import describe
-from engine.log.input.input_log import PLAIN_FORM, InputForm, InputLog, open_input
+from engine.log.input.input_log import open_input
+from engine.log.input.input_read import PLAIN_FORM, InputForm, InputRead
 from engine.log.input.lines import STDIN
 from engine.log.row_export import write_csv, write_parquet_rows
 from engine.log.show import summary_tables
@@ -68,9 +69,9 @@ def import_log(
         dead_letter = bad_file(out)
     log = open_input(source, form, on_bad, dead_letter)
     frames, records = _write_log(log, out, quiet=quiet)
-    _tell_bad(log, dead_letter)
+    _tell_bad(source, log.bad_count, dead_letter)
     if as_json:
-        made: dict[str, Any] = {"input": source, "kind": log.kind.value, "log": str(out)}
+        made: dict[str, Any] = {"input": source, "kind": str(log.kind), "log": str(out)}
         typer.echo(json.dumps(made | {"frames": frames, "records": records, "bad": log.bad_count}))
     else:
         typer.echo(f"{visible(str(out))}: {records:,} records in {frames:,} frames")
@@ -144,9 +145,9 @@ def show_log(
     log = open_input(source, form, on_bad, dead_letter)
     with _progress("reading", quiet=quiet) as watch:
         summary = describe(watch(log))
-    _tell_bad(log, dead_letter)
+    _tell_bad(source, log.bad_count, dead_letter)
     if as_json:
-        told = {"log": source, "kind": log.kind.value, "bad": log.bad_count}
+        told = {"log": source, "kind": str(log.kind), "bad": log.bad_count}
         json_out().write(json.dumps(told | summary.as_dict(), ensure_ascii=False) + "\n")
     else:
         PlainConsole().print(summary_tables(source, summary, time_unit))
@@ -165,7 +166,7 @@ def _format(out: Path | None, wanted: str | None) -> str:
     return suffix
 
 
-def _write_log(log: InputLog, out: Path, *, quiet: bool) -> tuple[int, int]:
+def _write_log(log: InputRead | LogReader, out: Path, *, quiet: bool) -> tuple[int, int]:
     """Frames and records of the log, which takes its name only when it is complete."""
     unfinished = out.with_name(f".{out.name}.importing")
     if unfinished.exists():
@@ -186,10 +187,10 @@ def _write_log(log: InputLog, out: Path, *, quiet: bool) -> tuple[int, int]:
     return frames, records
 
 
-def _tell_bad(log: InputLog, dead_letter: Path | None) -> None:
-    if log.bad_count:
+def _tell_bad(source: str, bad: int, dead_letter: Path | None) -> None:
+    if bad:
         kept = f", kept in {dead_letter}" if dead_letter is not None else ""
-        tell(f"{log.path}: {log.bad_count:,} bad lines skipped{kept}\n")
+        tell(f"{source}: {bad:,} bad lines skipped{kept}\n")
 
 
 @contextmanager

@@ -5,15 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from engine.barrier.settings import BARRIER_FORMS, BarrierSettings, parse_barrier
+from engine.barrier.registry import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
 from engine.cli.options.host_option import InProcess, Master, OnSpark, choose_host
 from engine.cli.options.input_options import DeadLetter, OnBad, bad_file, reads_input
+from engine.cli.options.report_option import (
+    Against,
+    ReportFolder,
+    check_folders,
+    tell_against,
+    typed,
+)
 from engine.cli.options.spill_option import Spill
 from engine.cli.options.window_option import WindowText
 from engine.cli.terminal.pass_summary import tell_streams, tell_summary, tell_types
@@ -21,10 +29,11 @@ from engine.cli.terminal.visible import tell
 from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
 from engine.cli.work_folder import work_folder
 from engine.errors import UserError
-from engine.log.input.input_log import PLAIN_FORM, InputForm, InputKind, input_kind
+from engine.log.input.input_log import input_kind
+from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.lines import STDIN
-from engine.order.registry import order_names
-from engine.passes.asked import asked_of_order, asked_of_queries, guarded
+from engine.order.registry import ORDERS
+from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
 from engine.passes.doubts import of_line_numbers, of_numbers, of_promises
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
@@ -43,9 +52,7 @@ Input = Annotated[
 ]
 OrderText = Annotated[
     str,
-    typer.Option(
-        "--order", metavar="ORDER", help=f"{', '.join(order_names())}; docs: Reference, Order."
-    ),
+    typer.Option("--order", metavar="ORDER", help=f"{', '.join(ORDERS)}; docs: Reference, Order."),
 ]
 Out = Annotated[
     Path | None,
@@ -154,6 +161,8 @@ def query(
     late: Late = None,
     spill: Spill = None,
     joins: JoinsText = COST,
+    report: ReportFolder = None,
+    against: Against = None,
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
@@ -166,28 +175,33 @@ def query(
     if source is None:
         raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
     _check_files(out, late, source, plans)
+    check_folders(report, against)
     asked = asked_of_queries(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
         purge=purge_text, intervals=intervals, window=window, guard=guard, late=late is not None,
         spill=spill, on_spark=host.master is not None, joins=joins,
     )  # fmt: skip
+    asked = asked if report is None else replace(asked, ordered="bare")
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
-        given = prepare(source, folder, form, on_bad, letters)
+        hold = work is None and host.master is None
+        given = prepare(source, folder, form, on_bad, letters, hold=hold)
         check_plans(given.log, plans)
         _warn(of_promises(given.log, plans, asked.order, asked.barrier))
         _warn(of_line_numbers(asked.barrier, time_unit, arrival_given=given.arrival_given))
         tell_types(given.log, plans, quiet=quiet)
-        made = host.store(folder / "parts", is_kept=work is not None)
+        made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
         counters = _run(host, given, asked, made, "processing", keeps=work is not None, quiet=quiet)
         _export(Answers(made, plans, time_unit), out, folder / _SHOWN)
         _export_late(made, late, time_unit)
+        _report(Asked(source, plans, order_text, barrier_text, typed()), given, made, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
     _warn(of_numbers(counters, f"slackwater compare --input {source}"))
     if not quiet:
         tell_summary(counters, host)
         tell_streams(plans, counters)
+    _tell_report(report, against, quiet=quiet)
 
 
 @reads_input
@@ -205,24 +219,44 @@ def order(
     form: InputForm = PLAIN_FORM,
     work: Work = None,
     late: Late = None,
+    report: ReportFolder = None,
+    against: Against = None,
     quiet: Quiet = False,
 ) -> None:
     """Writes the events in release order, with ref, release and late."""
     host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     _check_files(out, late, source)
+    check_folders(report, against)
     asked = asked_of_order(time_unit, order=order_text, guard=guard, late=late is not None)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
-        given = prepare(source, folder, form, on_bad, letters)
-        made = host.store(folder / "parts", is_kept=work is not None)
+        hold = work is None and host.master is None
+        given = prepare(source, folder, form, on_bad, letters, hold=hold)
+        made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
         counters = _run(host, given, asked, made, "ordering", keeps=work is not None, quiet=quiet)
         _export(Events(made, time_unit), out, folder / _SHOWN)
         _export_late(made, late, time_unit)
+        _report(Asked(source, (), order_text, None, typed()), given, made, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
     _warn(of_numbers(counters, f"slackwater compare --input {source}"))
     if not quiet:
         tell_summary(counters, host)
+    _tell_report(report, against, quiet=quiet)
+
+
+def _report(asked: Asked, given: Prepared, made: PartStore, into: Path | None) -> None:
+    if into is not None:
+        from engine.passes.own_report import write_own_report  # noqa: PLC0415 - needs an extra
+
+        write_own_report(asked, made, into, arrival_given=given.arrival_given)
+
+
+def _tell_report(report: Path | None, against: Path | None, *, quiet: bool) -> None:
+    if report is not None:
+        tell_against(against, report)
+        if not quiet:
+            tell(f"{report / 'report.html'}\n")
 
 
 def _run(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from engine.cli.options.report_option import Against, check_against, tell_against, typed
 from engine.cli.terminal.visible import tell
 from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
 from engine.errors import UserError
@@ -70,6 +71,7 @@ def run(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the run that --out holds.")
     ] = False,
+    against: Against = None,
     quiet: Quiet = False,
 ) -> None:
     """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
@@ -83,6 +85,7 @@ def run(
     scenario = load(name)
     options = read_options(scenario, settings or [])
     folder = out or Path("out") / Path(name).stem
+    check_against(against, folder)
 
     @contextmanager
     def passing(what: str) -> Iterator[Advanced]:
@@ -93,8 +96,9 @@ def run(
     ran = run_scenario(
         scenario, options, folder, Host(None if in_process else master), order, resume=resume,
         overwrite=overwrite, making=lambda what: watched(what, quiet=quiet), passing=passing,
-        warn=lambda line: tell(f"warning: {line}\n"),
+        warn=lambda line: tell(f"warning: {line}\n"), command=typed(),
     )  # fmt: skip
+    tell_against(against, folder)
     if not quiet:
         _tell(ran.score, folder, ran.manifest)
     if ran.score.decisive and not all(claim.holds for claim in ran.score.claims):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from engine.cli.options.report_option import typed
 from engine.cli.terminal.watch import if_interrupted, watched
 from engine.errors import UserError
 from engine.passes.scenario_run import FILE, load_file, read_options
@@ -50,8 +49,7 @@ def sweep(
     with if_interrupted(_AGAIN), watched(f"{len(jobs)} runs", quiet=quiet) as advanced:
         answers = answered(path, jobs, out, advanced)
     findings = Findings.of(axes, answers)
-    command = shlex.join(["slackwater", *sys.argv[1:]])
-    write_sweep(findings, scenario.title, own, command, out, seeds)
+    write_sweep(findings, scenario.title, own, typed(), out, seeds)
     holds, headline = told(findings, own)
     if not quiet:
         typer.echo(headline)

@@ -137,7 +137,7 @@ def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
         return Questions(queries=own)
     taken = {name for name, _ in engine.questions.queries}
     more = tuple((name if name not in taken else f"--query {name}", text) for name, text in own)
-    return replace(engine.questions, queries=engine.questions.queries + more)
+    return replace(engine.questions, queries=engine.questions.queries + more, late=False)
 
 
 def _wanted(asked: Questions, uncertain: str, gap: str | None) -> Wanted:

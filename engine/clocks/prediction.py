@@ -91,7 +91,7 @@ def growth_ppb(stated_ppb: int | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ClockStep:
     """A jump of a source's clock between two syncs; times in ns.
 
     Attributes:
@@ -108,7 +108,7 @@ class Step:
 
 def stepped(
     line: Line, sample: Sample, stated_ppb: int | None, *, is_held: bool = False
-) -> Step | None:
+) -> ClockStep | None:
     """The jump that lies between ``line`` and a new sync, or None when their bounds meet.
 
     ``is_held``: the line is an offset that is held, of whose skew only the limit is known.
@@ -127,7 +127,7 @@ def stepped(
     if by > 0:
         back = _EVER if before >= NS_PER_S else -(-(by + allowed) * NS_PER_S // (NS_PER_S - before))
     oldest = line.unc_after(max(0, age) + back, before)
-    return Step(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
+    return ClockStep(by, back, min(abs(by) + oldest + sample.unc, UNC_MAX_NS))
 
 
 def held(sample: Sample, stated_ppb: int | None) -> Line:

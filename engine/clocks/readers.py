@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from engine.clocks.stream_clocks import StreamClocks
-from engine.operator import Operator, Results
+from engine.operator import Operator, ResultPieces
 from engine.stream.in_stream import in_stream
 from engine.stream.released import Released
 
@@ -33,7 +33,7 @@ class Readers:
             types = frozenset(chain.from_iterable(asked))
             self._clocks = StreamClocks(types, by_clock=by_clock, by_delay=by_delay)
 
-    def process(self, released: Released, results: Sequence[Results]) -> None:
+    def process(self, released: Released, results: Sequence[ResultPieces]) -> None:
         """Adds to each operator's ``results`` what a batch makes known."""
         ordered = released
         if self._clocks is not None:

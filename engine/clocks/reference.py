@@ -27,9 +27,9 @@ from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, reference
 from engine.clocks.prediction import (
     SYNCS_KEPT,
     SYNCS_MIN,
+    ClockStep,
     Line,
     Sample,
-    Step,
     explained,
     growth_ppb,
     held,
@@ -233,7 +233,7 @@ class SourceClocks:
         )
         return start
 
-    def _doubt(self, code: int, before: Line, after: Line, step: Step) -> None:
+    def _doubt(self, code: int, before: Line, after: Line, step: ClockStep) -> None:
         """Epochs of their own for what may lie on either side of a step of the clock.
 
         That is what the source stamped from the sync before on; and, where it was set back, as much

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.compare.choice import in_place
-from engine.compare.comparison import Comparison
+from engine.compare.comparison import OrdersCompared
 from engine.compare.measure import Arrivals, Measures, Spread
 from engine.log.show import readable_duration
 from engine.report.units import Cell, number, percent
@@ -127,7 +127,7 @@ def fields() -> list[dict[str, str]]:
 
 
 def order_table(
-    comparison: Comparison,
+    comparison: OrdersCompared,
     measured: Sequence[Measures],
     part: Sequence[Field] = (*OUTCOME, *COST),
 ) -> tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...]]:
@@ -145,7 +145,7 @@ def order_table(
     return headings, tuple(tuple(each.cell(row, unit_ns) for each in shown) for row in measured)
 
 
-def arrival_facts(comparison: Comparison) -> list[tuple[str, str]]:
+def arrival_facts(comparison: OrdersCompared) -> list[tuple[str, str]]:
     """What arrived, for people: name and text of each fact."""
     found, numbered = comparison.arrivals, comparison.numbered
     sources = f"{number(found.sources)} {'source' if found.sources == 1 else 'sources'}"
@@ -172,7 +172,7 @@ def lateness_ns(found: Arrivals) -> dict[str, int]:
     return {name: found.slack_for(share) for name, share in _QUANTILES.items()}
 
 
-def as_plain(comparison: Comparison, source: str, versions: dict[str, str]) -> dict[str, Any]:
+def as_plain(comparison: OrdersCompared, source: str, versions: dict[str, str]) -> dict[str, Any]:
     """What compare.json holds, as plain data."""
     found, settings, numbered = comparison.arrivals, comparison.settings, comparison.numbered
     choice = comparison.choice

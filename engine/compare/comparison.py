@@ -22,8 +22,8 @@ from engine.compare.measure import (
 from engine.compare.slacks import default_sweep, read_sweep
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
-from engine.order.base import Guards
-from engine.order.registry import OrderSettings, parse_order
+from engine.order.base import Guards, OrderSettings
+from engine.order.registry import parse_order
 from engine.units import unit_ns
 
 COMPLETE: Final = 0.999
@@ -47,7 +47,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OrdersCompared:
     """The arrivals by ref; the orders that were named; a range of slacks; and what suits.
 
     ``orders``: where none were named, the best of each family (``engine.compare.families``), found
@@ -85,7 +85,7 @@ def compare(
     time_unit: str = "ns",
     complete: float = COMPLETE,
     watch: Watch = lambda _what: nullcontext(lambda _rows: None),
-) -> Comparison:
+) -> OrdersCompared:
     """Measures each order over the log, in one pass each, and says which suits.
 
     Args:
@@ -122,7 +122,7 @@ def compare(
     times = {each.order: parse_order(each.order, time_unit).time for each in named}
     apart = frozenset(order for order, by in times.items() if by == "ts")
     unit = _unit(named, arrival_given, time_unit)
-    return Comparison(
+    return OrdersCompared(
         Settings(complete, reading, guards.guard_ns, time_unit),
         arrival_given,
         as_arrived,

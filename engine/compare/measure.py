@@ -18,9 +18,8 @@ from engine.chain import Chain, ChainOutput, ChainSettings
 from engine.compare.tally import Reading, Spread, Tally
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
-from engine.order.base import Guards
-from engine.order.registry import OrderSettings, parse_order
-from engine.order.unordered.none import NoneSettings
+from engine.order.base import Guards, OrderSettings
+from engine.order.registry import parse_order
 from engine.stream.frame import Frame, by_site
 
 __all__ = ["Arrivals", "Measures", "Reading", "Spread", "arrivals", "measure", "measure_many"]
@@ -181,7 +180,7 @@ def arrivals(
     advanced: Advanced = lambda _rows: None,
 ) -> Arrivals:
     """The events as they arrived, their times by ``ref`` or ``ts``; see ``measure``."""
-    run = _run(log, NoneSettings(by), reading, guards, advanced)
+    run = _run(log, parse_order(f"none:time={by}"), reading, guards, advanced)
     if not run.count("arrived"):
         raise UserError(f"{log}: holds no events, so there is nothing to put in order")
     lateness = run.tally.lateness.values

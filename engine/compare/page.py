@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.compare.columns import COST, OUTCOME, arrival_facts, as_plain, fields, order_table
-from engine.compare.comparison import Comparison
+from engine.compare.comparison import OrdersCompared
 from engine.compare.measure import Measures
 from engine.compare.trade_off import trade_off_figure
 from engine.report.page.document import document
@@ -28,7 +28,7 @@ NO_ARRIVALS: Final = (
 )
 
 
-def write_comparison(comparison: Comparison, source: str, out: Path) -> dict[str, Any]:
+def write_comparison(comparison: OrdersCompared, source: str, out: Path) -> dict[str, Any]:
     """Writes ``compare.json`` and ``compare.html`` into the folder ``out``, made if absent.
 
     Args:
@@ -47,7 +47,7 @@ def write_comparison(comparison: Comparison, source: str, out: Path) -> dict[str
     return found
 
 
-def page(comparison: Comparison, found: Mapping[str, Any]) -> str:
+def page(comparison: OrdersCompared, found: Mapping[str, Any]) -> str:
     """The page that shows ``comparison``; ``found`` is what compare.json holds."""
     drawn = trade_off_figure(comparison)
     facts = (("input", str(found["input"])), *arrival_facts(comparison))
@@ -64,7 +64,7 @@ def page(comparison: Comparison, found: Mapping[str, Any]) -> str:
     )  # fmt: skip
 
 
-def _orders(comparison: Comparison, measured: Sequence[Measures]) -> list[Table]:
+def _orders(comparison: OrdersCompared, measured: Sequence[Measures]) -> list[Table]:
     """Two tables, as one would be too wide to be seen at once: what comes out, what it costs."""
     return [
         Table(heading, *order_table(comparison, measured, parts))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.compare.choice import in_place
-from engine.compare.comparison import Comparison
+from engine.compare.comparison import OrdersCompared
 from engine.compare.labels import place_labels
 from engine.compare.measure import Measures, Spread
 from engine.report.page.figures import COLOURS, NEUTRAL, Figure, short
@@ -63,7 +63,7 @@ class _Axis:
         return (value - self.low) / (self.high - self.low)
 
 
-def trade_off_figure(comparison: Comparison) -> Figure | None:
+def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
     """The figure; None when no order held any event."""
     measured = [*comparison.orders, *comparison.sweep]
     unit, unit_ns = comparison.hold_unit
@@ -97,7 +97,7 @@ def trade_off_figure(comparison: Comparison) -> Figure | None:
     )
 
 
-def _spread(comparison: Comparison, each: Measures) -> Spread:
+def _spread(comparison: OrdersCompared, each: Measures) -> Spread:
     return each.latency if comparison.settings.reading.departed else each.hold
 
 
@@ -136,7 +136,7 @@ def _side_by_side(places: list[float], axis: _Axis) -> list[float]:
 
 
 def _order_line(
-    comparison: Comparison, each: Measures, x: float, axis: _Axis, place: int
+    comparison: OrdersCompared, each: Measures, x: float, axis: _Axis, place: int
 ) -> dict[str, Any]:
     colour = COLOURS[place % len(COLOURS)]
     return {
@@ -152,7 +152,7 @@ def _order_line(
     }
 
 
-def _sweep_lines(comparison: Comparison, x_axis: _Axis, y_axis: _Axis) -> list[dict[str, Any]]:
+def _sweep_lines(comparison: OrdersCompared, x_axis: _Axis, y_axis: _Axis) -> list[dict[str, Any]]:
     swept = sorted(comparison.sweep, key=lambda each: each.completeness)
     if not swept:
         return []
@@ -187,7 +187,7 @@ def _legend() -> list[dict[str, Any]]:
     ]
 
 
-def _told(comparison: Comparison, each: Measures, name: str) -> str:
+def _told(comparison: OrdersCompared, each: Measures, name: str) -> str:
     unit, unit_ns = comparison.hold_unit
     spread = _spread(comparison, each)
     duration = spread.mean_ns if name == "mean" else spread.p99_ns
@@ -197,7 +197,7 @@ def _told(comparison: Comparison, each: Measures, name: str) -> str:
 
 
 def _labels(
-    comparison: Comparison, named: Sequence[float], x_axis: _Axis, y_axis: _Axis
+    comparison: OrdersCompared, named: Sequence[float], x_axis: _Axis, y_axis: _Axis
 ) -> list[dict[str, Any]]:
     width, height = _PLOT_PX
     tops, lines = [], []
@@ -229,7 +229,7 @@ def _labels(
     ]  # fmt: skip
 
 
-def _ends(comparison: Comparison, each: Measures, axis: _Axis) -> tuple[float, float]:
+def _ends(comparison: OrdersCompared, each: Measures, axis: _Axis) -> tuple[float, float]:
     """Where its mean and its p99 stand."""
     _, unit_ns = comparison.hold_unit
     spread = _spread(comparison, each)

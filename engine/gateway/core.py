@@ -7,9 +7,8 @@ Numbers of a message whose *content* is refused count as received (the message i
 dead letters), since resending the same bytes would not help; the engine sees them as missing.
 
 A sink that fails (OSError) is tried again; nothing is acked until then, and when the memory for
-what waits is used up, peers are told to come back later. One that is slow is waited for: then the
-gateway is ``congested``, and its driver reads no more. A gateway that goes on with a log is handed
-what it must know of it (``engine.gateway.recall``).
+what waits is full, peers are told to come back later. A slow one is waited for: the gateway is
+``congested``, its driver reads no more. What it must know of a log it goes on with is handed in.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Final
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.errors import NtpRefused, WireError
+from engine.gateway.addresses import Addresses
 from engine.gateway.arrival_clock import ArrivalClock
 from engine.gateway.commits import Commits
 from engine.gateway.dead_letter import DeadLetters
@@ -38,9 +38,6 @@ __all__ = ["Close", "GatewayCore", "GatewaySettings", "Output", "Recalled", "Sen
 TIMERS_PER_WAKE: Final = 64
 """A call of ``wake`` does no more than so many, and is due again at once: thousands of sites that
 are due together must not keep the driver from its connections."""
-_SPREAD: Final = 4
-"""A frame is closed before a message that would make it larger than so many times its bytes, as
-each gives columns that the rows of the other lack."""
 _COMMIT: Final = "commit"
 
 
@@ -48,12 +45,9 @@ class GatewayCore:
     """All connections of one gateway. ``connection`` is any hashable key, never used twice."""
 
     def __init__(
-        self,
-        settings: GatewaySettings,
-        sink: Sink,
-        dead_letters: DeadLetters | None = None,
+        self, settings: GatewaySettings, sink: Sink, dead_letters: DeadLetters | None = None,
         recalled: Recalled | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """``recalled``: of the log that ``sink`` goes on with; None: it is a new one."""
         recalled = Recalled() if recalled is None else recalled
         self.settings = settings
@@ -68,6 +62,7 @@ class GatewayCore:
         self.admission = Admission(settings, recalled)
         self._intake = Intake(self.sources, self.counts, settings, self.dead_letters)
         self._peers: dict[Hashable, Peer] = {}
+        self._addresses = Addresses(settings)
         self._half_bytes = 0
         self._sites: dict[str, Site] = {}
         self._held: dict[str, Site] = {}
@@ -95,12 +90,13 @@ class GatewayCore:
         """A peer at address ``host`` connected; it has ``hello_timeout_ns`` to say who it is."""
         arrival = self.clock.advance(now_ns)
         assert connection not in self._peers
-        if not self.settings.admits(host):
-            self._turn_away(connection, "no_tokens", "only this machine may connect", retry=False)
-        elif len(self._peers) >= self.settings.connections_max:
-            self._turn_away(connection, "connections_max", "too many connections", retry=True)
+        refusal = self._addresses.refusal(host, arrival)
+        if refusal is not None:
+            self.counts["", "", refusal.reason] += 1
+            self._close(connection, refusal)
         else:
-            self._peers[connection] = Peer(connection)
+            self._peers[connection] = Peer(connection, host)
+            self._addresses.opened(host)
             self._timers.set(("peer", connection), arrival + self.settings.hello_timeout_ns)
 
     def disconnected(self, connection: Hashable, now_ns: int) -> None:
@@ -124,7 +120,7 @@ class GatewayCore:
                 if connection not in self._peers:
                     break
         except WireError as error:
-            self._refuse(peer, error.reason, error.detail, error.sample, retry=True)
+            self._refuse(peer, Refusal(error.reason, error.detail, retry=True), error.sample)
         self._watch_rest(peer, whole, arrival)
         self._commit_if_due()
         return events
@@ -163,6 +159,9 @@ class GatewayCore:
                     self._too_slow(self._peers[connection])
                 case ("site", name):
                     self._site_due(self._sites[str(name)], arrival)
+                case ("ask", _):
+                    for source, wanted in self._intake.pull_back.requests(arrival):
+                        self._tell(source, wanted)
                 case _:
                     self._commit_later()
         self._commit_if_due()
@@ -176,12 +175,12 @@ class GatewayCore:
         self.clock.advance(now_ns)
         for site in self._sites.values():
             self._commits.append(site)
-        self._ack_all(self._commits.flush())
+        self._ack(self._commits.flush())
 
     def flushed(self, count: int, now_ns: int) -> None:
         """The sink, which said LATER, has done ``count`` flushes in all."""
         arrival = self.clock.advance(now_ns)
-        self._ack_all(self._commits.flushed(count))
+        self._ack(self._commits.flushed(count))
         held, self._held = self._held, {}
         for site in held.values():
             site.held, site.frame_due = False, arrival
@@ -194,15 +193,17 @@ class GatewayCore:
 
     # --- inside
 
-    def _turn_away(self, connection: Hashable, reason: str, detail: str, *, retry: bool) -> None:
-        self.counts["", "", reason] += 1
-        self._outputs.append(Send(connection, wire.encode(m.ErrorMessage(reason, detail, retry))))
-        self._outputs.append(Close(connection, reason, detail))
+    def _close(self, connection: Hashable, why: Refusal, name: str = "") -> None:
+        """Tells a peer why, and closes its connection."""
+        error = m.ErrorMessage(why.reason, why.detail[: m.TEXT_MAX], why.retry, why.above)
+        self._outputs.append(Send(connection, wire.encode(error)))
+        self._outputs.append(Close(connection, why.reason, why.detail, name))
 
     def _remove(self, connection: Hashable) -> None:
         peer = self._peers.pop(connection, None)
         if peer is None:
             return
+        self._addresses.closed(peer.host)
         self._timers.set(("peer", connection), None)
         self._half_bytes -= peer.half_bytes
         peer.half_bytes = 0
@@ -221,7 +222,7 @@ class GatewayCore:
             self._forget_if_idle(site)
 
     def _forget_if_idle(self, site: Site) -> None:
-        """A site without sources may still have rows to write, of a start that was superseded."""
+        # Without sources it may still have rows to write, of a start that was superseded.
         if not (site.sources or site.builder.rows or site.held or site.due is not None):
             del self._sites[site.name]
 
@@ -236,30 +237,27 @@ class GatewayCore:
             self._timers.set(("peer", peer.connection), due)
         peer.half_bytes = half
         if self._half_bytes > self.settings.half_messages_max:
-            self._refuse(peer, "busy", "too many unfinished messages", b"", retry=True)
+            self._refuse(peer, Refusal("busy", "too many unfinished messages", retry=True))
 
     def _too_slow(self, peer: Peer) -> None:
         if self.congested:  # it may have sent what was not read
             again = self.clock.now + self.settings.hello_timeout_ns
             self._timers.set(("peer", peer.connection), again)
         elif peer.source is None:
-            self._refuse(peer, "hello_timeout", "no HELLO came", b"", retry=True)
+            self._refuse(peer, Refusal("hello_timeout", "no HELLO came", retry=True))
         else:
-            self._refuse(peer, "message_timeout", "half a message came", b"", retry=True)
+            self._refuse(peer, Refusal("message_timeout", "half a message came", retry=True))
 
-    def _refuse(
-        self, peer: Peer, reason: str, detail: str, sample: bytes, *, retry: bool, name: str = "",
-        above: int | None = None,
-    ) -> None:  # fmt: skip
+    def _refuse(self, peer: Peer, why: Refusal, sample: bytes = b"", name: str = "") -> None:
         """Tells the peer why, closes its connection and keeps what it sent."""
         source = peer.source
+        if source is None:
+            self._addresses.failed(peer.host, why.reason, self.clock.now)
         site, name = (source.site, source.name) if source else ("", name)
-        self.counts[*(source.key if source else ("", "")), reason] += 1
+        self.counts[*(source.key if source else ("", "")), why.reason] += 1
         letter = (site, name, str(peer.connection))
-        self.dead_letters.add(self.clock.now, letter, reason, detail, sample)
-        error = m.ErrorMessage(reason, detail[: m.TEXT_MAX], retry, above)
-        self._outputs.append(Send(peer.connection, wire.encode(error)))
-        self._outputs.append(Close(peer.connection, reason, detail, f"{site}/{name}".strip("/")))
+        self.dead_letters.add(self.clock.now, letter, why.reason, why.detail, sample)
+        self._close(peer.connection, why, f"{site}/{name}".strip("/"))
         self._remove(peer.connection)
 
     def _take(self, peer: Peer, message: m.Message, arrival: int) -> None:
@@ -275,25 +273,26 @@ class GatewayCore:
         site = self._sites[source.site]
         commits = self._commits
         if commits.error and commits.waiting_bytes > self.settings.waiting_bytes_max:
-            self._refuse(peer, "busy", "the log cannot be written", b"", retry=True)
+            self._refuse(peer, Refusal("busy", "the log cannot be written", retry=True))
             return
         before = site.builder.bytes
         match message:
             case m.Data():
-                if not self._intake.fits(
-                    source, site, message, _SPREAD * self.settings.frame_bytes
-                ):
+                if not self._intake.fits(source, site, message):
                     self._write(site, now=True)
                     before = site.builder.bytes
                 new = self._intake.data(peer.connection, source, site, message, arrival)
             case m.Promise() | m.Begin() | m.Sync() | m.Eos():
                 new = self._intake.control(source, site, message, arrival)
+            case m.Lacking():
+                self._intake.pull_back.answered(source, message)
+                return
             case _:
                 raise WireError("direction", f"{type(message).__name__} is the gateway's to say")
         commits.waiting_bytes += site.builder.bytes - before
         if not new:
             # It came before: its ack may be lost with the connection that carried it.
-            self._ack(source)
+            self._ack([source])
             return
         site.heard(arrival, *self.settings.rhythm(len(self._sites)))
         if commits.error is None and (
@@ -304,21 +303,17 @@ class GatewayCore:
         self._timers.set(("site", site.name), site.due)
 
     def _hello(self, peer: Peer, hello: m.Hello, arrival: int) -> None:
-        claimed = f"{hello.site}/{hello.source}"
         try:
             self.admission.check_token(hello)
             source, old = self.admission.admit(hello, arrival)
         except Refusal as refusal:
-            self._refuse(
-                peer, refusal.reason, refusal.detail, b"", retry=refusal.retry, name=claimed,
-                above=refusal.above,
-            )  # fmt: skip
+            self._refuse(peer, refusal, name=f"{hello.site}/{hello.source}")
             return
         if old is not None and old.announced:
             self._intake.forgot(old)
         for connection in list(old.connections) if old else ():
             former = self._peers[connection]
-            self._refuse(former, "superseded", "a newer incarnation came", b"", retry=False)
+            self._refuse(former, Refusal("superseded", "a newer incarnation came", retry=False))
         oldest = min(source.connections, key=source.connections.__getitem__, default=None)
         full = len(source.connections) >= self.settings.connections_per_source
         peer.source = source
@@ -326,7 +321,9 @@ class GatewayCore:
         self._timers.set(("peer", peer.connection), None)
         source.connections[peer.connection] = arrival
         if full and oldest is not None:
-            self._refuse(self._peers[oldest], "replaced", "too many connections", b"", retry=True)
+            self._refuse(
+                self._peers[oldest], Refusal("replaced", "too many connections", retry=True)
+            )
         site = self._sites.setdefault(source.site, Site(source.site))
         site.sources[source.name] = source
         self._intake.heard_again(source, site, hello, arrival, self.settings.frame_every_ns)
@@ -373,7 +370,8 @@ class GatewayCore:
             self._held.pop(site.name, None)
 
     def _commit_if_due(self) -> None:
-        """Commits now, or sets when to: with the first frame that waits for it."""
+        """Commits now, or sets when to, with the first frame that waits for it; and when to ask."""
+        self._timers.set(("ask", ""), self._intake.pull_back.due)
         if self._commits.due and not self._timers.is_set(_COMMIT):
             if self.settings.commit_every_ns:
                 self._timers.set(_COMMIT, self.clock.now + self.settings.commit_every_ns)
@@ -383,18 +381,17 @@ class GatewayCore:
     def _commit_later(self) -> None:
         """Makes durable what the sink has taken, and acks it; again later when the sink fails."""
         try:
-            self._ack_all(self._commits.flush())
+            self._ack(self._commits.flush())
         except OSError as error:
             self.flush_failed(error)
             self._timers.set(_COMMIT, self.clock.now + self.settings.sink_retry_ns)
 
-    def _ack_all(self, sources: Iterable[Source]) -> None:
+    def _ack(self, sources: Iterable[Source]) -> None:
         for source in sources:
-            self._ack(source)
+            self._tell(source, m.Ack(*source.durable))
 
-    def _ack(self, source: Source) -> None:
+    def _tell(self, source: Source, message: m.Ack | m.Wanted) -> None:
         """On the connection heard last: the likeliest to be alive."""
-        if not source.connections:
-            return
-        connection = max(source.connections, key=source.connections.__getitem__)
-        self._outputs.append(Send(connection, wire.encode(m.Ack(*source.durable))))
+        if source.connections:
+            connection = max(source.connections, key=source.connections.__getitem__)
+            self._outputs.append(Send(connection, wire.encode(message)))

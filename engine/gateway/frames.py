@@ -6,9 +6,10 @@ concatenation over all messages. Loops run over messages and columns, never over
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,8 +31,7 @@ _ARROW: Final = {"int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 _NO_SCHEMA: Final = StreamSchema("")
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Consecutive rows of a frame that came together.
 
     ``seq`` None: no number. ``sync``: the values of ``offset delay first_seq precision
@@ -60,36 +60,6 @@ def one_row(ts: int, type_: str | None = None, id_: int | None = None) -> Data:
     return Data(0, 0, 1, ts.to_bytes(8, "little", signed=True), None, ids, types, ())
 
 
-def cut(data: Data, start: int, end: int) -> Data:
-    """Rows [start, end) of a message."""
-
-    def of(column: Packed, size: int = 8) -> Packed:
-        return column[start * size : end * size]
-
-    def attr(column: Values | Texts | None) -> Values | Texts | None:
-        if isinstance(column, Values):
-            size = len(column.values) // data.rows
-            valid = None if column.valid is None else of(column.valid, 1)
-            return Values(of(column.values, size), valid)
-        return texts(column)
-
-    def texts(column: Texts | None) -> Texts | None:
-        if column is None or column.codes is None:
-            return column
-        return Texts(column.names, of(column.codes, 4))
-
-    return replace(
-        data,
-        first_seq=data.first_seq + start,
-        rows=end - start,
-        ts=of(data.ts),
-        te=None if data.te is None else of(data.te),
-        ids=None if data.ids is None else of(data.ids),
-        types=texts(data.types),
-        attrs=tuple(attr(column) for column in data.attrs),
-    )
-
-
 class FrameBuilder:
     """Collects the parts of one frame."""
 
@@ -98,6 +68,8 @@ class FrameBuilder:
         self.rows = 0
         self._parts: list[Part] = []
         self._given: set[str] = set()
+        self._whole: StreamSchema | None = None
+        """The schema of the last part that gave all its attributes."""
         self._text_bytes = 0
 
     def add(self, part: Part) -> None:
@@ -105,7 +77,9 @@ class FrameBuilder:
         assert not self._parts or part.arrival >= self._parts[-1].arrival
         self._parts.append(part)
         self.rows += part.rows
-        self._given.update(_given(part.data, part.schema))
+        if part.schema.attrs:
+            self._given = self._given_with(part.data, part.schema)
+            self._whole = part.schema if None not in part.data.attrs else self._whole
         self._text_bytes += _text_bytes(part.data)
 
     @property
@@ -115,9 +89,16 @@ class FrameBuilder:
 
     def bytes_with(self, data: Data, schema: StreamSchema) -> int:
         """``bytes`` if ``data`` were added."""
-        given = len(self._given.union(_given(data, schema)))
+        given = len(self._given_with(data, schema))
         rows = self.rows + data.rows
         return rows * (ROW_BYTES + CELL_BYTES * given) + self._text_bytes + _text_bytes(data)
+
+    def _given_with(self, data: Data, schema: StreamSchema) -> set[str]:
+        """Names of the attributes that have values in some row, ``data`` being among them."""
+        if schema is self._whole:
+            return self._given
+        named = zip(schema.attrs, data.attrs, strict=False)  # content is checked later
+        return self._given.union([name for name, column in named if column is not None])
 
     def tick(self, arrival: int) -> None:
         """Nothing came until ``arrival``. A tick right after a tick takes its place."""
@@ -134,22 +115,13 @@ class FrameBuilder:
     def clear(self) -> None:
         """The frame that was built is durable: begin the next one."""
         self._parts = []
-        self._given = set()
+        self._given, self._whole = set(), None
         self.rows = self._text_bytes = 0
 
 
-def _given(data: Data, schema: StreamSchema) -> list[str]:
-    """Names of the attributes that have values in some row."""
-    named = zip(schema.attrs, data.attrs, strict=False)  # content is checked later
-    return [name for name, column in named if column is not None]
-
-
 def _text_bytes(data: Data) -> int:
-    return sum(
-        TEXT_BYTES * len(column.names) + sum(map(len, column.names))
-        for column in (data.types, *data.attrs)
-        if isinstance(column, Texts)
-    )
+    texts = [column for column in (data.types, *data.attrs) if isinstance(column, Texts)]
+    return sum([TEXT_BYTES * len(each.names) + sum(map(len, each.names)) for each in texts])
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
@@ -213,7 +185,7 @@ def _numbers(parts: list[Part], counts: np.ndarray) -> pa.Array:
 def _values(columns: Sequence[Values | None], kind: str, counts: np.ndarray) -> pa.Array:
     """Numbers or bools of all parts; None stands for a part whose rows are all null."""
     size = 1 if kind == "bool" else 8
-    zeros = memoryview(bytes(int(counts.max()) * size))
+    zeros = bytes(int(counts.max()) * size)
     rows = counts.tolist()
     given = [
         zeros[: size * n] if column is None else column.values
@@ -227,7 +199,7 @@ def _values(columns: Sequence[Values | None], kind: str, counts: np.ndarray) -> 
     nan = np.isnan(values) if kind == "float" else np.zeros(0, bool)
     if not nan.any() and all(c is not None and c.valid is None for c in columns):
         return pa.array(values)
-    ones = memoryview(bytes([1]) * int(counts.max()))
+    ones = bytes([1]) * int(counts.max())
     masks = [
         zeros[:n] if column is None else ones[:n] if column.valid is None else column.valid
         for column, n in zip(columns, rows, strict=True)
@@ -248,7 +220,7 @@ def _strings(columns: Sequence[Texts | None], counts: np.ndarray) -> pa.Array:
     place: list[int] = [-1, -1]
     bases: list[int] = []
     known: dict[tuple[str, ...], int] = {}
-    zeros = memoryview(bytes(4 * int(counts.max())))
+    zeros = bytes(4 * int(counts.max()))
     given: list[Packed] = []
     for column, n in zip(columns, counts.tolist(), strict=True):
         if column is None or column.codes is None:
@@ -280,23 +252,25 @@ def _sync_columns(parts: list[Part], counts: np.ndarray) -> Iterable[tuple[str, 
 
 def _attr_columns(parts: list[Part], counts: np.ndarray) -> dict[str, pa.Array]:
     kinds: dict[str, str] = {}
-    for schema in {id(part.schema): part.schema for part in parts}.values():
+    schemas = {id(part.schema): part.schema for part in parts}
+    for schema in schemas.values():
         for name, kind in schema.attrs.items():
             assert kinds.setdefault(name, kind) == kind
-    places = {
-        id(part.schema): {name: i for i, name in enumerate(part.schema.attrs)} for part in parts
-    }
+    if not kinds:
+        return {}
+    orders = {key: _order(schema, list(kinds)) for key, schema in schemas.items()}
+    per_part = [orders[id(part.schema)]((*part.data.attrs, None)) for part in parts]
     columns: dict[str, pa.Array] = {}
-    for name, kind in kinds.items():
-        given: list[Values | Texts | None] = []
-        for part in parts:
-            index = places[id(part.schema)].get(name)
-            given.append(None if index is None else part.data.attrs[index])
-        if all(column is None for column in given):
-            continue
-        texts = [column for column in given if not isinstance(column, Values)]
-        numbers = [column for column in given if not isinstance(column, Texts)]
-        columns[ATTR_PREFIX + name] = (
-            _strings(texts, counts) if kind == "str" else _values(numbers, kind, counts)
-        )
+    for (name, kind), given in zip(kinds.items(), zip(*per_part, strict=True), strict=True):
+        if given.count(None) < len(given):
+            build = _strings if kind == "str" else partial(_values, kind=kind)
+            columns[ATTR_PREFIX + name] = build(given, counts=counts)
     return columns
+
+
+def _order(schema: StreamSchema, names: Sequence[str]) -> Callable[[tuple[Any, ...]], Any]:
+    """From a part's columns and a None after them to those of ``names``; None where it has none."""
+    places = {name: place for place, name in enumerate(schema.attrs)}
+    wanted = [places.get(name, -1) for name in names]
+    # A getter of one place would give the column alone.
+    return itemgetter(*wanted) if len(wanted) > 1 else lambda columns: (columns[wanted[0]],)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
+from typing import Final
 
 from edge_agent import messages as m
 from edge_agent import wire
+from edge_agent.deadlines import earliest
 from edge_agent.errors import SAMPLE_BYTES, WireError
+from edge_agent.packing import cut
 from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.dead_letter import DeadLetters
-from engine.gateway.frames import FrameBuilder, Part, cut, one_row
+from engine.gateway.frames import FrameBuilder, Part, one_row
 from engine.gateway.peers import Lane, Source
 from engine.gateway.promises import Promised, WaitingPromises
+from engine.gateway.pull_back import PullBack
 from engine.gateway.settings import GatewaySettings
 from engine.gateway.source_store import SourceStore
+
+_SPREAD: Final = 4
+"""A frame is closed before a message that would make it larger than so many times its bytes, as
+each gives columns that the rows of the other lack."""
 
 
 class Site:
@@ -35,8 +43,7 @@ class Site:
     @property
     def due(self) -> int | None:
         """When the site is next to be looked after; None: nothing is waited for."""
-        frame_due = None if self.held else self.frame_due
-        return min((due for due in (self.tick_due, frame_due) if due is not None), default=None)
+        return earliest(self.tick_due, None if self.held else self.frame_due)
 
     def touched(self, source: Source) -> None:
         """Something of ``source`` will be durable when the frame is."""
@@ -83,6 +90,7 @@ class Intake:
         self._store = store
         self._counts = counts
         self._limits = limits
+        self.pull_back = PullBack(limits, counts)
         self._islands = 0
         self._promises = 0
 
@@ -91,12 +99,14 @@ class Intake:
         self._islands -= sum(lane.received.islands for lane in (source.control, *source.lanes))
         self._promises -= source.promises.keys
         source.promises = WaitingPromises()
+        self.pull_back.forgot(source)
 
-    def fits(self, source: Source, site: Site, data: m.Data, bytes_max: int) -> bool:
+    def fits(self, source: Source, site: Site, data: m.Data) -> bool:
         """Whether the site's frame may take ``data`` too: each part fills the others' columns."""
         if not site.builder.rows or data.stream >= len(source.schemas):
             return True
-        return site.builder.bytes_with(data, source.schemas[data.stream]) <= bytes_max
+        most = _SPREAD * self._limits.frame_bytes
+        return site.builder.bytes_with(data, source.schemas[data.stream]) <= most
 
     def data(
         self, connection: Hashable, source: Source, site: Site, data: m.Data, arrival: int
@@ -130,6 +140,7 @@ class Intake:
             raise WireError("stream", f"stream {data.stream} of {len(source.lanes)}")
         lane, schema = source.lanes[data.stream], source.schemas[data.stream]
         first, end = data.first_seq, data.first_seq + data.rows
+        self.pull_back.came(source, data)
         parts = lane.received.new_parts(first, end)
         new = sum(b - a for a, b in parts)
         self._counts[*source.key, "received"] += data.rows
@@ -142,6 +153,8 @@ class Intake:
         except WireError:
             self._counts[*source.key, "put_off"] += new  # its connection closes: they come again
             raise
+        if first > lane.received.next:
+            self.pull_back.gap(source, data.stream, arrival)
         self._came(lane, first, end)
         site.touched(source)
         try:
@@ -154,7 +167,7 @@ class Intake:
             ts = int.from_bytes(data.ts[:8], "little", signed=True)
             self._announce(source, site, None, ts, arrival)
         for a, b in parts:
-            rows = data if b - a == data.rows else cut(data, a - first, b - first)
+            rows = data if b - a == data.rows else cut(data, a - first, b - first, a)
             part = Part(
                 Kind.EVENT, arrival, rows, source.name, schema.name, a, source.incarnation, schema
             )
@@ -171,6 +184,7 @@ class Intake:
         An agent's disk may have lost some; then they are given up, and what came beyond them is
         acked as soon as it is durable.
         """
+        self.pull_back.back(source, arrival)
         acked = (hello.control_acked, *(stream.acked for stream in hello.streams))
         for index, (lane, end) in enumerate(
             zip((source.control, *source.lanes), acked, strict=True), m.CONTROL
@@ -303,6 +317,7 @@ class Intake:
         row = one_row(begin.ts, begin.type, begin.id)
         name = source.schemas[begin.stream].name
         site.builder.add(Part(Kind.IBP, arrival, row, source.name, name, None, source.incarnation))
+        self.pull_back.begun(source, begin.stream, begin.id, arrival)
 
     def _eos(self, source: Source, site: Site, eos: m.Eos, arrival: int) -> None:
         if len(eos.next_seqs) != len(source.lanes):
@@ -310,6 +325,7 @@ class Intake:
         if not source.announced:
             self._announce(source, site, None, eos.ts, arrival)
         source.ended = True
+        self.pull_back.ended(source, arrival)
         for schema, next_seq in zip(source.schemas, eos.next_seqs, strict=True):
             row = one_row(eos.ts)
             site.builder.add(

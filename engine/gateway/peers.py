@@ -13,7 +13,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
-from edge_agent.messages import HELLO_MAX, Hello
+from edge_agent.messages import HELLO_MAX, PULL_BACK, Hello
 from edge_agent.ntp_mac import NtpKeys
 from edge_agent.wire import Decoder
 from engine.gateway.promises import WaitingPromises
@@ -40,6 +40,17 @@ class Lane:
 
 
 @dataclass(slots=True, eq=False)
+class OpenInterval:
+    """One that has begun and not come. ``due``: when to ask for it; ``waits``: so often the wait
+    was doubled; ``asked``: whether it was asked for.
+    """
+
+    due: int
+    waits: int = 0
+    asked: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Source:
     """One source in its present incarnation. ``schemas`` is empty while it is not connected."""
 
@@ -62,6 +73,12 @@ class Source:
     dirty: bool = False
     """Something of it is in the frame that is being built."""
     promises: WaitingPromises = field(default_factory=WaitingPromises)
+    answers: bool = False
+    """Its agent understands requests for intervals (``engine.gateway.pull_back``)."""
+    open: dict[tuple[int, int], OpenInterval] = field(default_factory=dict)
+    """By stream and id; only of agents that answer."""
+    gap_seen: int = 0
+    """When missing numbers last hurried requests (arrival clock)."""
     before: PastSource | None = None
     """The newest of its earlier starts of which the log has something."""
 
@@ -81,6 +98,7 @@ class Peer:
     """One connection; ``source`` is None until its HELLO was accepted."""
 
     connection: Hashable
+    host: str
     decoder: Decoder = field(default_factory=lambda: Decoder(HELLO_MAX))
     source: Source | None = None
     half_bytes: int = 0
@@ -157,6 +175,7 @@ class Admission:
         else:
             source = self._made(hello, declared, old)
             self._schemas.claim(hello.site, schemas)
+        source.answers = PULL_BACK in hello.can
         if not source.schemas:
             source.schemas = self._schemas.hold(declared, schemas)
         return source, None if same else old

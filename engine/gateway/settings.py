@@ -42,6 +42,10 @@ class GatewaySettings:
     """Of all frames in the making; when the sink fails until then, peers are told to wait."""
     connections_max: int = 4096
     connections_per_source: int = 64
+    connections_per_address: int = 1024
+    failed_logins_per_minute: int = 120
+    """Of an address: then it is turned away until they have drained. This machine's own have no
+    limit of these two kinds."""
     connection_bytes_per_s: int = 128 << 20
     connection_events_per_s: int = 1_000_000
     """A connection that brings more than a second's worth at once is not read for a while."""
@@ -58,6 +62,10 @@ class GatewaySettings:
     """The same over all streams of all sources."""
     promises_max: int = 1 << 18
     """Promises that wait for the numbers before them, over all sources."""
+    pull_back_ns: int = 10_000_000_000
+    """An interval that has begun and not come is asked for after so long; 0: never."""
+    pull_back_max: int = 1 << 16
+    """Such intervals that are known of, over all sources."""
     takeover_ns: int = 5_000_000_000
     hello_timeout_ns: int = 10_000_000_000
     ntp: ServerClock = field(default_factory=ServerClock)

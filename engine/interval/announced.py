@@ -2,7 +2,8 @@
 
 An IBP acts upon the rows released after it arrived. From the first IBP on every type is taken to be
 *announced*, until an interval of it comes that has begun since and whose IBP had not come: then
-nobody can tell what else has begun unheard. Intervals that came so are counted.
+nobody can tell what else has begun unheard. Intervals that came so are counted, except those longer
+than WITHIN, which are in no match (and whose IBP may be forgotten by then).
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Announced:
             self._heard, self._since = int(order[asked[0]]), int(acting["ref"][asked[0]])
         self._missed(released, first, codes, acting, order)
         if self._within_ns is not None and len(self._known):
-            self._known = self._known[self._known[:, 3] >= horizon - self._within_ns]
+            oldest = horizon - self._within_ns - 2 * released.bound.unc_ns
+            self._known = self._known[self._known[:, 3] >= oldest]
         begun = np.concatenate(parts)
         begun = begun[np.lexsort((begun["step"], begun["order"]))]
         return Heard(begun, self._heard, dict(self._lost))
@@ -88,29 +90,38 @@ class Announced:
         self, released: Released, first: int, codes: list[int], acting: Columns, order: np.ndarray
     ) -> None:
         """Intervals of announced types that come without an IBP of their own."""
+        mine = np.isin(acting["type"], codes)
         fresh = np.stack(
             [acting["source"], acting[r.INCARNATION], acting[r.ID], acting["ref"]], axis=1
-        )
+        )[mine]
         past = np.zeros(len(self._known), np.int64)
-        known, since = np.concatenate((self._known, fresh)), np.concatenate((past, order))
+        known, since = np.concatenate((self._known, fresh)), np.concatenate((past, order[mine]))
         self._known = known
         columns = released.columns
-        for name, code in dict(zip(self._types, codes, strict=True)).items():
-            if self._heard == NEVER or not released.n:
-                return
-            rows = np.flatnonzero(columns["type"] == code)
-            rows = rows[first + rows >= self._heard]
-            rows = rows[columns["te"][rows] > columns["ts"][rows]]
-            if not len(rows):
-                continue
-            ids = columns.get(r.ID, np.full(released.n, -1))
-            incarnation = columns.get(r.INCARNATION, np.zeros(released.n, np.int64))
-            mine = np.stack([columns["source"], incarnation, ids], axis=1)[rows].astype(np.int64)
-            told = _first_heard(known[:, :3], since, mine) <= first + rows
-            self.missing += int((~told).sum())
-            lost = rows[~told & (columns["ref"][rows] >= self._since)]
-            if len(lost):
-                self._lost.setdefault(name, first + int(lost[0]))
+        if self._heard == NEVER or not released.n:
+            return
+        rows = np.flatnonzero(np.isin(columns["type"], codes))
+        rows = rows[first + rows >= self._heard]
+        long = columns["te"][rows] - columns["ts"][rows]
+        rows = rows[(long > 0) & self._may_match(long, columns["unc"][rows])]
+        if not len(rows):
+            return
+        ids = columns.get(r.ID, np.full(released.n, -1))
+        incarnation = columns.get(r.INCARNATION, np.zeros(released.n, np.int64))
+        asked = np.stack([columns["source"], incarnation, ids], axis=1)[rows].astype(np.int64)
+        told = _first_heard(known[:, :3], since, asked) <= first + rows
+        self.missing += int((~told).sum())
+        lost = rows[~told & (columns["ref"][rows] >= self._since)]
+        names = dict(zip(codes, self._types, strict=True))
+        kinds, places = np.unique(columns["type"][lost], return_index=True)
+        for kind, place in zip(kinds.tolist(), places.tolist(), strict=True):
+            self._lost.setdefault(names[kind], first + int(lost[place]))
+
+    def _may_match(self, long: np.ndarray, unc: np.ndarray) -> np.ndarray:
+        """Which intervals are no longer than WITHIN: of the others the IBP may be forgotten."""
+        if self._within_ns is None:
+            return np.ones(len(long), np.bool_)
+        return np.asarray(long <= self._within_ns + 2 * unc)
 
     def codes(self) -> np.ndarray:
         """Codes of texts held: of types, sources and ids, if these are texts."""
@@ -141,9 +152,11 @@ def _first_heard(known: np.ndarray, since: np.ndarray, asked: np.ndarray) -> np.
     """Per row of ``asked`` the least ``since`` of an equal row of ``known``; NEVER if there is
     none.
     """
-    both = np.concatenate((known, asked))
-    _, which = np.unique(both, axis=0, return_inverse=True)
-    which = which.reshape(-1)
+    which = np.zeros(len(known) + len(asked), np.int64)
+    for column in np.concatenate((known, asked)).T:
+        # One number per row, kept small: rows are sorted as numbers, several times as fast.
+        values, place = np.unique(column, return_inverse=True)
+        _, which = np.unique(which * len(values) + place, return_inverse=True)
     first = np.full(int(which.max(initial=-1)) + 1, NEVER)
     np.minimum.at(first, which[: len(known)], since)
     return np.asarray(first[which[len(known) :]])

@@ -32,6 +32,27 @@ _ROOT = Path(__file__).resolve().parents[2]
 _BEGAN = time.time()
 _IMPORT = re.compile(rb"^[ ]*from (engine(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
+
+class _Loading:
+    """Seconds that this process spent on getting kernels ready: reading or compiling them."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._depth = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Within, a kernel gets ready; one that it calls may do so meanwhile."""
+        began, self._depth = time.perf_counter(), self._depth + 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self.seconds += time.perf_counter() - began
+
+
+loading = _Loading()
 when_compiling: list[Callable[[], None]] = []
 """Called, once each, when a kernel is about to be compiled because no cache has it."""
 
@@ -182,6 +203,12 @@ class _Compiled:
 
     @cached_property
     def _dispatcher(self) -> Any:
+        with loading.counted():
+            made = self._made()
+        made.compile = functools.partial(_timed, made.compile)
+        return made
+
+    def _made(self) -> Any:
         import numba  # noqa: PLC0415 - takes 0.2 s, which a command without kernels can do without
 
         options = dict(self._options)
@@ -208,6 +235,11 @@ class _Compiled:
                 load = functools.partial(_with_runtime, load)
             kept.load_overload = functools.partial(_found_or_told, load)
         return made
+
+
+def _timed(compiled: Callable[..., Any], signature: Any) -> Any:
+    with loading.counted():
+        return compiled(signature)
 
 
 def _with_runtime(load: Callable[..., Any], signature: Any, context: Any) -> Any:

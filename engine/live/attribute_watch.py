@@ -12,7 +12,6 @@ from engine.log.files.retired import retired
 from engine.log.following import frames_after
 from engine.log.frame_rules import attribute_types
 from engine.log.saved_state import load, save
-from engine.order.registry import order_attributes
 from engine.order.served import check_order_attributes
 from engine.query import check_attributes
 from engine.query.fields import named_attributes
@@ -31,7 +30,7 @@ class AttributeWatch:
 
     def __init__(self, settings: ChainSettings, known: dict[str, str]) -> None:
         self._unchecked = list(settings.plans)
-        self._by_order = dict(order_attributes(settings.order, settings.plans))
+        self._by_order = settings.order.attributes(settings.plans)
         self.known = known
         self._check()
 

@@ -7,6 +7,7 @@ kill the engine goes on from there, and what it makes again it finds written (``
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.chain import Chain, ChainSettings
+from engine.chain import Chain, ChainSettings, ChunksOf
 from engine.chain.output_parts import parts_of
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.live.attribute_watch import AttributeWatch
@@ -22,16 +23,17 @@ from engine.log.files.log_files import file_mark
 from engine.log.files.retired import retired
 from engine.log.following import frames_after
 from engine.log.saved_state import load, save
+from engine.pattern.spill.chunk_store import ChunksApart, ChunksGone, FileChunks, folder_of
 from engine.results.answer_lines import AnswersDamaged
 from engine.results.live_answers import LiveAnswers
 from engine.results.live_beginning import skipped
-from engine.results.run_writer import Part
+from engine.results.run_writer import OutputPart
 from engine.stream.frame import Frame
 
 _ROWS_AT_ONCE: Final = 1 << 16
 _SHARE: Final = 20
 """Saving may take a part in so many of the time."""
-_VERSION: Final = (1, SNAPSHOT_VERSION)
+_VERSION: Final = (2, SNAPSHOT_VERSION)
 Tell = Callable[[str], None]
 OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
 """From what ``LiveAnswers.state`` gave (empty: nothing) to the answers that go on with it."""
@@ -44,6 +46,11 @@ class Place:
     log: Path
     state: Path
     save_every_s: float
+
+    @property
+    def chunks(self) -> Path:
+        """Folder of spilled events."""
+        return self.state.with_name(f"{self.state.name}.chunks")
 
 
 class EmbeddedEngine:
@@ -66,6 +73,7 @@ class EmbeddedEngine:
         self._settings = settings
         self._tell = tell
         self._chains: dict[str, Chain] = {}
+        self._stores: dict[str, dict[str, FileChunks]] = {}
         self._snapshots: dict[str, bytes] = {}
         self._changed: set[str] = set()
         self.done = self.saved = 0
@@ -83,19 +91,43 @@ class EmbeddedEngine:
             state = None
         if state is not None:
             try:
-                answers = open_answers(state["answers"])
-            except AnswersDamaged as damaged:
-                self._tell(f"{damaged}: answers are made again from the log's beginning")
-                state = None
-        self._watch = AttributeWatch(self._settings, dict(state["attributes"]) if state else {})
-        if state is None:
-            self.done = skipped(self._place.log, 0, self._tell)
-            return open_answers({})
-        self.done = self.saved = state["done"]
-        self._snapshots = dict(state["chains"])
-        for site, snapshot in self._snapshots.items():
-            self._chains[site] = Chain.restored(self._settings, site, snapshot)
+                return self._gone_on(state, open_answers)
+            except (AnswersDamaged, ChunksGone) as damaged:
+                self._tell(f"{damaged}: answers are to be made again from the log's beginning")
+        answers = open_answers({})  # may be refused: then all stays
+        shutil.rmtree(self._place.chunks, ignore_errors=True)
+        self._chains.clear()
+        self._snapshots.clear()
+        self._watch = AttributeWatch(self._settings, {})
+        self.done = skipped(self._place.log, 0, self._tell)
         return answers
+
+    def _gone_on(self, state: dict[str, Any], open_answers: OpenAnswers) -> LiveAnswers:
+        for site, snapshot in state["chains"].items():
+            chunks = self._chunks(site)
+            self._chains[site] = Chain.restored(self._settings, site, snapshot, chunks)
+        answers = open_answers(state["answers"])
+        self._snapshots = dict(state["chains"])
+        self._watch = AttributeWatch(self._settings, dict(state["attributes"]))
+        self.done = self.saved = state["done"]
+        return answers
+
+    def _chunks(self, site: str) -> ChunksOf | None:
+        """Where the site's spilled events are: in files beside the state, until it ends."""
+        if self._settings.spill is None:
+            return None
+        root = self._place.chunks
+        stores = {
+            plan.name: FileChunks(folder_of(root, site, plan.name), root)
+            for plan in self._settings.plans
+        }
+        self._stores[site] = stores
+        return stores.__getitem__
+
+    def _apart(self, site: str) -> ChunksOf | None:
+        """The same, to be read alone."""
+        stores = self._stores.get(site)
+        return None if stores is None else lambda query: ChunksApart(stores[query])
 
     def _fits(self, state: dict[str, Any]) -> bool:
         return bool(
@@ -136,10 +168,11 @@ class EmbeddedEngine:
             OSError: the state cannot be kept; the one saved before holds.
         """
         self.save()
-        end: list[Part] = []
+        end: list[OutputPart] = []
         for site in sorted(self._snapshots):
             # The chain itself stays as before its end: the log goes on.
-            ended = Chain.restored(self._settings, site, self._snapshots[site]).finish()
+            snapshot, chunks = self._snapshots[site], self._apart(site)
+            ended = Chain.restored(self._settings, site, snapshot, chunks).finish()
             end += parts_of(site, ended)
         self._answers.close(end)
 
@@ -187,7 +220,7 @@ class EmbeddedEngine:
             of_sites.setdefault(frame.site, []).append(frame)
         for site, of_site in sorted(of_sites.items()):
             if site not in self._chains:
-                self._chains[site] = Chain(self._settings, site)
+                self._chains[site] = Chain(self._settings, site, self._chunks(site))
             self._changed.add(site)
             self._answers.take(parts_of(site, self._chains[site].process(of_site)))
 

@@ -8,6 +8,7 @@ of standard input ends it; a crash at any point does no harm.
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -149,8 +150,10 @@ def _alone(folder: Path, notices: Notices, stack: ExitStack) -> None:
         try:
             stack.enter_context(sole_use(folder))
         except UserError:
-            if time.monotonic() > deadline or notices.over_within(_LOCK_LOOK_S):
+            if time.monotonic() > deadline:
                 raise
+            if notices.over_within(_LOCK_LOOK_S):
+                raise _OverError from None
         else:
             return
 
@@ -159,7 +162,7 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
     log, folder = Path(task.log), Path(task.answers)
     settings = task.questions.chain_settings()
     unit, times = unit_ns(task.questions.time_unit), time_labels(settings.plans)
-    names = [plan.name for plan in settings.plans]
+    names = task.questions.folders
     patient = _patient(folder, notices, outlet.tell)
     if task.kind == "spark":
         _begin_spark(task)
@@ -175,11 +178,13 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
         tables = None
         if task.parquet_every_s:
             tables = AnswerTables(
-                folder, known.get("tables", {}), task.parquet_every_s, unit, times
+                folder, known.get("tables", {}), task.parquet_every_s, unit, times, outlet.tell
             )
         return LiveAnswers(lines, tables, unit, times, outlet.lines, patient)
 
     engine = _engine(task, settings, opened, outlet.tell)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: going through it costs 0.1 s, in which no answer comes
     saved = -1
     watch = None
     if task.kind == "spark":
@@ -222,7 +227,10 @@ def _begin_spark(task: Task) -> None:
     from engine.spark.host import spark_session  # noqa: PLC0415
     from engine.spark.live_engine import spark_log  # noqa: PLC0415
 
-    spark_session(task.master, spark_log(Path(task.answers) / STATE / task.kind))
+    log = spark_log(Path(task.answers) / STATE / task.kind)
+    spark_session(task.master, log)
+    with log.open("ab") as file:  # what its libraries say, of which an end of the JVM is half
+        os.dup2(file.fileno(), sys.stderr.fileno())
 
 
 def _patient(

@@ -5,15 +5,24 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from edge_agent.records import DEFAULT_SITE
 from engine.chain import ChainSettings
+from engine.chain.operators import build_operator
 from engine.errors import UserError
-from engine.order.registry import order_attributes
 from engine.passes.asked import asked_of_queries
+from engine.pattern.spill.settings import STATE
 from engine.query import query
+from engine.query.endpoints.path import IBP
+from engine.query.endpoints.tree_joins import COST
 from engine.query.plan import Plan
+from engine.results.side_output import SIDE_OUTPUT
 
 _READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")
 """Orders that depend on all queries, so that one more may change the answers of the others."""
+_SAME_ANSWERS: Final = ("intervals", "joins")
+"""Options that change how answers are found, not what they are."""
+_OF_ORDER: Final = ("order", "guard", "time_unit", "beside")
+"""What the order of events depends on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +36,12 @@ class Questions:
     """Empty: as each query's REALTIME says."""
     certainty: str = "pairwise"
     purge: str = "late"
+    intervals: str = IBP
+    joins: str = COST
+    spill: str = ""
+    """``state`` and settings; empty: nothing leaves memory."""
+    late: bool = False
+    """Whether late and quarantined events are written, too."""
     window: str = ""
     """Empty: by default."""
     guard: str = "1s"
@@ -53,18 +68,46 @@ class Questions:
             UserError: a query or a short form is at fault, or the order cannot serve the queries.
         """
         plans = self.plans()
+        if self.spill and self.spill.partition(",")[0].strip() != STATE:
+            raise UserError(
+                f"spill {self.spill[:40]!r}: a server keeps chunks with its engine's state, so "
+                'name no folder: write "state", as in "state,hot=10min,pending=64"'
+            )
         settings = asked_of_queries(
             plans, self.time_unit, order=self.order, barrier=self.barrier or None,
-            certainty=self.certainty, purge=self.purge, window=self.window or None,
-            guard=self.guard,
+            certainty=self.certainty, purge=self.purge, intervals=self.intervals,
+            window=self.window or None, guard=self.guard, late=self.late,
+            spill=self.spill or None, on_spark=True, joins=self.joins,
         )  # fmt: skip
-        order_attributes(settings.order, plans)
+        settings.order.attributes(plans)
+        for plan in plans if self.spill else ():
+            build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
+        taken = {name for name, _ in self.queries}.intersection(SIDE_OUTPUT.folders)
+        if self.late and taken:
+            raise UserError(
+                f"query {min(taken)}: with late = true that is the folder of such events; give "
+                "the query another name"
+            )
         return settings
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Of answers, beside one another."""
+        names = tuple(name for name, _ in self.queries)
+        return (*names, *SIDE_OUTPUT.folders) if self.late else names
 
     def of_each(self) -> dict[str, dict[str, Any]]:
         """By name, all that a query's answers depend on beside the log."""
         shared = asdict(self)
-        del shared["queries"]
+        for name in ("queries", "late", *_SAME_ANSWERS):
+            del shared[name]
         if self.order.partition(":")[0] in _READ_QUERIES:
             shared["beside"] = [text for _, text in self.queries]
-        return {name: {"query": text, **shared} for name, text in self.queries}
+        found: dict[str, dict[str, Any]] = {
+            name: {"query": text, **shared} for name, text in self.queries
+        }
+        if self.late:
+            of_order: dict[str, Any] = {name: shared[name] for name in _OF_ORDER if name in shared}
+            for name in SIDE_OUTPUT.folders:
+                found[name] = {"events": name, **of_order}
+        return found

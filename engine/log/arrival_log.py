@@ -226,6 +226,9 @@ class LogReader:
         UserError: not an arrival log; says what is there instead.
     """
 
+    kind: Final = "log"
+    bad_count: Final = 0
+
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
         if not self.directory.is_dir():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from engine.clocks.reference import Sync
+from engine.clocks.reference import SourceClocks, Sync
+from engine.query.plan import Plan
 from engine.stream.columns import Columns
 from engine.stream.released import Gaps, Progress, Promises, Strings
 
@@ -121,3 +123,61 @@ class Guards:
 
     guard_ns: int | None = 1_000_000_000
     default_uncertainty_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSite:
+    """The site for which an order is built: its clocks, the queries that read the order.
+
+    ``wanted``: columns that travel with the events; None: all.
+    """
+
+    clocks: SourceClocks
+    guards: Guards
+    wanted: set[str] | None
+    plans: Sequence[Plan] = ()
+
+
+class OrderSettings(ABC):
+    """Settings of an ordering operator, of which ``build`` makes one; immutable.
+
+    Attributes:
+        time: by which time it orders: ``ref`` | ``ts`` | ``hold``.
+        first: the setting that a short form may begin with, without its name: ``kslack:2s``.
+        listed: the setting that it may list, without its name: ``kslack-chain:1s,5s``.
+        asks_numbers: every event must have one.
+        leaves_promises: only the input's own promises say what will not come any more.
+    """
+
+    __slots__ = ()
+    time: str
+    first: ClassVar[str | None] = None
+    listed: ClassVar[str | None] = None
+    asks_numbers: ClassVar[bool] = False
+    leaves_promises: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
+        """Those of a short form's ``key=value`` pairs; ``time_unit``: of durations without one.
+
+        Raises:
+            UserError: an unknown key or value; says what is known.
+        """
+
+    @abstractmethod
+    def build(self, site: OrderSite) -> Order:
+        """The operator.
+
+        Raises:
+            UserError: it cannot serve these queries (``engine.order.served``).
+        """
+
+    def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
+        """Attributes that the operator itself looks at, and whether each must be a number.
+
+        Raises:
+            UserError: it cannot serve these queries (``engine.order.served``).
+        """
+        del plans
+        return {}

@@ -23,7 +23,7 @@ from edge_agent import records as r
 from engine.errors import UserError
 from engine.order.slack.aq_threshold import AGGREGATES
 from engine.query.fields import own_attribute
-from engine.query.plan import Attribute, Plan, WindowPlan
+from engine.query.plan import Attribute, Plan, WindowKind
 from engine.stream.columns import Columns
 from engine.stream.released import Strings
 
@@ -93,12 +93,14 @@ def longest_window(plans: Sequence[Plan], given_ns: int | None) -> int:
 
 
 def _span(plan: Plan) -> int:
-    spans = [window.size_ns for window in plan.windows]
+    spans = [window.size_ns for window in plan.windows if window.kind is not WindowKind.ROWS]
     spans += [each.within_ns for each in plan.branches if each.within_ns is not None]
     if len(spans) < len(plan.windows) + len(plan.branches):
+        what = "the pattern" if plan.branches else "a window of"
+        lacks = "it has no WITHIN: give it one, or" if plan.branches else "ROWS have no length:"
         raise UserError(
-            f"order ldop waits as long as the pattern {plan.name} may last, but it has no WITHIN: "
-            "give it one, or say ldop:window=1s"
+            f"order ldop waits as long as {what} {plan.name} may last, but {lacks} say "
+            "ldop:window=1s"
         )
     return max(spans)
 
@@ -126,9 +128,15 @@ def window_of(
                 "pattern in a call of its own"
             )
     windows = [window for plan in plans for window in plan.windows]
+    own = [window.name for window in windows if window.kind is not WindowKind.TIME]
+    if size_ns is None and own:
+        raise UserError(
+            f"order aq-kslack measures windows of one size, and those of {own[0]} have none: say "
+            "which counts, as in window=10s"
+        )
     if agg is None:
-        agg, attr = _aggregate(windows)
-    sizes = {plan.size_ns for plan in windows}
+        agg, attr = _aggregate(plans)
+    sizes = {window.size_ns for plan in plans for window in plan.windows}
     if size_ns is None and len(sizes) > 1:
         raise UserError(
             "order aq-kslack measures windows of one size, and the queries have several: say "
@@ -139,9 +147,10 @@ def window_of(
     return Window(size_ns, agg, attr)
 
 
-def _aggregate(windows: Sequence[WindowPlan]) -> tuple[str, str | None]:
+def _aggregate(plans: Sequence[Plan]) -> tuple[str, str | None]:
     """What the queries ask for; a sum is never better than its count, so that stands for both."""
-    asked = [each for plan in windows for each in plan.aggregates]
+    windows = [window for plan in plans for window in plan.windows]
+    asked = [each for window in windows for each in window.aggregates]
     found: set[tuple[str, str | None]] = set()
     for each in asked:
         of = each.argument

@@ -12,6 +12,11 @@ from engine.units import parse_duration
 
 SLACK_MAX_NS: Final = 1 << 60
 """So that a time less a slack stays in int64."""
+TIMES: Final = ("ref", "ts", "hold")
+DUPLICATES: Final = ("drop", "pass")
+_LATE: Final = ("pass", "drop")
+SHARED: Final = ("late", "time", "duplicates")
+"""The settings that all slack orders have."""
 _SPAN_MAX_NS: Final = 1 << 58
 _DIGITS_MAX: Final = 9
 
@@ -63,3 +68,14 @@ def span(pairs: dict[str, str], key: str, time_unit: str) -> int:
     if not 0 < span_ns <= _SPAN_MAX_NS:
         raise UserError(f"{key}={pairs[key]}: at least 1 ns and at most 9 years")
     return span_ns
+
+
+def span_if_given(pairs: dict[str, str], key: str, time_unit: str) -> int | None:
+    """As ``span``; None if the short form does not say."""
+    return span(pairs, key, time_unit) if key in pairs else None
+
+
+def shared(pairs: dict[str, str]) -> dict[str, str]:
+    """Those of ``SHARED``."""
+    choices = (_LATE, TIMES, DUPLICATES)
+    return {key: choice(pairs, key, of) for key, of in zip(SHARED, choices, strict=True)}

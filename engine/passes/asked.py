@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from engine.barrier.settings import parse_barrier
+from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.order.base import Guards
@@ -17,6 +18,20 @@ from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.units import parse_duration, unit_ns
 from engine.window.settings import read_window
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked of a pass, as it was typed, for its report.
+
+    ``source``: the input; ``command``: all of it.
+    """
+
+    source: str
+    plans: Sequence[Plan]
+    order: str
+    barrier: str | None
+    command: str
 
 
 def asked_of_queries(

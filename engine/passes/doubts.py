@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.barrier.settings import BarrierSettings
+from engine.barrier.registry import BARRIERS, BarrierSettings
+from engine.log.held_log import Log
 from engine.order.backwards import numbers_mislead
-from engine.order.registry import OrderSettings
+from engine.order.base import OrderSettings
 from engine.passes.unpromised import never_promised
 from engine.query.plan import Plan
 from engine.report.units import number
@@ -19,7 +20,7 @@ from engine.units import neat, unit_ns
 
 
 def of_promises(
-    log: Path, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
+    log: Path | Log, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
 ) -> list[str]:
     """Queries that could only wait for the end of the input, and what helps."""
     return [
@@ -34,12 +35,13 @@ def of_line_numbers(
     barrier: BarrierSettings | None, time_unit: str, *, arrival_given: bool
 ) -> list[str]:
     """A match that is to be held for lines instead of time."""
-    if arrival_given or barrier is None or barrier.name != "hold":
+    if arrival_given or barrier is None or not BARRIERS[barrier.name].by_arrival:
         return []
     lines = barrier.span_ns // unit_ns(time_unit)
     text = (
-        "the input has no arrival times, line numbers stand for them: barrier hold keeps each "
-        f"match for {number(lines)} lines; give each record its arrival, or take a barrier that "
+        "the input has no arrival times, line numbers stand for them: barrier "
+        f"{barrier.name} keeps each match for {number(lines)} lines; give each record its "
+        "arrival, or take a barrier that "
         "goes by event time, such as bounded:1s"
     )
     return [text]

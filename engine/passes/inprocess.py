@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
 from engine.chain.output_parts import last_parts, parts_of
-from engine.kernels.jit import plain
-from engine.log.arrival_log import LogReader
-from engine.results.run_writer import Part, RunWriter
+from engine.kernels.jit import loading, plain
+from engine.log.held_log import Log, opened
+from engine.results.run_writer import OutputPart, RunWriter
 from engine.results.store.part_store import PartStore, store_of
 from engine.results.store.sole_use import sole_use
 from engine.stream.frame import Frame, by_site
@@ -30,7 +30,7 @@ _FEW: Final = 128
 
 
 def run_in_process(
-    log: Path,
+    log: Path | Log,
     settings: ChainSettings,
     out: Path | PartStore,
     advanced: Callable[[int], None] = lambda _rows: None,
@@ -38,7 +38,7 @@ def run_in_process(
     """Run the chains of every site over the log and write their output into ``out``.
 
     Args:
-        log: an arrival log.
+        log: an arrival log, or its folder.
         settings: of every site's chain.
         out: folder of this pass (see ``engine.results.run_writer``), or a store.
         advanced: told the number of records after each batch, for progress.
@@ -56,11 +56,11 @@ def run_in_process(
 
 
 def _run(
-    log: Path, settings: ChainSettings, writer: RunWriter, advanced: Callable[[int], None]
+    log: Path | Log, settings: ChainSettings, writer: RunWriter, advanced: Callable[[int], None]
 ) -> dict[str, Any]:
-    started = time.perf_counter()
+    started, loaded = time.perf_counter(), loading.seconds
     writer.clear()  # this host always begins anew
-    reader = LogReader(log)
+    reader = opened(log)
     sites = reader.site_names()
     rows = batch = 0
     for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
@@ -79,7 +79,13 @@ def _run(
             last = [part for site in sorted(chains) for part in last_parts(chains[site])]
             writer.write(batch, last)
         batch += 1
-    return writer.finish(host="in-process", events=rows, seconds=time.perf_counter() - started)
+    seconds = time.perf_counter() - started
+    return writer.finish(
+        host="in-process",
+        events=rows,
+        seconds=seconds,
+        computing=seconds - (loading.seconds - loaded),
+    )
 
 
 def _records(frames: dict[str, list[Frame]]) -> int:
@@ -88,7 +94,7 @@ def _records(frames: dict[str, list[Frame]]) -> int:
 
 def _parts(
     settings: ChainSettings, chains: dict[str, Chain], frames: dict[str, list[Frame]]
-) -> list[Part]:
+) -> list[OutputPart]:
     parts = []
     for site in sorted(frames):
         if site not in chains:

@@ -18,9 +18,11 @@ from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.gathered import gathered
-from engine.log.input.input_log import PLAIN_FORM, InputForm, InputKind, open_input
+from engine.log.held_log import HeldLog, Log, held, opened
+from engine.log.input.input_log import open_input
+from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.log.whole_file import parquet_files, sync_folder
-from engine.order.registry import OrderSettings, order_attributes
+from engine.order.base import OrderSettings
 from engine.order.served import check_order_attributes
 from engine.passes.inprocess import run_in_process
 from engine.query import check_attributes
@@ -45,7 +47,9 @@ class Host:
         """
         return PartStore(directory, 0 if is_kept or self.master else HELD_BYTES)
 
-    def run(self, log: Path, settings: ChainSettings, out: PartStore, advanced: Advanced) -> Any:
+    def run(
+        self, log: Path | Log, settings: ChainSettings, out: PartStore, advanced: Advanced
+    ) -> Any:
         """One pass; gives the counters (see ``engine.scenario``).
 
         Raises:
@@ -58,7 +62,8 @@ class Host:
         # pyspark and a JVM only where they are asked for
         from engine.spark.host import run_on_spark  # noqa: PLC0415
 
-        return run_on_spark(log, settings, out.directory, self.master, advanced=advanced)
+        where = log if isinstance(log, Path) else _on_disk(log)
+        return run_on_spark(where, settings, out.directory, self.master, advanced=advanced)
 
 
 def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
@@ -71,9 +76,19 @@ def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
 class Prepared:
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``."""
 
-    log: Path
+    log: Log
     arrival_given: bool
     bad_count: int
+
+    @property
+    def directory(self) -> Path:
+        """Where the log is, of an input that was not ``held``."""
+        return _on_disk(self.log)
+
+
+def _on_disk(log: Log) -> Path:
+    assert isinstance(log, LogReader), "only who reads it in this process may hold an input"
+    return log.directory
 
 
 def prepare(
@@ -82,23 +97,32 @@ def prepare(
     form: InputForm = PLAIN_FORM,
     on_bad: str = "stop",
     dead_letter: Path | None = None,
+    *,
+    hold: bool = False,
 ) -> Prepared:
     """``source`` itself when it is a log, else a log made of it under ``work``.
 
     Called again with the same ``work``, the log that is there is kept, as a checkpoint knows it.
+    ``hold``: nobody but this process will read it, so it may stay in memory.
 
     Raises:
         UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
     """
     given = open_input(source, form, on_bad, dead_letter)
-    if given.kind == InputKind.LOG:
-        return Prepared(Path(given.path), given.arrival_given, 0)
+    if isinstance(given, LogReader):
+        return Prepared(given, given.arrival_given, 0)
+    frames = gathered(given)
+    if hold:
+        found, frames = held(frames)
+        if found is not None:
+            log_in_memory = HeldLog(found, arrival_given=given.arrival_given)
+            return Prepared(log_in_memory, given.arrival_given, given.bad_count)
     log, unfinished = work / "log", work / ".log.making"
     if unfinished.exists():
         shutil.rmtree(unfinished)  # of a call that was cut off
     try:
         with LogWriter(unfinished) as writer:
-            for frame in gathered(given.frames):
+            for frame in frames:
                 writer.append(frame)
             writer.arrival_given = given.arrival_given
         if not log.exists():
@@ -108,7 +132,7 @@ def prepare(
             raise UserError(f"{log}: is the log of another input; choose another --work")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Prepared(log, given.arrival_given, given.bad_count)
+    return Prepared(LogReader(log), given.arrival_given, given.bad_count)
 
 
 def _content(log: Path) -> list[tuple[str, bytes]]:
@@ -120,7 +144,7 @@ def _content(log: Path) -> list[tuple[str, bytes]]:
     return found
 
 
-def check_plans(log: Path, plans: Iterable[Plan]) -> None:
+def check_plans(log: Path | Log, plans: Iterable[Plan]) -> None:
     """Every attribute that the plans name must be in the log, with a fitting type.
 
     Raises:
@@ -135,13 +159,13 @@ def check_plans(log: Path, plans: Iterable[Plan]) -> None:
         check_attributes(plan, known)
 
 
-def check_order(log: Path, order: OrderSettings, plans: Sequence[Plan]) -> None:
+def check_order(log: Path | Log, order: OrderSettings, plans: Sequence[Plan]) -> None:
     """An ordering operator must fit the queries, and what it looks at be in the log, as numbers.
 
     Raises:
         UserError: says what does not fit; names the attribute and the ones there are.
     """
-    wanted = order_attributes(order, plans)
+    wanted = order.attributes(plans)
     if not wanted:
         return
     check_order_attributes(wanted, attribute_types(log, set(wanted)))
@@ -154,10 +178,10 @@ _TYPES: Final = (
 )
 
 
-def attribute_types(log: Path, wanted: set[str]) -> dict[str, str]:
+def attribute_types(log: Path | Log, wanted: set[str]) -> dict[str, str]:
     """Attributes of the log's frames and their types; stops once all ``wanted`` are known."""
     known: dict[str, str] = {}
-    for frame in LogReader(log).one_by_one():
+    for frame in opened(log).one_by_one():
         for field in frame.batch.schema:
             if field.name.startswith(ATTR_PREFIX):
                 name = field.name.removeprefix(ATTR_PREFIX)

@@ -31,7 +31,9 @@ from engine.scenario import Pass, RunnableScenario, Score, SettableScenario
 
 RESULTS: Final = "results.jsonl"
 REPORT: Final = "report.html"
-_PARTS: Final = ("log", "truth", "runs", RESULTS, REPORT, "report.json")
+_PARTS: Final = (
+    "log", "truth", "runs", RESULTS, REPORT, "report.json", "against.html", "against.json",
+)  # fmt: skip
 _MANIFEST: Final = "manifest.json"
 _MAKING: Final = ".making"
 FILE: Final = ".toml"
@@ -141,6 +143,7 @@ def run_scenario(
     making: Watch,
     passing: Watch,
     warn: Callable[[str], None],
+    command: str = "",
 ) -> ScenarioRun:
     """Makes the scenario's log, runs its passes over it, scores them, writes the report.
 
@@ -155,6 +158,7 @@ def run_scenario(
         making: watches the making of the log.
         passing: watches each pass.
         warn: is given lines about what is most likely not meant so.
+        command: that makes the run again, for the report.
 
     Raises:
         UserError: an option or ``folder`` is at fault.
@@ -173,8 +177,9 @@ def run_scenario(
     export_jsonl(main, folder / RESULTS, queries=[plan.name for plan in plans])
     score = scenario.score(folder, options)
     write_report(
-        folder, scenario.title, scenario.what, scenario.queries(options), passes, score, options
-    )
+        folder, scenario.title, scenario.what, scenario.queries(options), passes, score, options,
+        command,
+    )  # fmt: skip
     return ScenarioRun(folder, main, plans, manifest, score)
 
 

@@ -10,33 +10,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.barrier.registry import BarrierSettings, barrier_in_force
-from engine.log.arrival_log import LogReader
-from engine.order.registry import OrderSettings
-from engine.order.unordered.none import NoneSettings
+from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
+from engine.log.held_log import Log, opened
+from engine.order.base import OrderSettings
 from engine.query.plan import Plan
-
-_BY_PROMISE = frozenset({"punctuation", "adaptive"})
 
 
 def never_promised(
-    log: Path, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
+    log: Path | Log, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
 ) -> dict[str, list[str]]:
     """Per query, the types for which it waits and which no punctuation of ``log`` promises.
 
-    Only order ``none`` leaves promises to the input. The log is read no further than until every
-    type was promised once; one that names no type promises all of its source's, so it is taken to
-    promise any.
+    Of the orders only ``none`` leaves promises to the input. The log is read no further than until
+    every type was promised once; one that names no type promises all of its source's, so it is
+    taken to promise any.
 
     Raises:
         UserError: not an arrival log, or a damaged one.
     """
-    if not isinstance(order, NoneSettings):
+    if not order.leaves_promises:
         return {}
     awaited = {plan.name: _awaited(plan, barrier) for plan in plans}
     missing = set().union(*awaited.values())
     if missing:
-        for frame in LogReader(log).one_by_one():
+        for frame in opened(log).one_by_one():
             promised = _promised(frame.batch)
             missing = set() if None in promised else missing - promised
             if not missing:
@@ -50,8 +47,9 @@ def _awaited(plan: Plan, given: BarrierSettings | None) -> set[str]:
     if not plan.steps:
         return set()
     barrier = barrier_in_force(given, plan.realtime)
-    by_promise = barrier.name in _BY_PROMISE
-    in_order = barrier.ordered and barrier.name != "bounded"
+    closes = BARRIERS[barrier.name].closes
+    by_promise = closes is Closes.PROMISE
+    in_order = barrier.ordered and closes is not Closes.SLACK
     return {step.type for step in plan.steps if (by_promise if step.negated else in_order)}
 
 

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from edge_agent import records as r
-from engine.log.arrival_log import LogReader
+from engine.log.held_log import Log, opened
 from engine.query.language.place import closest
 from engine.query.plan import Plan
 
 _LISTED = 8
 
 
-def unseen_types(log: Path, plans: Iterable[Plan]) -> list[str]:
+def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
     """One line per query and type that no event of ``log`` has, with what there is.
 
     The log is read no further than until every type was seen once. A negated step's type may
@@ -32,7 +32,7 @@ def unseen_types(log: Path, plans: Iterable[Plan]) -> list[str]:
     missing = {kind for kinds in named.values() for kind in kinds}
     seen: set[str] = set()
     if missing:
-        for frame in LogReader(log).one_by_one():
+        for frame in opened(log).one_by_one():
             seen |= _types(frame.batch)
             if missing <= seen:
                 break

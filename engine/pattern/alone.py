@@ -8,7 +8,7 @@ from typing import Any
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
 from engine.clocks.readers import Readers
-from engine.operator import Result, Results
+from engine.operator import Result, ResultPieces
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.verdict.certainty import Rule
 from engine.stream.released import Released
@@ -33,9 +33,9 @@ class Alone:
             by_delay=settings.certainty == Rule.MAX_DELAY.value,
         )
 
-    def process(self, released: Released) -> Results:
+    def process(self, released: Released) -> ResultPieces:
         """What a batch makes known."""
-        results = Results()
+        results = ResultPieces()
         self._readers.process(released, [results])
         return results
 

@@ -11,7 +11,7 @@ from engine.errors import ContractViolation
 from engine.kernels.records import copy_of, numbers_of
 from engine.pattern.compiled.records import EVENT
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
-from engine.pattern.verdict.certainty import Clock
+from engine.pattern.verdict.certainty import EventTimes
 from engine.query.expression import View, column
 from engine.query.fields import released_columns
 from engine.query.plan import Attribute
@@ -205,10 +205,10 @@ class Store:
         self._take_over(max(2 * self.n, _LEAST), rows, self.n)
         return number
 
-    def clock(self, rows: np.ndarray) -> Clock:
+    def clock(self, rows: np.ndarray) -> EventTimes:
         """What is known of the times of ``rows``."""
         c = self.columns
-        return Clock(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
+        return EventTimes(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
 
     def view(self, rows: np.ndarray, names: set[str], strings: Strings) -> View:
         """The columns ``names`` of ``rows``, for predicates."""

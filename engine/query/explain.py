@@ -10,8 +10,9 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from engine.barrier.settings import BarrierSettings, barrier_in_force
+from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from engine.query.analysis.consistency import never_counts
+from engine.query.automata.drawn import monitor_sections
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.endpoints.told_tree import tree_sections
@@ -22,12 +23,14 @@ from engine.query.plan import (
     Comparison,
     Drift,
     Group,
+    MonitorPlan,
     OrPlan,
     Part,
     Plan,
     Predicate,
     SeqPlan,
     TreePlan,
+    WindowKind,
     WindowPlan,
 )
 from engine.query.purge_settings import PurgeSettings
@@ -70,6 +73,8 @@ def explain(
     if isinstance(plan, WindowPlan):
         sections += _window(plan)
         return _text(plan, sections)
+    if isinstance(plan, MonitorPlan):
+        return _text(plan, [*sections, *monitor_sections(plan)])
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
     force = barrier_in_force(barrier, plan.realtime)
     whole: list[Section] = [
@@ -244,13 +249,13 @@ def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSetti
         width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
         end = f"{width} after {_end('first', shape.firsts, plan)}"
         missing = f"no {step.type} up to {end} can come any more"
-    match barrier.name:
-        case "bounded":
+    match BARRIERS[barrier.name].closes:
+        case Closes.SLACK:
             slack = render_duration(barrier.span_ns)
             return f"closed once the largest time yet lies {slack} beyond {end}"
-        case "immediate" | "hold":
+        case Closes.NOTHING:
             return "a match does not wait for it to close: one that comes later takes it back"
-        case _:
+        case Closes.PROMISE:
             return f"closed once it is promised that {missing}"
 
 
@@ -261,15 +266,6 @@ def _within(plan: SeqPlan) -> str:
     return f"{render_duration(plan.within_ns)} at most from a match's first event to {last}"
 
 
-_LETS_GO: Final = {
-    "immediate": "a match leaves at once",
-    "punctuation": "a match leaves once all its negated steps are closed; without these at once",
-    "bounded": "a match leaves once all its negated steps are closed; without these at once",
-    "hold": "a match leaves {span} after its last event has arrived, unless taken back until then",
-    "adaptive": "a match leaves at once while few are changed later, else as under punctuation",
-}
-
-
 def _barrier(
     plan: SeqPlan | OrPlan, branches: tuple[SeqPlan, ...], force: BarrierSettings, *, given: bool
 ) -> list[str]:
@@ -278,9 +274,10 @@ def _barrier(
     origin = "as given"
     if not given:
         origin = "no REALTIME" if plan.realtime is None else f"REALTIME {plan.realtime}"
-    lets_go = _LETS_GO[force.name].format(span=render_duration(force.span_ns))
+    kind = BARRIERS[force.name]
+    lets_go = kind.says.format(span=render_duration(force.span_ns))
     found = [f"{name} ({origin}): {lets_go}"]
-    if force.name in {"punctuation", "adaptive"} and _any_negated(branches):
+    if kind.closes is Closes.PROMISE and _any_negated(branches):
         found.append("promises are the order's progress; behind order none, the POGs of the stream")
     if force.ordered:
         found.append("results leave in the order of their last event's time")
@@ -329,6 +326,15 @@ _CLOSES: Final = (
     "when the order's progress passes its end; an event that comes later corrects its result for "
     "1 min, or for a window's length if that is longer"
 )
+_CLOCKS: Final = (
+    "progress passes its last event{} and what clocks may err; an event that comes later "
+)
+_OWN_CLOSES: Final = {
+    WindowKind.SESSION: "when the order's " + _CLOCKS.format(" by the gap") + "extends it or makes "
+    "one session of two, for 1 min after its end, or for the gap if that is longer",
+    WindowKind.ROWS: "when it is full and the order's " + _CLOCKS.format("") + "moves the group's "
+    "events behind it by one, and corrects all windows that have them, for 1 min",
+}
 
 
 def _panes(plan: WindowPlan) -> list[str]:
@@ -346,26 +352,39 @@ def _panes(plan: WindowPlan) -> list[str]:
     return [f"of {step}{cut}: an event is added once, and a window sums them up when it closes"]
 
 
-def _window(plan: WindowPlan) -> list[Section]:
+def _borders(plan: WindowPlan) -> str:
+    """By what windows begin and end."""
+    if plan.kind is WindowKind.ROWS:
+        every = plan.every_rows
+        cost = -(-plan.rows // every)
+        more = f"; an event is added up {cost} times" if cost > 1 else ""
+        which = "" if every == plan.rows else f", from every {every} on"
+        return f"{plan.rows} events of a group in order of reference time{which}{more}"
     size = render_duration(plan.size_ns)
-    drift = {
+    if plan.kind is WindowKind.SESSION:
+        return f"sessions: events of a group less than {size} apart, and {size} of silence"
+    shifted = {
         Drift.NONE: "one result when it closes",
         Drift.EACH: "LOW, MIDDLE and HIGH, shifted by the clocks' error, each when it closes",
         Drift.TOGETHER: "LOW, MIDDLE and HIGH, shifted by the clocks' error, once with their mean",
     }[plan.drift]
-    keys = [render_expression(attribute) for attribute in plan.group_by]
     step = render_duration(plan.step_ns)
     kind = f"tumbling, {size}, aligned to multiples of it"
     if plan.every_ns is not None:
         kind = f"sliding, {size} every {step}, aligned to multiples of {step}"
+    return f"{kind} since the epoch; {shifted}"
+
+
+def _window(plan: WindowPlan) -> list[Section]:
+    keys = [render_expression(attribute) for attribute in plan.group_by]
     found: list[Section] = [
         ("streams", [", ".join(plan.streams) or "all"]),
         ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
-        ("windows", [f"{kind} since the epoch; {drift}"]),
+        ("windows", [_borders(plan)]),
         ("panes", _panes(plan)),
         ("groups", keys and [f"one result for each {listed(keys)}"]),
         ("shows", [f"if {render_predicate(plan.having)}"] if plan.having else []),
         ("computes", [aggregate.label for aggregate in plan.aggregates]),
-        ("closes", [_CLOSES]),
+        ("closes", [_CLOSES if plan.kind is WindowKind.TIME else _OWN_CLOSES[plan.kind]]),
     ]
     return [section for section in found if section[1]]

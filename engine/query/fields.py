@@ -20,16 +20,18 @@ from engine.query.plan import (
     Expression,
     Logic,
     Membership,
+    MonitorPlan,
     OrPlan,
     Plan,
     Predicate,
     SeqPlan,
     WindowPlan,
 )
+from engine.query.regular import occurrences
 from engine.stream.frame import ATTR_PREFIX
 
 
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """What is known about a value before any event was seen; the values are read in messages."""
 
     TIME = "a time"
@@ -41,19 +43,19 @@ class Kind(StrEnum):
     ANY = "unknown"
 
 
-FIELDS: Final[dict[str, Kind]] = {
-    "ts": Kind.TIME,
-    "te": Kind.TIME,
-    "ref": Kind.TIME,
-    "raw_ts": Kind.TIME,
-    "raw_te": Kind.TIME,
-    "arrival": Kind.TIME,
-    "release": Kind.TIME,
-    "seq": Kind.NUMBER,
-    "source": Kind.TEXT,
-    "stream": Kind.TEXT,
-    "type": Kind.TEXT,
-    "site": Kind.TEXT,
+FIELDS: Final[dict[str, ValueKind]] = {
+    "ts": ValueKind.TIME,
+    "te": ValueKind.TIME,
+    "ref": ValueKind.TIME,
+    "raw_ts": ValueKind.TIME,
+    "raw_te": ValueKind.TIME,
+    "arrival": ValueKind.TIME,
+    "release": ValueKind.TIME,
+    "seq": ValueKind.NUMBER,
+    "source": ValueKind.TEXT,
+    "stream": ValueKind.TEXT,
+    "type": ValueKind.TEXT,
+    "site": ValueKind.TEXT,
 }
 """Record fields: names that win over an event's own attribute of that name."""
 
@@ -65,9 +67,12 @@ _COLUMNS_OF: Final[dict[str, tuple[str, ...]]] = {
     "raw_te": ("te",),
 }
 KIND_OF_TYPE: Final = {
-    "int": Kind.NUMBER, "float": Kind.NUMBER, "bool": Kind.TRUTH, "str": Kind.TEXT,
-}  # fmt: skip
-_NUMERIC: Final = {Kind.TIME, Kind.NUMBER, Kind.BARE}
+    "int": ValueKind.NUMBER,
+    "float": ValueKind.NUMBER,
+    "bool": ValueKind.TRUTH,
+    "str": ValueKind.TEXT,
+}
+_NUMERIC: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 
 
 def attribute_name(word: str, *, own: bool) -> str:
@@ -90,9 +95,9 @@ def own_attribute(name: str) -> str | None:
     return name.removeprefix(ATTR_PREFIX)
 
 
-def comparable(left: Kind, right: Kind) -> bool:
+def comparable(left: ValueKind, right: ValueKind) -> bool:
     """Whether values of these kinds can ever be compared with a known result."""
-    if Kind.ANY in {left, right}:
+    if ValueKind.ANY in {left, right}:
         return True
     return left == right or {left, right} <= _NUMERIC
 
@@ -143,6 +148,14 @@ def _of_branches(plan: OrPlan) -> Iterator[Attribute]:
 
 
 @attributes_of.register
+def _of_monitor(plan: MonitorPlan) -> Iterator[Attribute]:
+    yield plan.trace
+    yield from attributes_of(plan.pattern)
+    for occurrence in occurrences(plan.expression):
+        yield from attributes_in(occurrence.where)
+
+
+@attributes_of.register
 def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
     for aggregate in plan.aggregates:
         yield from attributes_in(aggregate.argument)
@@ -190,7 +203,7 @@ def is_time(expression: Expression) -> bool:
     """Whether it is a time or a span of time: sums of them are, and multiples."""
     match expression:
         case Attribute(name=name):
-            return FIELDS.get(name) is Kind.TIME
+            return FIELDS.get(name) is ValueKind.TIME
         case Arithmetic(op="+" | "-", left=left, right=right):
             return is_time(left) or is_time(right)
         case Arithmetic(op="*", left=left, right=right):

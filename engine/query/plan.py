@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from engine.query.regular import Regular
+
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
@@ -237,6 +239,17 @@ class Drift(StrEnum):
     """One result with the mean of the three when HIGH closes."""
 
 
+class WindowKind(StrEnum):
+    """What borders of windows go by."""
+
+    TIME = "time"
+    """The clock: they lie at multiples of the slide."""
+    SESSION = "session"
+    """Silence of a group."""
+    ROWS = "rows"
+    """The number of a group's events."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """``function`` is count | sum | avg | min | max | stddev | var | median | quantile; of
@@ -258,6 +271,10 @@ class WindowPlan:
 
     ``streams`` empty = every stream. ``every_ns`` None: tumbling. ``having``: names aggregates by
     their labels; a result whose ``value`` does not satisfy it is not shown.
+
+    ``kind`` SESSION: ``WINDOW SESSION size``, a group's events less than ``size_ns`` apart, and the
+    silence behind them. ROWS: ``WINDOW ROWS rows [EVERY every_rows]``, a group's events in order of
+    time, from number k * every_rows on; ``size_ns`` is 0.
     """
 
     name: str
@@ -270,6 +287,9 @@ class WindowPlan:
     drift: Drift = Drift.NONE
     every_ns: int | None = None
     having: Predicate | None = None
+    kind: WindowKind = WindowKind.TIME
+    rows: int = 0
+    every_rows: int = 0
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()
@@ -287,7 +307,46 @@ class WindowPlan:
         return (self,)
 
 
-Plan = SeqPlan | OrPlan | WindowPlan
+@dataclass(frozen=True, slots=True)
+class MonitorPlan:
+    """``EVENT pattern UNDER CONSTRAINT constraint FOR TRACE BY trace AS expression``.
+
+    What ``expression`` says of every trace, the events with one value of ``trace``, tells before
+    ``pattern`` is complete whether it will be, or never will (SPEC 4.6).
+    """
+
+    name: str
+    text: str
+    pattern: SeqPlan | OrPlan
+    constraint: str
+    trace: Attribute
+    expression: Regular
+
+    result_kind: ClassVar[str] = "alerts"
+    steps: ClassVar[tuple[Step, ...]] = ()
+    branches: ClassVar[tuple[SeqPlan, ...]] = ()
+    streams: ClassVar[tuple[str, ...]] = ()
+    windows: ClassVar[tuple[WindowPlan, ...]] = ()
+    realtime: ClassVar[None] = None
+
+    @property
+    def by_types(self) -> bool:
+        """Whether types and conditions on single events decide that there is a match.
+
+        Else they decide only that there is none: WITHIN or a condition between steps may fail.
+        """
+        return all(
+            branch.within_ns is None
+            and not branch.others
+            and not branch.relations
+            and all(
+                {each.name for each in group} == {self.trace.name} for group in branch.equalities
+            )
+            for branch in self.pattern.branches
+        )
+
+
+Plan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
 """What is asked, so that nobody but the language and the registry of operators asks for its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all)."""

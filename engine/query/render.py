@@ -25,6 +25,7 @@ from engine.query.plan import (
     Expression,
     Logic,
     Membership,
+    MonitorPlan,
     OrPlan,
     Part,
     Plan,
@@ -34,7 +35,16 @@ from engine.query.plan import (
     Step,
     TreePart,
     TreePlan,
+    WindowKind,
     WindowPlan,
+)
+from engine.query.regular import (
+    Choice,
+    Concatenation,
+    Interleaving,
+    Occurrence,
+    Regular,
+    Repetition,
 )
 from engine.query.shape import of_intervals, whole_pattern
 from engine.stream.frame import ATTR_PREFIX
@@ -65,6 +75,30 @@ def render(plan: Plan) -> str:
             return _or(plan, render_pattern(plan.pattern, plan.steps))
         case WindowPlan():
             return _windows(plan)
+        case MonitorPlan():
+            trace = f"{quote(plan.constraint)} FOR TRACE BY {_attribute(plan.trace)}"
+            expression = render_regular(plan.expression)
+            return f"{render(plan.pattern)} UNDER CONSTRAINT {trace} AS {expression}"
+
+
+_SIGNS: Final = {Choice: (" | ", 0), Interleaving: (" & ", 1), Concatenation: (", ", 2)}
+_UNIT: Final = 4
+_TIMES: Final = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+
+
+def render_regular(expression: Regular, tightness: int = 0) -> str:
+    """As a query has it, in parentheses where something outside binds as tightly."""
+    match expression:
+        case Occurrence(type=event_type, where=guard):
+            return quote(event_type) + ("" if guard is None else f"[{render_predicate(guard)}]")
+        case Repetition(part=part, least=least, most=most):
+            counts = f"{least}" if least == most else f"{least},{'' if most is None else most}"
+            times = _TIMES.get((least, most), f"{{{counts}}}")
+            text = f"{render_regular(part, _UNIT)}{times}"
+            return f"({text})" if tightness == _UNIT else text
+    sign, level = _SIGNS[type(expression)]
+    text = sign.join(render_regular(part, level + 1) for part in expression.parts)
+    return f"({text})" if level < tightness else text
 
 
 def render_duration(duration_ns: int) -> str:
@@ -233,9 +267,17 @@ def _windows(plan: WindowPlan) -> str:
         clauses.append(f"GROUP BY {', '.join(map(_attribute, plan.group_by))}")
     if plan.having is not None:
         clauses.append(f"HAVING {_conjunct(plan.having)}")
-    drift = "" if plan.drift is Drift.NONE else f" DRIFT {plan.drift.upper()}"
-    size = render_duration(plan.size_ns)
-    every = None if plan.every_ns is None else render_duration(plan.every_ns)
-    kind = f"TUMBLING {size}" if every is None else f"SLIDING {size} EVERY {every}"
-    clauses.append(f"WINDOW {kind}{drift}")
+    clauses.append(f"WINDOW {_extent(plan)}")
     return " ".join(clauses)
+
+
+def _extent(plan: WindowPlan) -> str:
+    if plan.kind is WindowKind.ROWS:
+        every = "" if plan.every_rows == plan.rows else f" EVERY {plan.every_rows}"
+        return f"ROWS {plan.rows}{every}"
+    size = render_duration(plan.size_ns)
+    if plan.kind is WindowKind.SESSION:
+        return f"SESSION {size}"
+    drift = "" if plan.drift is Drift.NONE else f" DRIFT {plan.drift.upper()}"
+    every = "" if plan.every_ns is None else f" EVERY {render_duration(plan.every_ns)}"
+    return f"{'SLIDING' if every else 'TUMBLING'} {size}{every}{drift}"

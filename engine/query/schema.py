@@ -9,7 +9,7 @@ from engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,
     OWN,
-    Kind,
+    ValueKind,
     attribute_name,
     attributes_of,
     comparable,
@@ -26,11 +26,13 @@ from engine.query.plan import (
     Expression,
     Logic,
     Membership,
+    MonitorPlan,
     OrPlan,
     Plan,
     Predicate,
     SeqPlan,
 )
+from engine.query.regular import occurrences
 
 
 def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
@@ -48,6 +50,12 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         own = own_attribute(attribute.name)
         if own is not None and own not in known:
             raise _at(plan, attribute, f"no event has an attribute {own!r}", _remedy(own, known))
+    if isinstance(plan, MonitorPlan):
+        for occurrence in occurrences(plan.expression):
+            _check(plan, occurrence.where, known)
+        for branch in plan.pattern.branches:
+            _check_pattern(branch, known)
+        return
     if isinstance(plan, SeqPlan | OrPlan):
         for branch in plan.branches if isinstance(plan, OrPlan) else (plan,):
             _check_pattern(branch, known)
@@ -57,7 +65,7 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         named = aggregate.argument
         if named is not None and not isinstance(named, Attribute):
             _check_operands(plan, named, known)
-        elif named and aggregate.function != "count" and _kind(named, known) == Kind.TEXT:
+        elif named and aggregate.function != "count" and _kind(named, known) == ValueKind.TEXT:
             message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
             raise _at(plan, named, message, f"count({named.name}) counts its values")
 
@@ -79,17 +87,17 @@ def _remedy(wrong: str, known: Mapping[str, str]) -> str:
     return f"there is {', '.join(sorted(known))}" + (f"; {near}" if near else "")
 
 
-def _kind(expression: Expression, known: Mapping[str, str]) -> Kind:
+def _kind(expression: Expression, known: Mapping[str, str]) -> ValueKind:
     match expression:
         case Attribute(name=name):
             own = own_attribute(name)
             return FIELDS[name] if own is None else KIND_OF_TYPE[known[own]]
         case Constant(value=str()):
-            return Kind.TEXT
+            return ValueKind.TEXT
         case Constant(value=bool()):
-            return Kind.TRUTH
+            return ValueKind.TRUTH
         case Constant() | Arithmetic():
-            return Kind.NUMBER
+            return ValueKind.NUMBER
 
 
 def _check(plan: Plan, predicate: Predicate | None, known: Mapping[str, str]) -> None:
@@ -121,7 +129,7 @@ def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[
 def _check_operands(plan: Plan, expression: Expression, known: Mapping[str, str]) -> None:
     for operand in _operands(expression):
         kind = _kind(operand, known)
-        if kind in {Kind.TEXT, Kind.TRUTH}:
+        if kind in {ValueKind.TEXT, ValueKind.TRUTH}:
             message = f"{operand.name!r} is {kind}, and + - * / take numbers"
             raise _at(plan, operand, message, "")
 

@@ -9,6 +9,11 @@ from typing import Any, Final
 Cell = str | int | float | None
 """What stands in a table: texts as they are, the rest as ``number`` says."""
 NS_PER_MS: Final = 1_000_000
+_DURATIONS: Final = (
+    ("d", 86_400 * 10**9, 3), ("h", 3_600 * 10**9, 3), ("min", 60 * 10**9, 3), ("s", 10**9, 1),
+    ("ms", 10**6, 1), ("\N{MICRO SIGN}s", 10**3, 1),
+)  # fmt: skip
+"""Unit, its ns, and from how many of it on it is taken."""
 _TIME_LINES: Final = (("s", 10**9, 1_800), ("min", 60 * 10**9, 1_800), ("h", 3_600 * 10**9, 0))
 """Unit of a time line, its ns, and up to how many of it a time line uses it; 0 = any."""
 
@@ -35,13 +40,19 @@ def amount(count: int | None) -> str:
     return number(count)
 
 
-def milliseconds(time_ns: int | None) -> str:
-    """A duration in ms, without its unit.
+def duration(time_ns: float | None) -> str:
+    r"""A duration in the unit that a person would take; between them a no-break space.
 
-    >>> milliseconds(12_345_678), milliseconds(1_500)
-    ('12.35', '0.0015')
+    >>> duration(12_345_678), duration(-2_041_172_000), duration(5_400 * 10**9), duration(0)
+    ('12.35\xa0ms', '-2.041\xa0s', '90\xa0min', '0\xa0ms')
     """
-    return number(None if time_ns is None else time_ns / NS_PER_MS)
+    if time_ns is None:
+        return "\N{EN DASH}"
+    if not time_ns:
+        return "0\N{NO-BREAK SPACE}ms"
+    size = abs(time_ns)
+    name, length = next((each for each in _DURATIONS if size >= each[1] * each[2]), ("ns", 1))[:2]
+    return f"{'-' if time_ns < 0 else ''}{number(size / length)}\N{NO-BREAK SPACE}{name}"
 
 
 def percent(part: int, whole: int) -> str:
@@ -65,32 +76,37 @@ def percent(part: int, whole: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimeLine:
-    """Times since the run's first arrival, in ``unit``."""
+    """Times since the run's first ``since`` (arrival, or event where none has one), in ``unit``."""
 
     origin_ns: int
     unit: str
     unit_ns: int
     last_ns: int
+    since: str = "arrival"
 
     @classmethod
-    def of(cls, first_ns: int | None, last_ns: int | None) -> TimeLine:
+    def of(cls, first_ns: int | None, last_ns: int | None, since: str = "arrival") -> TimeLine:
         """The time line of a run between these arrivals; of an empty run when they are None."""
         origin = first_ns or 0
         span = (last_ns or 0) - origin
         fitting = (each for each in _TIME_LINES if span <= each[2] * each[1] or not each[2])
         unit, unit_ns, _ = next(fitting)
-        return cls(origin, unit, unit_ns, origin + span)
+        return cls(origin, unit, unit_ns, origin + span, since)
 
     @property
     def title(self) -> str:
         """Of an axis."""
-        return f"time since the first arrival [{self.unit}]"
+        return f"time since the first {self.since} [{self.unit}]"
 
     @property
     def whole(self) -> list[float]:
         """Range of an axis that shows the whole run, with a margin."""
         last = self.place(self.last_ns)
         return [-0.02 * last, 1.02 * last]
+
+    def told(self, at_ns: int) -> str:
+        """Where an instant lies, for people."""
+        return f"{number(round(self.place(at_ns), 6))}\N{NO-BREAK SPACE}{self.unit}"
 
     def place(self, at_ns: int) -> float:
         """Where an instant lies."""

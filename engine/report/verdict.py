@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.report.units import amount, milliseconds, percent
+from engine.report.units import amount, duration, percent
 from engine.scenario import Claim
 
 
@@ -28,14 +28,40 @@ def verdict(claims: Sequence[Claim], report: Mapping[str, Any]) -> dict[str, Any
     else:
         parts.append("every sum balances")
     judgement = (", but " if claims and bool(failed) != bool(off) else " and ").join(parts)
+    headline = judgement[0].upper() + judgement[1:] + "."
     return {
         "holds": not failed and not off,
-        "headline": judgement[0].upper() + judgement[1:] + ".",
+        "headline": headline if claims or off else _answered(report),
         "numbers": _numbers(report),
         "claims": [
             {"text": claim.text, "holds": claim.holds, "detail": claim.detail} for claim in claims
         ],
     }
+
+
+def _answered(report: Mapping[str, Any]) -> str:
+    """What the queries said, where nothing is claimed of it."""
+    said = []
+    for query, found in report["matches"].items():
+        count = found["confirmed"] + found["uncertain"]
+        text = f"{query}: {amount(count)} match{'' if count == 1 else 'es'}"
+        said.append(text + (f", {amount(found['uncertain'])} uncertain" if count else ""))
+    for query, found in report["windows"].items():
+        count = found["windows"] - found["phantom"]
+        text = f"{query}: {amount(count)} window{'' if count == 1 else 's'}"
+        said.append(text + (f", {amount(found['with_missing'])} miss events" if count else ""))
+    silent = [name for name in report["run"]["queries"]
+              if name not in report["matches"] and name not in report["windows"]]  # fmt: skip
+    said += [f"{name}: no result" for name in silent]
+    if said:
+        return "; ".join(said) + "."
+    main = report["run"]["passes"][0]["label"]
+    released = report["disorder"]["released"][main]
+    left = released["in_time_out_of_order"]
+    return (
+        f"{amount(released['events'])} events released, "
+        f"{amount(left) if left else 'none'} out of order."
+    )
 
 
 def _numbers(report: Mapping[str, Any]) -> str:
@@ -57,9 +83,9 @@ def _numbers(report: Mapping[str, Any]) -> str:
         if marked:
             share = percent(marked, released["events"])
             text += f", but for {share} that came too late for their place and are marked so,"
-    if holds["p50"] is not None:
-        median, most = (milliseconds(holds[name]) for name in ("p50", "p99"))
-        text += f" and held half of them at most {median} ms, 99 % at most {most} ms"
+    if holds["p50"] is not None and report["run"]["arrival_given"]:
+        median, most = (duration(holds[name]) for name in ("p50", "p99"))
+        text += f" and held half of them at most {median}, 99 % at most {most}"
     clauses = [text]
     lost = report["conservation"]["before"]["total"].get("never_logged")
     if lost is not None:

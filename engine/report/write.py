@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
+from engine.report.against import FORMAT
 from engine.report.glossary import glossary
+from engine.report.kpis import kpis
+from engine.report.measure.alert_counts import alert_tables
 from engine.report.measure.answers import read_answers
 from engine.report.measure.clock_error import measure_clock_error
 from engine.report.measure.conservation import measure_conservation
 from engine.report.measure.disorder import measure_disorder
 from engine.report.measure.holds import measure_holds
-from engine.report.measure.match_results import measure_matches
+from engine.report.measure.match_results import add_events, measure_matches
+from engine.report.measure.over_time import measure_over_time
 from engine.report.measure.rows import ordered_rows
 from engine.report.measure.sources import measure_sources
 from engine.report.measure.window_results import measure_windows
@@ -23,10 +29,26 @@ from engine.report.page.run_page import page
 from engine.report.plain import as_json, plain
 from engine.report.verdict import verdict
 from engine.report.versions import versions
-from engine.scenario import Pass, Score
+from engine.scenario import Pass, Score, Table
 
-FORMAT: Final = 1
-"""Of report.json; rises when a field changes its meaning."""
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the files of a run are, as far as they are not where ``engine.scenario`` says.
+
+    ``passes``: folders by label; ``into``: where the report goes; ``manifest``: None: in the run's
+    folder. ``arrival_given`` False: arrivals are but line numbers, so nothing is said in time.
+    """
+
+    passes: Mapping[str, Path]
+    into: Path
+    manifest: Mapping[str, Any] | None = None
+    arrival_given: bool = True
+
+    @classmethod
+    def of(cls, directory: Path, passes: Sequence[Pass]) -> Places:
+        """Of a scenario's run."""
+        return cls({each.label: directory / "runs" / each.label for each in passes}, directory)
 
 
 def write_report(
@@ -37,8 +59,10 @@ def write_report(
     passes: Sequence[Pass],
     score: Score,
     options: Mapping[str, Any],
+    command: str = "",
+    places: Places | None = None,
 ) -> dict[str, Any]:
-    """Measures the run in ``directory`` and writes ``report.json`` and ``report.html`` there.
+    """Measures the run in ``directory`` and writes ``report.json`` and ``report.html``.
 
     Args:
         directory: laid out as in ``engine.scenario``, with every pass done.
@@ -50,6 +74,8 @@ def write_report(
             value}]``) and ``facts["true_matches"]`` (``[{at_ref_ns, query?}]``) are drawn
             beside the results.
         options: of the scenario.
+        command: that makes the run again; empty: none does.
+        places: of the run's files; None: as a scenario's.
 
     Returns:
         what ``report.json`` holds: all numbers of the page. Times in ns; ``verdict.holds`` says
@@ -59,39 +85,69 @@ def write_report(
         UserError: the run lacks its manifest or a pass's counters.
         ContractViolation: a file of the run is not what its writer promises.
     """
-    manifest = _load(directory / "manifest.json")
-    truth = directory / "truth"
-    places = {each.label: directory / "runs" / each.label for each in passes}
-    counters = {label: _load(place / "counters.json") for label, place in places.items()}
-    main = places[passes[0].label]
-    unordered = next((each.label for each in passes if each.order == "none"), None)
-    answers = read_answers(directory / "results.jsonl")
+    lies = Places.of(directory, passes) if places is None else places
+    manifest = _load(directory / "manifest.json") if lies.manifest is None else lies.manifest
+    counters = {label: _load(place / "counters.json") for label, place in lies.passes.items()}
+    main = lies.passes[passes[0].label]
     facts = plain(score.facts)
+    ran = _run(manifest, passes, counters, queries, options) | _span(main, lies.arrival_given)
     report: dict[str, Any] = {
         "format": FORMAT,
         "title": scenario_title,
         "what": what,
-        "run": _run(manifest, passes, counters, queries, options) | _span(main),
-        "conservation": measure_conservation(
-            manifest, truth, {label: (places[label], counters[label]) for label in places}
-        ),
-        "disorder": measure_disorder(places, unordered),
-        "holds": {label: measure_holds(place) for label, place in places.items()},
-        "sources": measure_sources(counters[passes[0].label]),
-        "clock_error": measure_clock_error(main, truth),
-        "windows": measure_windows(answers.windows, facts.get("windows_truth", {})),
-        "matches": measure_matches(answers.matches, facts.get("true_matches", [])),
-        "tables": plain(score.tables),
+        "run": ran | {"command": command, "made_at": _written(main / "counters.json")},
+        **_of_events(directory / "truth", manifest, passes, lies.passes, counters),
+        **_of_results(directory / "results.jsonl", facts, score.tables),
         "charts": plain(score.charts),
         "timelines": plain(score.timelines),
+        "units": plain(score.units),
         "facts": facts,
     }
     report["glossary"] = glossary(report["conservation"]["before"]["total"])
+    report["kpis"] = kpis(report, score.tiles)
     report["verdict"] = verdict(score.claims, report)
     report = plain(report)
-    _write(directory / "report.json", as_json(report, indent=1) + "\n")
-    _write(directory / "report.html", page(report))
+    lies.into.mkdir(parents=True, exist_ok=True)
+    _write(lies.into / "report.json", as_json(report, indent=1) + "\n")
+    _write(lies.into / "report.html", page(report))
     return report
+
+
+def _of_events(
+    truth: Path,
+    manifest: Mapping[str, Any],
+    passes: Sequence[Pass],
+    folders: Mapping[str, Path],
+    counters: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    """What is measured of the events that arrived, pass by pass."""
+    main = passes[0].label
+    unordered = next((each.label for each in passes if each.order == "none"), None)
+    return {
+        "conservation": measure_conservation(
+            manifest, truth, {label: (folders[label], counters[label]) for label in folders}
+        ),
+        "disorder": measure_disorder(folders, unordered),
+        "over_time": measure_over_time(folders[main], truth),
+        "holds": {label: measure_holds(place) for label, place in folders.items()},
+        "sources": measure_sources(counters[main]),
+        "clock_error": measure_clock_error(folders[main], truth),
+    }
+
+
+def _of_results(results: Path, facts: Mapping[str, Any], tables: Sequence[Table]) -> dict[str, Any]:
+    """What is measured of what the queries said, behind the scenario's ``tables``."""
+    answers = read_answers(results)
+    matches = measure_matches(answers.matches, facts.get("true_matches", []))
+    add_events(matches, results)
+    windows = measure_windows(answers.windows, facts.get("windows_truth", {}))
+    shown = [*tables, *alert_tables(answers.alerts)]
+    return {"windows": windows, "matches": matches, "tables": plain(shown)}
+
+
+def _written(path: Path) -> str:
+    """When the pass was done: the same whenever its report is made."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -128,6 +184,7 @@ def _run(
                 "barrier": each.barrier,
                 "host": counted.get("host"),
                 "seconds": counted.get("seconds"),
+                "computing": counted.get("computing", counted.get("seconds")),
                 "events": counted.get("events"),
                 "t_a_ns": max((site.get("t_a") or 0 for site in sites), default=0),
                 "buffered_max": max((site.get("buffered_max") or 0 for site in sites), default=0),
@@ -153,9 +210,12 @@ def _run(
     }
 
 
-def _span(main: Path) -> dict[str, Any]:
-    """First and last arrival of the main pass's events, to which the page's times relate."""
-    arrival = ordered_rows(main, ("arrival",))["arrival"]
-    if not arrival.size:
-        return {"first_arrival_ns": None, "last_arrival_ns": None}
-    return {"first_arrival_ns": int(arrival.min()), "last_arrival_ns": int(arrival.max())}
+def _span(main: Path, arrival_given: bool) -> dict[str, Any]:
+    """First and last of the main pass's events, to which the page's times relate.
+
+    By arrival, or where none was given by ref.
+    """
+    of = "arrival" if arrival_given else "ref"
+    at = ordered_rows(main, (of,))[of]
+    first, last = (int(at.min()), int(at.max())) if at.size else (None, None)
+    return {"arrival_given": arrival_given, "first_arrival_ns": first, "last_arrival_ns": last}

@@ -3,26 +3,27 @@
 What such a file holds is a function of the arrival log, always a beginning of what a pass over the
 whole log gives for that query and site. So whoever makes results again (after a crash, or because
 another engine takes over) compares them with what is there, and writes only what is new: nothing
-is lost, nothing stands there twice, and a reader never sees a line go.
+is lost, nothing stands there twice, and a reader never sees a line go. What was damaged is found by
+its checksum when a life begins, and by that comparison it is mended.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
+import shutil
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from engine.log.whole_file import whole_file
+from engine.results.checked_length import CheckedLength
 
 Key = tuple[str, str]
 """Query, site."""
 SUFFIX: Final = ".jsonl"
-_TAIL: Final = 4096
 _NAME: Final = 150
 _CUT: Final = ".cut"
 END: Final = ".end"
@@ -45,12 +46,18 @@ def site_file(site: str) -> str:
 
 @dataclass(slots=True)
 class _File:
-    """``at``: bytes of it that were made, in this life or before; ``size``: that it has."""
+    """``made``: what was made of it, in this life or before; ``size``: bytes that it has."""
 
     path: Path
-    at: int
     size: int
+    made: CheckedLength = field(default_factory=CheckedLength)
     unsynced: bool = False
+    told: bool = False
+
+    @property
+    def at(self) -> int:
+        """Bytes that were made."""
+        return self.made.length
 
 
 class AnswerLines:
@@ -64,26 +71,26 @@ class AnswerLines:
         tell: takes a line for people.
 
     Raises:
-        AnswersDamaged: a file is not as ``known`` says, so that all must be made again.
+        AnswersDamaged: a file is not as ``known`` says, so that all must be made again; has the
+            place.
     """
 
     def __init__(
         self,
         folder: Path,
         queries: Collection[str],
-        known: Mapping[Key, tuple[int, int]],
+        known: Mapping[Key, tuple[int, ...]],
         tell: Callable[[str], None],
     ) -> None:
         self._folder = folder
         self._queries = queries
         self._tell = tell
         self._files: dict[Key, _File] = {}
-        self._known = dict(known)
-        for key, (at, tail) in known.items():
+        for key, made in known.items():
             file = self._file(key)
-            if file.size < at or _tail(file.path, at) != tail:
-                raise AnswersDamaged(f"{file.path}: is not as it was written")
-            file.at = at
+            file.made = CheckedLength.of(made)
+            if damage := file.made.damage(file.path):
+                raise AnswersDamaged(f"{file.path}: {damage}")
         self.end({})
 
     def append(self, key: Key, lines: bytes) -> bytes:
@@ -97,7 +104,7 @@ class AnswerLines:
         there = _read(file.path, file.at, min(len(lines), file.size - file.at))
         same = len(there) if lines.startswith(there) else _common(there, lines)
         if same < len(there):
-            self._cut(file, file.at + same, "was damaged, and is made anew from there")
+            self._keep(file, file.at + same, len(there) - same, "was damaged, and is mended")
         if same < len(lines):
             is_there = file.path.exists()
             if not is_there and file.at + same:
@@ -106,7 +113,7 @@ class AnswerLines:
                 stream.seek(file.at + same)
                 stream.write(lines[same:])
             file.unsynced = True
-        file.at += len(lines)
+        file.made.add(lines)
         file.size = max(file.size, file.at)
         return lines[lines.rfind(b"\n", 0, same) + 1 :] if same < len(lines) else b""
 
@@ -131,27 +138,27 @@ class AnswerLines:
         """
         known = {file.path: file for file in self._files.values()}
         for path in self._paths(SUFFIX):
-            file = known.get(path) or _File(path, 0, path.stat().st_size)
+            file = known.get(path) or _File(path, path.stat().st_size)
             if file.size > file.at:
-                self._cut(file, file.at, "had more than the log gives")
+                self._keep(file, file.at, file.size - file.at, "had more than the log gives")
+                os.truncate(path, file.at)
+                file.size, file.unsynced = file.at, True
 
-    def state(self) -> dict[Key, tuple[int, int]]:
-        """For the next life: bytes of each file, all on disk now, and what tells their end.
+    def state(self) -> dict[Key, tuple[int, ...]]:
+        """For the next life: what was made of each file, all on disk now.
 
         Raises:
             OSError: they cannot be brought to the disk.
             AnswersDamaged: a file is gone.
         """
-        for key, file in self._files.items():
+        for file in self._files.values():
             if file.unsynced:
                 if not file.path.exists():
                     raise AnswersDamaged(f"{file.path}: is gone")
                 with file.path.open("rb") as stream:
                     os.fsync(stream.fileno())
                 file.unsynced = False
-            if self._known.get(key, (-1, 0))[0] != file.at:
-                self._known[key] = (file.at, _tail(file.path, file.at))
-        return dict(self._known)
+        return {key: file.made.state() for key, file in self._files.items()}
 
     def _paths(self, ending: str) -> list[Path]:
         return [p for query in self._queries for p in (self._folder / query).glob(f"*{ending}")]
@@ -163,16 +170,21 @@ class AnswerLines:
             path = self._folder / query / f"{site_file(site)}{SUFFIX}"
             path.parent.mkdir(parents=True, exist_ok=True)
             size = path.stat().st_size if path.exists() else 0
-            file = self._files[key] = _File(path, 0, size)
+            file = self._files[key] = _File(path, size)
         return file
 
-    def _cut(self, file: _File, at: int, why: str) -> None:
-        """Ends a file at ``at``; what came behind is kept beside it."""
+    def _keep(self, file: _File, at: int, size: int, why: str) -> None:
+        """What stands at ``at`` and is to go is kept beside the file; told once."""
         kept = file.path.with_name(file.path.name + _CUT)
-        kept.write_bytes(_read(file.path, at, file.size - at))
-        os.truncate(file.path, at)
-        file.size, file.unsynced = at, True
-        self._tell(f"{file.path}: {why}: byte {at}; what stood there is in {kept.name}")
+        with file.path.open("rb") as source, kept.open("ab") as sink:
+            source.seek(at)
+            if at + size < file.size:
+                sink.write(source.read(size))
+            else:
+                shutil.copyfileobj(source, sink)
+        if not file.told:
+            self._tell(f"{file.path}: {why}: from byte {at} on; what stood there is in {kept.name}")
+            file.told = True
 
 
 class AnswersDamaged(Exception):  # noqa: N818 - no error: they are made again
@@ -185,12 +197,6 @@ def _read(path: Path, at: int, size: int) -> bytes:
     with path.open("rb") as stream:
         stream.seek(at)
         return stream.read(size)
-
-
-def _tail(path: Path, at: int) -> int:
-    """What tells the last bytes before ``at`` from others."""
-    start = max(0, at - _TAIL)
-    return zlib.crc32(_read(path, start, at - start))
 
 
 def _common(left: bytes, right: bytes) -> int:

@@ -6,7 +6,6 @@ a function of the log, whoever makes results again leaves out those that files h
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -17,12 +16,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from engine.errors import UserError
-from engine.results.answer_lines import AnswersDamaged, Key, site_file
+from engine.results.answer_lines import Key, site_file
+from engine.results.filed_tables import FiledTables
 from engine.results.kinds import KINDS, ResultKind
-from engine.results.tables.table_file import PARQUET, write_table
+from engine.results.tables.table_file import write_table
 from engine.results.tables.typed_columns import TypedColumns
 
-_NAME: Final = re.compile(r"(.+)\.rows-([0-9]{12,})-([0-9]{12,})\.parquet")
 ROWS_MAX: Final = 1 << 16
 """A file is closed when so many rows wait for it, or after some time."""
 
@@ -32,10 +31,10 @@ _LOOK_S: Final = 1.0
 
 @dataclass(slots=True)
 class _Rows:
-    """Of one site and query: ``made`` in all, of which ``filed`` are in files."""
+    """Of one site and query: ``made`` in all; what ``files`` have not, waits."""
 
     kind: ResultKind
-    filed: int
+    files: FiledTables
     made: int = 0
     waiting: list[pa.Table] = field(default_factory=list)
     since: float = 0.0
@@ -50,42 +49,43 @@ class AnswerTables:
         every_s: so long may rows wait for a file.
         unit_ns: of every time, rounded down.
         times: of queries, by name, the aggregates that are times.
+        tell: takes a line for people.
         clock: in seconds.
 
     Raises:
-        AnswersDamaged: a file is gone.
+        AnswersDamaged: a file is gone, or not as it was written.
     """
 
     def __init__(
         self, folder: Path, known: Mapping[Key, Any], every_s: float, unit_ns: int,
-        times: Mapping[str, Collection[str]], clock: Callable[[], float] = time.monotonic,
+        times: Mapping[str, Collection[str]], tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._folder = folder
+        self._tell = tell
         self._every_s = every_s
         self._unit = unit_ns
         self._times = times
         self._clock = clock
         self._look_at = -inf
         self._rows: dict[Key, _Rows] = {}
-        for key, (kind, made, waiting) in known.items():
-            rows = self._of(key, KINDS[kind])
+        for key, (kind, made, waiting, filed) in known.items():
+            rows = self._rows[key] = _Rows(KINDS[kind], FiledTables(self._place(key), tell, filed))
             tables = [pa.ipc.open_stream(one).read_all() for one in waiting]
             rows.made = made - sum(table.num_rows for table in tables)
-            if rows.made > rows.filed:
-                raise AnswersDamaged(f"{self._place(key)}: a file of its rows is gone")
             for table in tables:
                 self.add(key, rows.kind, table)
 
     def add(self, key: Key, kind: ResultKind, table: pa.Table) -> None:
         """The next rows of a site and query."""
         rows = self._of(key, kind)
-        there = min(max(rows.filed - rows.made, 0), table.num_rows)
+        there = min(max(rows.files.end - rows.made, 0), table.num_rows)
         rows.made += table.num_rows
         if there < table.num_rows:
             if not rows.waiting:
                 rows.since = self._clock()
             rows.waiting.append(table.slice(there))
-            if rows.made - rows.filed >= ROWS_MAX:
+            if rows.made - rows.files.end >= ROWS_MAX:
                 self._look_at = -inf
 
     def close_if_full(self) -> None:
@@ -97,11 +97,11 @@ class AnswerTables:
         now = self._clock()
         if now < self._look_at:
             return
-        for key, rows in self._rows.items():
+        for rows in self._rows.values():
             if rows.waiting and (
-                rows.made - rows.filed >= ROWS_MAX or now - rows.since >= self._every_s
+                rows.made - rows.files.end >= ROWS_MAX or now - rows.since >= self._every_s
             ):
-                self._close(key, rows)
+                self._close(rows)
         self._look_at = now + min(self._every_s / 4, _LOOK_S)
 
     def close_all(self) -> None:
@@ -110,55 +110,50 @@ class AnswerTables:
         Raises:
             OSError: it could not be.
         """
-        for key, rows in self._rows.items():
+        for rows in self._rows.values():
             if rows.waiting:
-                self._close(key, rows)
+                self._close(rows)
 
     def state(self) -> dict[Key, Any]:
-        """For the next life: of each site and query its kind, its rows, those that wait."""
+        """For the next life: of each site and query its kind, its rows, those that wait, its files.
+
+        Raises:
+            AnswersDamaged: a file is gone.
+            OSError: one cannot be read.
+        """
         return {
-            key: (rows.kind.name, rows.made, [_packed(table) for table in rows.waiting])
+            key: (
+                rows.kind.name,
+                rows.made,
+                [_packed(table) for table in rows.waiting],
+                rows.files.state(),
+            )
             for key, rows in self._rows.items()
         }
 
     def _of(self, key: Key, kind: ResultKind) -> _Rows:
         rows = self._rows.get(key)
         if rows is None:
-            rows = self._rows[key] = _Rows(kind, self._filed(key))
+            rows = self._rows[key] = _Rows(kind, FiledTables(self._place(key), self._tell))
         return rows
 
     def _place(self, key: Key) -> Path:
         return self._folder / key[0] / site_file(key[1])
 
-    def _filed(self, key: Key) -> int:
-        """Rows in files, which follow one another; those behind a missing one are made anew."""
-        place = self._place(key)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        end = 0
-        for path in sorted(place.parent.glob("*.parquet")):
-            found = _NAME.fullmatch(path.name)
-            if found is None or found[1] != place.name:
-                continue
-            if int(found[2]) == end:
-                end = int(found[3])
-            else:
-                path.unlink()
-        return end
-
-    def _close(self, key: Key, rows: _Rows) -> None:
-        name = f"{site_file(key[1])}.rows-{rows.filed:012d}-{rows.made:012d}{PARQUET}"
+    def _close(self, rows: _Rows) -> None:
+        filed = rows.made - rows.files.end
+        path = rows.files.file_of(filed)
         columns = TypedColumns(rows.kind.schema, rows.kind.name, self._unit, self._times)
         for table in rows.waiting:
             columns.learn(table)
         try:
-            write_table(
-                self._folder / key[0] / name, columns.schema, map(columns.typed, rows.waiting)
-            )
+            write_table(path, columns.schema, map(columns.typed, rows.waiting))
         except UserError as error:
             if isinstance(error.__cause__, OSError):
                 raise error.__cause__ from error
             raise
-        rows.filed, rows.waiting = rows.made, []
+        rows.files.filed(path, filed)
+        rows.waiting = []
 
 
 def _packed(table: pa.Table) -> bytes:

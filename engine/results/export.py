@@ -42,12 +42,12 @@ def export_jsonl(
     queries: Sequence[str] = (),
     times: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> int:
-    """Writes the results of a ``ResultSink`` as JSON lines; gives their number.
+    """Writes the results in a store as JSON lines; gives their number.
 
     By site, then by query, then in order of emission: independent of how batches were cut.
 
     Args:
-        directory: what the sink wrote; results of an empty run are no lines.
+        directory: the store, or its folder; results of an empty run are no lines.
         out: a path (which appears whole) or an open text stream.
         time_unit: of every time, rounded down to whole numbers.
         queries: names in the order wanted; queries not named here follow in order of their names.
@@ -66,7 +66,7 @@ def export_jsonl(
 
 
 def read_results(directory: str | Path | PartStore, kind: str) -> Iterator[Result]:
-    """Results of one kind of a ``ResultSink``, in the order and with the times of ``export_jsonl``.
+    """Results of one kind in a store, in the order and with the times of ``export_jsonl``.
 
     Raises:
         UserError: no such directory, or damaged files in it.
@@ -85,13 +85,13 @@ def export_table(
     times: Mapping[str, Collection[str]] = MappingProxyType({}),
     events: int = 0,
 ) -> int:
-    """Writes the results of a ``ResultSink`` as one table; gives their number.
+    """Writes the results in a store as one table; gives their number.
 
     In Parquet, objects (keys, values, bounds, attributes of events) are structs with typed fields;
     in CSV their fields are columns (``engine.results.tables.flat_columns``).
 
     Args:
-        directory: what the sink wrote; results of an empty run are no rows.
+        directory: the store, or its folder; results of an empty run are no rows.
         out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
         kind: what the table holds: a name in ``engine.results.kinds``.
         time_unit: of every time, rounded down to whole numbers.

@@ -14,9 +14,11 @@ import pyarrow as pa
 from engine.errors import ContractViolation
 from engine.operator import Result
 from engine.results.lines.json_texts import Texts, in_one, woven
-from engine.results.lines.match_lines import match_pieces
-from engine.results.lines.window_lines import window_pieces
+from engine.results.lines.match_lines import match_lines
+from engine.results.lines.window_lines import window_lines
 from engine.results.schema import (
+    ALERT_FIELDS,
+    ALERTS,
     MATCH_SCHEMA,
     MATCHES,
     POSITION,
@@ -27,7 +29,7 @@ from engine.results.schema import (
     window_rows,
 )
 
-_AT_ONCE: Final = 1 << 14
+_AT_ONCE: Final = 1 << 13
 """Rows: bounds the texts in memory."""
 
 
@@ -40,37 +42,20 @@ class ResultKind:
         mark: the field that its results have and no other kind's.
         schema: of its tables; columns may have other types where the query decides.
         rows: (positions, results as dicts) -> a table of ``schema``.
-        lines: (table, unit [ns], labels of values that are times) -> its JSON lines with their
-            ends, some at a time.
+        texts: (some rows of a table, unit [ns], labels of values that are times) -> their JSON
+            lines with their ends.
     """
 
     name: str
     mark: str
     schema: pa.Schema
     rows: Callable[[Sequence[int], Sequence[Result]], pa.Table]
-    lines: Callable[[pa.Table, int, Collection[str]], Iterator[pa.Array]]
+    texts: Callable[[pa.Table, int, Collection[str]], pa.Array]
 
-
-KINDS: Final[dict[str, ResultKind]] = {
-    kind.name: kind
-    for kind in (
-        ResultKind(MATCHES, "events", MATCH_SCHEMA, match_rows, match_pieces),
-        ResultKind(WINDOWS, "window", WINDOW_SCHEMA, window_rows, window_pieces),
-    )
-}
-
-
-def kind_of(result: Result) -> ResultKind:
-    """The kind of a result.
-
-    Raises:
-        ContractViolation: of none, or of more than one.
-    """
-    found = [kind for kind in KINDS.values() if kind.mark in result]
-    if len(found) != 1:
-        marks = ", ".join(kind.mark for kind in KINDS.values())
-        raise ContractViolation(f"a result has one of {marks}, not {sorted(result)}")
-    return found[0]
+    def lines(self, table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[pa.Array]:
+        """The JSON lines of a ``table``, some at a time."""
+        for start in range(0, table.num_rows, _AT_ONCE):
+            yield self.texts(table.slice(start, _AT_ONCE), unit, times)
 
 
 def plain_kind(
@@ -97,10 +82,31 @@ def plain_kind(
         except (pa.ArrowException, OverflowError) as error:
             raise ContractViolation(f"a result does not fit its fields: {error}") from error
 
-    def lines(table: pa.Table, unit: int, _times: Collection[str]) -> Iterator[pa.Array]:
-        for start in range(0, table.num_rows, _AT_ONCE):
-            some = table.slice(start, _AT_ONCE)
-            columns = {field: in_one(some.column(field)) for field in schema.names[1:]}
-            yield woven("{", *Texts(unit).fields(columns, in_unit), "}\n")
+    def texts(table: pa.Table, unit: int, _times: Collection[str]) -> pa.Array:
+        columns = {field: in_one(table.column(field)) for field in schema.names[1:]}
+        return woven("{", *Texts(unit).fields(columns, in_unit), "}\n")
 
-    return ResultKind(name, mark, schema, rows, lines)
+    return ResultKind(name, mark, schema, rows, texts)
+
+
+KINDS: Final[dict[str, ResultKind]] = {
+    kind.name: kind
+    for kind in (
+        ResultKind(MATCHES, "events", MATCH_SCHEMA, match_rows, match_lines),
+        ResultKind(WINDOWS, "window", WINDOW_SCHEMA, window_rows, window_lines),
+        plain_kind(ALERTS, "alert", ALERT_FIELDS, times=("ts",)),
+    )
+}
+
+
+def kind_of(result: Result) -> ResultKind:
+    """The kind of a result.
+
+    Raises:
+        ContractViolation: of none, or of more than one.
+    """
+    found = [kind for kind in KINDS.values() if kind.mark in result]
+    if len(found) != 1:
+        marks = ", ".join(kind.mark for kind in KINDS.values())
+        raise ContractViolation(f"a result has one of {marks}, not {sorted(result)}")
+    return found[0]

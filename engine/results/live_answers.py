@@ -1,4 +1,8 @@
-"""Where answers go while they come: lines, tables if wanted, and whoever looks on."""
+"""Where answers go while they come: lines, tables if wanted, and whoever looks on.
+
+So do events that were late or set aside, where that is asked for: lines alone, in folders named as
+their kinds.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,9 @@ from engine.results.answer_lines import AnswerLines
 from engine.results.answer_tables import AnswerTables
 from engine.results.kinds import KINDS, ResultKind, kind_of
 from engine.results.lines.json_texts import in_one_text
-from engine.results.run_writer import RESULTS, Part
+from engine.results.ordered import event_lines
+from engine.results.run_writer import RESULTS, OutputPart
+from engine.results.side_output import SIDE_OUTPUT
 
 Fed = Callable[[bytes], None]
 """Takes lines that have just been written."""
@@ -47,7 +53,7 @@ class LiveAnswers:
         self.patient = patient
         """For what else must be written."""
 
-    def take(self, parts: Sequence[Part]) -> None:
+    def take(self, parts: Sequence[OutputPart]) -> None:
         """Writes the results among ``parts``: each site's in the order of emission."""
         for key, kind, table in _pieces(parts):
             lines = self._lines_of(key, kind, table)
@@ -56,6 +62,8 @@ class LiveAnswers:
                 self._fed(new)
             if self._tables is not None:
                 self._tables.add(key, kind, table)
+        for key, lines in self._aside(parts):
+            self.patient(partial(self._lines.append, key, lines))
         self.rest()
 
     def caught_up(self) -> None:
@@ -67,7 +75,7 @@ class LiveAnswers:
         if self._tables is not None:
             self.patient(self._tables.close_if_full)
 
-    def close(self, end: Sequence[Part] = ()) -> None:
+    def close(self, end: Sequence[OutputPart] = ()) -> None:
         """Nothing more comes for now: all that waits is written.
 
         Args:
@@ -76,6 +84,8 @@ class LiveAnswers:
         lines: dict[tuple[str, str], bytes] = {}
         for key, kind, table in _pieces(end):
             lines[key] = lines.get(key, b"") + self._lines_of(key, kind, table)
+        for key, more in self._aside(end):
+            lines[key] = lines.get(key, b"") + more
         self.patient(lambda: self._lines.end(lines))
         if self._tables is not None:
             self.patient(self._tables.close_all)
@@ -93,8 +103,16 @@ class LiveAnswers:
         pieces = kind.lines(table, self._unit, self._times.get(key[0], ()))
         return "".join(map(in_one_text, pieces)).encode()
 
+    def _aside(self, parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], bytes]]:
+        """(kind, site) and lines of the events among ``parts`` that did not go their way."""
+        for part in parts:
+            if part.kind in SIDE_OUTPUT.folders:
+                shown = SIDE_OUTPUT.shown(part.content())
+                lines = event_lines(part.site, shown, self._unit, SIDE_OUTPUT)
+                yield (part.kind, part.site), "".join(lines).encode()
 
-def _pieces(parts: Sequence[Part]) -> Iterator[tuple[tuple[str, str], ResultKind, pa.Table]]:
+
+def _pieces(parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], ResultKind, pa.Table]]:
     """(query, site), kind and rows of the results among ``parts``, in their order.
 
     Those of one site are put together: to make lines of a table costs milliseconds, however few.
@@ -113,7 +131,7 @@ def _pieces(parts: Sequence[Part]) -> Iterator[tuple[tuple[str, str], ResultKind
                 yield (name, site), KINDS[kind_name], mine
 
 
-def _tables(part: Part) -> Iterator[tuple[ResultKind, pa.Table]]:
+def _tables(part: OutputPart) -> Iterator[tuple[ResultKind, pa.Table]]:
     """Kind and rows of the results in a part."""
     if part.kind in KINDS:
         yield KINDS[part.kind], part.content()

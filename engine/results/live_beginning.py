@@ -23,9 +23,10 @@ def check_begin(log: Path, answers: Path, queries: Iterable[str]) -> None:
         if any(folder.glob(f"*{SUFFIX}")):
             raise UserError(
                 f"query {name}: {folder} has answers to the log's files from the first on, "
-                f"of which those up to {upto} were retired, and the engine's state does not fit: "
-                "ask as before, with the same engine; or move that folder away, then answers are "
-                f"made from file {upto + 1} on"
+                f"of which those up to {upto} were retired, and the engine's state does not fit, "
+                "or a file of answers was damaged (said above): ask as before, with the same "
+                "engine, and restore the file; or move that folder away, then answers are made "
+                f"from file {upto + 1} on"
             )
 
 

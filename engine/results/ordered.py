@@ -104,37 +104,31 @@ def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.A
     return texts.take(pa.array(codes, mask=null))
 
 
-class OrderedSink:
-    """Writes ordered events into a folder or a store; a batch id written again replaces its batch.
+def write_events(
+    store: PartStore, batch_id: int, tables: Sequence[pa.Table], folder: str = ORDERED
+) -> list[Path]:
+    """Makes ``tables`` the whole of batch ``batch_id``; gives its files.
 
-    ``folder``: where in it; others than ``ordered`` for events that are set aside.
+    Args:
+        store: where to.
+        batch_id: micro-batch, from 0.
+        tables: of ``released_table``, each site's in release order; sites may be mixed.
+        folder: others than ``ordered`` for events that are set aside.
+
+    Raises:
+        UserError: the directory cannot be written.
+        ContractViolation: an attribute of one site has two types that do not mix.
     """
-
-    def __init__(self, directory: str | Path | PartStore, folder: str = ORDERED) -> None:
-        self._store = store_of(directory)
-        self._folder = folder
-
-    def write(self, batch_id: int, tables: Sequence[pa.Table]) -> list[Path]:
-        """Makes ``tables`` the whole of batch ``batch_id``; gives its files.
-
-        Args:
-            batch_id: micro-batch, from 0.
-            tables: of ``released_table``, each site's in release order; sites may be mixed.
-
-        Raises:
-            UserError: the directory cannot be written.
-            ContractViolation: an attribute of one site has two types that do not mix.
-        """
-        sites: dict[str, list[pa.Table]] = {}
-        for table in tables:
-            if table.num_rows:
-                sites.setdefault(table.column(SITE)[0].as_py(), []).append(table)
-        # Sites with other attributes have other columns, hence other files.
-        parts: dict[pa.Schema, list[pa.Table]] = {}
-        for site in sorted(sites):
-            joined = _joined(site, sites[site])
-            parts.setdefault(joined.schema, []).append(joined)
-        return self._store.replace(self._folder, batch_id, list(parts.values()))
+    sites: dict[str, list[pa.Table]] = {}
+    for table in tables:
+        if table.num_rows:
+            sites.setdefault(table.column(SITE)[0].as_py(), []).append(table)
+    # Sites with other attributes have other columns, hence other files.
+    parts: dict[pa.Schema, list[pa.Table]] = {}
+    for site in sorted(sites):
+        joined = _joined(site, sites[site])
+        parts.setdefault(joined.schema, []).append(joined)
+    return store.replace(folder, batch_id, list(parts.values()))
 
 
 def _joined(site: str, tables: list[pa.Table]) -> pa.Table:
@@ -164,10 +158,10 @@ def export_ordered_jsonl(
     time_unit: str = "ns",
     files: EventFiles = ORDERED_STREAM,
 ) -> int:
-    """Writes what an ``OrderedSink`` holds as JSON lines, by site, in release order.
+    """Writes the events in a store as JSON lines, by site, in release order.
 
     Args:
-        directory: what the sink wrote.
+        directory: of the store, or itself.
         out: a path (which appears whole) or an open text stream.
         time_unit: of every time, rounded down to whole numbers.
         files: which of its events.
@@ -180,14 +174,26 @@ def export_ordered_jsonl(
     """
     unit = unit_ns(time_unit)
     count = 0
-    encode = json.JSONEncoder(ensure_ascii=False).encode
     with text_out(out) as stream:
         for site, table in _tables(store_of(directory), files):
-            for batch in table.combine_chunks().to_batches():
-                records = _records(site, batch, unit, files)
-                stream.writelines(encode(record) + "\n" for record in records)
-                count += batch.num_rows
+            stream.writelines(event_lines(site, table, unit, files))
+            count += table.num_rows
     return count
+
+
+def event_lines(site: str, shown: pa.Table, unit: int, files: EventFiles) -> Iterator[str]:
+    """A line for each event of a site.
+
+    Args:
+        site: its name.
+        shown: what ``files.shown`` gave.
+        unit: of every time [ns], rounded down.
+        files: of which they are.
+    """
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    for batch in shown.combine_chunks().to_batches():
+        for record in _records(site, batch, unit, files):
+            yield encode(record) + "\n"
 
 
 def export_ordered_table(
@@ -196,12 +202,12 @@ def export_ordered_table(
     time_unit: str = "ns",
     files: EventFiles = ORDERED_STREAM,
 ) -> int:
-    """Writes what an ``OrderedSink`` holds as one table; gives the number of events.
+    """Writes the events in a store as one table; gives the number of events.
 
     Without events it is a table of the fixed columns and no rows.
 
     Args:
-        directory: what the sink wrote.
+        directory: of the store, or itself.
         out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
         time_unit: of every time, rounded down to whole numbers.
         files: which of its events.

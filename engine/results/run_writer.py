@@ -2,8 +2,8 @@
 
 Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
 ``written/`` (see ``engine.results.store.ledger``) and ``counters.json`` (see ``engine.scenario``).
-Chains run elsewhere in general, so their output comes as ``Part``s: a site, a kind and content,
-which is bytes where it crosses between processes.
+Chains run elsewhere in general, so their output comes as ``OutputPart``s: a site, a kind and
+content, which is bytes where it crosses between processes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from engine.log.whole_file import whole_file
 from engine.results.kinds import KINDS
-from engine.results.ordered import ORDERED, OrderedSink
+from engine.results.ordered import ORDERED, write_events
 from engine.results.side_output import LATE, QUARANTINED
 from engine.results.store.ledger import WRITTEN, Ledger
 from engine.results.store.part_store import PartStore, store_of
-from engine.results.writer import ResultSink
+from engine.results.writer import write_results
 
 RESULTS: Final = "results"
 COUNTERS: Final = "counters"
@@ -39,7 +39,7 @@ _TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OutputPart:
     """A piece of one site's output: ``kind`` tells what ``payload`` holds.
 
     That is a table of matches or events, a list of other results, or a site's counters; or the
@@ -59,17 +59,17 @@ class Part:
         return pa.ipc.open_stream(self.payload).read_all()
 
 
-def packed(part: Part) -> Part:
+def packed(part: OutputPart) -> OutputPart:
     """``part`` with its payload as bytes: tables as Arrow streams, all else as JSON."""
     if not isinstance(part.payload, pa.Table):
-        return Part(part.site, part.kind, json.dumps(part.payload).encode())
+        return OutputPart(part.site, part.kind, json.dumps(part.payload).encode())
     sink = pa.BufferOutputStream()
     # Texts that repeat take most of the bytes, and a JVM that hands them on holds several copies.
     codec = "lz4" if part.payload.nbytes >= _WORTH_PACKING else None
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with pa.ipc.new_stream(sink, part.payload.schema, options=options) as writer:
         writer.write_table(part.payload)
-    return Part(part.site, part.kind, bytes(sink.getvalue()))
+    return OutputPart(part.site, part.kind, bytes(sink.getvalue()))
 
 
 class RunWriter:
@@ -81,8 +81,6 @@ class RunWriter:
     def __init__(self, directory: Path | PartStore) -> None:
         self._store = store_of(directory)
         self.directory = self._store.directory
-        self._results = ResultSink(self._store)
-        self._events = {name: OrderedSink(self._store, name) for name in _EVENTS}
         self._ledger = Ledger(self.directory)
         self._counters: dict[str, Any] = {}
 
@@ -108,7 +106,7 @@ class RunWriter:
         """
         self._ledger.check(batches)
 
-    def write(self, batch_id: int, parts: Sequence[Part], *, ends: bool = False) -> None:
+    def write(self, batch_id: int, parts: Sequence[OutputPart], *, ends: bool = False) -> None:
         """Make ``parts`` the whole of batch ``batch_id``: each site's in order of emission.
 
         Args:
@@ -117,7 +115,7 @@ class RunWriter:
             ends: an input ended in this batch; the parts of the end are written already.
         """
         results: list[dict[str, Any]] = []
-        tables: dict[str, list[pa.Table]] = {name: [] for name in (*self._events, *KINDS)}
+        tables: dict[str, list[pa.Table]] = {name: [] for name in (*_EVENTS, *KINDS)}
         counters: list[tuple[str, Any]] = []
         for part in parts:
             if part.kind == RESULTS:
@@ -130,11 +128,11 @@ class RunWriter:
             self._counters |= dict(counters)
             counters = []
         counted = self._write_counters(batch_id, counters)
-        files = self._results.write(batch_id, results, {name: tables[name] for name in KINDS})
-        for name, events in self._events.items():
+        files = write_results(self._store, batch_id, results, tables)
+        for name in _EVENTS:
             # Side output is rare, but a batch written again must replace what there was.
             if name == ORDERED or tables[name] or (self.directory / name).exists():
-                files += events.write(batch_id, tables[name])
+                files += write_events(self._store, batch_id, tables[name], name)
         if self._store.is_lasting:
             self._ledger.enter(batch_id, [*files, *counted], ends=ends)
 

@@ -19,6 +19,7 @@ from engine.operator import Result
 
 MATCHES: Final = "matches"
 WINDOWS: Final = "windows"
+ALERTS: Final = "alerts"
 """Names of kinds (``engine.results.kinds``)."""
 POSITION: Final = "position"
 """Place of the result among all of its batch: restores the order between matches and windows."""
@@ -61,6 +62,20 @@ WINDOW_FIELDS: Final = {
     "ambiguous": pa.int64(),
     "missing": pa.int64(),
 }
+ALERT_FIELDS: Final = {
+    "alert": TEXT,
+    "trace": pa.string(),
+    "certainty": TEXT,
+    "constraint": TEXT,
+    "type": TEXT,
+    "source": TEXT,
+    "seq": pa.int64(),
+    "ts": pa.int64(),
+    "allowed": TEXT,
+}
+"""Of monitored patterns; ``type source seq ts`` are of the event that made it known, ``allowed`` of
+a violation is what the constraint allowed in its place.
+"""
 JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs")
 """JSON texts, or structs: of ``bounds`` each field is a struct of ``BOUNDS``, in JSON a pair."""
 BOUNDS: Final = ("least", "most")
@@ -68,8 +83,9 @@ MATCH_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **MATCH_FIELDS, MORE: pa.
 WINDOW_EXTRAS: Final = {
     "drift": TEXT,  # R19's flag: which of the three shifted windows a result is of
     "bounds": pa.string(),
+    "certainty": TEXT,  # of windows that go by events, whose borders the clocks leave open
 }
-"""Of windows with R19's three shifted copies; left out of JSONL when absent."""
+"""Of some kinds of windows; left out of JSONL when absent."""
 WINDOW_SCHEMA: Final = pa.schema(
     {POSITION: pa.int64(), **WINDOW_FIELDS, **WINDOW_EXTRAS, MORE: pa.string()}
 )

@@ -12,48 +12,42 @@ import pyarrow as pa
 from engine.operator import Result
 from engine.results.kinds import KINDS, ResultKind, kind_of
 from engine.results.schema import POSITION
-from engine.results.store.part_store import PartStore, store_of
+from engine.results.store.part_store import PartStore
 
 
-class ResultSink:
-    """Writes results into ``directory``, or a store; writing a batch id again replaces that batch.
+def write_results(
+    store: PartStore,
+    batch_id: int,
+    results: Sequence[Result],
+    tables: Mapping[str, Sequence[pa.Table]] = MappingProxyType({}),
+) -> list[Path]:
+    """Makes all that is given the whole of batch ``batch_id``; gives its files.
 
     Each file appears whole. After a crash between two files of a batch the host writes the batch
     again (Spark does, from its checkpoint), which completes it.
+
+    Args:
+        store: where to.
+        batch_id: micro-batch, from 0; later ones hold later results.
+        results: each site's in the order of emission; sites may be mixed.
+        tables: more of them, by kind, as tables of its schema with one site each, each site's in
+            the order of emission; of queries that ``results`` are not of.
+
+    Raises:
+        UserError: the directory cannot be written.
+        ContractViolation: a result without the fields of DESIGN "Results".
     """
-
-    def __init__(self, directory: str | Path | PartStore) -> None:
-        self._store = store_of(directory)
-
-    def write(
-        self,
-        batch_id: int,
-        results: Sequence[Result],
-        tables: Mapping[str, Sequence[pa.Table]] = MappingProxyType({}),
-    ) -> list[Path]:
-        """Makes all that is given the whole of batch ``batch_id``; gives its files.
-
-        Args:
-            batch_id: micro-batch, from 0; later ones hold later results.
-            results: each site's in the order of emission; sites may be mixed.
-            tables: more of them, by kind, as tables of its schema with one site each, each site's
-                in the order of emission; of queries that ``results`` are not of.
-
-        Raises:
-            UserError: the directory cannot be written.
-            ContractViolation: a result without the fields of DESIGN "Results".
-        """
-        kinds = [kind_of(result) for result in results]
-        files: list[Path] = []
-        for name, kind in KINDS.items():
-            chosen = [place for place, each in enumerate(kinds) if each is kind]
-            given = _numbered(tables.get(name, ()), len(results))
-            # By site, and as a file has one schema, by that.
-            parts: dict[pa.Schema, list[pa.Table]] = {}
-            for table in sorted([*_by_site(chosen, results, kind), *given], key=_site_of):
-                parts.setdefault(table.schema, []).append(table)
-            files += self._store.replace(name, batch_id, list(parts.values()))
-        return files
+    kinds = [kind_of(result) for result in results]
+    files: list[Path] = []
+    for name, kind in KINDS.items():
+        chosen = [place for place, each in enumerate(kinds) if each is kind]
+        given = _numbered(tables.get(name, ()), len(results))
+        # By site, and as a file has one schema, by that.
+        parts: dict[pa.Schema, list[pa.Table]] = {}
+        for table in sorted([*_by_site(chosen, results, kind), *given], key=_site_of):
+            parts.setdefault(table.schema, []).append(table)
+        files += store.replace(name, batch_id, list(parts.values()))
+    return files
 
 
 def _site_of(table: pa.Table) -> str:

@@ -63,17 +63,18 @@ class EngineProcess:
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
         done, _ = await asyncio.wait([self._running], timeout=STOP_S[self._task.kind])
-        if not done:
-            self._tell("answers: not all are written yet; the next start goes on")
-            if self._process is not None:
-                self._process.kill()
+        if not done and self._process is not None:
+            self._process.kill()
         await self._running
 
     def _notify(self) -> None:
-        process = self._process
-        if process is None or process.stdin is None or self._stopping.is_set() or not self._number:
-            return
-        process.stdin.write(b"%d\n" % self._number)
+        if self._process is not None and not self._stopping.is_set():
+            self._say_number(self._process)
+
+    def _say_number(self, process: Process) -> None:
+        assert process.stdin is not None
+        if self._number:
+            process.stdin.write(b"%d\n" % self._number)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -82,7 +83,9 @@ class EngineProcess:
             begun = loop.time()
             code = await self._once()
             if self._stopping.is_set():
-                return
+                if not code:
+                    return
+                break
             if code == AT_FAULT:
                 self._tell("answers have stopped; events are still received")
                 await self._stopping.wait()
@@ -94,6 +97,8 @@ class EngineProcess:
             await asyncio.wait([done], timeout=wait_s)
             done.cancel()
             wait_s = min(2 * wait_s, _AGAIN_S[1])
+        # It was killed, waited for its next start, or for an earlier server's engine to end.
+        self._tell("answers: not all are written yet; the next start goes on")
 
     async def _once(self) -> int:
         """One life of the process; gives its exit code."""
@@ -107,7 +112,7 @@ class EngineProcess:
             return FAILED
         assert process.stdin is not None
         process.stdin.write(self._task.as_line())
-        self._notify()
+        self._say_number(process)  # also one that is to stop answers what there is
         if self._stopping.is_set():
             process.stdin.close()
         await self._hear(process)

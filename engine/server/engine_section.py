@@ -64,8 +64,12 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     defaults = Questions(queries=())
     options: dict[str, Any] = {
         name: table.text(name, getattr(defaults, name))
-        for name in ("order", "barrier", "purge", "window", "guard", "time_unit")
-    }
+        for name in (
+            "order", "barrier", "purge", "intervals", "joins", "spill", "window", "guard",
+            "time_unit",
+        )
+    }  # fmt: skip
+    options["late"] = table.flag("late", defaults.late)
     options["certainty"] = table.text("certainty", defaults.certainty, among=CERTAINTIES)
     formats = table.texts("formats", ["jsonl"])
     parquet_every = table.duration_ns("parquet_every", _PARQUET_NS, low=10**6)

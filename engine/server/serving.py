@@ -8,6 +8,7 @@ A kill loses nothing that was acked, as an ack follows the fsync of the file tha
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import ssl
 from collections.abc import Callable
@@ -137,6 +138,8 @@ async def _serve(
     responder.start()
     if engine is not None:
         engine.start()
+    gc.collect()
+    gc.freeze()  # what is loaded stays: nobody is to wait while it is gone through
     tell(f"listening at {listen}: TCP {port}{' (TLS)' if tls else ''}, UDP {responder.port}")
     try:
         if page is not None:

@@ -14,8 +14,9 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import ContractViolation
+from engine.pattern.spill.chunk_store import ChunksApart
 from engine.spark.live_chains import LIVE, digest_of
-from engine.spark.state_chunks import ChunksApart, state_chunks
+from engine.spark.state_chunks import state_chunks
 
 _STATE: Final = StructType([StructField("snapshot", BinaryType())])
 _DIGEST: Final = StructType([StructField("digest", BinaryType())])

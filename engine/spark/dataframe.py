@@ -18,9 +18,8 @@ from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.order.base import Guards
-from engine.order.registry import OrderSettings, order_attributes, parse_order
-from engine.order.sequence.order import SequenceSettings
+from engine.order.base import Guards, OrderSettings
+from engine.order.registry import parse_order
 from engine.order.served import check_order_attributes
 from engine.pattern.spill.settings import read_spill
 from engine.query import check_attributes, needed_attributes
@@ -104,7 +103,7 @@ def chain(
         spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
         window=read_window(window, time_unit, plans),
     )
-    order_attributes(settings.order, plans)  # an order that cannot serve them is told here
+    settings.order.attributes(plans)  # an order that cannot serve them is told here
     _check_types(attributes)
     return partial(_applied, settings=settings, time_unit=time_unit, attributes=attributes)
 
@@ -122,11 +121,11 @@ def _applied(
     if _PAYLOAD in df.columns:
         df, known = _frames(df), attributes
     else:
-        numbered = isinstance(order, SequenceSettings)
+        numbered = order.asks_numbers
         df, rows = plan_rows(df, _wanted(plans, order), time_unit, numbered=numbered)
         known = rows.attributes
     if known is not None:
-        check_order_attributes(order_attributes(order, plans), known)
+        check_order_attributes(order.attributes(plans), known)
         for plan in plans:
             check_attributes(plan, known)
     output = TypedOutput(plans, known, unit_ns(time_unit), None if rows is None else rows.taken)
@@ -146,7 +145,7 @@ def _check_types(attributes: Mapping[str, str] | None) -> None:
 
 def _wanted(plans: Sequence[Plan], order: OrderSettings) -> set[str] | None:
     """Attributes that the step reads; None = all."""
-    wanted = set(order_attributes(order, plans))
+    wanted = set(order.attributes(plans))
     for plan in plans:
         needed = needed_attributes(plan)
         if needed is None:

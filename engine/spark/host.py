@@ -23,7 +23,7 @@ from engine.errors import UserError
 from engine.java import java_home
 from engine.log.arrival_log import LogReader
 from engine.log.whole_file import whole_file
-from engine.results.run_writer import CHECKPOINT, READING, SETTINGS, Part, RunWriter
+from engine.results.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
 from engine.results.store.ledger import END
 from engine.results.store.sole_use import sole_use
 from engine.spark.class_archive import java_options
@@ -182,6 +182,7 @@ def _run(
         host=f"spark {master}",
         events=facts.rows,
         seconds=time.perf_counter() - started,
+        computing=sum(each["seconds"] for each in batches),
         batches=batches,
     )
 
@@ -239,7 +240,7 @@ def _sink(writer: RunWriter, staged: Staged) -> Sink:
     return write
 
 
-def part_of(row: Row, staged: Staged) -> Part:
+def part_of(row: Row, staged: Staged) -> OutputPart:
     """What a row of ``OUTPUT`` holds."""
     payload = staged.get(row.staged) if row.staged else bytes(row.payload)
-    return Part(row.site, row.kind, payload)
+    return OutputPart(row.site, row.kind, payload)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.chain import ChainSettings
 from engine.chain.site_chain import SNAPSHOT_VERSION
-from engine.errors import SlackwaterError
+from engine.errors import SparkFailure
 from engine.log.files.log_files import file_mark
 from engine.log.files.reading import reading
 from engine.log.files.retired import retired
@@ -37,7 +39,7 @@ from engine.spark.staged import Staged
 _SINK: Final = "sink"
 _STAGED: Final = "staged"
 _LOOK_S: Final = 0.2
-_VERSION: Final = (1, SNAPSHOT_VERSION)
+_VERSION: Final = (2, SNAPSHOT_VERSION)
 
 
 def spark_log(folder: Path) -> Path:
@@ -81,7 +83,8 @@ class SparkEngine:
         self._staged = Staged(folder / _STAGED)
         self._saved = 0
         self._open(open_answers)
-        self._query = self._start(spark_session(master, spark_log(folder)))
+        with self._jvm():
+            self._query = self._start(spark_session(master, spark_log(folder)))
 
     @property
     def done(self) -> int:
@@ -105,11 +108,11 @@ class SparkEngine:
             try:
                 self._answers = open_answers(state["answers"])
             except AnswersDamaged as damaged:
-                self._tell(f"{damaged}: answers are made again from the log's beginning")
+                self._tell(f"{damaged}: answers are to be made again from the log's beginning")
                 state = None
         if state is None:
+            self._answers = open_answers({})  # may be refused: then the state stays
             shutil.rmtree(self._folder, ignore_errors=True)
-            self._answers = open_answers({})
             state = {"batch": -1, "done": 0, "sites": ()}
         self._folder.mkdir(parents=True, exist_ok=True)
         self._batch: int = state["batch"]
@@ -183,7 +186,8 @@ class SparkEngine:
         if self._list.sites:
             self._list.add([], self._list.listed, ends=True)
         self._wait_for(self._all_done)
-        self._query.stop()
+        with self._jvm():
+            self._query.stop()
         with self._written:
             if not self._ended:
                 self._answers.close()
@@ -207,11 +211,17 @@ class SparkEngine:
                 self._check()
 
     def _check(self) -> None:
-        if not self._query.isActive:
-            raise self._failure()
+        with self._jvm():
+            if not self._query.isActive:
+                raise spark_failure(str(self._query.exception()), spark_log(self._folder))
 
-    def _failure(self) -> SlackwaterError:
-        return spark_failure(str(self._query.exception()), spark_log(self._folder))
+    @contextmanager
+    def _jvm(self) -> Iterator[None]:
+        """Raises SparkFailure when there is none any more, as for want of memory."""
+        try:
+            yield
+        except (Py4JError, ConnectionError) as error:
+            raise SparkFailure("its JVM has ended", spark_log(self._folder)) from error
 
     def _sink(self, rows: list[Row], batch: int) -> None:
         """Writes what a micro-batch gave, unless that was done before a crash."""

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from engine.chain import ChainSettings
 from engine.chain.output_parts import last_parts, parts_of
 from engine.log.arrival_log import frames_at
-from engine.results.run_writer import Part, packed
+from engine.results.run_writer import OutputPart, packed
 from engine.spark.chain_state import ChainState
 from engine.spark.staged import LARGE, Staged
 from engine.stream.frame import Frame
@@ -76,7 +76,7 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
         given += [(packed(part), True) for part in last]
         return iter([self._row(number, *each) for number, each in enumerate(given)])
 
-    def _row(self, number: int, part: Part, last: bool) -> Row:
+    def _row(self, number: int, part: OutputPart, last: bool) -> Row:
         payload, staged = part.payload, ""
         if len(payload) >= LARGE:
             payload, staged = b"", self._staged.put(payload)

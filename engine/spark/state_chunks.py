@@ -12,7 +12,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from engine.chain import ChunksOf
-from engine.pattern.spill.chunk_store import ChunkStore
 
 _KEY: Final = StructType([StructField("query", StringType()), StructField("number", LongType())])
 _CONTENT: Final = StructType([StructField("content", BinaryType())])
@@ -47,37 +46,6 @@ class StateChunks:
 
     def restore(self, state: None) -> None:
         """So it has it."""
-
-
-class ChunksApart:
-    """Another's chunks to read; what is put or deleted here changes nothing there.
-
-    Args:
-        kept: the other.
-    """
-
-    def __init__(self, kept: ChunkStore) -> None:
-        self._kept = kept
-        self._own: dict[int, bytes] = {}
-
-    def put(self, number: int, content: bytes) -> None:
-        self._own[number] = content
-
-    def get(self, number: int) -> bytes:
-        own = self._own.get(number)
-        return self._kept.get(number) if own is None else own
-
-    def delete(self, number: int) -> None:
-        self._own.pop(number, None)
-
-    def close(self) -> None:
-        self._own.clear()
-
-    def snapshot(self) -> None:
-        """Nothing of it is kept."""
-
-    def restore(self, state: None) -> None:
-        """The other has it."""
 
 
 def state_chunks(handle: StatefulProcessorHandle) -> ChunksOf:

@@ -1,6 +1,6 @@
 """Results as rows with typed columns: the fields of docs/reference.md "Results".
 
-Matches and windows are rows of one DataFrame; what the one kind has not is null in the other's
+Matches, windows and alerts are rows of one DataFrame; what a kind has not is null in its
 rows. Attributes are typed where their types are known before any data, else they are a map of
 texts.
 """
@@ -25,8 +25,9 @@ from pyspark.sql.types import (
 
 from engine.errors import UserError
 from engine.operator import Result
-from engine.query.fields import FIELDS, Kind, own_attribute
+from engine.query.fields import FIELDS, ValueKind, own_attribute
 from engine.query.plan import Aggregate, Attribute, Drift, Expression, Plan
+from engine.results.schema import ALERTS
 
 _TYPES: Final[dict[str, DataType]] = {
     "int": LongType(), "float": DoubleType(), "bool": BooleanType(), "str": StringType(),
@@ -40,6 +41,11 @@ _OF_EVENT: Final = {
 }  # fmt: skip
 _BEFORE: Final = {"query": "str", "site": "str", "op": "str", "at": "int"}
 _OF_MATCH: Final = {"known_at": "int", "certainty": "str", "probability": "float"}
+_OF_ALERT: Final = {
+    "alert": "str", "trace": "str", "constraint": "str", "type": "str", "source": "str",
+    "seq": "int", "ts": "int", "allowed": "str",
+}  # fmt: skip
+"""Of monitored patterns; rows have them where one is asked for."""
 _COUNTS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref", "start", "end"})
 
@@ -68,7 +74,9 @@ class TypedOutput:
         values: dict[str, DataType] = {}
         aggregates: dict[str, DataType] = {}
         keys: dict[str, DataType] = {}
+        monitored = False
         for plan in plans:
+            monitored |= plan.result_kind == ALERTS
             for window in plan.windows:
                 mean = window.drift is Drift.TOGETHER
                 for one in window.aggregates:
@@ -92,6 +100,7 @@ class TypedOutput:
             *_fields({**_BEFORE, **_OF_MATCH}), StructField("events", ArrayType(StructType(event))),
             *(StructField(name, kind) for name, kind in wide.items() if kind is not None),
             *_fields({"drift": "str", **_COUNTS}),  # R19's flag
+            *_fields(_OF_ALERT if monitored else {}),
         ])  # fmt: skip
 
     def rows(self, results: Iterable[Result]) -> Iterator[Row]:
@@ -153,7 +162,7 @@ def _put(types: dict[str, DataType], label: str, kind: DataType) -> None:
 def _of_attribute(attribute: Attribute, known: Mapping[str, str] | None) -> DataType:
     own = own_attribute(attribute.name)
     if own is None:
-        return StringType() if FIELDS[attribute.name] is Kind.TEXT else LongType()
+        return StringType() if FIELDS[attribute.name] is ValueKind.TEXT else LongType()
     return StringType() if known is None else _TYPES[known[own]]
 
 

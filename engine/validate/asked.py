@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.query.plan import Plan, SeqPlan
+from engine.query.plan import Plan, WindowKind
 from engine.query.shape import shape_of
 
 
@@ -33,14 +33,21 @@ def asked_of(plan: Plan) -> Asked:
     """Of a pattern with OR: the branch with the most comparisons."""
     if plan.windows:
         window = plan.windows[0]
+        if window.kind is WindowKind.SESSION:  # of two events it matters how far apart they are
+            return Asked(
+                name=plan.name, text=plan.text, kind="window", events=2, within_ns=window.size_ns
+            )
+        if window.kind is WindowKind.ROWS:  # at each end, which of two events is the earlier
+            return Asked(name=plan.name, text=plan.text, kind="window", events=2, orders=2)
         return Asked(
             name=plan.name, text=plan.text, kind="window", window_ns=window.size_ns,
         )  # fmt: skip
-    found = [_of_branch(plan, branch) for branch in plan.branches]
+    found = [_of_branch(plan, number) for number in range(len(plan.branches))]
     return max(found, key=lambda each: (each.comparisons, -(each.within_ns or 0)))
 
 
-def _of_branch(plan: Plan, branch: SeqPlan) -> Asked:
+def _of_branch(plan: Plan, number: int) -> Asked:
+    branch = plan.branches[number]
     shape = shape_of(branch)
     before = shape.before
     next_ones = [

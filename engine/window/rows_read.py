@@ -6,8 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from engine.query.expression import released_mask
-from engine.query.plan import WindowPlan
+from engine.errors import UserError
+from engine.query.expression import View, released_mask, view_value
+from engine.query.plan import Expression, WindowPlan
+from engine.query.render import render_expression
 from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window.assign import Rows
@@ -52,3 +54,24 @@ def rows_of(
         low=exact if perhaps is None else perhaps.low,
         high=exact if perhaps is None else perhaps.high,
     )  # fmt: skip
+
+
+def argument_values(
+    plan: WindowPlan, arguments: dict[Expression, bool], released: Released
+) -> list[tuple[np.ndarray, np.ndarray | None] | None]:
+    """(values, which are valid) of each of ``arguments``, which say whether they are only counted.
+
+    Raises:
+        UserError: one that is more than counted is text.
+    """
+    view = View.of(released.columns, released.attr_types, released.strings)
+    found: list[tuple[np.ndarray, np.ndarray | None] | None] = []
+    for argument, counts_only in arguments.items():
+        value = view_value(argument, view)
+        if value.kind == "str" and not counts_only:
+            raise UserError(
+                f"query {plan.name!r}: attribute {render_expression(argument)!r} is text, "
+                "and only count takes text; leave it out of the other aggregates"
+            )
+        found.append(None if value.kind == "null" else (value.data, value.valid))
+    return found

@@ -25,13 +25,10 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
-from engine.errors import UserError
 from engine.kernels.records import one
-from engine.operator import Result, Results
-from engine.query.expression import View, view_value
+from engine.operator import Result, ResultPieces
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import Drift, WindowPlan
-from engine.query.render import render_expression
 from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
@@ -47,7 +44,7 @@ from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.held.windows_freed import free_over
 from engine.window.keys import GroupKeys
 from engine.window.panes.held import Entries, new_panes
-from engine.window.rows_read import FIXED_COLUMNS, rows_of, stream_codes
+from engine.window.rows_read import FIXED_COLUMNS, argument_values, rows_of, stream_codes
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
 from engine.window.shown.having import shown
@@ -129,7 +126,7 @@ class TimeWindows:
     def process(self, released: Released) -> Sequence[Result]:
         t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
         self._left_out = max(self._left_out, left_out)
-        results = Results()
+        results = ResultPieces()
         self._geo = self._geo._replace(low_shift=t_a // 2, high_shift=(t_a + 1) // 2)
         for field in a.BATCH:
             self._state[field] = 0
@@ -168,7 +165,7 @@ class TimeWindows:
         return []
 
     def finish(self, at: int) -> Sequence[Result]:
-        results = Results()
+        results = ResultPieces()
         self._tell_stale(at, results)
         due = self._closing.finish(self._begun(every=True)[0])
         self._make(due, len(self._missing.table.left))
@@ -182,16 +179,7 @@ class TimeWindows:
 
     def _values(self, released: Released) -> Values:
         """Of each argument of an aggregate the values of all rows."""
-        view = View.of(released.columns, released.attr_types, released.strings)
-        found: list[tuple[np.ndarray, np.ndarray | None] | None] = []
-        for argument, counts_only in self._arguments.items():
-            value = view_value(argument, view)
-            if value.kind == "str" and not counts_only:
-                raise UserError(
-                    f"query {self.plan.name!r}: attribute {render_expression(argument)!r} is text, "
-                    "and only count takes text; leave it out of the other aggregates"
-                )
-            found.append(None if value.kind == "null" else (value.data, value.valid))
+        found = argument_values(self.plan, self._arguments, released)
         sums = self._held.sums
         before = sums.of["is_float"].copy()
         values = values_of(found, sums, released.n)
@@ -260,7 +248,7 @@ class TimeWindows:
         self._state["closed_middle"] = closed[len(closed) // 2]
         self._state["closed_all"] = closed[-1]
 
-    def _close(self, at: int, known: int, results: Results) -> None:
+    def _close(self, at: int, known: int, results: ResultPieces) -> None:
         frontier, before = int(self._state["frontier"][0]), self._closing.closed[-1]
         due = self._closing.advance(frontier, *self._begun(), self._geo)
         self._make(due, known)
@@ -278,19 +266,21 @@ class TimeWindows:
 
     def _tell_due(
         self, due: list[tuple[int, int]], windows: np.ndarray, headers: np.ndarray, at: int,
-        results: Results,
+        results: ResultPieces,
     ) -> None:  # fmt: skip
         """Tell the (window, stage) of ``due``; ``windows``, ascending, have ``headers``."""
         of, stages = np.array(due, np.int64).reshape(-1, 2).T
         self._tell(headers[np.searchsorted(windows, of)], stages, at, results)
 
-    def _tell_stale(self, at: int, results: Results) -> None:
+    def _tell_stale(self, at: int, results: ResultPieces) -> None:
         """Correct the closed windows whose ``missing`` has changed."""
         _, _, headers = self._live()
         stale = headers[self._held.cells.stale[headers] != 0]
         self._tell(stale, np.full(len(stale), STAGE_LAST), at, results)
 
-    def _tell(self, headers: np.ndarray, stages: np.ndarray, at: int, results: Results) -> None:
+    def _tell(
+        self, headers: np.ndarray, stages: np.ndarray, at: int, results: ResultPieces
+    ) -> None:
         """One stage of each of these windows, one after another."""
         if not len(headers):
             return
@@ -303,7 +293,7 @@ class TimeWindows:
 
     def _tell_some(
         self, headers: np.ndarray, stages: np.ndarray, counts: np.ndarray, at: int,
-        results: Results,
+        results: ResultPieces,
     ) -> None:  # fmt: skip
         """As ``_tell``; its keys, of which each window has ``counts``, in order of their values."""
         cells, keys = self._held.cells, int(counts.sum())
@@ -327,7 +317,7 @@ class TimeWindows:
             columns, n = len(self.plan.group_by), len(self.plan.aggregates)
             self._outbox = t.new_outbox(capacity, columns, n)
 
-    def _send(self, results: Results) -> None:
+    def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
             told = shown(self.plan, t.in_words(self._outbox))
             if told.tally[0]:

@@ -6,7 +6,7 @@ of a window and stage, until the window can be corrected no more.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -86,6 +86,19 @@ class Book(NamedTuple):
     no_key: np.ndarray
 
 
+class Teller(Protocol):
+    """What telling a result reads and changes, of whatever kind of windows."""
+
+    @property
+    def held(self) -> Held: ...
+    @property
+    def standing(self) -> Standing: ...
+    @property
+    def outbox(self) -> Outbox: ...
+    @property
+    def scratch(self) -> Content: ...
+
+
 def new_standing(capacity: int, mode: int, aggregates: int) -> Standing:
     """Nothing stands."""
     following = np.arange(1, capacity + 1, dtype=np.int64)
@@ -156,7 +169,7 @@ def forget_told(cells: Cells, standing: Standing, leader: int) -> None:
 
 
 @inline
-def _send(book: Book, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
+def _send(book: Teller, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
     """What stands of ``leader`` goes out, as an insertion or a retraction."""
     cells, standing, outbox = book.held.cells, book.standing, book.outbox
     slot = cells.slot[leader]
@@ -188,6 +201,33 @@ def _same_counts(one: Record, other: Record) -> bool:
 
 
 @inline
+def settle(book: Teller, leader: int, stage: int, place: int, there: bool, at: int) -> None:
+    """Bring what stands of ``leader`` up to date with the scratch, which has its result if it is
+    ``there``. Arguments as of ``tell``.
+    """
+    cells, standing, scratch = book.held.cells, book.standing, book.scratch
+    if not there and cells.slot[leader] == NONE:
+        return
+    slot = _slot(cells, standing, leader)
+    stood = standing.there[slot, place]
+    if stood and there:
+        same = same_numbers(
+            standing.kinds[slot, place], standing.words[slot, place], scratch.kinds, scratch.words
+        )
+        if same and _same_counts(standing.counts[slot, place], scratch.counts[0]):
+            return
+    if stood:
+        _send(book, leader, stage, place, False, at)
+    standing.there[slot, place] = there
+    if there:
+        for j in range(len(scratch.kinds)):
+            standing.kinds[slot, place, j] = scratch.kinds[j]
+            standing.words[slot, place, j] = scratch.words[j]
+        standing.counts[slot, place] = scratch.counts[0]
+        _send(book, leader, stage, place, True, at)
+
+
+@inline
 def tell(
     book: Book, header: int, leader: int, stage: int, extent: tuple[int, int], at: int, wanted: bool
 ) -> bool:
@@ -209,25 +249,7 @@ def tell(
     there = wanted and read_content(
         held, leader, stage, held.cells.missing[header], (start, start + size), scratch
     )
-    if not there and held.cells.slot[leader] == NONE:
-        return False
-    slot = _slot(held.cells, standing, leader)
-    stood = standing.there[slot, place]
-    if stood and there:
-        same = same_numbers(
-            standing.kinds[slot, place], standing.words[slot, place], scratch.kinds, scratch.words
-        )
-        if same and _same_counts(standing.counts[slot, place], scratch.counts[0]):
-            return True
-    if stood:
-        _send(book, leader, stage, place, False, at)
-    standing.there[slot, place] = there
-    if there:
-        for j in range(len(scratch.kinds)):
-            standing.kinds[slot, place, j] = scratch.kinds[j]
-            standing.words[slot, place, j] = scratch.words[j]
-        standing.counts[slot, place] = scratch.counts[0]
-        _send(book, leader, stage, place, True, at)
+    settle(book, leader, stage, place, there, at)
     return there
 
 

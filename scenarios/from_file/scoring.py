@@ -14,7 +14,7 @@ from scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
 from scenarios.from_file.perfect_world import PerfectWorld, match_identity, window_identity
 from scenarios.from_file.thresholds import Threshold, shown
 from scenarios.runs import LATE, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
-from slackwater.scenario import Claim, Score, Table
+from slackwater.scenario import Claim, Score, Table, Tile
 
 STREAM: Final = "events"
 _CLOSE: Final = 1e-9
@@ -53,8 +53,9 @@ def score_run(
         ],
         "true_results": {name: len(results) for name, results in true.items()},
     }
-    claims = tuple(claim for each in thresholds for claim in _judged(each, values))
-    return Score(claims, (_table(values, true),), facts, decisive=True)
+    judged = [pair for each in thresholds for pair in _judged(each, values)]
+    claims, tiles = tuple(claim for claim, _ in judged), tuple(tile for _, tile in judged)
+    return Score(claims, (_table(values, true),), facts, tiles=tiles, decisive=True)
 
 
 def _told(result: Mapping[str, Any]) -> Told:
@@ -100,8 +101,10 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
     }
 
 
-def _judged(threshold: Threshold, values: Mapping[str, Mapping[str, float]]) -> list[Claim]:
-    """A claim for the stream, or for each query that the threshold is about."""
+def _judged(
+    threshold: Threshold, values: Mapping[str, Mapping[str, float]]
+) -> list[tuple[Claim, Tile]]:
+    """A claim and its tile for the stream, or for each query that the threshold is about."""
     metric = threshold.metric
     if metric in OF_STREAM:
         value = values[STREAM][metric]
@@ -110,11 +113,17 @@ def _judged(threshold: Threshold, values: Mapping[str, Mapping[str, float]]) -> 
     return [_claim(threshold, name, values[name].get(metric)) for name in asked]
 
 
-def _claim(threshold: Threshold, query: str, value: float | None) -> Claim:
+def _claim(threshold: Threshold, query: str, value: float | None) -> tuple[Claim, Tile]:
     text = threshold.text if threshold.query or not query else f"{query}: {threshold.text}"
+    name = f"{query}: {threshold.metric}" if query else threshold.metric
     if value is None:
-        return Claim(text, False, "nothing true was told, so there is no such time")
-    return Claim(text, threshold.holds(value), f"it is {threshold.shown(value)}")
+        why = "nothing true was told, so there is no such time"
+        return Claim(text, False, why), Tile(name, None, "none", threshold.bound_text, False)
+    held, told = threshold.holds(value), threshold.shown(value)
+    return (
+        Claim(text, held, f"it is {told}"),
+        Tile(name, value, told, threshold.bound_text, held),
+    )
 
 
 def _table(

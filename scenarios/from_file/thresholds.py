@@ -39,6 +39,11 @@ class Threshold:
         """Whether ``value`` keeps it."""
         return bool(_COMPARED[self.op](value, self.bound))
 
+    @property
+    def bound_text(self) -> str:
+        """What must hold, as it was written: ``<= 2 s``."""
+        return self.text[self.text.index(self.op) :].strip()
+
     def shown(self, value: float) -> str:
         """``value`` with its unit."""
         return shown(self.metric, value)

@@ -85,6 +85,7 @@ def score_run(directory: Path) -> Score:
         claims=tuple(claim for part in parts for claim in part.claims),
         tables=tuple(table for part in parts for table in part.tables),
         facts={name: value for part in parts for name, value in part.facts.items()},
+        units={name: unit for part in parts for name, unit in part.units.items()},
     )
 
 

@@ -12,9 +12,11 @@ import numpy as np
 from scenarios.runs import share, standing
 from scenarios.soccer.event_truth import EventTruth
 from scenarios.soccer.window_truth import QUERIES, Key, WindowQuery, true_windows
-from slackwater.scenario import Claim, Score, Table
+from slackwater.scenario import Claim, Score, Table, Unit
 
 SPEED: Final = "avg(v)"
+METRES: Final = Unit("m/s", 1e-6)
+"""The recording's speeds are um/s; people read these."""
 _TOLERANCE: Final = 1e-9
 """Of an average of integers: two ways of rounding its division."""
 
@@ -74,7 +76,10 @@ def window_score(directory: Path, label: str, truth: EventTruth, logged: np.ndar
         "speed_error_three_windows": three,
         "windows_truth": {name: _shown(each.whole) for name, each in compared.items()},
     }
-    return Score((claim,), (_table(compared, one, three),), facts)
+    return Score(
+        (claim,), (_table(compared, one, three),), facts,
+        units=dict.fromkeys(("avg(v)", "max(v)"), METRES),
+    )  # fmt: skip
 
 
 def _shown(truth: Mapping[Key, dict[str, float]]) -> list[dict[str, Any]]:
@@ -114,7 +119,7 @@ def _holds(result: dict[str, Any] | None, label: str, value: float) -> bool:
 
 def _table(compared: Mapping[str, Compared], one: float, three: float) -> Table:
     plain, velocity = compared["plain"], compared["velocity"]
-    rows = []
+    rows: list[tuple[str | float | int | None, ...]] = []
     first = min(plain.whole, default=(0, None))[0]
     for key in sorted(plain.whole):
         speeds = [each.get(key, {}).get(SPEED) for each in (plain.whole, plain.reached)]
@@ -127,20 +132,22 @@ def _table(compared: Mapping[str, Compared], one: float, three: float) -> Table:
         rows.append(
             (
                 (key[0] - first) / 1e9,
-                *(_rounded(each) for each in (*speeds, *values, *bounds)),
+                *(_metres(each) for each in (*speeds, *values, *bounds)),
                 *counts,
             )
         )
     return Table(
         "Average speed in 10 s windows",
-        ("from [s]", "true [um/s]", "true, of what arrived [um/s]", "one window [um/s]",
-         "mean of R19's three [um/s]", "at least [um/s]", "at most [um/s]", "certain [events]",
+        ("from [s]", "true [m/s]", "true, of what arrived [m/s]", "one window [m/s]",
+         "mean of R19's three [m/s]", "at least [m/s]", "at most [m/s]", "certain [events]",
          "ambiguous [events]", "missing [events]"),
         tuple(rows),
-        f"Mean error against the truth of what arrived: {one:.2f} um/s with one window "
-        f"(R19 Query 5.6), {three:.2f} um/s with the mean of three (R19 Query 5.7).",
+        f"Mean error against the truth of what arrived: {one * METRES.factor:.2g} m/s with one "
+        f"window (R19 Query 5.6), {three * METRES.factor:.2g} m/s with the mean of three (R19 "
+        "Query 5.7).",
     )  # fmt: skip
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
+def _metres(um_per_s: float | None) -> str | None:
+    """In m/s, to the um/s: the clocks' errors are no more than some of these."""
+    return None if um_per_s is None else f"{um_per_s * METRES.factor:.6f}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from scenarios.mimic.scoring import GUARD
 from scenarios.options import duration_ns, read_options
 from scenarios.ward.charted import make_log
-from scenarios.ward.scoring import CHARTED, CULTURE_QUERY, FLOW_QUERY, score_run
+from scenarios.ward.scoring import CHARTED, CULTURE_QUERY, FLOW_QUERY, TREE_QUERY, score_run
 from scenarios.ward.treatments import WITHIN_NS, ward_scenario
 from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.simulation import TRUTH, simulate_to
@@ -71,11 +71,17 @@ class Ward:
         exams = ("b", "c", "d")
         asked = [f"a.te < {exam}.ts" for exam in exams] + [f"{exam}.te > e.ts" for exam in exams]
         same = " AND ".join(f"a.patient = {other}.patient" for other in (*exams, "e"))
+        within = f"b.price < c.price WITHIN {WITHIN_NS} ns"
+        still = " AND ".join(f"{exam}.te > e.ts" for exam in exams)
         return {
             FLOW_QUERY: (
                 f"EVENT ISEQ[{', '.join(asked)}](CONSULT a, ECG b, CT c, BLOOD d, DIAGNOSIS e) "
-                f"WHERE {same} AND b.price < c.price WITHIN {WITHIN_NS} ns"
-            )
+                f"WHERE {same} AND {within}"
+            ),
+            TREE_QUERY: (
+                "EVENT SEQ(CONSULT a BEFORE PAL(ECG b, CT c, BLOOD d) OVERLAP DIAGNOSIS e) "
+                f"WHERE {same} AND {still} AND {within}"
+            ),
         }
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:

@@ -33,9 +33,9 @@ from scenarios.warehouse.devices import (
     HYSTERESIS_PERCENT,
     TEMPERATURE,
 )
-from slackwater.log import LogReader
+from scenarios.warehouse.losses import compare_losses, logged
 from slackwater.scenario import Claim, Pass, Score, Table, Timeline, number
-from slackwater.simulation import LOG, MANIFEST, TRUTH
+from slackwater.simulation import MANIFEST, TRUTH
 
 CONTAINED: Final = "high_contains_stay"
 CROSSED: Final = "high_overlaps_dry"
@@ -86,27 +86,13 @@ def true_matches(intervals: Sequence[Interval], within_ns: int) -> dict[str, set
     }  # fmt: skip
 
 
-def logged(directory: Path) -> tuple[set[tuple[str, str, int, int]], int]:
-    """Intervals of the log, and how many begins (IBP) it has."""
-    found: set[tuple[str, str, int, int]] = set()
-    begins = 0
-    for frame in LogReader(directory / LOG):
-        for row in frame.batch.to_pylist():
-            kind = row.get("kind", 0)
-            begins += kind == 2
-            if kind == 0:
-                te = row.get("te")
-                end = row["ts"] if te is None else te
-                found.add((row["source"], row["type"], row["ts"], end))
-    return found, begins
-
-
 def score_run(
-    directory: Path, passes: Sequence[Pass], within_ns: int, readings_sent: Path
+    directory: Path, passes: Sequence[Pass], within_ns: int, readings_sent: Path, losses: Path
 ) -> Score:
     """Claims, tables and the picture of the run in ``directory``.
 
-    ``readings_sent``: bytes per source that the same devices send of readings.
+    ``readings_sent``: bytes per source that the same devices send of readings; ``losses``: of
+    ``scenarios.warehouse.losses.simulate_both``.
 
     Raises:
         UserError: a pass left nothing behind.
@@ -120,6 +106,7 @@ def score_run(
     raw = json.loads(readings_sent.read_text(encoding="utf-8"))
     times = sum(raw.values()) / max(sum(sent.values()), 1)
     known = {each.identity for each in intervals}
+    mended = compare_losses(losses, expected)
     return Score(
         claims=(
             Claim(
@@ -136,6 +123,7 @@ def score_run(
                 f"{sum(sent.values()):,} against {sum(raw.values()):,} bytes, time sync and "
                 "promises of silent streams with them",
             ),
+            mended.claim,
         ),
         tables=(
             found_table(
@@ -144,8 +132,9 @@ def score_run(
                 "A match that the clocks leave open is told as uncertain, and may be none.",
             ),
             _saving(sent, raw),
+            mended.table,
         ),
-        facts={
+        facts=mended.facts | {
             "intervals": len(known), "begins": begins, "bytes": sum(sent.values()),
             "bytes_of_readings": sum(raw.values()),
             "true_matches": [

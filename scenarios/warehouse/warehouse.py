@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from scenarios.options import duration_ns, read_options
 from scenarios.warehouse.devices import warehouse_scenario, with_readings
+from scenarios.warehouse.losses import simulate_both
 from scenarios.warehouse.scoring import CONTAINED, CROSSED, score_run
 from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.simulation import simulate_to
@@ -19,6 +20,7 @@ DEFAULTS: Final[dict[str, Any]] = {
 }  # fmt: skip
 LONGEST_NS: Final = NS_PER["d"]
 READINGS: Final = "readings.json"
+LOSSES: Final = "losses.json"
 
 
 class Warehouse:
@@ -29,7 +31,8 @@ class Warehouse:
     what = (
         "Each zone of a cold store has a sensor of temperature and humidity and an RFID reader. "
         "Their agents send intervals instead of readings: LOW, MEDIUM and HIGH, DRY, NORMAL and "
-        "WET, and the STAY of each pallet (L10, Example 5.1). Clocks disagree, the network delays."
+        "WET, and the STAY of each pallet (L10, Example 5.1). Clocks disagree, the network delays; "
+        "once more it loses much, with requests for what began and did not come, and without."
     )
 
     def options(self) -> Mapping[str, Any]:
@@ -55,6 +58,7 @@ class Warehouse:
         shutil.rmtree(raw)
         counted = {name: each["bytes"] for name, each in sent.items()}
         (directory / READINGS).write_text(json.dumps(counted) + "\n", encoding="utf-8")
+        simulate_both(scenario, directory / "losses", data, directory / LOSSES)
         return manifest
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
@@ -79,4 +83,6 @@ class Warehouse:
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         within_ns = duration_ns(read_options(options, DEFAULTS), "duration")
-        return score_run(directory, self.passes(options), within_ns, directory / READINGS)
+        return score_run(
+            directory, self.passes(options), within_ns, directory / READINGS, directory / LOSSES
+        )

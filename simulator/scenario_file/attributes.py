@@ -17,7 +17,7 @@ import numpy as np
 
 from edge_agent.messages import NAME_MAX
 from engine.errors import UserError
-from simulator.settings import check, parse_model, parsed_by
+from simulator.settings import check, parse_model, parsed_by, shown
 
 Value = int | float | bool | str
 _KINDS: Final[dict[type, str]] = {bool: "bool", int: "int", float: "float", str: "str"}
@@ -65,7 +65,7 @@ class Constant:
 
 def _parse_options(given: object, place: str) -> tuple[Value, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
-        raise UserError(f"{place}: expected a list of values, found {given!r}")
+        raise UserError(f"{place}: expected a list of values, found {shown(given)}")
     kinds = {_kind_of(value, f"{place}[{index}]") for index, value in enumerate(given)}
     if len(kinds) > 1:
         raise UserError(f"{place}: values of one kind, found {' and '.join(sorted(kinds))}")
@@ -80,7 +80,7 @@ def parse_weights(given: object, place: str) -> tuple[float, ...]:
     """
     numbers = isinstance(given, Sequence) and not isinstance(given, str)
     if not numbers or not all(type(each) in (int, float) for each in given):  # type: ignore[attr-defined]
-        raise UserError(f"{place}: expected a list of numbers, found {given!r}")
+        raise UserError(f"{place}: expected a list of numbers, found {shown(given)}")
     found = tuple(float(each) for each in given)  # type: ignore[attr-defined]
     if not all(0 <= each < float("inf") for each in found) or not sum(found):
         raise UserError(f"{place}: weights must not be negative, nor all 0")
@@ -187,7 +187,7 @@ def parse_attributes(given: object, place: str) -> dict[str, Attribute]:
         UserError: not a table, a bad name, an unknown model or a value out of range.
     """
     if not isinstance(given, Mapping):
-        raise UserError(f"{place}: expected a table of attributes, found {given!r}")
+        raise UserError(f"{place}: expected a table of attributes, found {shown(given)}")
     found: dict[str, Attribute] = {}
     for name, value in given.items():
         named = isinstance(name, str) and 1 <= len(name) <= NAME_MAX

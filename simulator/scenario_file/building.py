@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from edge_agent.near_miss import near_miss
 from engine.errors import UserError
 from simulator.scenario import SECOND, Scenario, SourceSettings
 from simulator.scenario_file.joined import Joined
@@ -22,7 +23,7 @@ from simulator.scenario_file.settings import (
     parse_workload,
 )
 from simulator.seeds import Seeds
-from simulator.settings import check, parse, parse_many, parse_plain
+from simulator.settings import check, parse, parse_many, parse_plain, shown
 from simulator.workload import Workload
 
 Recording = Mapping[str, tuple[RecordedStream, ...]]
@@ -72,7 +73,8 @@ def build(
     """
     for key in tables:
         known = ", ".join(TOP)
-        check(key in TOP, f"{place}.{key}", f"unknown setting; known are {known}")
+        how = near_miss(key, TOP)
+        check(key in TOP, f"{place}.{key}", f"unknown setting; known are {known}{how}")
     if "sources" not in tables:
         raise UserError(f"{place}: no sources; add [[sources]]")
     machines = parse_many(Machine, tables.get("machines", []), f"{place}.machines")
@@ -126,7 +128,7 @@ def _groups(
 ) -> list[_Group]:
     given = tables["sources"]
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
-        raise UserError(f"{place}.sources: write tables, [[sources]], not {given!r}")
+        raise UserError(f"{place}.sources: write tables, [[sources]], not {shown(given)}")
     general = {key: _table(tables.get(key, {}), f"{place}.{key}") for key in ("clock", "link")}
     # By themselves first, so that a mistake is told where it stands.
     parse(GroupClock, general["clock"], f"{place}.clock")
@@ -223,7 +225,7 @@ def _with_machines(
 
 def _table(given: object, place: str) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise UserError(f"{place}: expected a table of settings, found {given!r}")
+        raise UserError(f"{place}: expected a table of settings, found {shown(given)}")
     return given
 
 

@@ -23,7 +23,7 @@ from simulator.delays import DELAY_MODELS, DelayModel
 from simulator.scenario_file.attributes import Attribute, parse_attributes
 from simulator.scenario_file.generated import taken
 from simulator.seeds import Seeds
-from simulator.settings import check, parse, parse_model, parsed_by
+from simulator.settings import check, parse, parse_model, parsed_by, shown
 from simulator.workload import ROWS_MAX, Batch, Span
 
 ROUNDS_MAX: Final = 1_000
@@ -45,7 +45,9 @@ def parse_law(given: object, place: str) -> DelayModel:
 
 def _parse_next(given: object, place: str) -> dict[str, float]:
     if not isinstance(given, Mapping):
-        raise UserError(f"{place}: expected a table of states with their chances, found {given!r}")
+        raise UserError(
+            f"{place}: expected a table of states with their chances, found {shown(given)}"
+        )
     for name, chance in given.items():
         fair = type(chance) in (int, float) and 0 <= chance <= 1
         check(fair, f"{place}.{name}", f"expected a chance from 0 to 1, found {chance!r}")
@@ -81,7 +83,7 @@ class State:
 
 def _parse_states(given: object, place: str) -> dict[str, State]:
     if not isinstance(given, Mapping) or not given:
-        raise UserError(f"{place}: expected a table for each state, found {given!r}")
+        raise UserError(f"{place}: expected a table for each state, found {shown(given)}")
     return {name: parse(State, each, f"{place}.{name}") for name, each in given.items()}
 
 

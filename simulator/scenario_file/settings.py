@@ -15,7 +15,7 @@ from engine.errors import UserError
 from simulator.clocks import ClockSettings, Step
 from simulator.links import LinkSettings
 from simulator.scenario_file.generated import GENERATED
-from simulator.settings import check, parse, parse_many, parse_model, parsed_by
+from simulator.settings import check, parse, parse_many, parse_model, parsed_by, shown
 from simulator.workload import Workload
 
 MODEL: Final = "model"
@@ -125,13 +125,15 @@ def parse_links(given: object, place: str) -> tuple[LinkSettings, LinkSettings]:
         UserError: an unknown setting, or a value out of its range.
     """
     if not isinstance(given, Mapping):
-        raise UserError(f"{place}: expected a table of settings, found {given!r}")
+        raise UserError(f"{place}: expected a table of settings, found {shown(given)}")
     both = {key: value for key, value in given.items() if key not in {"up", "down"}}
     found = []
     for direction in ("up", "down"):
         own = given.get(direction, {})
         if not isinstance(own, Mapping):
-            raise UserError(f"{place}.{direction}: expected a table of settings, found {own!r}")
+            raise UserError(
+                f"{place}.{direction}: expected a table of settings, found {shown(own)}"
+            )
         spot = f"{place}.{direction}" if direction in given else place
         found.append(_parse_link(merged(both, own), spot))
     return found[0], found[1]
@@ -180,5 +182,5 @@ def parse_texts(given: object, place: str) -> tuple[str, ...]:
     """
     texts = isinstance(given, Sequence) and not isinstance(given, str)
     if not texts or not all(isinstance(each, str) for each in given):  # type: ignore[attr-defined]
-        raise UserError(f"{place}: expected a list of texts, found {given!r}")
+        raise UserError(f"{place}: expected a list of texts, found {shown(given)}")
     return tuple(given)  # type: ignore[arg-type]

@@ -11,8 +11,8 @@
 >>> lines = line_numbers(text)
 >>> line_of(lines, "sources[1].clock.offset"), line_of(lines, "sources[1].link.up.loss")
 (5, 7)
->>> line_of(lines, "sources[0].workload"), line_of(lines, "duration")
-(2, None)
+>>> line_of(lines, "sources[0].workload"), line_of(lines, "sources"), line_of(lines, "duration")
+(2, 2, None)
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ def line_numbers(text: str) -> dict[str, int]:
         heading = _HEADING.match(line)
         setting = _SETTING.match(line)
         if heading:
-            table = _place(_words(heading[2]), counts, new=heading[1] == "[[")
-            found.setdefault(table, number)
+            around = _places(_words(heading[2]), counts, new=heading[1] == "[[")
+            table = around[-1]
+            for place in around:
+                found.setdefault(place, number)
         elif setting:
             place = table
             for word in _words(setting[1]):
@@ -65,13 +67,18 @@ def _words(dotted: str) -> list[str]:
     return [word.strip("\"'") for word in re.findall(_WORD, dotted)]
 
 
-def _place(words: list[str], counts: dict[str, int], *, new: bool) -> str:
-    """Name of a table, with the number of each list of tables on the way to it."""
+def _places(words: list[str], counts: dict[str, int], *, new: bool) -> list[str]:
+    """Names of the tables around a heading, itself the last; a list of them without a number and
+    with that of its table.
+    """
+    places = []
     place = ""
     for depth, word in enumerate(words):
         place = f"{place}.{word}" if place else word
+        places.append(place)
         if new and depth == len(words) - 1:
             counts[place] = counts.get(place, -1) + 1
         if place in counts:
             place = f"{place}[{counts[place]}]"
-    return place
+            places.append(place)
+    return places

@@ -166,7 +166,7 @@ def test_windows_and_matches_have_no_table_in_common(trace: Any) -> None:
             ),
             "nothing in the input promises B",
         ),
-        (lambda: slackwater.order({"ts": [3, 2, 1]}), "kslack:2ns, or see slackwater.compare"),
+        (lambda: slackwater.order({"ts": [3, 2, 1]}), 'kslack:2ns", or see slackwater.compare'),
         (lambda: slackwater.compare({"ts": [3, 2, 1]}, "none"), "no arrival times"),
     ],
 )

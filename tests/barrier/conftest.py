@@ -18,7 +18,7 @@ from lifetimes import Asked, Event, Record
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
@@ -102,7 +102,7 @@ def answered(
     """A chain over the records, cut there, behind order ``none``."""
     path = folder / "t.jsonl"
     path.write_text("".join(json.dumps(_line(record)) + "\n" for record in records))
-    (frame,) = read_trace(path)
+    (frame,) = TraceRead(path)
     plan = query(asked.text)
     chain = Chain(
         ChainSettings(parse_order("none"), (plan,), parse_barrier(barrier), guards=Guards(None)),

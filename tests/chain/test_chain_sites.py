@@ -21,7 +21,7 @@ import pytest
 from edge_agent.records import KIND_NAMES, Kind
 from engine.chain import ChainSettings
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes import inprocess
@@ -300,7 +300,7 @@ def trace_of_all_kinds() -> str:
 @pytest.mark.parametrize("order", ORDERS)
 def test_records_of_all_kinds_in_two_sites(order: str, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(trace_of_all_kinds(), encoding="utf-8")
-    frames: list[Frame] = list(read_trace(tmp_path / "t.jsonl", "ms"))
+    frames: list[Frame] = list(TraceRead(tmp_path / "t.jsonl", "ms"))
     with LogWriter(tmp_path / "log") as writer:
         for frame in frames:
             for start in range(0, frame.rows, 7):

@@ -24,7 +24,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.match_table import columns_table
 from engine.query import query
-from engine.results.lines.match_lines import match_pieces
+from engine.results.kinds import KINDS
 from engine.results.ordered import released_table
 from tests.order.conftest import frame
 
@@ -104,7 +104,7 @@ def told(batches: list[list[Record]], order: str, guard: int | None) -> str:
         for of_query in output.results:
             for piece in of_query.pieces:
                 if hasattr(piece, "given"):
-                    list(match_pieces(columns_table(piece), 1))
+                    list(KINDS["matches"].lines(columns_table(piece), 1))
     counters = chain.counters()
     counters.pop("buffered_max_bytes")
     return json.dumps([rows, results, counters], indent=1, sort_keys=True)

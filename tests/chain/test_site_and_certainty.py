@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings
@@ -58,7 +58,7 @@ def framed(
     path = folder / "t.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
     found: list[Frame] = []
-    for frame in read_trace(path, "ns"):
+    for frame in TraceRead(path, "ns"):
         borders = [0, *sorted({cut for cut in cuts if 0 < cut < frame.rows}), frame.rows]
         found += [
             Frame(frame.site, frame.batch.slice(start, stop - start))

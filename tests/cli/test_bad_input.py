@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from engine import java
+from engine.log import held_log
 
 GOOD = b'{"type": "A", "ts": 1, "attrs": {"v": 1, "name": "x"}}\n{"type": "B", "ts": 2}\n'
 SEQ = "EVENT SEQ(A a, B b) WITHIN 10"
@@ -294,12 +295,14 @@ def test_a_server_without_java_says_who_else_may_answer(
     )
     ran = cli("serve", "--config", "site.toml", "--engine", "spark")
     refused(ran, "Spark needs Java 17 or newer; found none", "--engine embedded")
+    assert not (here / "site.log").exists()
 
 
 def test_a_full_disk_is_told_and_leaves_nothing(
     here: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "t.jsonl").write_bytes(GOOD)
+    monkeypatch.setattr(held_log, "HELD_BYTES", 0)  # an input too long for memory
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")

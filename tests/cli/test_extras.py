@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import venv
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ ABSENT = {
 """What an installation with that extra lacks."""
 COMMANDS = {
     "version": ("--version",),
+    "help": ("--help",),
     "query": ("query", "EVENT SEQ(A a, B b) WITHIN 5", "--input", "t.jsonl"),
     "order": ("order", "--input", "t.jsonl"),
     "compare": ("compare", "--input", "t.jsonl", "--order", "none"),
@@ -34,8 +36,11 @@ COMMANDS = {
     "simulate": ("simulate", "soccer", "--set", "duration=20ms", "--out", "s.log"),
     "run": ("run", "soccer", "--set", "duration=20ms", "--in-process", "--out", "r"),
 }
-NEEDS = {"compare page": "report", "simulate": "sim", "run": "sim"}
-"""Commands that need more than ``[engine]``."""
+NEEDS = {
+    "version": "base", "help": "base", "compare page": "report",
+    "simulate": "sim", "run": "sim",
+}  # fmt: skip
+"""Commands that need another extra than ``[engine]``."""
 ORDER = ("base", "engine", "report", "sim")
 CODE = """
 import sys
@@ -63,6 +68,11 @@ def test_a_command_works_or_names_the_extra(installed: str, name: str, tmp_path:
     needed = NEEDS.get(name, "engine")
     if ORDER.index(installed) >= ORDER.index(needed):
         assert done.returncode == 0, done.stderr
+        if needed == "base":
+            assert "slackwater " in done.stdout
+            base = installed == "base"
+            assert not base or done.stdout.startswith(f"slackwater {version('slackwater')}\n")
+            assert ("slackwater[engine]" in done.stdout) is (base and name != "version")
         return
     assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()
@@ -81,7 +91,8 @@ def test_a_wheel_in_a_bare_environment(extra: str, tmp_path: Path) -> None:
     def python(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [folder / "bin" / "python", *arguments],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
+            cwd=tmp_path, env={name: of for name, of in os.environ.items() if name != "PYTHONPATH"},
+            capture_output=True, text=True, check=False,
         )  # fmt: skip
 
     folder = tmp_path / "env"
@@ -101,6 +112,14 @@ def test_a_wheel_in_a_bare_environment(extra: str, tmp_path: Path) -> None:
     answered = python(str(folder / "bin" / "slackwater"), *asked)
     if not extra:
         assert (answered.returncode, len(answered.stderr.splitlines())) == (1, 1)
+        packages = json.loads(python("-m", "pip", "list", "--format", "json").stdout)
+        assert {each["name"] for each in packages} - {"pip", "setuptools", "wheel"} == {
+            "msgpack", "netifaces-plus", "ntplib", "slackwater",
+        }  # fmt: skip
+        program = str(folder / "bin" / "slackwater")
+        assert python(program, "--version").stdout.startswith("slackwater ")
+        sample = ROOT / "docs" / "samples" / "agent.toml"
+        assert python(program, "agent", "check", str(sample)).returncode == 0
         return
     assert answered.returncode == 0, answered.stderr
     assert json.loads(answered.stdout)["op"] == "+"

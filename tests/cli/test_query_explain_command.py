@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.barrier.settings import parse_barrier
+from engine.barrier.registry import parse_barrier
 from engine.query import explain, query
 
 SEQ = "EVENT SEQ(A a, !N n, B b) WHERE a.id = b.id WITHIN 5"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.log.arrival_log import LogWriter
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 
 Record = dict[str, Any]
 
@@ -24,7 +24,7 @@ def _make_log(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
         trace = folder / "trace.jsonl"
         trace.write_text("".join(json.dumps(record) + "\n" for record in records))
         with LogWriter(folder / "log", 2 * rows) as writer:
-            for frame in read_trace(trace):
+            for frame in TraceRead(trace):
                 for start in range(0, frame.rows, rows):
                     writer.append(frame.slice(start, min(rows, frame.rows - start)))
         return folder / "log"

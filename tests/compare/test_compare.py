@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compare import Comparison, Measures, Reading, compare
+from engine.compare import Measures, OrdersCompared, Reading, compare
 from engine.compare.choice import choose, in_place
 from engine.compare.columns import as_plain, fields, order_table
 from engine.compare.comparison import MEASURED
@@ -287,7 +287,7 @@ def test_json_has_every_documented_field(make_log: MakeLog) -> None:
 
 
 def figure_of(orders: list[Measures], sweep: list[Measures], make_log: MakeLog) -> Any:
-    found: Comparison = compare(some_log(make_log), ["none"])
+    found: OrdersCompared = compare(some_log(make_log), ["none"])
     return trade_off_figure(dataclasses.replace(found, orders=tuple(orders), sweep=tuple(sweep)))
 
 

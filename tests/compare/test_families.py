@@ -14,7 +14,7 @@ from engine.compare import Measures, compare
 from engine.compare.families import best_of_each, families
 from engine.compare.measure import Arrivals
 from engine.compare.slacks import default_sweep
-from engine.order.registry import order_names, parse_order
+from engine.order.registry import ORDERS, parse_order
 from tests.compare.test_compare import measures
 
 MS = 10**6
@@ -39,7 +39,7 @@ def test_families_have_settings_of_the_measured_lateness() -> None:
     ]  # fmt: skip
     assert found[2][:2] == ["sequence:timeout=r19", "sequence:timeout=r19,latency=750ms"]
     kinds = {order.partition(":")[0] for family in found for order in family}
-    assert kinds == set(order_names()) - {"kslack-chain"}
+    assert kinds == set(ORDERS) - {"kslack-chain"}
     short = families(arrivals([1, 2, 5, 9]))
     assert short[1][:4] == [f"sequence:latency={k}ms" for k in (2, 5, 9, 9.9)]
     assert short[1][-3] == "sequence"

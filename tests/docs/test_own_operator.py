@@ -15,7 +15,7 @@ import pytest
 from engine.chain import Chain, ChainSettings
 from engine.chain.operators import OPERATORS
 from engine.log.arrival_log import LogWriter
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.query import query
@@ -44,7 +44,7 @@ def test_the_operator_of_the_how_to_answers_beside_others(
     trace = tmp_path / "trace.jsonl"
     trace.write_text("".join(json.dumps({"type": "A", "ts": t}) + "\n" for t in times))
     with LogWriter(tmp_path / "log") as writer:
-        for frame in read_trace(trace):
+        for frame in TraceRead(trace):
             writer.append(frame)
     plans = (module["Silence"]("quiet", 15), query("EVENT SEQ(A a, A b) WITHIN 2", name="pair"))
     settings = ChainSettings(parse_order("none"), plans)
@@ -66,7 +66,7 @@ def test_its_results_do_not_depend_on_cuts(module: dict[str, Any], tmp_path: Pat
     trace.write_text("".join(json.dumps({"type": "A", "ts": t}) + "\n" for t in (0, 40, 41, 90)))
     settings = ChainSettings(parse_order("none"), (module["Silence"]("quiet", 15),))
     whole, cut = Chain(settings, "main"), Chain(settings, "main")
-    frames = list(read_trace(trace))
+    frames = list(TraceRead(trace))
     found = [*whole.process(frames).results[0], *whole.finish().results[0]]
     again = []
     for frame in frames:

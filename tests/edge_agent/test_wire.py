@@ -54,14 +54,17 @@ SCHEMAS = st.builds(
 HELLO_STREAMS = st.builds(
     lambda schema, a, b: m.HelloStream(schema, min(a, b), max(a, b)), SCHEMAS, SEQS, SEQS
 )
+INTERVALS = st.lists(st.tuples(st.integers(0, 63), INT64), max_size=4).map(tuple)
 PAIRS = st.dictionaries(st.integers(0, 63), SEQS, min_size=1, max_size=5)
 MESSAGES: st.SearchStrategy[Any] = st.one_of(
     data_messages(),
     st.builds(
         m.Hello, NAMES, NAMES, st.text(max_size=9), SEQS, st.booleans(), SEQS,
         st.lists(HELLO_STREAMS, min_size=1, max_size=3, unique_by=lambda s: s.schema.name)
-        .map(tuple), st.integers(0, 2**64 - 1),
+        .map(tuple), st.integers(0, 2**64 - 1), st.lists(NAMES, max_size=2).map(tuple),
     ),
+    st.builds(m.Wanted, INTERVALS),
+    st.builds(m.Lacking, INTERVALS, INTERVALS),
     st.builds(m.Promise, SEQS, TIMES, st.none() | NAMES, PAIRS.map(lambda d: tuple(d.items()))),
     st.builds(m.Begin, SEQS, st.integers(0, 63), TIMES, INT64, NAMES),
     st.builds(
@@ -114,7 +117,7 @@ PLAIN = st.recursive(
 
 
 @settings(max_examples=500)
-@given(st.integers(0, 11) | PLAIN, st.lists(PLAIN, max_size=9))
+@given(st.integers(0, 13) | PLAIN, st.lists(PLAIN, max_size=9))
 def test_any_msgpack_raises_only_wire_errors(kind: Any, rest: list[Any]) -> None:
     with contextlib.suppress(WireError):
         wire.decode(msgpack.packb([kind, *rest]))

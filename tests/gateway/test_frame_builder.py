@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.messages import Data, StreamSchema, Texts, Values
+from edge_agent.packing import cut
 from edge_agent.records import Kind
-from engine.gateway.frames import FrameBuilder, Part, cut, one_row
+from engine.gateway.frames import FrameBuilder, Part, one_row
 from engine.stream.frame import FIXED_TYPES, Frame
 
 SCHEMAS = (
@@ -199,8 +200,8 @@ def test_cutting_a_message_gives_its_rows(part: Part, data: st.DataObject) -> No
     end = data.draw(st.integers(start + 1, part.rows))
     assert part.seq is not None
     piece = Part(
-        Kind.EVENT, 0, cut(part.data, start, end), part.source, part.stream, part.seq + start,
-        part.incarnation, part.schema,
+        Kind.EVENT, 0, cut(part.data, start, end, start), part.source, part.stream,
+        part.seq + start, part.incarnation, part.schema,
     )  # fmt: skip
     assert twin([piece]) == twin([part])[start:end]
 

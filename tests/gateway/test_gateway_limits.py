@@ -13,7 +13,7 @@ import pytest
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.columns import Codes, Masked
-from edge_agent.packing import data_message
+from edge_agent.packing import data_message, encoded_data
 from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.gateway.core import TIMERS_PER_WAKE, GatewaySettings
@@ -145,9 +145,12 @@ def test_one_text_for_all_rows_is_not_a_column_for_every_attribute(bench_of: Ben
     assert bench.core.counts["main", "d", "recorded"] == fits
     # The agent does not send what the gateway would refuse.
     codes = Codes(["x"], np.zeros(rows, np.int32))
+    data = data_message(
+        0, schema, ts=np.zeros(rows, np.int64), te=None, ids=None, types=None,
+        attrs=dict.fromkeys(attrs, codes),
+    )  # fmt: skip
     with pytest.raises(ValueError, match="65536 rows of 200 attributes at once; emit fewer rows"):
-        data_message(0, schema, ts=np.zeros(rows, np.int64), te=None, ids=None, types=None,
-                     attrs=dict.fromkeys(attrs, codes))  # fmt: skip
+        encoded_data(data, 0, "events")
 
 
 def test_one_wake_does_not_do_the_work_of_all_sites(bench_of: BenchOf) -> None:

@@ -109,7 +109,7 @@ class World:
         self.log.waiting.clear()
         settings_ = GatewaySettings(
             frame_every_ns=20 * MS, sink_retry_ns=50 * MS, commit_every_ns=self.commit_every_ns,
-            **options,
+            pull_back_ns=50 * MS, **options,
         )  # fmt: skip
         self.gateway = GatewayCore(settings_, self.log, recalled=Recalled(self.log.frames))
         self.gateway_starts += 1
@@ -170,6 +170,19 @@ class World:
         of_start = {"id": len(begun), "type": f"start {start}"}
         if self.agent.begin("events", self.now(), ts=wall, **of_start).accepted:
             begun.append(len(begun))
+
+    def end(self, id_: int) -> bool:
+        """An interval of this start ends, and is sent; False: there was no room for it."""
+        start, first = len(self.agents) - 1, self.agent.next_seq("events")
+        done = self.agent.emit(
+            "events", self.now(), ts=np.full(1, self.now().wall_ns), ids=np.full(1, id_),
+            types=f"start {start}", attrs={"n": np.full(1, first)},
+        )  # fmt: skip
+        if done.accepted:
+            self.emitted[start, "events"] = self.emitted.get((start, "events"), 0) + 1
+        else:
+            self.refused += 1
+        return done.accepted
 
     # --- the network
 

@@ -104,7 +104,9 @@ def holds(asked: Asked, of: dict[str, Event], rule: str, t_a: int, about: str = 
         return of[alias].ref + (of[alias].long if end == "te" else 0)
 
     found = 2
-    for disjunction in asked.tlist:
+    # A chain that stands alone is as many restrictions as it has links.
+    alone = [((link,),) for ways in asked.tlist if len(ways) == 1 for link in ways[0]]
+    for disjunction in [*alone, *(ways for ways in asked.tlist if len(ways) > 1)]:
         named = {point[0] for way in disjunction for x, _, y in way for point in (x, y)}
         if (named & set(asked.negated)) != set(about):
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from engine.errors import UserError
@@ -27,6 +27,24 @@ def plan_of(asked: Asked) -> SeqPlan:
     return plan
 
 
+def own(*links: tuple[str, str, str]) -> Asked:
+    """A chain that names both ends of one step."""
+    left = links[0][0]
+    text = left + "".join(f" {sign} {right}" for _, sign, right in links)
+    steps = "abn" if "n" in text else "ab"
+    return Asked(steps, steps[2:], ((links,),), (text,), None)
+
+
+POINT_AND_LONG = [
+    Event("A", 0, attrs={"k": 0}), Event("A", 0, attrs={"k": 0}, long=5),
+    Event("B", 0, attrs={"k": 0}), Event("B", 5, attrs={"k": 0}),
+]  # fmt: skip
+
+
+@example(own(("a.ts", "<", "a.te"), ("a.te", "=", "b.ts")), POINT_AND_LONG, "ibp", [])
+@example(own(("a.ts", "=", "a.te"), ("a.te", "=", "b.ts")), POINT_AND_LONG, "ibp", [])
+@example(own(("a.ts", "<", "a.te"), ("a.te", "<", "n.te"), ("n.te", "<=", "b.ts")),
+         [*POINT_AND_LONG, Event("N", 1, attrs={"k": 0}, long=2)], "naive", [])  # fmt: skip
 @given(
     queries(),
     streams(),
@@ -42,6 +60,13 @@ def test_iseq_is_as_defined(asked: Asked, events: list[Event], index: str, cuts:
     assert found == truth(asked, exact)
 
 
+BEGUN_TOGETHER = Asked(
+    "ab", "", (((("a.ts", "=", "b.ts"),),), ((("a.ts", "<", "a.te"),),)),
+    ("a.ts = b.ts", "a.ts < a.te"), None,
+)  # fmt: skip
+
+
+@example(BEGUN_TOGETHER, POINT_AND_LONG, "naive", 2)
 @given(queries(), streams(most=7), st.sampled_from(INDEXES), st.sampled_from([None, 0, 2, 5]))
 def test_no_match_is_missed_where_clocks_err(
     asked: Asked, events: list[Event], index: str, t_a: int | None
@@ -70,6 +95,7 @@ def error(seed: int, row: int, event: Event, t_a: int | None) -> int:
     return (0, most, -most, most * (-1) ** row)[seed]
 
 
+@example(own(("a.ts", ">=", "n.ts"), ("n.ts", "=", "n.te")))
 @given(queries())
 def test_a_plan_is_written_and_read_back(asked: Asked) -> None:
     plan = plan_of(asked)

@@ -32,7 +32,7 @@ def feed(agent: Program, readings: list[tuple[int, int]]) -> None:
 def intervals_of(field: Field) -> list[dict[str, Any]]:
     """Of the log as it is now."""
     log = field.folder / "site.log"
-    if not log.exists():
+    if not list(log.glob("*.parquet")):
         return []
     rows = (row for frame in LogReader(log) for row in frame.batch.to_pylist())
     return [row for row in rows if row.get("kind", 0) == 0]
@@ -133,3 +133,23 @@ def test_presence_ends_in_the_log_while_nothing_is_read(field: Field) -> None:
     feed(agent, [(10**18, 7), (10**18 + 5, 7)])
     until(lambda: [row["attrs.v"] for row in intervals_of(field)] == [7], "the interval")
     assert agent.end() == 0
+
+
+def test_ends_that_wait_in_an_outbox_come_when_they_are_asked_for(field: Field) -> None:
+    """Z10 5.3.2: begins overtake a backlog that may drain slowly; the gateway asks for the ends."""
+    field.site('[limits]\nframe_every = "20 ms"\npull_back = "200 ms"\n')
+    name = field.agent_file("fridge", ABSTRACT, '[outbox]\nfolder = "box"\n')
+    slow = (field.folder / name).read_text().replace("[gateway]\n", "[gateway]\ndrain_max = 2\n")
+    (field.folder / name).write_text(slow)
+    agent = field.start("agent", "-c", name, stdin=subprocess.PIPE)
+    feed(agent, [(n, 10 + 60 * (n % 2)) for n in range(400)])
+    until(lambda: list((field.folder / "box" / "000001").glob("*.seg")), "events on the disk")
+    gateway = field.serve()
+    # In their turn the last of 399 would be sent after minutes.
+    until(lambda: len(intervals_of(field)) == 399, "all that ended")
+    assert agent.process.stdin is not None
+    agent.process.stdin.close()
+    assert agent.end(None) == 0, agent.text
+    assert gateway.end() == 0
+    seqs = [row["seq"] for row in intervals_of(field)]
+    assert sorted(seqs) == list(range(400))

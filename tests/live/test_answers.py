@@ -12,6 +12,7 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 
+from engine.results.store.sole_use import sole_use
 from tests.live.conftest import ENV, SLACKWATER, Field, Program, until
 
 COUNTS = "SELECT count(*), sum(v) FROM events GROUP BY type WINDOW TUMBLING 100 ms"
@@ -200,4 +201,23 @@ def test_engines_take_turns(field: Field, turns: str) -> None:
         until(lambda b=before: len(answered(field, "q2")) > len(b) + 1000, "answers", 120)
         assert answered(field, "q2").startswith(before)
         assert gateway.end(signal.SIGKILL if killed else signal.SIGTERM) == (-9 if killed else 0)
+    assert_all_answered(field)
+
+
+def test_a_stop_while_an_earlier_engine_still_runs_says_that_answers_are_missing(
+    field: Field,
+) -> None:
+    """The engine of a server that was killed; the next start then answers the rest."""
+    field.site(asked())
+    field.serve().end(signal.SIGTERM)
+    with sole_use(field.folder / "site.log.answers" / ".state"):
+        gateway = field.serve()
+        name = field.agent_file("door", field.replay("door.jsonl", range(300), pace=1))
+        assert field.start("agent", "--config", name).end(None) == 0
+        assert gateway.end() == 0
+        assert "not all are written yet; the next start goes on" in gateway.text
+        assert "no more answers" not in gateway.text
+    gateway = field.serve()
+    assert gateway.end() == 0
+    assert "not all are written" not in gateway.text
     assert_all_answered(field)

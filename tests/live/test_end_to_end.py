@@ -111,7 +111,11 @@ def test_the_status_file_says_what_goes_on(field: Field) -> None:
     )  # fmt: skip
     assert (status["interface"], status["address"]) == ("lo", "127.0.0.1")
     assert (status["clock"], status["next_seq"]) == ("synced", {"events": 1})
-    assert agent.end() == 0
+    agent.process.stdin.write('{"v": 2}\n' * 3)
+    agent.process.stdin.close()
+    assert agent.end(None) == 0
+    last = json.loads(path.read_text())
+    assert (last["state"], last["next_seq"]) == ("done", {"events": 4})
 
 
 def test_a_program_is_run_and_started_again(field: Field) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.barrier.settings import parse_barrier
+from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.live.attribute_watch import LogWatch
@@ -23,7 +23,7 @@ from engine.log import compaction
 from engine.log.arrival_log import LogWriter
 from engine.log.files.folder import numbered_files
 from engine.log.files.retired import retired
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.log.retention import Limits, beyond, retire
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -64,7 +64,9 @@ class Life:
     def _opened(self, known: dict[str, Any]) -> LiveAnswers:
         folder = self._folder / "answers"
         lines = AnswerLines(folder, list(QUERIES), known.get("lines", {}), self.said.append)
-        tables = AnswerTables(folder, known.get("tables", {}), self._every_s, 1, {})
+        tables = AnswerTables(
+            folder, known.get("tables", {}), self._every_s, 1, {}, self.said.append
+        )
         return LiveAnswers(lines, tables, 1, {}, self.fed.append, self._patient)
 
     def _patient(self, what: Callable[[], Any]) -> Any:
@@ -321,10 +323,10 @@ def test_names_of_sites_are_names_of_files() -> None:
 
 
 def test_a_table_whose_rows_are_gone_is_told(tmp_path: Path) -> None:
-    tables = AnswerTables(tmp_path, {}, 0.0, 1, {})
+    tables = AnswerTables(tmp_path, {}, 0.0, 1, {}, print)
     assert tables.state() == {}
-    with pytest.raises(AnswersDamaged, match="a file of its rows is gone"):
-        AnswerTables(tmp_path, {("p", "n"): ("matches", 3, [])}, 0.0, 1, {})
+    with pytest.raises(AnswersDamaged, match="the file of its rows from 0 on is gone"):
+        AnswerTables(tmp_path, {("p", "n"): ("matches", 3, [], (3, 0))}, 0.0, 1, {}, print)
 
 
 def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
@@ -332,7 +334,7 @@ def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
     with LogWriter(tmp_path / "log", 1) as writer:
         for name in "vw":
             (tmp_path / name).write_text(json.dumps({"ts": 1, "attrs": {name: 1}}) + "\n")
-            for frame in read_trace(tmp_path / name):
+            for frame in TraceRead(tmp_path / name):
                 writer.append(frame)
     plans = [query(f"SELECT sum({v}) FROM events WINDOW TUMBLING 1 s", name=v) for v in "vw"]
     settings = ChainSettings(parse_order("none"), tuple(plans))

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from bench.soak.watched import family
 from tests.live.conftest import ENV, Field, free_port, until
 
 TOKEN = "a token of the page"
@@ -118,14 +119,25 @@ def test_the_demonstration_shows_bent_clocks_and_leaves_nothing(
     assert readers() == []
 
 
+def lives(pid: int) -> bool:
+    """Whether a process runs: one that has ended may wait for somebody to ask for its end."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 @pytest.mark.slow
 def test_a_demonstration_that_is_killed_leaves_no_agent(field: Field) -> None:
     demo = field.start("serve", "--demo", env=ENV | {"TMPDIR": str(field.folder)})
     demo.says("page at")
     mine = str(field.folder)
     until(lambda: sum(mine in words for words in readers()) >= 3, "three agents")
+    started = until(lambda: len(all_ := family(demo.process.pid)) >= 7 and all_, "all of them")
     demo.end(signal.SIGKILL)
     until(lambda: not any(mine in words for words in readers()), "the end of the agents")
+    # Three agents, their three devices, the engine.
+    until(lambda: not any(map(lives, started)), "the end of all that it has started")
 
 
 def test_the_demonstration_takes_no_settings(field: Field) -> None:

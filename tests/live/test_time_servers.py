@@ -1,11 +1,15 @@
-"""An agent whose gateway gives no time asks a standard NTP server."""
+"""Standard NTP: an agent asks a server where its gateway gives no time; others ask the gateway."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
 import subprocess
 import time
 
 import ntplib
+import pytest
 
 from edge_agent import ntp
 from engine.log.arrival_log import LogReader
@@ -61,6 +65,24 @@ def test_time_is_authenticated_by_the_token_and_plain_clients_are_answered(field
     assert abs(found.offset) < 1
     assert found.stratum == ntp.STRATUM_LOCAL
     running.end()
+
+
+@pytest.mark.slow
+def test_chrony_takes_its_time_from_the_gateway(field: Field) -> None:
+    """A program of another hand accepts the packets and finds this machine's clock right."""
+    chronyd = shutil.which("chronyd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if chronyd is None:
+        pytest.skip("no chronyd: install chrony")
+    field.site()
+    field.serve()
+    asked = f"server 127.0.0.1 port {field.port} iburst"
+    ran = subprocess.run(
+        [chronyd, "-Q", "-t", "30", "-f", os.devnull, asked],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    told = re.search(r"System clock wrong by (-?[0-9.]+) seconds", ran.stdout + ran.stderr)
+    assert told, ran.stdout + ran.stderr
+    assert abs(float(told[1])) < 0.01
 
 
 def test_an_agent_with_a_token_believes_no_gateway_without(field: Field) -> None:

@@ -20,7 +20,8 @@ from edge_agent.records import KIND_NAMES
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
 from engine.log.arrival_log import LOG_SCHEMA
-from engine.log.input.input_log import InputForm, open_input
+from engine.log.input.input_log import open_input
+from engine.log.input.input_read import InputForm
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

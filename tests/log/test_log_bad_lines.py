@@ -11,7 +11,7 @@ import pytest
 
 from engine.errors import UserError
 from engine.log.input import lines
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 
 EXAMPLE = '{"type": "A", "ts": 3}'
 KNOWN = (
@@ -79,7 +79,7 @@ def test_a_bad_line_is_named_and_told(case: str, tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_text(f"{GOOD}\n{bad}\n{GOOD}\n", encoding="utf-8")
     with pytest.raises(UserError) as raised:
-        list(read_trace(file))
+        list(TraceRead(file))
     assert str(raised.value) == f"{file}:2: {reason}"
 
 
@@ -88,7 +88,7 @@ def test_a_bad_line_can_be_skipped_counted_and_kept(case: str, tmp_path: Path) -
     bad, reason = CASES[case]
     file, letters = tmp_path / "t.jsonl", tmp_path / "bad.jsonl"
     file.write_text(f"{GOOD}\n{bad}\n{GOOD}\n", encoding="utf-8")
-    read = read_trace(file, on_bad="skip", dead_letter=letters)
+    read = TraceRead(file, on_bad="skip", dead_letter=letters)
     (frame,) = list(read)
     assert frame.batch.column("arrival").to_pylist() == [1, 3]
     assert frame.batch.column("seq").to_pylist() == [0, 1]
@@ -100,7 +100,7 @@ def test_a_bad_line_can_be_skipped_counted_and_kept(case: str, tmp_path: Path) -
 def test_all_bad_lines_together_are_all_kept_in_order(tmp_path: Path) -> None:
     file, letters = tmp_path / "t.jsonl", tmp_path / "bad.jsonl"
     file.write_text(GOOD + "\n" + "\n".join(bad for bad, _ in CASES.values()) + "\n")
-    read = read_trace(file, on_bad="skip", dead_letter=letters)
+    read = TraceRead(file, on_bad="skip", dead_letter=letters)
     assert sum(frame.rows for frame in read) == 1
     kept = [json.loads(line) for line in letters.read_text().splitlines()]
     assert [(each["line"], each["reason"]) for each in kept] == [
@@ -109,11 +109,11 @@ def test_all_bad_lines_together_are_all_kept_in_order(tmp_path: Path) -> None:
     assert read.bad_count == len(CASES)
 
 
-def bad_message(tmp_path: Path, *texts: str, **options: str) -> str:
+def bad_message(tmp_path: Path, *texts: str, unit: str = "ns", on_bad: str = "stop") -> str:
     file = tmp_path / "t.jsonl"
     file.write_text("\n".join(texts), encoding="utf-8")
     with pytest.raises(UserError) as raised:
-        list(read_trace(file, **options))
+        list(TraceRead(file, unit, on_bad))
     return str(raised.value).removeprefix(f"{file}:")
 
 
@@ -141,7 +141,7 @@ def test_arrival_is_compared_within_a_site_only_and_over_chunks(tmp_path: Path) 
     many = ['{"ts": 1, "arrival": 500000}'] * lines.CHUNK_LINES
     file = tmp_path / "ok.jsonl"
     file.write_text("\n".join([*first, *many]))
-    assert sum(frame.rows for frame in read_trace(file)) == lines.CHUNK_LINES + 2
+    assert sum(frame.rows for frame in TraceRead(file)) == lines.CHUNK_LINES + 2
     message = bad_message(tmp_path, *first, *many, '{"ts": 1, "arrival": 4, "site": "x"}')
     assert message.startswith(f'{lines.CHUNK_LINES + 3}: "arrival" 4 lies before 5 of line 2;')
 
@@ -151,7 +151,7 @@ def test_a_skipped_backward_line_does_not_hold_back_later_ones(tmp_path: Path) -
     file.write_text(
         "\n".join(f'{{"ts": 1, "arrival": {arrival}}}' for arrival in (5, 9, 7, 8, 9, 10))
     )
-    read = read_trace(file, on_bad="skip")
+    read = TraceRead(file, on_bad="skip")
     assert [a for f in read for a in f.batch.column("arrival").to_pylist()] == [5, 9, 9, 10]
     assert read.bad_count == 2
 
@@ -189,15 +189,15 @@ def test_whole_numbers_beside_fractions_must_be_exact(tmp_path: Path) -> None:
 
 def test_a_time_that_the_unit_makes_too_large(tmp_path: Path) -> None:
     want = '1: "ts" is beyond 146 years in nanoseconds; check --time-unit'
-    assert bad_message(tmp_path, '{"ts": 1415624021690}', time_unit="s") == want
+    assert bad_message(tmp_path, '{"ts": 1415624021690}', unit="s") == want
     want = '1: "offset" is beyond 73 years in nanoseconds; check --time-unit'
     text = '{"kind": "sync", "offset": -1415624021690, "delay": 0}'
-    assert bad_message(tmp_path, text, time_unit="s") == want
+    assert bad_message(tmp_path, text, unit="s") == want
 
 
 def test_line_numbers_as_arrival_may_be_too_large_for_the_unit(tmp_path: Path) -> None:
     line = 2**62 // (86400 * 10**9) + 1
-    message = bad_message(tmp_path, *['{"ts": 0}'] * line, time_unit="d")
+    message = bad_message(tmp_path, *['{"ts": 0}'] * line, unit="d")
     assert message == (
         f"{line}: its line number, taken as arrival, is beyond 146 years in nanoseconds; "
         'give "arrival" or a finer --time-unit'
@@ -208,9 +208,9 @@ def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
     file, letters = tmp_path / "t.jsonl", tmp_path / "bad.jsonl"
     file.write_bytes(b'{"ts": 1}\n{"ts": 2, "type": "\xff"}\n{"ts": 3, "type": "\xc3\xa9"}\n')
     with pytest.raises(UserError) as raised:
-        list(read_trace(file))
+        list(TraceRead(file))
     assert str(raised.value) == f"{file}:2: not UTF-8 at byte 20; save the file as UTF-8"
-    (frame,) = list(read_trace(file, on_bad="skip", dead_letter=letters))
+    (frame,) = list(TraceRead(file, on_bad="skip", dead_letter=letters))
     assert frame.batch.column("type").to_pylist() == [None, "é"]
     assert json.loads(letters.read_text())["text"] == '{"ts": 2, "type": "\\xff"}'
 
@@ -224,14 +224,14 @@ def test_a_line_too_long_is_cut_and_the_rest_goes_on(
     file, letters = tmp_path / "t.jsonl", tmp_path / "bad.jsonl"
     long_line = '{"ts": 2, "type": "' + character * length + '"}'
     file.write_text("\n".join([*[GOOD] * before, long_line, GOOD, ""]), encoding="utf-8")
-    read = read_trace(file, on_bad="skip", dead_letter=letters)
+    read = TraceRead(file, on_bad="skip", dead_letter=letters)
     assert sum(frame.rows for frame in read) == before + 1
     kept = json.loads(letters.read_text())
     assert kept["line"] == before + 1
     assert kept["reason"] == "the line is longer than 1048576 bytes; write one record a line"
     assert len(kept["text"]) <= lines.KEPT_BYTES_OF_LONG_LINE + 3
     with pytest.raises(UserError, match=f":{before + 1}: the line is longer"):
-        list(read_trace(file))
+        list(TraceRead(file))
 
 
 def test_a_line_of_the_largest_length_is_read(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_a_line_of_the_largest_length_is_read(tmp_path: Path) -> None:
     for before in (0, 7):
         file = tmp_path / f"{before}.jsonl"
         file.write_text("\n".join([*[GOOD] * before, text, GOOD]))
-        assert sum(frame.rows for frame in read_trace(file)) == before + 2
+        assert sum(frame.rows for frame in TraceRead(file)) == before + 2
 
 
 def test_an_empty_file(tmp_path: Path) -> None:
@@ -254,20 +254,20 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.jsonl: cannot be read: No such file or directory"):
-        list(read_trace(tmp_path / "none.jsonl"))
+        list(TraceRead(tmp_path / "none.jsonl"))
     with pytest.raises(UserError, match="cannot be read: Is a directory"):
-        list(read_trace(tmp_path))
+        list(TraceRead(tmp_path))
     damaged = tmp_path / "t.jsonl.gz"
     damaged.write_bytes(gzip.compress(b'{"ts": 1}\n' * 1000)[:-20])
     with pytest.raises(UserError, match="damaged gzip file"):
-        list(read_trace(damaged))
+        list(TraceRead(damaged))
 
 
 def test_options_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="unknown --on-bad 'ignore'; use one of stop, skip"):
-        read_trace(tmp_path / "t", on_bad="ignore")
+        TraceRead(tmp_path / "t", on_bad="ignore")
     with pytest.raises(UserError, match="unknown time unit 'fortnight'"):
-        read_trace(tmp_path / "t", time_unit="fortnight")
+        TraceRead(tmp_path / "t", "fortnight")
     (tmp_path / "t").write_text(GOOD)
     with pytest.raises(UserError, match="dead-letter file cannot be written: No such file"):
-        list(read_trace(tmp_path / "t", on_bad="skip", dead_letter=tmp_path / "no" / "x"))
+        list(TraceRead(tmp_path / "t", on_bad="skip", dead_letter=tmp_path / "no" / "x"))

@@ -18,7 +18,8 @@ from rich.console import Console
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import LatenessCounts, describe
-from engine.log.input.input_log import InputForm, InputKind, input_kind, open_input
+from engine.log.input.input_log import input_kind, open_input
+from engine.log.input.input_read import InputForm, InputKind
 from engine.log.show import readable_duration, summary_tables
 from engine.stream.frame import STRING, Frame
 
@@ -203,7 +204,7 @@ def test_every_kind_of_input_gives_the_same_frames(tmp_path: Path) -> None:
         assert frame.site == "main"
         assert frame.batch.to_pylist() == rows
         assert (log.bad_count, log.arrival_given) == (0, True)
-        assert sum(each.rows for each in log.frames) == 3
+        assert sum(each.rows for each in log) == 3
 
 
 def test_inputs_that_are_none(tmp_path: Path) -> None:

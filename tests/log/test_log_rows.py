@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.log.input import csv_import
-from engine.log.input.csv_import import read_csv
-from engine.log.input.parquet_import import read_parquet
+from engine.log.input.csv_import import CsvRead
+from engine.log.input.input_read import InputForm
+from engine.log.input.parquet_import import ParquetRead
 from engine.log.input.row_import import plan_columns
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.log.row_export import write_csv, write_parquet_rows
 from engine.stream.frame import STRING, Frame
 
@@ -41,23 +42,23 @@ def rows(frames: Any) -> list[dict[str, Any]]:
     ]
 
 
-def from_csv(tmp_path: Path, text: str | bytes, **options: Any) -> list[Frame]:
+def from_csv(tmp_path: Path, text: str | bytes, **form: Any) -> list[Frame]:
     file = tmp_path / "t.csv"
     file.write_bytes(text.encode() if isinstance(text, str) else text)
-    return list(read_csv(file, **options))
+    return list(CsvRead(file, InputForm(**form)))
 
 
-def csv_message(tmp_path: Path, text: str | bytes, **options: Any) -> str:
+def csv_message(tmp_path: Path, text: str | bytes, **form: Any) -> str:
     with pytest.raises(UserError) as raised:
-        from_csv(tmp_path, text, **options)
+        from_csv(tmp_path, text, **form)
     return str(raised.value).removeprefix(f"{tmp_path / 't.csv'}:")
 
 
-def parquet_message(tmp_path: Path, columns: dict[str, Any], **options: Any) -> str:
+def parquet_message(tmp_path: Path, columns: dict[str, Any], **form: Any) -> str:
     file = tmp_path / "t.parquet"
     pq.write_table(pa.table(columns), file)
     with pytest.raises(UserError) as raised:
-        list(read_parquet(file, **options))
+        list(ParquetRead(file, InputForm(**form)))
     return str(raised.value).removeprefix(f"{file}:")
 
 
@@ -75,12 +76,12 @@ TRACE = """{"type":"A","ts":1,"attrs":{"v":1.5,"s":"NA","b":true,"big":900719925
 @pytest.mark.parametrize("unit", ["ns", "us", "ms"])
 def test_every_kind_of_record_goes_there_and_back(unit: str, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(TRACE)
-    frames = list(read_trace(tmp_path / "t.jsonl", "ms"))
+    frames = list(TraceRead(tmp_path / "t.jsonl", "ms"))
     assert write_csv(frames, tmp_path / "t.csv", unit) == 8
     assert write_parquet_rows(frames, tmp_path / "t.parquet", unit) == 8
     want = rows(frames)
-    assert rows(read_csv(tmp_path / "t.csv", unit)) == want
-    assert rows(read_parquet(tmp_path / "t.parquet", unit)) == want
+    assert rows(CsvRead(tmp_path / "t.csv", unit)) == want
+    assert rows(ParquetRead(tmp_path / "t.parquet", unit)) == want
 
 
 NAMED = st.fixed_dictionaries(
@@ -108,15 +109,15 @@ def test_any_records_survive_csv_and_parquet(
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
     (folder / "t.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    frames = list(read_trace(folder / "t.jsonl", time_unit="ns"))
+    frames = list(TraceRead(folder / "t.jsonl", "ns"))
     write_csv(frames, folder / "t.csv")
     write_parquet_rows(frames, folder / "t.parquet")
-    assert rows(read_parquet(folder / "t.parquet", time_unit="ns")) == rows(frames)
-    assert rows(read_csv(folder / "t.csv", time_unit="ns")) == rows(frames)
+    assert rows(ParquetRead(folder / "t.parquet", "ns")) == rows(frames)
+    assert rows(CsvRead(folder / "t.csv", "ns")) == rows(frames)
 
 
 def test_the_shortest_csv(tmp_path: Path) -> None:
-    (frame,) = from_csv(tmp_path, "ts,v\n3,1.5\n", time_unit="ms")
+    (frame,) = from_csv(tmp_path, "ts,v\n3,1.5\n", unit="ms")
     assert rows([frame]) == [
         {
             "site": "main",
@@ -223,7 +224,7 @@ def test_bad_csv_is_told_by_row_and_column(
 def test_bad_csv_rows_can_be_skipped_counted_and_kept(tmp_path: Path) -> None:
     file, letters = tmp_path / "t.csv", tmp_path / "bad.jsonl"
     file.write_bytes(b'ts,v\n1,a\n3\n\n4.5,b\n5,"x\ny"\n5,6,7\n8,\xff\n9,z\n')
-    read = read_csv(file, on_bad="skip", dead_letter=letters)
+    read = CsvRead(file, on_bad="skip", dead_letter=letters)
     (frame,) = list(read)
     assert frame.batch.column("ts").to_pylist() == [1, 5, 9]
     assert frame.batch.column("arrival").to_pylist() == [2, 6, 9]
@@ -241,7 +242,7 @@ def test_rows_are_numbered_rightly_over_blocks(
 ) -> None:
     monkeypatch.setattr(csv_import, "_BLOCK_BYTES", block)
     lines = ["ts,arrival", *(f"{n},{n}" if n % 3 else "9" for n in range(2, 200))]
-    read = read_csv(_file(tmp_path, "\n".join(lines)), on_bad="skip", dead_letter=tmp_path / "bad")
+    read = CsvRead(_file(tmp_path, "\n".join(lines)), on_bad="skip", dead_letter=tmp_path / "bad")
     good = [a for frame in read for a in frame.batch.column("ts").to_pylist()]
     assert good == [n for n in range(2, 200) if n % 3]
     bad = [json.loads(line)["line"] for line in (tmp_path / "bad").read_text().splitlines()]
@@ -257,10 +258,10 @@ def test_gzip_csv_and_damaged_gzip(tmp_path: Path) -> None:
     body = "".join(f"{n},{n * 7919 % 1009}\n" for n in range(2000))
     file = tmp_path / "t.csv.gz"
     file.write_bytes(gzip.compress(b"\xef\xbb\xbfts,v\n" + body.encode()))
-    assert sum(frame.rows for frame in read_csv(file)) == 2000
+    assert sum(frame.rows for frame in CsvRead(file)) == 2000
     file.write_bytes(file.read_bytes()[:-30])
     with pytest.raises(UserError, match="damaged file"):
-        list(read_csv(file))
+        list(CsvRead(file))
 
 
 def test_frames_of_csv_are_bounded(tmp_path: Path) -> None:
@@ -282,7 +283,7 @@ def test_parquet_types(tmp_path: Path) -> None:
         "id": pa.array([7, None]),
     }
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    (frame,) = read_parquet(tmp_path / "t.parquet")
+    (frame,) = ParquetRead(tmp_path / "t.parquet")
     assert rows([frame]) == [
         {"site": "main", "source": "4", "seq": 0, "ts": 10**6, "arrival": 5, "id": 7,
          "attrs.f": 1.5, "attrs.d": "a", "attrs.l": "a", "attrs.u": 1, "attrs.b": True},
@@ -316,7 +317,7 @@ def test_bad_parquet_rows_can_be_skipped(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"ts": [1, None, 3], "v": [1.0, 2.0, math.inf]}), tmp_path / "t.parquet"
     )
-    read = read_parquet(tmp_path / "t.parquet", on_bad="skip", dead_letter=tmp_path / "bad")
+    read = ParquetRead(tmp_path / "t.parquet", on_bad="skip", dead_letter=tmp_path / "bad")
     assert [r["ts"] for r in rows(read)] == [1]
     kept = [json.loads(line) for line in (tmp_path / "bad").read_text().splitlines()]
     assert [each["line"] for each in kept] == [2, 3]
@@ -327,7 +328,7 @@ def test_files_that_are_not_parquet(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_bytes(b"PAR1 and no more")
     for name in ("t.parquet", "none.parquet"):
         with pytest.raises(UserError, match=f"{name}: not readable as Parquet: "):
-            list(read_parquet(tmp_path / name))
+            list(ParquetRead(tmp_path / name))
 
 
 def test_an_export_that_a_table_cannot_hold(tmp_path: Path) -> None:
@@ -335,7 +336,7 @@ def test_an_export_that_a_table_cannot_hold(tmp_path: Path) -> None:
     frames = []
     for name, text in zip("ab", texts, strict=True):
         (tmp_path / name).write_text(text)
-        frames += list(read_trace(tmp_path / name))
+        frames += list(TraceRead(tmp_path / name))
     want = "attrs.v is int64 in some records and string in others, which one column cannot hold"
     with pytest.raises(UserError, match=want):
         write_csv(frames, tmp_path / "out.csv")
@@ -351,6 +352,6 @@ def test_an_export_that_a_table_cannot_hold(tmp_path: Path) -> None:
 def test_int_and_float_frames_make_one_float_column(tmp_path: Path) -> None:
     (tmp_path / "a").write_text('{"ts": 1, "attrs": {"v": 1}}')
     (tmp_path / "b").write_text('{"ts": 2, "arrival": 1, "attrs": {"v": 1.5}}')
-    frames = [*read_trace(tmp_path / "a"), *read_trace(tmp_path / "b")]
+    frames = [*TraceRead(tmp_path / "a"), *TraceRead(tmp_path / "b")]
     write_parquet_rows(frames, tmp_path / "out.parquet")
-    assert [row["attrs.v"] for row in rows(read_parquet(tmp_path / "out.parquet"))] == [1.0, 1.5]
+    assert [row["attrs.v"] for row in rows(ParquetRead(tmp_path / "out.parquet"))] == [1.0, 1.5]

@@ -20,7 +20,7 @@ from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.log.input import lines, trace
 from engine.log.input.input_log import open_input
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.log.trace_writer import write_trace
 from engine.stream.frame import FIXED_TYPES, STRING, Frame
 
@@ -34,11 +34,11 @@ def rows(frames: list[Frame]) -> list[dict[str, Any]]:
     ]
 
 
-def read(tmp_path: Path, *records: dict[str, Any] | str, **options: Any) -> list[Frame]:
+def read(tmp_path: Path, *records: dict[str, Any] | str, unit: str = "ns") -> list[Frame]:
     file = tmp_path / "t.jsonl"
     texts = [each if isinstance(each, str) else json.dumps(each) for each in records]
     file.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
-    return list(read_trace(file, **options))
+    return list(TraceRead(file, unit))
 
 
 def test_design_the_shortest_record_is_enough(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def no_defaults(row: dict[str, Any]) -> dict[str, Any]:
 def test_times_are_converted_and_counts_are_not(unit: str, ns: int, tmp_path: Path) -> None:
     record = {"kind": "sync", "ts": 3, "offset": -4, "delay": 5, "precision": 6, "arrival": 7,
               "first_seq": 8, "incarnation": 9, "skew_error_ppb": 10}  # fmt: skip
-    (frame,) = read(tmp_path, record, time_unit=unit)
+    (frame,) = read(tmp_path, record, unit=unit)
     (row,) = frame.batch.to_pylist()
     times = {name: row[name] // ns for name in ("ts", "offset", "delay", "precision", "arrival")}
     assert times == {"ts": 3, "offset": -4, "delay": 5, "precision": 6, "arrival": 7}
@@ -157,27 +157,27 @@ def test_times_are_converted_and_counts_are_not(unit: str, ns: int, tmp_path: Pa
 def test_the_largest_times_of_each_unit_are_exact(unit: str, tmp_path: Path) -> None:
     ns = {"ns": 1, "us": 10**3, "s": 10**9}[unit]
     largest = (2**62 - 1) // ns
-    (frame,) = read(tmp_path, {"ts": -largest}, {"ts": largest}, time_unit=unit)
+    (frame,) = read(tmp_path, {"ts": -largest}, {"ts": largest}, unit=unit)
     assert frame.batch.column("ts").to_pylist() == [-largest * ns, largest * ns]
     with pytest.raises(UserError, match='"ts" is beyond 146 years'):
-        read(tmp_path, {"ts": largest + 1}, time_unit=unit)
+        read(tmp_path, {"ts": largest + 1}, unit=unit)
 
 
 def test_line_numbers_stand_in_for_arrival_in_the_unit(tmp_path: Path) -> None:
     texts = ['{"ts": 1}', "", '{"ts": 2}', " \t", '{"ts": 3}\r']
-    (frame,) = read(tmp_path, *texts, time_unit="us")
+    (frame,) = read(tmp_path, *texts, unit="us")
     assert frame.batch.column("arrival").to_pylist() == [1000, 3000, 5000]
 
 
 def test_whether_arrival_was_given_is_told(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_text('{"ts": 1}\n')
-    one = read_trace(file)
+    one = TraceRead(file)
     list(one)
     assert one.arrival_given is False
     file.write_text('{"ts": 1}\n{"ts": 1, "arrival": 3}\n')
-    other = read_trace(file)
-    assert [frame.rows for frame in other.frames] == [2]
+    other = TraceRead(file)
+    assert [frame.rows for frame in other] == [2]
     assert other.arrival_given is True
 
 
@@ -239,12 +239,12 @@ def test_gzip_and_standard_input_and_byte_order_mark(
     text = b'\xef\xbb\xbf{"ts": 1}\n{"ts": 2}'
     (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress(text))
     want = rows(read(tmp_path, {"ts": 1}, {"ts": 2}))
-    assert rows(list(read_trace(tmp_path / "t.jsonl.gz"))) == want
+    assert rows(list(TraceRead(tmp_path / "t.jsonl.gz"))) == want
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert rows(list(read_trace("-"))) == want
+    assert rows(list(TraceRead("-"))) == want
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]")))
     with pytest.raises(UserError, match=r"^<stdin>:1: a record is an object"):
-        list(read_trace("-"))
+        list(TraceRead("-"))
 
 
 def test_frames_are_bounded(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def read_text(text: str, unit: str, chunk: int) -> list[Frame]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "CHUNK_LINES", chunk)
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-        return list(read_trace("-", unit))
+        return list(TraceRead("-", unit))
 
 
 def check_against_twin(

@@ -17,7 +17,8 @@ import pytest
 
 from engine.cli.app import run
 from engine.errors import UserError
-from engine.log.input.input_log import InputForm, open_input
+from engine.log.input.input_log import open_input
+from engine.log.input.input_read import InputForm
 
 START = 1_700_000_000 * 10**9  # 2023-11-14 22:13:20 UTC
 STEP = 500_000_000

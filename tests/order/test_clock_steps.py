@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
-from engine.clocks.prediction import SYNCS_KEPT, Line, Sample, Step, stepped
+from engine.clocks.prediction import SYNCS_KEPT, ClockStep, Line, Sample, stepped
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
@@ -36,9 +36,9 @@ def test_a_step_covers_what_lies_between_whichever_side_it_was_on() -> None:
     # Set back by up to as much again, and as the crystal's error lasted as long, by 500 ns more; so
     # much older may be what it stamped.
     back = 10 * MS + 1 + 501
-    assert step == Step(5 * MS + 1, back, 5 * MS + 1 + MS + 3 * MS + 500 + MS)
+    assert step == ClockStep(5 * MS + 1, back, 5 * MS + 1 + MS + 3 * MS + 500 + MS)
     forward = stepped(line, Sample(60 * S, -200 * MS, MS), 50_000)
-    assert forward == Step(-200 * MS, 0, 200 * MS + MS + 3 * MS + MS)
+    assert forward == ClockStep(-200 * MS, 0, 200 * MS + MS + 3 * MS + MS)
 
 
 @pytest.mark.parametrize("error_ppb", [PPB - 1, PPB])

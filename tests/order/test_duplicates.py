@@ -224,7 +224,7 @@ def test_copies_pass_when_asked(frame_of: Callable[..., Frame]) -> None:
 def test_equal_lines_of_a_trace_without_numbers_are_not_copies(order: str, tmp_path: Path) -> None:
     trace = tmp_path / "equal.jsonl"
     trace.write_text('{"type": "A", "ts": 3, "attrs": {"v": 1}}\n' * 50)
-    log = prepare(str(trace), tmp_path).log
+    log = prepare(str(trace), tmp_path).directory
 
     chain = Chain(ChainSettings(parse_order(order), guards=Guards(None), ordered="bare"), "main")
     out = chain.process(list(LogReader(log))).ordered + chain.finish().ordered

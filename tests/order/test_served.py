@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
 from engine.order.base import Guards
-from engine.order.registry import order_attributes, parse_order
+from engine.order.registry import parse_order
 from engine.order.served import Reads, Window, longest_window, reads_of, window_of
 from engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm
 from engine.passes.pipeline import Host, prepare
@@ -56,7 +56,7 @@ def test_what_the_short_form_says_counts_more_than_the_query() -> None:
     assert window_of(plans(COUNTS, SUMS), order.window_ns, order.agg, order.attr) == Window(
         5 * S, "avg", "w"
     )
-    assert order_attributes(order, plans(COUNTS)) == {"w": True}
+    assert order.attributes(plans(COUNTS)) == {"w": True}
     assert longest_window(plans(COUNTS, PAIRS), parse_order("ldop:window=5s").window_ns) == 5 * S
 
 

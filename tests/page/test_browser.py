@@ -6,8 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
@@ -18,24 +16,13 @@ from selenium.webdriver.common.keys import Keys
 from engine.server.page.settings import PageSettings
 from engine.server.page.web_server import PageServer
 from tests.live.conftest import free_port, until
+from tests.page.chromium import MARKS, complaints, started
 from tests.page.conftest import S, Site, a_result
 
-CHROMIUM, DRIVER = which("chromium"), which("chromedriver")
 HOSTILE = '<img src=x onerror="pwned=1"><script>pwned=1</script>"&\''
 TOKEN = "correct horse battery"
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--window-size=1400,1000",
-)  # fmt: skip
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.skipif(
-        None in (CHROMIUM, DRIVER), reason="no chromium here (Debian: chromium, chromium-driver)"
-    ),
-]
+pytestmark = MARKS
 
 
 class Shown:
@@ -93,15 +80,8 @@ def _browser(chromium: webdriver.Chrome) -> webdriver.Chrome:
 
 @pytest.fixture(name="chromium", scope="module")
 def _chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    folder: Path = tmp_path_factory.mktemp("chromium")
-    for flag in (*FLAGS, f"--user-data-dir={folder}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    made = webdriver.Chrome(options, webdriver.ChromeService(str(DRIVER)))
-    yield made
-    made.quit()
+    with started(tmp_path_factory.mktemp("chromium")) as made:
+        yield made
 
 
 def text(browser: webdriver.Chrome, selector: str) -> str:
@@ -118,11 +98,6 @@ def see(browser: webdriver.Chrome, selector: str, words: str) -> None:
         f"{words!r} in {selector}",
         20,
     )  # fmt: skip
-
-
-def complaints(browser: webdriver.Chrome) -> list[str]:
-    """What the console says beside hints; a broken policy is told there."""
-    return [line["message"] for line in browser.get_log("browser") if line["level"] != "DEBUG"]
 
 
 def test_names_are_text_and_nothing_else(shown: Shown, browser: webdriver.Chrome) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.gateway.device_messages import a_data
+from edge_agent import wire
+from tests.gateway.device_messages import a_data, a_hello
 from tests.page.conftest import EPOCH, S, Site, a_result
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +68,20 @@ def test_values_of_a_source(site: Site, run: Callable[..., Any]) -> None:
     assert value("slackwater_results_retracted_total") == 1
     seen = value("slackwater_source_last_seen_timestamp_seconds", **door)
     assert EPOCH / S <= seen <= site.now / S
+
+
+def test_addresses_that_are_turned_away_are_counted(run: Callable[..., Any]) -> None:
+    """In the metrics by their reason, and on the page, which lists what it is given."""
+    site = Site(tokens={}, listen="0.0.0.0", connections_per_address=2, failed_logins_per_minute=1)
+    for number in range(5):
+        site.core.connected(number, site.now, "10.0.0.7")
+    site.say("door", a_hello("door"))  # from this machine: refused, and not counted by its address
+    site.core.received(0, wire.encode(a_hello("door")), site.now)
+    site.core.connected("late", site.now, "10.0.0.7")
+    samples = families(site, run)["slackwater_faults"].samples
+    found = {each.labels["reason"]: each.value for each in samples}
+    assert found == {"connections_per_address": 3, "failed_logins_per_minute": 1, "token": 2}
+    assert site.overview.sums.faults == found
 
 
 def test_names_follow_the_conventions(site: Site, run: Callable[..., Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings
@@ -41,7 +41,7 @@ def results_of(
     """All results, and the query's counters; at every cut the chain goes through its snapshot."""
     path = folder / "t.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (frame,) = read_trace(path)
+    (frame,) = TraceRead(path)
     plan = query(text)
     pattern = PatternSettings(**parse_purge(purge).of_pattern())
     made = ChainSettings(

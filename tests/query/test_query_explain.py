@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from engine.barrier.settings import parse_barrier
+from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.pattern import seq
 from engine.query import explain, query

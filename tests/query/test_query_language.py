@@ -44,6 +44,7 @@ DESIGN = [
     "SELECT avg(v), count(*) FROM soccer WINDOW SLIDING 10 s EVERY 1 s DRIFT each",
     "SELECT avg(v * 3.6), count(*) AS n HAVING n > 5 AND avg(v*3.6) < 9 WINDOW TUMBLING 2 s",
     "SELECT avg(v), count(*) FROM soccer WINDOW ROWS 100",
+    "SELECT avg(v), count(*) FROM soccer WINDOW ROWS 100 EVERY 10",
     "SELECT avg(v), count(*) FROM soccer WINDOW SESSION 5 s",
     "SELECT count(*) FROM a JOIN b ON a.id = b.id WINDOW TUMBLING 10 s",
 ]

@@ -51,9 +51,11 @@ def test_an_order_without_numbers_knows_how_far_its_sources_got(order: str) -> N
     assert (a["blocked_ns"], how_it_ended(a)) == (None, None)
 
 
-def test_the_table_says_it_in_ms_longest_first() -> None:
+def test_the_table_says_it_in_the_unit_that_fits_longest_first() -> None:
     rows = measure_sources(counters("sequence:timeout=fixed:10"))
     for row in rows:
         row["blocked_ns"] *= 10**6
     shown = source_table({"sources": rows}).rows
-    assert [row[:4] for row in shown] == [("a", "18", 0, "idle"), ("b", "0", 2, "ended")]
+    assert [row[:4] for row in shown] == [
+        ("a", "18\N{NO-BREAK SPACE}ms", 0, "idle"), ("b", "0\N{NO-BREAK SPACE}ms", 2, "ended"),
+    ]  # fmt: skip

@@ -14,8 +14,8 @@ from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.pattern.match_table import columns_table
 from engine.query import query
+from engine.results.kinds import KINDS
 from engine.results.lines.json_texts import Texts
-from engine.results.lines.match_lines import match_pieces
 from engine.stream.frame import Frame
 from tests.order.conftest import frame
 
@@ -40,7 +40,11 @@ def test_a_float_is_written_as_json_writes_it(values: list[float]) -> None:
     assert isinstance(piece, Matches)
     told = [row["events"][0]["attrs"] for row in columns_table(piece).to_pylist()]
     assert told == [{"v": value} for value in values]
-    lines = [line for some in match_pieces(columns_table(piece), 1) for line in some.to_pylist()]
+    lines = [
+        line
+        for some in KINDS["matches"].lines(columns_table(piece), 1)
+        for line in some.to_pylist()
+    ]
     assert [json.dumps({"v": value}) in line for value, line in zip(values, lines, strict=True)]
     assert lines == [json.dumps(result) + "\n" for result in piece]
 
@@ -81,7 +85,7 @@ def test_a_match_with_an_event_without_any_attribute_is_written_in_full(
     for results in chain.process([frame(records)]).results:
         for piece in results.pieces:
             assert isinstance(piece, Matches)
-            made = match_pieces(columns_table(piece), 1)
+            made = KINDS["matches"].lines(columns_table(piece), 1)
             lines = [line for some in made for line in some.to_pylist()]
             assert lines == [json.dumps(result) + "\n" for result in piece]
             told = [e["attrs"] for result in piece for e in result["events"]]

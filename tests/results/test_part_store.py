@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.chain import ChainSettings
 from engine.log.arrival_log import LogWriter
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.query import query
@@ -65,7 +65,7 @@ def test_what_is_held_reads_as_what_is_written(
     folder = tmp_path_factory.mktemp("parts")
     (folder / "trace.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events))
     with LogWriter(folder / "log") as writer:
-        for frame in read_trace(folder / "trace.jsonl"):
+        for frame in TraceRead(folder / "trace.jsonl"):
             writer.append(frame)
     plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(QUERIES))
     chain = ChainSettings(parse_order("none"), plans, ordered="full")
@@ -91,7 +91,7 @@ def test_a_table_is_in_order_of_emission_whatever_the_schemas_of_its_parts(tmp_p
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(event) + "\n" for event in trace))
     with LogWriter(tmp_path / "log") as writer:
-        for frame in read_trace(tmp_path / "t.jsonl"):
+        for frame in TraceRead(tmp_path / "t.jsonl"):
             writer.append(frame)
     plan = query("SELECT sum(v) WINDOW TUMBLING 10", name="q")
     store = PartStore(tmp_path / "parts")

@@ -13,11 +13,12 @@ import pytest
 
 from engine.errors import ContractViolation, UserError
 from engine.results.ordered import (
-    OrderedSink,
     export_ordered_jsonl,
     export_ordered_table,
     released_table,
+    write_events,
 )
+from engine.results.store.part_store import PartStore
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Released, Strings
 
 
@@ -73,7 +74,7 @@ def test_trace_records_with_ref_release_and_late(tmp_path: Path) -> None:
         b=("bool", [True, False, True, True]),
         n=("int", [2**62, 1, 2, 3]),
     )
-    OrderedSink(tmp_path).write(0, [released_table("main", batch)])
+    write_events(PartStore(tmp_path), 0, [released_table("main", batch)])
     assert exported(tmp_path, "us") == [
         {"source": "dev", "type": "A", "ts": 0, "arrival": 1, "ref": -3, "release": 3,
          "late": False, "attrs": {"b": True, "n": 2**62, "s": "x", "v": 1.5}},
@@ -89,7 +90,7 @@ def test_trace_records_with_ref_release_and_late(tmp_path: Path) -> None:
 
 def test_columns_are_typed(tmp_path: Path) -> None:
     batch = released(Strings(), 1, [IN_ORDER], v=("float", [1.5]), b=("bool", [True]))
-    OrderedSink(tmp_path).write(3, [released_table("x", batch)])
+    write_events(PartStore(tmp_path), 3, [released_table("x", batch)])
     (file,) = (tmp_path / "ordered").iterdir()
     assert file.name == "batch-000000000003-0.parquet"
     assert {f.name: str(f.type) for f in pq.read_schema(file)} == {
@@ -103,8 +104,9 @@ def test_columns_are_typed(tmp_path: Path) -> None:
 def test_sites_keep_their_own_attributes_and_order(tmp_path: Path) -> None:
     """One attribute name may have another type on another site; batches follow one another."""
     a, b, c = Strings(), Strings(["other"]), Strings()
-    sink = OrderedSink(tmp_path)
-    sink.write(
+    store = PartStore(tmp_path)
+    write_events(
+        store,
         0,
         [
             released_table("b", released(b, 1, [IN_ORDER] * 2, v=("str", ["x", "y"]))),
@@ -114,7 +116,7 @@ def test_sites_keep_their_own_attributes_and_order(tmp_path: Path) -> None:
             released_table("b", released(b, 3, [LATE_DROPPED], v=("str", ["z"]))),
         ],
     )
-    sink.write(1, [released_table("a", released(a, 3, [IN_ORDER], v=("int", [4])))])
+    write_events(store, 1, [released_table("a", released(a, 3, [IN_ORDER], v=("int", [4])))])
     found = [(each["site"], each["seq"], each["attrs"]) for each in exported(tmp_path)]
     assert found == [
         ("a", 1, {"v": 1.0}), ("a", 2, {"v": 2.5, "w": True}), ("a", 3, {"v": 4}),
@@ -125,24 +127,28 @@ def test_sites_keep_their_own_attributes_and_order(tmp_path: Path) -> None:
 
 
 def test_a_batch_written_again_replaces_itself_even_with_fewer_files(tmp_path: Path) -> None:
-    sink = OrderedSink(tmp_path)
+    store = PartStore(tmp_path)
     a, b = Strings(), Strings()
     one = released_table("a", released(a, 1, [IN_ORDER], v=("int", [1])))
     two = released_table("b", released(b, 1, [IN_ORDER], v=("str", ["x"])))
-    sink.write(0, [one, two])
+    write_events(store, 0, [one, two])
     assert len(list((tmp_path / "ordered").iterdir())) == 2
-    sink.write(0, [two])
+    write_events(store, 0, [two])
     assert [each["site"] for each in exported(tmp_path)] == ["b"]
-    sink.write(0, [])
+    write_events(store, 0, [])
     assert exported(tmp_path) == []
 
 
 def test_one_parquet_of_all_sites(tmp_path: Path) -> None:
-    sink = OrderedSink(tmp_path / "r")
-    sink.write(
-        0, [released_table("b", released(Strings(), 1, [IN_ORDER] * 3, v=("int", [1, 2, 3])))]
+    store = PartStore(tmp_path / "r")
+    write_events(
+        store,
+        0,
+        [released_table("b", released(Strings(), 1, [IN_ORDER] * 3, v=("int", [1, 2, 3])))],
     )
-    sink.write(1, [released_table("a", released(Strings(), 1, [IN_ORDER], w=("bool", [True])))])
+    write_events(
+        store, 1, [released_table("a", released(Strings(), 1, [IN_ORDER], w=("bool", [True])))]
+    )
     assert export_ordered_table(tmp_path / "r", tmp_path / "out.parquet") == 4
     rows = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert [(row["site"], row["seq"], row["attrs.v"], row["attrs.w"]) for row in rows] == [
@@ -157,7 +163,7 @@ def test_a_site_that_contradicts_itself_is_a_bug(tmp_path: Path) -> None:
         released_table("a", released(strings, 2, [IN_ORDER], v=("str", ["x"]))),
     ]
     with pytest.raises(ContractViolation, match="site 'a': released events do not agree"):
-        OrderedSink(tmp_path).write(0, tables)
+        write_events(PartStore(tmp_path), 0, tables)
 
 
 def test_exports_of_nothing(tmp_path: Path) -> None:
@@ -165,7 +171,7 @@ def test_exports_of_nothing(tmp_path: Path) -> None:
         export_ordered_jsonl(tmp_path / "none", io.StringIO())
     assert exported(tmp_path) == []
     assert export_ordered_table(tmp_path, tmp_path / "none.parquet") == 0
-    OrderedSink(tmp_path).write(0, [released_table("a", released(Strings(), 1, [IN_ORDER]))])
+    write_events(PartStore(tmp_path), 0, [released_table("a", released(Strings(), 1, [IN_ORDER]))])
     assert export_ordered_table(tmp_path, tmp_path / "one.parquet") == 1
     none, one = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("none", "one"))
     assert none.num_rows == 0

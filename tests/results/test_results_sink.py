@@ -17,7 +17,8 @@ from engine.errors import ContractViolation, UserError
 from engine.log import whole_file
 from engine.results.export import export_jsonl, export_table
 from engine.results.schema import MATCHES, WINDOWS
-from engine.results.writer import ResultSink
+from engine.results.store.part_store import PartStore
+from engine.results.writer import write_results
 
 US = 1000
 EVENT = {"site": "main", "stream": "events", "source": "s1", "seq": 3, "type": "A", "ts": 5 * US,
@@ -49,7 +50,7 @@ def exported(directory: Path, unit: str = "ns", queries: tuple[str, ...] = ()) -
 
 
 def test_design_results_have_its_fields_in_its_order(tmp_path: Path) -> None:
-    ResultSink(tmp_path).write(0, [match(), window()])
+    write_results(PartStore(tmp_path), 0, [match(), window()])
     event = (
         '{"site": "main", "stream": "events", "source": "s1", "seq": %s, "type": "A", "ts": 5, '
         '"te": 6, "ref": 7, "attrs": {"v": 1.5, "tag": "é", "n": 4611686018427387904}}'
@@ -71,7 +72,9 @@ def test_design_results_have_its_fields_in_its_order(tmp_path: Path) -> None:
 
 
 def test_matches_and_windows_are_columns_in_folders_of_their_own(tmp_path: Path) -> None:
-    ResultSink(tmp_path).write(7, [match(), window(bounds={"avg(v)": [1, 2]}, drift="high")])
+    write_results(
+        PartStore(tmp_path), 7, [match(), window(bounds={"avg(v)": [1, 2]}, drift="high")]
+    )
     (matches,) = (tmp_path / "matches").iterdir()
     assert matches.name == "batch-000000000007-0.parquet"
     (row,) = pq.read_table(matches).to_pylist()
@@ -84,6 +87,7 @@ def test_matches_and_windows_are_columns_in_folders_of_their_own(tmp_path: Path)
         "position": 1, "key": '{"sid": 4}', "value": '{"avg(v)": 2.5}', "low": '{"avg(v)": 2.0}',
         "middle": '{"avg(v)": 2.5}', "high": '{"avg(v)": null}',
         "drift": "high",  # R19's flag
+        "certainty": None,
         "bounds": '{"avg(v)": [1, 2]}', "more": None,
     }  # fmt: skip
 
@@ -93,31 +97,33 @@ def test_what_an_operator_says_beyond_design_is_kept(tmp_path: Path) -> None:
         match(query="w", reason={"x": [1]}, events=[EVENT | {"alias": "a"}]),
         window(bounds={"avg(v)": [1, 2]}, drift="low", note="n", low=None, certain=None),
     ]
-    ResultSink(tmp_path).write(0, results)
+    write_results(PartStore(tmp_path), 0, results)
     assert [json.loads(line) for line in exported(tmp_path)] == results
 
 
 def test_times_between_two_units_are_rounded_down(tmp_path: Path) -> None:
-    ResultSink(tmp_path).write(0, [match(at=1999, known_at=-1)])
+    write_results(PartStore(tmp_path), 0, [match(at=1999, known_at=-1)])
     (line,) = exported(tmp_path, "us")
     assert (json.loads(line)["at"], json.loads(line)["known_at"]) == (1, -1)
 
 
 def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
     value = {"a": np.int64(3), "b": np.float64(0.5), "c": np.bool_(True)}
-    ResultSink(tmp_path).write(0, [window(value=value, at=np.int64(4), certain=np.int64(2))])
+    write_results(
+        PartStore(tmp_path), 0, [window(value=value, at=np.int64(4), certain=np.int64(2))]
+    )
     (line,) = exported(tmp_path)
     assert json.loads(line)["value"] == {"a": 3, "b": 0.5, "c": True}
 
 
 def test_a_batch_written_again_replaces_itself(tmp_path: Path) -> None:
-    sink = ResultSink(tmp_path)
-    sink.write(0, [match(at=1)])
-    sink.write(1, [match(at=2), window(at=3)])
-    sink.write(1, [match(at=4)])
-    sink.write(1, [match(at=4)])
+    store = PartStore(tmp_path)
+    write_results(store, 0, [match(at=1)])
+    write_results(store, 1, [match(at=2), window(at=3)])
+    write_results(store, 1, [match(at=4)])
+    write_results(store, 1, [match(at=4)])
     assert [json.loads(line)["at"] for line in exported(tmp_path)] == [1, 4]
-    sink.write(0, [])
+    write_results(store, 0, [])
     assert [json.loads(line)["at"] for line in exported(tmp_path)] == [4]
     assert list((tmp_path / "windows").iterdir()) == []
 
@@ -125,8 +131,8 @@ def test_a_batch_written_again_replaces_itself(tmp_path: Path) -> None:
 def test_a_crash_while_writing_leaves_the_old_batch_or_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sink = ResultSink(tmp_path)
-    sink.write(0, [match(at=1)])
+    store = PartStore(tmp_path)
+    write_results(store, 0, [match(at=1)])
 
     def crash(*_: object) -> None:
         raise KeyboardInterrupt
@@ -134,12 +140,12 @@ def test_a_crash_while_writing_leaves_the_old_batch_or_the_new_one(
     with monkeypatch.context() as patch:
         patch.setattr(whole_file.os, "fsync", crash)
         with pytest.raises(KeyboardInterrupt):
-            sink.write(0, [match(at=2)])
+            write_results(store, 0, [match(at=2)])
         with pytest.raises(KeyboardInterrupt):
-            sink.write(1, [match(at=3)])
+            write_results(store, 1, [match(at=3)])
     assert [json.loads(line)["at"] for line in exported(tmp_path)] == [1]
-    ResultSink(tmp_path).write(0, [match(at=2)])
-    ResultSink(tmp_path).write(1, [match(at=3)])
+    write_results(PartStore(tmp_path), 0, [match(at=2)])
+    write_results(PartStore(tmp_path), 1, [match(at=3)])
     assert [json.loads(line)["at"] for line in exported(tmp_path)] == [2, 3]
 
 
@@ -157,7 +163,7 @@ def test_the_export_goes_by_site_then_query_then_order_of_emission(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[tuple[str, bool, str]]]
 ) -> None:
     folder = tmp_path_factory.mktemp("order")
-    sink = ResultSink(folder)
+    store = PartStore(folder)
     number = 0
     want: dict[tuple[str, str], list[int]] = {}
     for batch_id, batch in enumerate(batches):
@@ -167,7 +173,7 @@ def test_the_export_goes_by_site_then_query_then_order_of_emission(
             results.append(make(site, number, query=query))
             want.setdefault((site, query), []).append(number)
             number += 1
-        sink.write(batch_id, results)
+        write_results(store, batch_id, results)
     # Query y is asked for first; x and z follow by name, and none is left out.
     found = [json.loads(line)["at"] for line in exported(folder, "ns", ("y", "none"))]
     places = sorted(want, key=lambda place: (place[0], place[1] != "y", place[1]))
@@ -175,8 +181,8 @@ def test_the_export_goes_by_site_then_query_then_order_of_emission(
 
 
 def test_results_to_a_file_and_to_one_parquet(tmp_path: Path) -> None:
-    ResultSink(tmp_path / "r").write(0, [match("b", 2), match("a", 1)])
-    ResultSink(tmp_path / "r").write(1, [match("a", 3)])
+    write_results(PartStore(tmp_path / "r"), 0, [match("b", 2), match("a", 1)])
+    write_results(PartStore(tmp_path / "r"), 1, [match("a", 3)])
     assert export_jsonl(tmp_path / "r", tmp_path / "out.jsonl") == 3
     assert (tmp_path / "out.jsonl").read_text().splitlines() == exported(tmp_path / "r")
     assert export_table(tmp_path / "r", tmp_path / "out.parquet", MATCHES) == 3
@@ -187,15 +193,15 @@ def test_results_to_a_file_and_to_one_parquet(tmp_path: Path) -> None:
 
 
 def test_windows_in_parquet_have_typed_keys_values_and_bounds(tmp_path: Path) -> None:
-    sink = ResultSink(tmp_path / "r")
+    store = PartStore(tmp_path / "r")
     made = [
         window("a", key={"tag": "2026-11-22", "sid": 4}, value={"n": 2, "avg(v)": None}),
         window("a", key={"tag": None, "sid": None}, value={"n": 3, "avg(v)": 2},
                bounds={"n": [1, 3], "avg(v)": [1, 2.5]}),
         window("b", key={"tag": "x", "sid": 2**62}, value={"n": 2**62, "avg(v)": 0.5}, low=None),
     ]  # fmt: skip
-    sink.write(0, made[:1])
-    sink.write(1, made[1:])
+    write_results(store, 0, made[:1])
+    write_results(store, 1, made[1:])
     assert export_table(tmp_path / "r", tmp_path / "w.parquet", WINDOWS) == 3
     table = pq.read_table(tmp_path / "w.parquet")
     types = {name: str(table.schema.field(name).type) for name in ("key", "value", "bounds")}
@@ -209,7 +215,7 @@ def test_windows_in_parquet_have_typed_keys_values_and_bounds(tmp_path: Path) ->
 
 
 def test_windows_without_keys_have_no_column_of_them(tmp_path: Path) -> None:
-    ResultSink(tmp_path / "r").write(0, [window(key={}, high={"avg(v)": None})])
+    write_results(PartStore(tmp_path / "r"), 0, [window(key={}, high={"avg(v)": None})])
     assert export_table(tmp_path / "r", tmp_path / "w.parquet", WINDOWS) == 1
     table = pq.read_table(tmp_path / "w.parquet")
     assert "key" not in table.column_names
@@ -218,14 +224,16 @@ def test_windows_without_keys_have_no_column_of_them(tmp_path: Path) -> None:
 
 
 def test_values_that_are_text_here_and_numbers_there_are_refused(tmp_path: Path) -> None:
-    ResultSink(tmp_path / "r").write(0, [window("a", key={"k": "x"}), window("b", key={"k": 1})])
+    write_results(
+        PartStore(tmp_path / "r"), 0, [window("a", key={"k": "x"}), window("b", key={"k": 1})]
+    )
     with pytest.raises(UserError, match=r"cannot hold key of all windows.*write JSONL"):
         export_table(tmp_path / "r", tmp_path / "w.parquet", WINDOWS)
 
 
 @pytest.mark.parametrize(("kind", "own"), [(MATCHES, "events"), (WINDOWS, "window")])
 def test_a_parquet_of_no_results_has_its_columns(kind: str, own: str, tmp_path: Path) -> None:
-    ResultSink(tmp_path / "r").write(0, [])
+    write_results(PartStore(tmp_path / "r"), 0, [])
     assert export_table(tmp_path / "r", tmp_path / "none.parquet", kind) == 0
     table = pq.read_table(tmp_path / "none.parquet")
     assert table.num_rows == 0
@@ -236,11 +244,11 @@ def test_a_parquet_of_no_results_has_its_columns(kind: str, own: str, tmp_path: 
 def test_exports_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder of results"):
         export_jsonl(tmp_path / "none", io.StringIO())
-    ResultSink(tmp_path / "r").write(0, [])
+    write_results(PartStore(tmp_path / "r"), 0, [])
     assert exported(tmp_path / "r") == []
     with pytest.raises(UserError, match="cannot be written: No such file"):
         export_table(tmp_path / "r", tmp_path / "no" / "x.parquet", MATCHES)
-    ResultSink(tmp_path / "r").write(0, [match(), window()])
+    write_results(PartStore(tmp_path / "r"), 0, [match(), window()])
     with pytest.raises(UserError, match="holds windows, which a table of matches cannot say"):
         export_table(tmp_path / "r", tmp_path / "x.parquet", MATCHES)
     with pytest.raises(UserError, match="cannot be written: No such file"):
@@ -259,14 +267,14 @@ def test_exports_that_cannot_be(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="results cannot be written"):
-        ResultSink(tmp_path / "file").write(0, [match()])
+        write_results(PartStore(tmp_path / "file"), 0, [match()])
 
 
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        ({"op": "+"}, r"a result has one of events, window, not \['op'\]"),
-        (match() | window(), "a result has one of events, window, not"),
+        ({"op": "+"}, r"a result has one of events, window, alert, not \['op'\]"),
+        (match() | window(), "a result has one of events, window, alert, not"),
         (window(value={"a": float("nan")}), "Out of range float values are not JSON compliant"),
         (window(value={"a": object()}), "object is no JSON value"),
         (window(certain="x"), "a result does not fit its fields"),
@@ -277,4 +285,4 @@ def test_results_of_another_shape_are_bugs(
     result: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ContractViolation, match=said):
-        ResultSink(tmp_path).write(0, [result])
+        write_results(PartStore(tmp_path), 0, [result])

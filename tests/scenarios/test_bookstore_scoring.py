@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.log.arrival_log import LogWriter
-from engine.results.writer import ResultSink
+from engine.results.store.part_store import PartStore
+from engine.results.writer import write_results
 from engine.scenario import Pass, Score
 from engine.stream.frame import Frame
 from scenarios.bookstore.alarm_scoring import score_run
@@ -91,7 +92,7 @@ def scored(directory: Path, broken: int = 0, **results: list[dict[str, Any]]) ->
     passes = [each for each in (SURE, EAGER) if each.label in results]
     for each in passes:
         place = directory / "runs" / each.label
-        ResultSink(place).write(0, results[each.label])
+        write_results(PartStore(place), 0, results[each.label])
         counters = {"sites": {"main": {"queries": {"thefts": {"promises_broken": broken}}}}}
         (place / "counters.json").write_text(json.dumps(counters))
     return score_run(directory, passes, W)

@@ -43,14 +43,17 @@ def test_failures_are_traced_to_attacks(run: Run, tmp_path: Path) -> None:
 def test_treatments_are_found_in_whatever_order_they_are_filed(run: Run, tmp_path: Path) -> None:
     score = run(Ward(), tmp_path, {"patients": "60", "hours": "150"}, tmp_path)
     holds(score)
-    assert score.facts["expected"] >= 5
+    expected = score.facts["expected"]
+    assert 3 <= expected["treatment_tree"] < expected["treatment_flow"]
 
 
 @pytest.mark.skipif(not (DATA / "mimic_iv_demo").is_dir(), reason="the recording is not here")
 def test_antibiotics_before_cultures_in_intensive_care(run: Run, tmp_path: Path) -> None:
     score = run(Ward(), tmp_path, {"of": "mimic"}, DATA)
     holds(score)
-    assert (score.facts["intervals"], score.facts["expected"]) == (1306, 477)
+    assert (score.facts["intervals"], score.facts["expected"]) == (
+        1306, {"antibiotic_before_culture": 477}
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.results.export import export_jsonl
 
 
@@ -15,7 +15,7 @@ def log_of(trace: str, folder: Path, rows_per_file: int, rows_per_frame: int) ->
     """The lines as an arrival log of several files and small frames."""
     (folder / "t.jsonl").write_text(trace, encoding="utf-8")
     with LogWriter(folder / "log", rows_per_file) as writer:
-        for frame in read_trace(folder / "t.jsonl"):
+        for frame in TraceRead(folder / "t.jsonl"):
             for start in range(0, frame.rows, rows_per_frame):
                 writer.append(frame.slice(start, min(rows_per_frame, frame.rows - start)))
     assert len(LogReader(folder / "log").files) >= 3

@@ -22,7 +22,7 @@ from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.log import compaction
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
@@ -38,6 +38,8 @@ QUERIES = {
     "p": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
     "w": "SELECT count(*), sum(v) GROUP BY id WINDOW TUMBLING 8 ns",
     "s": "SELECT avg(v * 3), max(v) AS m GROUP BY id HAVING m > 2 WINDOW SLIDING 12 ns EVERY 5 ns",
+    "q": "SELECT count(*), max(v) GROUP BY id WINDOW SESSION 4 ns",
+    "r": "SELECT count(*), sum(v) GROUP BY id WINDOW ROWS 4 EVERY 2",
 }
 SETTINGS = ChainSettings(
     parse_order("sequence:timeout=fixed:6ns"),
@@ -76,7 +78,7 @@ class Growing:
     def __init__(self, text: str, folder: Path, rows_per_file: int) -> None:
         (folder / "t.jsonl").write_text(text, encoding="utf-8")
         with LogWriter(folder / "all", rows_per_file) as writer:
-            for frame in read_trace(folder / "t.jsonl"):
+            for frame in TraceRead(folder / "t.jsonl"):
                 for start in range(0, frame.rows, 2):
                     writer.append(frame.slice(start, min(2, frame.rows - start)))
         self.left = LogReader(folder / "all").files

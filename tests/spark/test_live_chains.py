@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import Row
 
 from bench.workload import FRAME_ROWS, event_frames, pattern_stream, sync_frame
-from engine.barrier.settings import parse_barrier
+from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.input.trace import read_trace
+from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
@@ -57,7 +57,7 @@ def _trace(folder: Path) -> Path:
 def _in_process(trace: Path, *texts: str, order: str = "sequence") -> list[dict[str, Any]]:
     plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(texts, 1))
     alone = Chain(ChainSettings(parse_order(order), plans, guards=Guards(None)), "main")
-    outputs = [alone.process(list(read_trace(str(trace)))), alone.finish()]
+    outputs = [alone.process(list(TraceRead(str(trace)))), alone.finish()]
     return [result for output in outputs for of in output.results for result in of]
 
 
@@ -228,7 +228,7 @@ def test_rows_of_one_arrival_have_one_order() -> None:
 
 def _log(folder: Path, trace: Path) -> Path:
     with LogWriter(folder / "log", rows_per_file=12) as writer:
-        for frame in read_trace(str(trace)):
+        for frame in TraceRead(str(trace)):
             for start in range(0, frame.rows, 5):
                 writer.append(frame.slice(start, min(5, frame.rows - start)))
     assert len(LogReader(folder / "log").files) > 3

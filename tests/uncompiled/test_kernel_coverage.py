@@ -32,6 +32,7 @@ TESTS = (
     "tests/pattern/test_barriers.py",
     "tests/pattern/test_groups.py",
     "tests/pattern/test_join_programs.py",
+    "tests/pattern/test_match_order.py",
     "tests/pattern/test_negation.py",
     "tests/pattern/test_pattern_probability.py",
     "tests/pattern/test_promise_purge.py",

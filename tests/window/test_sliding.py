@@ -10,7 +10,8 @@ import pytest
 from engine.query import query
 from engine.query.plan import Drift
 from engine.stream.released import IN_ORDER, LATE, RESIDUAL, Strings
-from engine.window.panes.windows import PaneWindows, windows_of
+from engine.window.kinds import windows_of
+from engine.window.panes.windows import PaneWindows
 from engine.window.settings import WindowSettings
 from engine.window.time_windows import TimeWindows
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.errors import UserError
 from engine.query.plan import Aggregate, Attribute, Comparison, Constant, Drift, WindowPlan
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
-from engine.window.panes.windows import windows_of
+from engine.window.kinds import windows_of
 from engine.window.time_windows import TimeWindows, WindowSettings
 
 V, G = Attribute("v"), Attribute("g")

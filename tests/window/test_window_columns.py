@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
-from engine.results.lines.window_lines import window_pieces
+from engine.results.lines.window_lines import window_lines
 from engine.results.schema import WINDOW_SCHEMA, window_rows
 from engine.results.tables.typed_columns import TypedColumns
 from engine.stream.released import LATE, Strings
@@ -37,7 +37,7 @@ def pieces(tools: Any, events: list[Any], drift: Drift, by_key: bool) -> list[Wi
 
 
 def lines(table: pa.Table, unit: int = 1, times: Sequence[str] = ()) -> list[str]:
-    return [line for piece in window_pieces(table, unit, times) for line in piece.to_pylist()]
+    return [str(line) for line in window_lines(table, unit, times).to_pylist()]
 
 
 EVENT = {

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 
 from engine.errors import UserError
-from engine.log.input.input_log import InputForm
+from engine.log.input.input_read import InputForm
 from engine.log.input.sorting import SORTS
 from engine.log.record.times import DEFAULT_UNIT
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from engine.cli.options.host_option import spoken_host
 from engine.cli.terminal.visible import tell
+from engine.log.held_log import Log
 from engine.passes.doubts import of_streams
 from engine.passes.pipeline import Host
 from engine.passes.unseen import unseen_types
@@ -43,7 +44,7 @@ def tell_summary(counters: dict[str, Any], host: Host) -> None:
         tell(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
 
 
-def tell_types(log: Path, plans: tuple[Plan, ...], *, quiet: bool) -> None:
+def tell_types(log: Path | Log, plans: tuple[Plan, ...], *, quiet: bool) -> None:
     """A type that no event has is most likely a slip of the pen, told before the work."""
     for line in () if quiet else unseen_types(log, plans):
         tell(f"{line}\n")

@@ -8,12 +8,13 @@ event that completes the half, and the completed event makes a match of its own,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
 from engine.interval.durable.halves import WHOLE, half_of, id_of
+from engine.pattern.compiled.tables import SamePlan
 from engine.query.plan import (
     Attribute,
     Comparison,
@@ -45,26 +46,13 @@ def takes_halves(plan: TreePlan) -> tuple[set[str], set[str]]:
     return everywhere("starts"), everywhere("ends")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Same:
-    """A plan that only itself is equal to."""
-
-    plan: TreePlan
-
-    def __hash__(self) -> int:
-        return id(self.plan)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.plan is self.plan
-
-
 def completed(plan: TreePlan, joins: str) -> tuple[TreePlan, set[str], set[str]]:
     """``with_completions``; the same plan for each of a run's sites."""
-    return _completed(_Same(plan), joins)
+    return _completed(SamePlan(plan), joins)
 
 
 @lru_cache(maxsize=64)
-def _completed(key: _Same, joins: str) -> tuple[TreePlan, set[str], set[str]]:
+def _completed(key: SamePlan[TreePlan], joins: str) -> tuple[TreePlan, set[str], set[str]]:
     found, starts, ends = with_completions(key.plan)
     branches = tuple(replace(branch, joins=joins) for branch in found.branches)
     return replace(found, branches=branches), starts, ends

@@ -2,7 +2,8 @@
 
 A start half is an ``ibp`` record, an end half an ``ibe`` record; an event is whole. A half stands
 in the stream as a point at the time that is known of it. When both halves of an interval are
-there, the later one becomes the whole.
+there, the later one becomes the whole. A half that comes again (a begin may stand in the log twice
+after a gateway's restart) says nothing new.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from engine.stream.released import Released
 WHOLE: Final = 0
 START: Final = START_HALF
 END: Final = END_HALF
+REPEATED: Final = 3
+"""A half whose like waits already: it is no step of any match."""
 HALF: Final = HALF_COLUMN.removeprefix(ATTR_PREFIX)
 """Which half an event is, as an attribute that no query can name (``$`` begins no name)."""
 NUMBER: Final = ID_TYPE
@@ -94,13 +97,18 @@ class Waiting:
         before = np.where(told < 0, len(of), told)
         pair = np.flatnonzero((first[0] >= 0) & (first[1] >= 0) & (np.maximum(*first) < before))
         starts, ends = first[0][pair], first[1][pair]
-        later = np.maximum(starts, ends) - self._n
-        changed = _completed(released, fresh[later], both, starts, ends) if len(pair) else released
+        later = np.maximum(starts, ends)
+        changed = released
+        if len(pair):
+            changed = _completed(released, fresh[later - self._n], both, starts, ends)
+        is_whole[later] = True
+        again = _again(of, both[HALF_COLUMN], is_whole)
+        if again.any():
+            changed = _repeated(changed, fresh[np.flatnonzero(again) - self._n])
         last = np.full(intervals, -1)
         rows = np.flatnonzero(is_whole)
         last[of[rows]] = rows
-        last[pair] = np.maximum(last[pair], np.maximum(starts, ends))
-        waits = ~is_whole & (np.arange(len(of)) > last[of])
+        waits = ~(is_whole | again) & (np.arange(len(of)) > last[of])
         self._keep(both, waits)
         return changed
 
@@ -164,6 +172,24 @@ def _first(of: np.ndarray, which: np.ndarray, intervals: int) -> np.ndarray:
     rows = np.flatnonzero(which)[::-1]
     found[of[rows]] = rows
     return found
+
+
+def _again(of: np.ndarray, half: np.ndarray, is_whole: np.ndarray) -> np.ndarray:
+    """Which halves come after their like, with no whole of their interval between."""
+    order = np.argsort(of, kind="stable")
+    wholes = np.empty(len(of), np.int64)
+    wholes[order] = np.cumsum(is_whole[order])
+    keys = np.column_stack([of, wholes, np.where(is_whole, WHOLE, half)])
+    _, first = np.unique(keys, axis=0, return_index=True)
+    again = ~is_whole
+    again[first] = False
+    return again
+
+
+def _repeated(released: Released, rows: np.ndarray) -> Released:
+    half = released.columns[HALF_COLUMN].copy()
+    half[rows] = REPEATED
+    return replace(released, columns={**released.columns, HALF_COLUMN: half})
 
 
 def _completed(

@@ -24,6 +24,7 @@ from engine.interval.durable.completing import completed, completed_by
 from engine.interval.durable.halves import (
     END,
     ID_VALID,
+    REPEATED,
     START,
     WHOLE,
     Waiting,
@@ -88,6 +89,7 @@ class TreeMatcher(SeqMatcher):
         """Halves can be those steps alone of which such a half is enough."""
         found = super()._members(released)
         half = released.columns[HALF_COLUMN]
+        found[half == REPEATED] = 0
         for which, steps in self._takes.items():
             found[half == which] &= steps
         return found

@@ -10,10 +10,9 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ import pyarrow.csv as pacsv
 from edge_agent import records as r
 from engine.errors import UserError
 from engine.log.input.csv_types import ColumnTypes, Text, any_kind, typed_rows
+from engine.log.input.input_read import InputKind
 from engine.log.input.lines import UNREADABLE, open_bytes
 from engine.log.input.row_import import ColumnPlan, RowBatch, RowRead, plan_columns
 
@@ -35,58 +35,26 @@ _MARK: Final = "\uffff"
 _ESCAPED: Final = re.compile("[\udc80-\udcff]")
 
 
-def read_csv(
-    path: str | Path,
-    time_unit: str | None = None,
-    on_bad: str = "stop",
-    dead_letter: str | Path | None = None,
-    mapping: Mapping[str, str] | None = None,
-    attrs: Sequence[str] | None = None,
-    delimiter: str | None = None,
-    sort: str | None = None,
-    timezone: str | None = None,
-    header: Sequence[str] | None = None,
-) -> CsvRead:
-    """A CSV file, plain, gzip or zstd, as frames.
-
-    Args:
-        path: the file; it is read twice, so it cannot be standard input.
-        time_unit: unit of every time in it that is a number; None: ns, see ``log.record.times``.
-        on_bad: ``stop`` or ``skip``.
-        dead_letter: JSONL file for skipped rows.
-        mapping: record field -> column; columns named like a field need none.
-        attrs: columns that become attributes; None = all that are no record field.
-        delimiter: None = the one of ``DELIMITERS`` that is most frequent in the header.
-        sort: ``arrival`` | ``ts``; None: rows stand in order of arrival.
-        timezone: of times without one; None: UTC.
-        header: names of the columns of a file without a header.
-
-    Raises:
-        UserError: while iterating: ``FILE:ROW: column "C": ...``; the header is row 1.
-    """
-    letters = None if dead_letter is None else Path(dead_letter)
-    read = CsvRead(str(path), time_unit, on_bad, letters, mapping or {}, attrs, sort, timezone)
-    read.delimiter, read.header = delimiter, header
-    return read
-
-
 class CsvRead(RowRead):
-    """See ``read_csv``."""
+    """A CSV file, plain, gzip or zstd; it is read twice, so it cannot be standard input.
 
-    delimiter: str | None = None
-    header: Sequence[str] | None = None
+    ``form.delimiter``: None = the one of ``DELIMITERS`` that is most frequent in the header. Of
+    faults the header is row 1.
+    """
+
+    kind = InputKind.CSV
 
     def _batches(self) -> Iterator[RowBatch]:
-        form = read_form(self.path, self.delimiter, self.header)
+        form = read_form(self.path, self.form.delimiter, self.form.header)
         plan, types = self._learn(form)
         for text in _text_batches(self.path, form):
             yield typed_rows(text, plan, types, self._times)
 
     def _learn(self, form: Form) -> tuple[ColumnPlan, dict[str, str]]:
         """Which column is what, and the types of attributes and interval ids."""
-        plan = plan_columns(self.path, form.names, self.mapping, self.attrs)
-        foreign = plan_columns(self.path, form.names, self.mapping, self.attrs, {r.KIND})
-        by_name = plan.fields.get(r.KIND) == r.KIND and r.KIND not in self.mapping
+        plan = plan_columns(self.path, form.names, self.form.mapping, self.form.attrs)
+        foreign = plan_columns(self.path, form.names, self.form.mapping, self.form.attrs, {r.KIND})
+        by_name = plan.fields.get(r.KIND) == r.KIND and r.KIND not in self.form.mapping
         columns = ColumnTypes(
             {*plan.attrs.values(), *foreign.attrs.values()}, plan.fields.get(r.ID),
             comma=form.delimiter != ",",

@@ -25,7 +25,7 @@ _SourceKey = tuple[str, str | None]
 _CountKey = tuple[str, str, str, int]
 
 
-class Intake:
+class RowIntake:
     """Turns columns of one input into frames.
 
     ``unit_ns``: ns of the unit of its times, for messages and for line numbers as arrivals.

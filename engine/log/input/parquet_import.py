@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from edge_agent import records as r
 from engine.errors import UserError
 from engine.log.input.csv_types import any_kind
+from engine.log.input.input_read import InputKind
 from engine.log.input.lines import CHUNK_LINES
 from engine.log.input.row_import import (
     FIELDS,
@@ -36,44 +37,19 @@ from engine.stream.frame import STRING
 from engine.stream.value_rules import without_nan
 
 
-def read_parquet(
-    path: str | Path,
-    time_unit: str | None = None,
-    on_bad: str = "stop",
-    dead_letter: str | Path | None = None,
-    mapping: Mapping[str, str] | None = None,
-    attrs: Sequence[str] | None = None,
-    sort: str | None = None,
-    timezone: str | None = None,
-) -> ParquetRead:
-    """Row-wise Parquet, a file or a folder of files, as frames.
-
-    Args:
-        path: the file; or the folder, whose files are read by name, those in ``KEY=VALUE`` folders
-            with that column.
-        time_unit: unit of times that are numbers; None: ns, see ``log.record.times``.
-        on_bad: ``stop`` or ``skip``.
-        dead_letter: JSONL file for skipped rows.
-        mapping: record field -> column; columns named like a field need none.
-        attrs: columns that become attributes; None = all that are no record field. NaN in one
-            counts as "no such attribute".
-        sort: ``arrival`` | ``ts``; None: rows stand in order of arrival.
-        timezone: of timestamps and texts without one; None: UTC.
-
-    Raises:
-        UserError: while iterating: ``FILE:ROW: column "C": ...``; the first row is row 1.
-    """
-    letters = None if dead_letter is None else Path(dead_letter)
-    return ParquetRead(str(path), time_unit, on_bad, letters, mapping or {}, attrs, sort, timezone)
-
-
 class ParquetRead(RowRead):
-    """See ``read_parquet``."""
+    """Row-wise Parquet, a file or a folder of files; each ``KEY=VALUE`` folder is a column, too.
+
+    NaN in an attribute counts as "no such attribute". Of faults the first
+    row is row 1.
+    """
+
+    kind = InputKind.PARQUET
 
     def _batches(self) -> Iterator[RowBatch]:
         dataset, schema = self._opened()
         foreign = self._foreign(dataset, schema)
-        plan = plan_columns(self.path, schema.names, self.mapping, self.attrs, foreign)
+        plan = plan_columns(self.path, schema.names, self.form.mapping, self.form.attrs, foreign)
         self._check_types(plan, schema)
         columns = list(dict.fromkeys([*plan.fields.values(), *plan.attrs.values()]))
         number = 1
@@ -91,7 +67,7 @@ class ParquetRead(RowRead):
 
     def _foreign(self, dataset: ds.Dataset, schema: pa.Schema) -> set[str]:
         """``kind``, if it is a column but not ours."""
-        if r.KIND not in schema.names or r.KIND in self.mapping:
+        if r.KIND not in schema.names or r.KIND in self.form.mapping:
             return set()
         type_ = schema.field(r.KIND).type
         if not _is_text(type_):

@@ -7,10 +7,9 @@ attributes. All work is on whole columns.
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,12 +20,11 @@ from edge_agent import records as r
 from edge_agent.near_miss import did_you_mean
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.log.input.intake import Intake
+from engine.log.input.input_read import InputRead
 from engine.log.input.lines import CHUNK_LINES
-from engine.log.input.sorting import Sorter, check_sort
-from engine.log.record.bad_lines import BadLines, Fault
+from engine.log.record.bad_lines import Fault
 from engine.log.record.record_rules import FIELDS_OF_KIND
-from engine.log.record.times import NOT_TIME, Times
+from engine.log.record.times import NOT_TIME
 from engine.stream.frame import ATTR_PREFIX, Frame
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
@@ -142,56 +140,18 @@ class RowBatch:
     text_of: Callable[[int], str]
 
 
-@dataclass
-class RowRead(ABC):
-    """A table being read: iterate it for its frames; counts grow meanwhile, as in ``TraceRead``."""
+class RowRead(InputRead):
+    """A table being read, one record a row."""
 
-    path: str
-    time_unit: str | None = None
-    on_bad: str = "stop"
-    dead_letter: Path | None = None
-    mapping: Mapping[str, str] = field(default_factory=dict)
-    attrs: Sequence[str] | None = None
-    sort: str | None = None
-    timezone: str | None = None
-    records: int = 0
+    def _read(self) -> Iterator[Frame]:
+        for batch in self._batches():
+            for frame in self._frames(batch):
+                for start in range(0, frame.rows, CHUNK_LINES):
+                    yield frame.slice(start, min(CHUNK_LINES, frame.rows - start))
 
-    def __post_init__(self) -> None:
-        check_sort(self.sort)
-        self._bad = BadLines(self.path, self.on_bad, self.dead_letter)
-        self._begin()
-
-    def _begin(self) -> None:
-        self.records = 0
-        self._times = Times(self.path, self.time_unit, self.timezone)
-        self._intake = Intake(self._times.unit_ns)
-        self._sorter = None if self.sort is None else Sorter(self.path, self.sort)
-
-    @property
-    def bad_count(self) -> int:
-        return self._bad.count
-
-    @property
-    def arrival_given(self) -> bool:
-        return self._intake.arrival_given
-
-    @property
-    def frames(self) -> Iterator[Frame]:
-        return iter(self)
-
-    def __iter__(self) -> Iterator[Frame]:
-        self._begin()
-        with self._bad:
-            for batch in self._batches():
-                for frame in self._frames(batch):
-                    for start in range(0, frame.rows, CHUNK_LINES):
-                        yield frame.slice(start, min(CHUNK_LINES, frame.rows - start))
-        if self._sorter is not None:
-            for rows in self._sorter.sorted():
-                yield from self._intake.frames(*rows)
-        if self.records == 0:
-            what = f"none of its {self.bad_count} rows is a record" if self.bad_count else "no rows"
-            raise UserError(f"{self.path}: {what}")
+    def _nothing(self) -> Exception:
+        what = f"none of its {self.bad_count} rows is a record" if self.bad_count else "no rows"
+        return UserError(f"{self.path}: {what}")
 
     @abstractmethod
     def _batches(self) -> Iterator[RowBatch]:
@@ -206,12 +166,7 @@ class RowRead(ABC):
             faults += found
             _drop(batch, found)
         self._bad.report(faults, batch.text_of)
-        self.records += len(batch.lines)
-        if self._sorter is None or not len(batch.lines):
-            return self._intake.frames(batch.fields, batch.attrs, batch.lines)
-        arrivals = self._intake.arrivals(batch.fields, batch.lines)
-        self._sorter.add(batch.fields, batch.attrs, arrivals, batch.lines)
-        return []
+        return self._taken(batch.fields, batch.attrs, batch.lines)
 
 
 def _drop(batch: RowBatch, faults: list[Fault]) -> None:

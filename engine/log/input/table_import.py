@@ -5,19 +5,16 @@ interface. One record a row, in order of arrival, as in row-wise Parquet.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from engine.errors import UserError
+from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.parquet_import import ParquetRead
-
-TABLE: Final = "table"
-"""The name of such an input in messages."""
 
 
 def as_arrow(source: Any) -> pa.Table:
@@ -47,7 +44,7 @@ def as_arrow(source: Any) -> pa.Table:
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
             return _without_views(pa.table(source))
     except pa.ArrowException as error:
-        raise UserError(f"{TABLE}: Arrow cannot hold it: {error}") from error
+        raise UserError(f"{InputKind.TABLE}: Arrow cannot hold it: {error}") from error
     raise UserError(
         f"an input is a path or a table (Arrow, pandas, polars), no {type(source).__name__}"
     )
@@ -62,32 +59,20 @@ def _without_views(table: pa.Table) -> pa.Table:
     return table
 
 
-@dataclass
 class TableRead(ParquetRead):
     """A table being read: as ``ParquetRead`` reads one from a file."""
 
-    table: pa.Table = field(kw_only=True)
+    kind = InputKind.TABLE
+
+    def __init__(
+        self,
+        table: pa.Table,
+        form: InputForm | str = PLAIN_FORM,
+        on_bad: str = "stop",
+        dead_letter: str | Path | None = None,
+    ) -> None:
+        super().__init__(self.kind, form, on_bad, dead_letter)
+        self._table = table
 
     def _opened(self) -> tuple[ds.Dataset, pa.Schema]:
-        return ds.dataset(self.table), self.table.schema
-
-
-def read_table(
-    table: pa.Table,
-    time_unit: str | None = None,
-    on_bad: str = "stop",
-    dead_letter: str | Path | None = None,
-    mapping: Mapping[str, str] | None = None,
-    attrs: Sequence[str] | None = None,
-    sort: str | None = None,
-    timezone: str | None = None,
-) -> TableRead:
-    """The rows of ``table`` as frames; the rest as of ``read_parquet``.
-
-    Raises:
-        UserError: while iterating: ``table:ROW: column "C": ...``; the first row is row 1.
-    """
-    letters = None if dead_letter is None else Path(dead_letter)
-    return TableRead(
-        TABLE, time_unit, on_bad, letters, mapping or {}, attrs, sort, timezone, table=table
-    )
+        return ds.dataset(self._table), self._table.schema

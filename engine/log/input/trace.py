@@ -8,8 +8,7 @@ judged singly by ``trace_record.fault``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -18,13 +17,11 @@ import pyarrow as pa
 from edge_agent import records as r
 from engine.errors import UserError
 from engine.log.input.flat import Flat
-from engine.log.input.intake import Intake
-from engine.log.input.lines import Chunk, display_name, open_bytes, read_chunks
-from engine.log.input.sorting import Sorter, check_sort
+from engine.log.input.input_read import InputKind, InputRead
+from engine.log.input.lines import Chunk, open_bytes, read_chunks
 from engine.log.record.attr_types import AttrTypes
-from engine.log.record.bad_lines import BadLines, Fault
+from engine.log.record.bad_lines import Fault
 from engine.log.record.record_rules import TIME_FIELDS
-from engine.log.record.times import Times
 from engine.log.record.trace_record import (
     EXAMPLE,
     INT64_MIN,
@@ -43,67 +40,25 @@ _BLANK: Final = " \t\r"
 _NO_ATTRS: Final[dict[str, Any]] = {}
 
 
-class TraceRead:
-    """A trace being read: iterate it (or ``frames``) for its frames; counts grow meanwhile.
+class TraceRead(InputRead):
+    """A trace (plain, gzip or zstd) as frames of at most ``CHUNK_LINES`` records of one site."""
 
-    Attributes:
-        bad_count: lines refused so far and skipped.
-        records: records taken so far.
-        arrival_given: whether a record so far gave its arrival (else line numbers stand in).
-    """
+    kind = InputKind.TRACE
 
-    def __init__(
-        self,
-        path: str,
-        time_unit: str | None,
-        on_bad: str,
-        dead_letter: Path | None,
-        mapping: Mapping[str, str],
-        attrs: Sequence[str] | None,
-        sort: str | None,
-        timezone: str | None,
-    ) -> None:
-        check_sort(sort)
-        self.path = path
-        self.name = display_name(path)
-        self._times_as = (time_unit, timezone)
-        self._keys = (mapping, attrs)
-        self._sort = sort
-        self._bad = BadLines(self.name, on_bad, dead_letter)
-        self._start()
-
-    def _start(self) -> None:
-        self.records = 0
-        self._times = Times(self.name, *self._times_as)
-        self._intake = Intake(self._times.unit_ns)
+    def _begin(self) -> None:
+        super()._begin()
         self._types = AttrTypes()
-        self._flat = Flat(self.name, *self._keys)
-        self._sorter = None if self._sort is None else Sorter(self.name, self._sort)
+        self._flat = Flat(self.name, self.form.mapping, self.form.attrs)
 
-    @property
-    def bad_count(self) -> int:
-        return self._bad.count
-
-    @property
-    def arrival_given(self) -> bool:
-        return self._intake.arrival_given
-
-    @property
-    def frames(self) -> Iterator[Frame]:
-        return iter(self)
-
-    def __iter__(self) -> Iterator[Frame]:
-        self._start()
-        with self._bad, open_bytes(self.path) as stream:
+    def _read(self) -> Iterator[Frame]:
+        with open_bytes(self.path) as stream:
             for chunk in read_chunks(stream, self.name):
                 yield from self._frames(chunk)
-        if self._sorter is not None:
-            for rows in self._sorter.sorted():
-                yield from self._intake.frames(*rows)
-        if self.records == 0:
-            if self.bad_count:
-                raise UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
-            raise UserError(f"{self.name}:1: the file is empty; write one record a line: {EXAMPLE}")
+
+    def _nothing(self) -> Exception:
+        if self.bad_count:
+            return UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
+        return UserError(f"{self.name}:1: the file is empty; write one record a line: {EXAMPLE}")
 
     def _frames(self, chunk: Chunk) -> list[Frame]:
         records, lines, faults = _parse(chunk)
@@ -137,11 +92,7 @@ class TraceRead:
             records, lines, columns = _without(bad, records, lines, columns)
             attrs, _ = self._attrs(records, lines)
         self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
-        self.records += len(lines)
-        if self._sorter is None or not len(lines):
-            return self._intake.frames(columns, attrs, lines)
-        self._sorter.add(columns, attrs, self._intake.arrivals(columns, lines), lines)
-        return []
+        return self._taken(columns, attrs, lines)
 
     def _time_columns(
         self, records: list[dict[str, Any]], lines: np.ndarray
@@ -174,36 +125,6 @@ class TraceRead:
             if column is not None:
                 columns[name] = column
         return columns, list(faults.values())
-
-
-def read_trace(
-    path: str | Path,
-    time_unit: str | None = None,
-    on_bad: str = "stop",
-    dead_letter: str | Path | None = None,
-    mapping: Mapping[str, str] | None = None,
-    attrs: Sequence[str] | None = None,
-    sort: str | None = None,
-    timezone: str | None = None,
-) -> TraceRead:
-    """A trace as frames of at most ``lines.CHUNK_LINES`` records, each of one site.
-
-    Args:
-        path: a JSONL file, plain, gzip or zstd; ``-`` is standard input.
-        time_unit: unit of every time in it that is a number; None: ns, see ``log.record.times``.
-            Frames hold ns.
-        on_bad: ``stop`` at the first bad line, or ``skip`` and count it.
-        dead_letter: JSONL file that gets the skipped lines with their reasons.
-        mapping: record field, or ``attrs.NAME``, -> key; ``a.b`` is key ``b`` of the object ``a``.
-        attrs: keys that become attributes; None = all that are no field.
-        sort: ``arrival`` | ``ts``; None: records stand in order of arrival.
-        timezone: of times without one; None: UTC.
-
-    Raises:
-        UserError: while iterating: ``FILE:LINE: what is wrong``, or a file that cannot be read.
-    """
-    letters = None if dead_letter is None else Path(dead_letter)
-    return TraceRead(str(path), time_unit, on_bad, letters, mapping or {}, attrs, sort, timezone)
 
 
 def _parse(chunk: Chunk) -> tuple[list[Any], np.ndarray, list[Fault]]:

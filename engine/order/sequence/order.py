@@ -12,7 +12,7 @@ are rebuilt from them at every call, so a snapshot is small and plain.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.kernels.records import numbers_of
-from engine.order.base import Guards, Ordered
+from engine.order.base import Guards, Order, Ordered, OrderSettings, OrderSite
 from engine.order.sequence.lanes import LaneTable
 from engine.order.sequence.run import flush, new_rows, place_rings, run, survivors
 from engine.order.sequence.state import (
@@ -44,13 +44,16 @@ from engine.order.sequence.state import (
 from engine.order.sequence.timeout import silence_window
 from engine.order.sequence.wait_sketch import resolution_bits
 from engine.order.sequence.waits import memory_window
+from engine.order.short_form import TIMES, choice, only_known, share
 from engine.stream.columns import VALID_PREFIX, Columns, join, lacking_event
 from engine.stream.released import Gaps, Progress, Strings
+from engine.units import parse_duration
 
 FORGET_EVERY: Final = 16_384
 """Records of a site from one look at its sources to the next."""
 _MANY_NEW: Final = 4096
 """A lane takes 30 KB until it is packed, which is after a call: with so many, calls are cut."""
+_SOURCES_MOST: Final = 1_000_000
 _MODES: Final = {"r19": MODE_R19, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE}
 _ROW_COLUMNS: Final = {
     r.SEQ: "seq", r.INCARNATION: "inc", r.TS: "ts", r.ARRIVAL: "arrival", "epoch": "epoch",
@@ -67,7 +70,7 @@ _LENGTH: Final = "te_length"
 
 
 @dataclass(frozen=True, slots=True)
-class SequenceSettings:
+class SequenceSettings(OrderSettings):
     """Settings of ``sequence`` (R19's seven parameters, and the choice of timeout).
 
     ``timeout``: ``quantile`` | ``r19`` | ``fixed``; ``quantile``: target share of events in time;
@@ -88,6 +91,40 @@ class SequenceSettings:
     residual: str = "emit"
     time: str = "ref"
     sources: int = 10_000
+
+    asks_numbers = True
+
+    @classmethod
+    def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
+        keys = ("timeout", "latency", "alpha", "beta", "late", "residual", "time", "sources")
+        only_known(pairs, keys)
+        sources = pairs.get("sources", "10000")
+        if not sources.isdecimal() or not 1 <= int(sources) <= _SOURCES_MOST:
+            raise UserError(f"sources={sources}: use a whole number from 1 to {_SOURCES_MOST:,}")
+        kind, _, value = pairs.get("timeout", "quantile:0.999").partition(":")
+        if kind not in ("quantile", "r19", "fixed") or (kind == "r19" and value):
+            raise UserError(
+                f"timeout={pairs['timeout']}: use quantile:SHARE, r19 or fixed:DURATION"
+            )
+        if kind == "fixed" and not value:
+            raise UserError("timeout=fixed needs a duration, as in fixed:10ms")
+        return cls(
+            timeout=kind,
+            quantile_ppm=share(value or "0.999", "quantile", 10**6)
+            if kind == "quantile"
+            else 999_000,
+            fixed_ns=parse_duration(value, time_unit) if kind == "fixed" else 0,
+            latency_ns=parse_duration(pairs.get("latency", "500ms"), time_unit),
+            alpha_milli=share(pairs.get("alpha", "0.6"), "alpha", 1000),
+            beta_milli=share(pairs.get("beta", "0.6"), "beta", 1000),
+            late=choice(pairs, "late", ("drop", "pass")),
+            residual=choice(pairs, "residual", ("emit", "drop")),
+            time=choice(pairs, "time", TIMES),
+            sources=int(sources),
+        )
+
+    def build(self, site: OrderSite) -> Order:
+        return Sequence(self, site.clocks, site.guards, site.wanted)
 
 
 class Sequence:

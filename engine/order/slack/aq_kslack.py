@@ -54,8 +54,7 @@ missing; when the delays' law changes faster than K + L + window.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -81,13 +80,11 @@ from engine.stream.columns import mask_name
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
 
-HORIZON_PART: Final = 10
-"""L leaves out this part of the error: 1 - horizon is a tenth of it."""
-KP_MILLI: Final = 200
-KD_MILLI: Final = 100
+if TYPE_CHECKING:
+    from engine.order.slack.aq_settings import AqKSlackSettings
+
 R19: Final = "r19"
-CONTROLS: Final = ("relative", R19)
-"""How alpha follows the coverage: as above, or by Eq 2.3 as printed."""
+"""Alpha follows the coverage by Eq 2.3 as printed."""
 FOLLOWED: Final = 128
 """Windows that are followed at a time."""
 _OVERLAP: Final = 8
@@ -125,32 +122,6 @@ g * step. ``first``: the first one that is not measured yet, INT_MIN before the 
 ``open``: the first whose result is not produced yet; ``top``: the last that an event can belong to.
 ``windows``: window g is at g modulo their number.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class AqKSlackSettings:
-    """``error_ppm``: relative error allowed to a window's result, with ``confidence_ppm``.
-
-    ``window_ns``, ``agg`` (``count`` | ``sum`` | ``avg`` of the attribute ``attr``): None = as the
-    queries say (``engine.order.served``). ``slide_ns``: None = the window. ``horizon_ppm``:
-    quantile of L. ``control``: one of ``CONTROLS``; ``kp_milli``, ``kd_milli``: its gains.
-    ``late``: ``pass`` | ``drop``. ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` |
-    ``pass``.
-    """
-
-    error_ppm: int
-    confidence_ppm: int = 950_000
-    window_ns: int | None = None
-    slide_ns: int | None = None
-    agg: str | None = None
-    attr: str | None = None
-    horizon_ppm: int = 995_000
-    control: str = "relative"
-    kp_milli: int = KP_MILLI
-    kd_milli: int = KD_MILLI
-    late: str = "pass"
-    time: str = "ref"
-    duplicates: str = "drop"
 
 
 class AqKSlack(SlackOrder):

@@ -13,23 +13,26 @@ wait equally long; where numbers tell what is missing (``sequence`` adds latency
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
+from engine.errors import UserError
 from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import kernel
 from engine.kernels.records import one
-from engine.order.base import Ordered
+from engine.order.base import Order, Ordered, OrderSettings, OrderSite
 from engine.order.correction import Correction
+from engine.order.short_form import SHARED, SLACK_MAX_NS, only_known, shared
 from engine.order.slack.buffer import Buffer, Index, push, release_until
 from engine.order.slack.held_order import HeldOrder
 from engine.order.slack.kslack import KSLACK
 from engine.stream.columns import Columns
+from engine.units import parse_duration
 
 
 @dataclass(frozen=True, slots=True)
-class KSlackChainSettings:
+class KSlackChainSettings(OrderSettings):
     """``ks_ns``: the slacks, ascending; ``late``: ``pass`` | ``drop``.
 
     ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` | ``pass``.
@@ -41,6 +44,23 @@ class KSlackChainSettings:
     late: str = "pass"
     time: str = "ref"
     duplicates: str = "drop"
+
+    listed = "ks"
+
+    @classmethod
+    def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
+        only_known(pairs, ("ks", *SHARED))
+        texts = [text.strip(" []") for text in pairs.get("ks", ",500ms").split(",")[1:]]
+        ks_ns = tuple(parse_duration(text, time_unit) for text in texts)
+        if list(ks_ns) != sorted(ks_ns):
+            raise UserError("give the slacks in ascending order, as in kslack-chain:100ms,1s")
+        if ks_ns[-1] > SLACK_MAX_NS:
+            raise UserError(f"a slack is at most {SLACK_MAX_NS} ns")
+        return cls(ks_ns, **shared(pairs))
+
+    def build(self, site: OrderSite) -> Order:
+        correction = Correction(site.clocks, site.guards, self.duplicates)
+        return KSlackChain(self, correction, site.wanted, len(site.plans))
 
 
 class KSlackChain(HeldOrder):

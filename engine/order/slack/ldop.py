@@ -34,19 +34,24 @@ other events need no place in memory; an aggregate pays for all of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
+from engine.errors import UserError
 from engine.kernels.hashing import MULTIPLIER
 from engine.kernels.integers import INT_MIN
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record, one, record
+from engine.order.base import Order, OrderSettings, OrderSite
 from engine.order.correction import Correction
-from engine.order.served import Reads
+from engine.order.served import Reads, longest_window, reads_of
+from engine.order.short_form import SHARED, factor, only_known, shared, span_if_given
 from engine.order.slack.buffer import Buffer, push, release_until
 from engine.order.slack.held_order import SlackOrder
+from engine.query.plan import Plan
 from engine.stream.released import Strings
 
 BUCKETS: Final = 64
@@ -79,7 +84,7 @@ _SPLIT: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
-class LdopSettings:
+class LdopSettings(OrderSettings):
     """``window_ns``: ``|w|``; None: as the queries say (``engine.order.served``).
 
     ``factor_low_milli`` to ``factor_high_milli``: the slack range, in thousandths.
@@ -94,6 +99,29 @@ class LdopSettings:
     late: str = "pass"
     time: str = "ref"
     duplicates: str = "drop"
+
+    first = "factor"
+
+    @classmethod
+    def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
+        only_known(pairs, ("factor", "window", *SHARED))
+        low, dots, high = pairs.get("factor", "1").partition("..")
+        low_milli = factor(low, "factor", FACTOR_MAX)
+        high_milli = factor(high, "factor", FACTOR_MAX) if dots else low_milli
+        if high_milli < low_milli:
+            raise UserError(f"factor={pairs['factor']}: the lower end comes first")
+        window_ns = span_if_given(pairs, "window", time_unit)
+        return cls(window_ns, low_milli, high_milli, **shared(pairs))
+
+    def build(self, site: OrderSite) -> Order:
+        window_ns = longest_window(site.plans, self.window_ns)
+        correction = Correction(site.clocks, site.guards, self.duplicates)
+        reads, strings = reads_of(site.plans), site.clocks.strings
+        return Ldop(self, window_ns, reads, strings, correction, site.wanted)
+
+    def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
+        longest_window(plans, self.window_ns)
+        return {}
 
 
 class Ldop(SlackOrder):

@@ -11,14 +11,16 @@ wait as long as it was late, for ever. The future guard keeps the second from ha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
 from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import kernel
 from engine.kernels.records import one, record
+from engine.order.base import Order, OrderSettings, OrderSite
 from engine.order.correction import Correction
+from engine.order.short_form import SHARED, only_known, shared
 from engine.order.slack.buffer import Buffer, push, release_until
 from engine.order.slack.held_order import SlackOrder
 
@@ -27,7 +29,7 @@ MP_KSLACK: Final = record("slack", "lowest")
 
 
 @dataclass(frozen=True, slots=True)
-class MpKSlackSettings:
+class MpKSlackSettings(OrderSettings):
     """``late``: ``pass`` | ``drop``; ``time``: ``ref`` | ``ts`` | ``hold``; ``duplicates``: as
     ``engine.order.duplicates``, ``drop`` | ``pass``.
     """
@@ -36,12 +38,16 @@ class MpKSlackSettings:
     time: str = "ref"
     duplicates: str = "drop"
 
+    @classmethod
+    def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
+        del time_unit
+        only_known(pairs, SHARED)
+        return cls(**shared(pairs))
 
-def mp_kslack(
-    settings: MpKSlackSettings, correction: Correction, wanted: set[str] | None
-) -> SlackOrder:
-    """The ordering operator ``mp-kslack``."""
-    return SlackOrder(_run, one(MP_KSLACK, lowest=INT_MAX), settings.late, correction, wanted)
+    def build(self, site: OrderSite) -> Order:
+        own = one(MP_KSLACK, lowest=INT_MAX)
+        correction = Correction(site.clocks, site.guards, self.duplicates)
+        return SlackOrder(_run, own, self.late, correction, site.wanted)
 
 
 @kernel

@@ -10,25 +10,28 @@ When not to use: whenever the query's operator cannot itself repair disorder.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
-from engine.order.base import KeepsSources, Ordered
+from engine.kernels.integers import INT_MAX
+from engine.order.base import KeepsSources, Order, Ordered, OrderSettings, OrderSite
 from engine.order.correction import Correction
+from engine.order.short_form import DUPLICATES, TIMES, choice, only_known
 from engine.order.unordered.proof import Proof
 from engine.order.unordered.proof_kernel import Counted
 from engine.stream.columns import Columns
 from engine.stream.released import Gaps, Progress, Promises
+from engine.units import parse_duration
 
 _POG: Final = int(r.Kind.POG)
 _PLACE: Final = "place"
 
 
 @dataclass(frozen=True, slots=True)
-class NoneSettings:
+class NoneSettings(OrderSettings):
     """``time``: ``ref`` (offsets predicted) | ``ts`` (none used) | ``hold`` (each held, R19).
     ``wait_ns``: how long after a promise it counts though numbers below its own have not come.
     ``duplicates``: ``drop`` | ``pass``.
@@ -37,6 +40,20 @@ class NoneSettings:
     time: str = "ref"
     wait_ns: int = 1_000_000_000
     duplicates: str = "drop"
+
+    leaves_promises = True
+
+    @classmethod
+    def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
+        only_known(pairs, ("time", "wait", "duplicates"))
+        wait_ns = min(parse_duration(pairs.get("wait", "1s"), time_unit), INT_MAX)
+        time, duplicates = choice(pairs, "time", TIMES), choice(pairs, "duplicates", DUPLICATES)
+        return cls(time, wait_ns, duplicates)
+
+    def build(self, site: OrderSite) -> Order:
+        # Everything that came in goes on at once: nothing is copied for later.
+        correction = Correction(site.clocks, site.guards, self.duplicates)
+        return NoOrder(self, site.clocks, correction, len(site.plans))
 
 
 class NoOrder(KeepsSources):

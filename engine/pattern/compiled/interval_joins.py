@@ -39,6 +39,14 @@ def related(reach: np.ndarray, one: int, two: int) -> list[tuple[int, int]]:
     return found
 
 
+def _probed(reach: np.ndarray) -> np.ndarray:
+    """``reach``, but of one interval's own ends what every interval has: no probe tests more."""
+    found = reach.copy()
+    starts = np.arange(0, len(reach), 2)
+    found[starts, starts + 1], found[starts + 1, starts] = UPTO, NOTHING
+    return found
+
+
 def as_relation(reach: np.ndarray, below: int, above: int, places: Sequence[int]) -> Related:
     """``below`` is below, or at most, ``above``."""
     strict = int(reach[below, above] == LESS)
@@ -78,6 +86,7 @@ class Joins:
     def __init__(self, plan: SeqPlan, shape: Shape, index: str) -> None:
         self._plan, self._shape, self._index = plan, shape, index
         self._reach = endpoint_order(plan)
+        self._probed = _probed(self._reach)
         self._next = {frozenset((each.left // 2, each.right // 2)) for each in reduced(self._reach)}
         self.path = indexed_path(plan, index)
 
@@ -128,8 +137,8 @@ class Joins:
 
     def _between(self, x: int, w: int, y: int, label: int) -> bool:
         """Whether ``x`` to ``w`` to ``y`` says as much; of equal end points the first says it."""
-        reach = self._reach
-        if not (reach[x, w] and reach[w, y] and max(reach[x, w], reach[w, y]) >= label):
+        reach, probed = self._reach, self._probed
+        if not (probed[x, w] and probed[w, y] and max(probed[x, w], probed[w, y]) >= label):
             return False
         equal = [p for p in (x, y) if reach[p, w] == UPTO == reach[w, p]]
         return all(w < p for p in equal)

@@ -18,7 +18,7 @@ def after_first(plan: SeqPlan, between: Between) -> Predicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class CompiledScope:
     """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
 
     number: int

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from engine.pattern.compiled.relations import (
     soon_after,
     starts_before,
 )
-from engine.pattern.compiled.scope import Scope, after_first
+from engine.pattern.compiled.scope import CompiledScope, after_first
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.endpoints.path import IBP
@@ -45,6 +46,8 @@ from engine.query.endpoints.tree_joins import in_order
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, of_intervals, shape_of
+
+_P = TypeVar("_P", bound=Plan)
 
 
 @dataclass(slots=True)
@@ -111,24 +114,24 @@ def layout_of(plan: Plan, index: str = IBP) -> Layout:
 
     ``index``: how an ISEQ is searched (``engine.query.endpoints.path``).
     """
-    return _layout_of(_Same(plan), index)
+    return _layout_of(SamePlan(plan), index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Same:
+class SamePlan(Generic[_P]):
     """A plan that only itself is equal to: plans with 1 and with 1.0 are equal, and differ."""
 
-    plan: Plan
+    plan: _P
 
     def __hash__(self) -> int:
         return id(self.plan)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.plan is self.plan
+        return isinstance(other, SamePlan) and other.plan is self.plan
 
 
 @lru_cache(maxsize=64)
-def _layout_of(key: _Same, index: str) -> Layout:
+def _layout_of(key: SamePlan[Plan], index: str) -> Layout:
     plan = key.plan
     branches = plan.branches
     steps = {step.alias: step for step in plan.steps}
@@ -164,7 +167,7 @@ class _Branch:
             for place, step in zip(self.places, plan.steps, strict=True)
         }
         """By step, conditions on its event alone that clock errors change."""
-        self.scopes: dict[int, Scope] = {}
+        self.scopes: dict[int, CompiledScope] = {}
         self.indexes: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def build(self) -> None:
@@ -212,7 +215,7 @@ class _Branch:
             or of_intervals(self.plan)
             or any(self._may_lie(p, step, ends) for p in self.positive)
         )
-        scope = Scope(len(self.builder.rows["scopes"]), step, joined, ends, more)
+        scope = CompiledScope(len(self.builder.rows["scopes"]), step, joined, ends, more)
         self.scopes[step] = scope
         related: dict[int, list[Related]] = {}
         for end in ends:
@@ -312,7 +315,7 @@ class _Branch:
         return found
 
     def _probe(
-        self, step: int, known: list[int], ready: list[Predicate], pivot: Scope | None
+        self, step: int, known: list[int], ready: list[Predicate], pivot: CompiledScope | None
     ) -> tuple[int, ...]:
         groups = [
             number for number, group in enumerate(self.groups)
@@ -365,7 +368,9 @@ class _Branch:
         indexes[first] = (*indexes[first][:4], second, indexes[first][5])
         return FROM_RIP if mine < its else FROM_RIN
 
-    def _bounds(self, step: int, known: list[int], pivot: Scope | None) -> list[tuple[int, ...]]:
+    def _bounds(
+        self, step: int, known: list[int], pivot: CompiledScope | None
+    ) -> list[tuple[int, ...]]:
         """Scopes of which ``step`` is one end while the other end, or their event, is known."""
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():

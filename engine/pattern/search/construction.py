@@ -141,11 +141,12 @@ def _kept_place(s: Search, probe: np.record, depth: int, low: int, high: int) ->
     now = s.state[0]
     if depth == 0 or probe.beside == 0 or spread_of(now):
         return -1
-    last = s.stacks.entry[s.depths[depth - 1].low - 1]
-    if probe.beside == FROM_RIP and now.rip and high == last.time - 1:
-        return int(last.rip_place)
-    if probe.beside == FROM_RIN and now.rin and low == last.time + 1:
-        return int(last.rin_place)
+    at = s.depths[depth - 1].low - 1
+    last = s.stacks.entry[at].time
+    if probe.beside == FROM_RIP and now.rip and high == last - 1:
+        return int(s.stacks.place[at].rip)
+    if probe.beside == FROM_RIN and now.rin and low == last + 1:
+        return int(s.stacks.place[at].rin)
     return -1
 
 
@@ -186,8 +187,9 @@ def _latest_t_a(s: Search, completing: int, first_doubt: int) -> int:
 def _write(s: Search, branch: int, cause: int, completing: int) -> int:
     """The match's row in ``found``, written but for its verdicts."""
     at, t = s.state[0].found_n, s.t
-    for step in range(s.rows.shape[1]):
-        s.rows[at, step] = NONE
+    if t.branches[branch].members_to - t.branches[branch].members_from < s.rows.shape[1]:
+        for step in range(s.rows.shape[1]):
+            s.rows[at, step] = NONE
     for m in range(t.branches[branch].members_from, t.branches[branch].members_to):
         step = t.members[m].step
         s.rows[at, step] = s.partial[step]
@@ -317,7 +319,10 @@ def _walk(s: Search, number: int, row: int) -> bool:
             candidates.low += 1
             s.stacks.used[0].looked += 1
             implied = exact and not (now.spans and probe.tested) and probe.sorted_by != UNSORTED
-            if among(s.t.members, s.partial, members_from, members_to, candidate):
+            member = s.events[candidate].member
+            if member & (member - 1) and among(
+                s.t.members, s.partial, members_from, members_to, candidate
+            ):  # what can be one step alone is no other one
                 continue
             if not _fits(s, probe, candidate, row, t_a, implied):
                 continue

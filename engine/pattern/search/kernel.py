@@ -23,6 +23,7 @@ from engine.stream.released import Strings
 from engine.stream.timeline import ALL, LONG_AGO, Steps
 
 _LEAST: Final = 1 << 10
+_FITS: Final = 8
 _NEVER: Final = 2**63 - 1
 _OPEN: Final = np.empty(0, np.float64)
 
@@ -79,11 +80,13 @@ class Kernel:
         self._open_at, self._open_n = no_starts(len(layout.steps))
         self._heard, self._lost = (np.full(len(layout.steps), _NEVER) for _ in range(2))
         self._covered = np.full(len(layout.steps), LONG_AGO)
-        self._stacks = stacks.empty_stacks()
+        self._stacks = stacks.empty_stacks(places=self._beside is not None)
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)
         self._texts, self._generation = -1, 0
         self._awaits = False
+        self._room = 0
+        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
         self._ranks = np.empty(0, np.int64)
 
     @property
@@ -131,7 +134,7 @@ class Kernel:
         self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``rows`` of
-        ``engine.pattern.search.state.Search``, and ``doubts``.
+        ``engine.pattern.search.state.Search``, and ``doubts``; good until the next call.
 
         Args:
             store: the events.
@@ -151,9 +154,8 @@ class Kernel:
         if len(self._begun):
             self._with_room(int(store.events["horizon"][max(0, first - 1)]) if first else LONG_AGO)
         moves, clock_of = self._moves(promised)
-        room = _LEAST + (stop - first) // 2
-        found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
-        doubts = np.empty(room, scopes.DOUBT)
+        room = max(_LEAST + (stop - first) // 2, self._room)
+        found, rows, doubts = self._written(room, steps)
         while True:
             first, why = c.construct(
                 search.Search(
@@ -168,6 +170,7 @@ class Kernel:
             if why == c.DONE:
                 self._begun = self._begun[:0]
                 n = int(now["found_n"])
+                self._room, self._last = n + n // 8, (found, rows, doubts)
                 return found[:n], rows[:n], doubts[: int(now["doubts_n"])]
             if why == c.STACKS_FULL:
                 left = stop - first
@@ -181,6 +184,13 @@ class Kernel:
                 )  # fmt: skip
             else:
                 found, rows, doubts = (_longer(part) for part in (found, rows, doubts))
+
+    def _written(self, room: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Arrays to write into: the last ones again if they fit, as fresh memory is slow."""
+        if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
+            return self._last
+        found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
+        return found, rows, np.empty(room, scopes.DOUBT)
 
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
         """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they

@@ -20,9 +20,11 @@ STACK: Final = record("index", "key", "start", "size", "room", "gone")
 """A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many. ``gone``:
 entries taken off at the low end so far: places that others keep count from there.
 """
-ENTRY: Final = record("time", "row", "rip_place", "rin_place")
-"""``rip_place``: how many entries of the stack before are older (L10: the most recent one is the
-last of them); ``rin_place``: how many of the stack after are not newer.
+ENTRY: Final = record("time", "row")
+PLACE: Final = record("rip", "rin")
+"""What an entry keeps of the stacks beside its own. ``rip``: how many entries of the stack before
+are older (L10: the most recent one is the last of them); ``rin``: how many of the one after are not
+newer.
 """
 USED: Final = record("stacks", "pool", "moved", "looked")
 """How much of the arrays is used; entries that insertions shifted and candidates looked at, so far.
@@ -36,12 +38,14 @@ class Stacks(NamedTuple):
     """Arrays of all stacks.
 
     ``table``: int64, open addressing, a power of two long; numbers of stacks or -1. ``stack``: of
-    STACK; ``entry``: the pool, of ENTRY; ``used``: one USED.
+    STACK; ``entry``: the pool, of ENTRY; ``place``: as long, of PLACE, or empty where none are
+    kept; ``used``: one USED.
     """
 
     table: np.ndarray
     stack: np.ndarray
     entry: np.ndarray
+    place: np.ndarray
     used: np.ndarray
 
 
@@ -60,12 +64,12 @@ class Beside(NamedTuple):
     newest: int
 
 
-def empty_stacks(stacks: int = 16, pool: int = 128) -> Stacks:
-    """With room for ``stacks`` stacks and ``pool`` entries."""
+def empty_stacks(stacks: int = 16, pool: int = 128, *, places: bool = False) -> Stacks:
+    """With room for ``stacks`` stacks and ``pool`` entries, which keep ``places`` or not."""
     length = 1 << max(stacks * 2, 2).bit_length()
     return Stacks(
         np.full(length, _EMPTY, np.int64), np.zeros(stacks, STACK), np.zeros(pool, ENTRY),
-        np.zeros(1, USED),
+        np.zeros(pool if places else 0, PLACE), np.zeros(1, USED),
     )  # fmt: skip
 
 
@@ -130,6 +134,8 @@ def insert(stacks: Stacks, key: int, ref: int, row: int, beside: Beside) -> None
     at = low + stack.size
     while at > low and entry[at - 1].time > ref:
         entry[at] = entry[at - 1]
+        if len(stacks.place):
+            stacks.place[at] = stacks.place[at - 1]
         at -= 1
         used.moved += 1
     entry[at].time, entry[at].row = ref, row
@@ -143,10 +149,10 @@ def _place_beside(stacks: Stacks, at: int, key: int, ref: int, beside: Beside) -
     """The places that a new entry keeps, and those that others keep and it has shifted."""
     if beside.rip and beside.before >= 0:
         before = find(stacks, beside.before, key)
-        stacks.entry[at].rip_place = _number_below(stacks, before, ref, beside.newest)
+        stacks.place[at].rip = _number_below(stacks, before, ref, beside.newest)
     if beside.rin and beside.after >= 0:
         after = find(stacks, beside.after, key)
-        stacks.entry[at].rin_place = _number_below(stacks, after, ref + 1, beside.newest)
+        stacks.place[at].rin = _number_below(stacks, after, ref + 1, beside.newest)
     if not beside.newest:
         if beside.rip and beside.after >= 0:
             _shift(stacks, find(stacks, beside.after, key), ref + 1, 1, 0)
@@ -176,8 +182,8 @@ def _shift(stacks: Stacks, found: int, ref: int, rip: int, rin: int) -> None:
     start = stacks.stack[found].start
     at = start + stacks.stack[found].size - 1
     while at >= start and stacks.entry[at].time >= ref:
-        stacks.entry[at].rip_place += rip
-        stacks.entry[at].rin_place += rin
+        stacks.place[at].rip += rip
+        stacks.place[at].rin += rin
         stacks.used[0].moved += 1
         at -= 1
 
@@ -189,6 +195,8 @@ def _move(stacks: Stacks, found: int) -> None:
     start, size, end = stack.start, stack.size, stacks.used[0].pool
     for i in range(size):
         entry[end + i] = entry[start + i]
+        if len(stacks.place):
+            stacks.place[end + i] = stacks.place[start + i]
     stack.start = end
     stack.room = 2 * size if size else _LEAST_ROOM
     stacks.used[0].pool = end + stack.room
@@ -230,10 +238,10 @@ def _point(stacks: Stacks, indexes: np.ndarray) -> None:
             ref = stacks.entry[at].time
             if index.before >= 0:
                 before = find(stacks, index.before, stack.key)
-                stacks.entry[at].rip_place = _number_below(stacks, before, ref, 0)
+                stacks.place[at].rip = _number_below(stacks, before, ref, 0)
             if index.after >= 0:
                 after = find(stacks, index.after, stack.key)
-                stacks.entry[at].rin_place = _number_below(stacks, after, ref + 1, 0)
+                stacks.place[at].rin = _number_below(stacks, after, ref + 1, 0)
 
 
 def rebuilt(
@@ -250,7 +258,8 @@ def rebuilt(
     """
     known = int(old.used["stacks"][0])
     held = int(old.stack["size"][:known].sum())
-    new = empty_stacks(known + stacks, held + held // 2 + known + pool)
+    room = held + held // 2 + known + pool
+    new = empty_stacks(known + stacks, room, places=indexes is not None)
     _fill(old, number, new)
     for counter in ("moved", "looked"):
         new.used[counter] = old.used[counter]

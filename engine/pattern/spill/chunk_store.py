@@ -6,6 +6,7 @@ restored, it gives what was there then, whatever was put or deleted since.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,9 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import UserError
-from engine.log.whole_file import whole_file
+from engine.log.whole_file import sync_folder
 
 _SUFFIX: Final = ".arrow"
+
+
+class ChunksGone(UserError):  # noqa: N818 - what was lost, not what went wrong
+    """A store is not as it was at its snapshot."""
 
 
 class ChunkStore(Protocol):
@@ -69,7 +74,7 @@ class MemoryChunks:
 
 
 class FileChunks:
-    """One file per number, which appears whole or not at all.
+    """One file per number, on disk when a snapshot has it: most go before there is one.
 
     Files of the two last snapshots stay (the last one may not have been made safe yet), so that
     restoring finds what was there then.
@@ -90,19 +95,21 @@ class FileChunks:
         except OSError as error:
             raise UserError(f"{folder}: cannot be a folder for chunks: {error.strerror}") from error
         self._there: set[int] = set()
+        self._unsynced: set[int] = set()
         self._kept: list[set[int]] = []
         """What the last snapshots have."""
 
     def put(self, number: int, content: bytes) -> None:
-        with whole_file(self._path(number)) as sink:
-            sink.write(content)
+        self._path(number).write_bytes(content)
         self._there.add(number)
+        self._unsynced.add(number)
 
     def get(self, number: int) -> bytes:
         return self._path(number).read_bytes()
 
     def delete(self, number: int) -> None:
         self._there.discard(number)
+        self._unsynced.discard(number)
         self._remove_unneeded({number})
 
     def close(self) -> None:
@@ -112,15 +119,25 @@ class FileChunks:
             above.rmdir()
             above = above.parent
         self._there.clear()
+        self._unsynced.clear()
         self._kept.clear()
 
     def snapshot(self) -> list[int]:
+        for number in self._unsynced:
+            with self._path(number).open("rb") as file:
+                os.fsync(file.fileno())
+        if self._unsynced:
+            sync_folder(self._folder)
+            self._unsynced.clear()
         before = set().union(*self._kept)
         self._kept = [*self._kept[-1:], set(self._there)]
         self._remove_unneeded(before)
         return sorted(self._there)
 
     def restore(self, state: list[int]) -> None:
+        gone = [number for number in state if not self._path(number).exists()]
+        if gone:
+            raise ChunksGone(f"{self._folder}: {len(gone)} chunks of spilled events are gone")
         self._there = set(state)
         self._kept = [set(state)]
         self._remove_unneeded({int(path.stem) for path in self._folder.glob(f"*{_SUFFIX}")})
@@ -131,6 +148,37 @@ class FileChunks:
     def _remove_unneeded(self, numbers: set[int]) -> None:
         for number in numbers - self._there.union(*self._kept):
             self._path(number).unlink(missing_ok=True)
+
+
+class ChunksApart:
+    """Another's chunks to read; what is put or deleted here changes nothing there.
+
+    Args:
+        kept: the other.
+    """
+
+    def __init__(self, kept: ChunkStore) -> None:
+        self._kept = kept
+        self._own: dict[int, bytes] = {}
+
+    def put(self, number: int, content: bytes) -> None:
+        self._own[number] = content
+
+    def get(self, number: int) -> bytes:
+        own = self._own.get(number)
+        return self._kept.get(number) if own is None else own
+
+    def delete(self, number: int) -> None:
+        self._own.pop(number, None)
+
+    def close(self) -> None:
+        self._own.clear()
+
+    def snapshot(self) -> None:
+        """Nothing of it is kept."""
+
+    def restore(self, state: Any) -> None:
+        """The other has it."""
 
 
 def folder_of(root: Path, site: str, query: str) -> Path:

@@ -42,7 +42,7 @@ from engine.pattern.spill.cold import Cold
 from engine.pattern.spill.partition import KEY, Keys, Wanted, keys_of
 from engine.pattern.spill.replay_pending import Replay, all_of
 from engine.pattern.spill.settings import SpillSettings
-from engine.pattern.spill.waiting import Turn, Waiting, cut
+from engine.pattern.spill.waiting import LateEvents, Turn, cut
 from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store
 from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
@@ -94,7 +94,7 @@ class SpillingMatcher(SeqMatcher):
         self._cold_until = _LEAST
         """Events below it are in chunks; copies of them may be here for matches that are held."""
         self._pending = Store(self._layout.attributes)
-        self._waiting = Waiting(bounds.pending, bounds.wait_ns)
+        self._waiting = LateEvents(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
         self._widest_t_a = 0
         self._promises = False
@@ -237,7 +237,8 @@ class SpillingMatcher(SeqMatcher):
         store.add(stands_for, self._types, self._strings)
         changes.cause[:] = changes.completing[:] = store.n - 1
         judge = Judge(self._layout, self._rule, store, self._strings)
-        return changes.take(judge.in_order(changes))
+        old, branch = changes.before.stands, changes.branch
+        return changes.take(judge.in_order(changes.cause, old, branch, changes.rows))
 
     def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
         """Chunks, hot events and late ones, in release order; of one part, and only of the keys of

@@ -27,7 +27,7 @@ class Turn:
     waited: bool
 
 
-class Waiting:
+class LateEvents:
     """How many late events of each chunk wait, and since when.
 
     Args:

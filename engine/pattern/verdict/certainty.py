@@ -38,7 +38,7 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class EventTimes:
     """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and
     ``ref_end``, the ``te`` that goes with ``ref``.
     """
@@ -49,13 +49,13 @@ class Clock:
     source: np.ndarray
     ref_end: np.ndarray
 
-    def take(self, rows: Any) -> Clock:
+    def take(self, rows: Any) -> EventTimes:
         """The clocks of ``rows`` (whatever indexes an array)."""
         columns = (self.ref, self.unc, self.epoch, self.source, self.ref_end)
-        return Clock(*(column[rows] for column in columns))
+        return EventTimes(*(column[rows] for column in columns))
 
 
-def shares_clock(first: Clock, second: Clock) -> np.ndarray:
+def shares_clock(first: EventTimes, second: EventTimes) -> np.ndarray:
     """Where both events have one clock error."""
     one = (first.source == second.source) & (first.epoch == second.epoch)
     return np.asarray(one & (first.epoch != NO_EPOCH))
@@ -70,7 +70,7 @@ class Doubts:
     """
 
     match: np.ndarray
-    event: Clock
+    event: EventTimes
     row: np.ndarray
     order: np.ndarray
     scope: np.ndarray
@@ -90,7 +90,7 @@ class Conditions:
 
 
 def chances(
-    layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: Clock,
+    layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: EventTimes,
     doubts: Doubts, conditions: Conditions | None,
 ) -> np.ndarray:  # fmt: skip
     """Per match of one branch, the probability that it is true.
@@ -167,7 +167,7 @@ def _asked(
     )  # fmt: skip
 
 
-def _leaders(clocks: Clock, *, by_max_delay: bool) -> np.ndarray:
+def _leaders(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
     """(matches, steps): the first step with the same error."""
     matches, steps = clocks.ref.shape
     leader = np.tile(np.arange(steps), (matches, 1))
@@ -182,7 +182,7 @@ def _leaders(clocks: Clock, *, by_max_delay: bool) -> np.ndarray:
 
 
 def _doubtful(
-    layout: Layout, local: np.ndarray, clocks: Clock, leader: np.ndarray,
+    layout: Layout, local: np.ndarray, clocks: EventTimes, leader: np.ndarray,
     t_a: np.ndarray | None, doubts: Doubts,
 ) -> Doubtful:  # fmt: skip
     scopes, relations = layout.tables.scopes, layout.tables.relations

@@ -13,7 +13,16 @@ from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import text_constants, text_ranks
 from engine.pattern.compiled.tables import Layout, members_of, relations_in
 from engine.pattern.store import REF_END, Store
-from engine.pattern.verdict.certainty import Clock, Conditions, Doubts, Rule, chances
+from engine.pattern.verdict.arranging import (
+    Spread,
+    ascends,
+    empty_spread,
+    keys_of,
+    pack,
+    sort_caused,
+    spread,
+)
+from engine.pattern.verdict.certainty import Conditions, Doubts, EventTimes, Rule, chances
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO
 
@@ -37,63 +46,58 @@ class Judge:
         n = len(facts)
         if not n:
             return None
-        rows = rows.copy()
-        is_new, stands = facts["new"] == 1, facts["stands"] == 1
-        after = self._verdicts(rows, facts, stands, "sure", "t_a_now", doubts)
-        old = doubts[doubts["event"] != facts["cause"][doubts["match"]]]
-        before = self._verdicts(rows, facts, ~is_new, "sure_before", "t_a_before", old)
+        keys = np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int64)
+        keys_of(facts, *keys)
+        places = self.in_order(*keys, rows)
+        made = self._spread(facts, rows, places)
+        if len(doubts):
+            number = np.empty(n, np.int64)
+            number[places] = np.arange(n)
+            doubts = doubts.copy()
+            doubts["match"] = number[doubts["match"]]
+        t_a = facts["t_a_now"], facts["t_a_before"]
+        after = self._verdicts(made, made.stands, made.sure, t_a[0], places, doubts)
+        old = doubts[doubts["event"] != made.cause[doubts["match"]]]
+        before = self._verdicts(made, ~made.new, made.sure_before, t_a[1], places, old)
+        found = Changes(
+            made.rows, made.branch, made.completing, made.cause, before, after,
+            self._closes(made), made.known_at, made.last_ns,
+        )  # fmt: skip
         same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
         seen = np.flatnonzero(~(before.stands & after.stands & same))
-        branch, cause, completing = (
-            facts[name].copy() for name in ("branch", "cause", "completing")
-        )
-        last = self._last(rows, branch)
-        found = Changes(
-            rows, branch, completing, cause, before, after,
-            self._closes(rows, facts, is_new, last), self._known_at(rows), last,
-        )  # fmt: skip
-        found = found.take(seen) if len(seen) < n else found
-        return found.take(self.in_order(found))
+        return found.take(seen) if len(seen) < n else found
 
-    def _known_at(self, rows: np.ndarray) -> np.ndarray:
-        # Step by step, as one row of many columns after the other is slow to read.
-        arrival = np.append(self.store.columns["arrival"][: self.store.n], LONG_AGO)
-        found = np.full(len(rows), LONG_AGO)
-        for step in range(rows.shape[1]):
-            np.maximum(found, arrival[rows[:, step]], out=found)
-        return found
-
-    def _last(self, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
-        found = np.empty(len(rows), np.int64)
-        ref = self.store.columns[REF_END if self._by_ends else "ref"]
-        for number in range(len(self.layout.branches)):
-            mine = branch == number
-            found[mine] = np.maximum.reduce([ref[rows[mine, s]] for s in self._lasts(number)])
-        return found
-
-    @property
-    def _by_ends(self) -> bool:
-        return self.layout.by_ends
+    def _spread(self, facts: np.ndarray, rows: np.ndarray, places: np.ndarray) -> Spread:
+        n, steps = rows.shape
+        lasts = np.full((len(self.layout.branches), steps), NONE)
+        for number in range(len(lasts)):
+            of = self._lasts(number)
+            lasts[number, : len(of)] = of
+        made, arrival = empty_spread(n, steps), self.store.columns["arrival"]
+        spread(facts, rows, places, self.store.events, arrival, lasts, self.layout.by_ends, made)
+        return made
 
     def _lasts(self, branch: int) -> list[int]:
         """Steps that no other one must follow."""
         return [self.layout.places[branch][step] for step in self.layout.shapes[branch].lasts]
 
     def _verdicts(
-        self, rows: np.ndarray, facts: np.ndarray, stands: np.ndarray, sure: str, t_a: str,
-        doubts: np.ndarray,
+        self, made: Spread, stands: np.ndarray, sure: np.ndarray, t_a: np.ndarray,
+        places: np.ndarray, doubts: np.ndarray,
     ) -> Verdicts:  # fmt: skip
+        """``t_a``: in force, of the matches as they were found; ``places``: where each was."""
+        rows, branch = made.rows, made.branch
         doubted = np.zeros(len(rows), np.bool_)
         doubted[doubts["match"]] = True
-        confirmed = (facts[sure] == 1) & ~doubted
+        confirmed = sure & ~doubted
         chance = np.ones(len(rows))
         unsure = stands & ~confirmed
         if unsure.any():
             for which in (unsure & doubted, unsure & ~doubted):
-                for branch in np.unique(facts["branch"][which]).tolist():
-                    places = np.flatnonzero(which & (facts["branch"] == branch))
-                    chance[places] = self._chances(
-                        branch, rows[places], facts[t_a][places], self._about(places, doubts)
+                for number in np.unique(branch[which]).tolist():
+                    mine = np.flatnonzero(which & (branch == number))
+                    chance[mine] = self._chances(
+                        number, rows[mine], t_a[places[mine]], self._about(mine, doubts)
                     )
         return Verdicts(stands, confirmed, chance)
 
@@ -114,7 +118,7 @@ class Judge:
     def _chances(
         self, branch: int, rows: np.ndarray, t_a: np.ndarray, doubts: Doubts
     ) -> np.ndarray:
-        clocks: Clock = self.store.clock(rows[:, self._members(branch)])
+        clocks: EventTimes = self.store.clock(rows[:, self._members(branch)])
         return chances(
             self.layout, branch, self.rule, t_a, rows, clocks, doubts, self._conditions(branch)
         )
@@ -138,19 +142,17 @@ class Judge:
     def _members(self, branch: int) -> np.ndarray:
         return members_of(self.layout.tables, branch)
 
-    def _closes(
-        self, rows: np.ndarray, facts: np.ndarray, is_new: np.ndarray, last: np.ndarray
-    ) -> np.ndarray:
+    def _closes(self, made: Spread) -> np.ndarray:
         """Times up to which nothing may come any more, before nothing can change.
 
         An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
         by as much more as the match's own events may be wrong. By how much others may be, the
         promises are shortened (``engine.clocks.stream_clocks``).
         """
-        tables, columns = self.layout.tables, self.store.columns
+        tables, columns, rows = self.layout.tables, self.store.columns, made.rows
         found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)
         for branch in range(len(self.layout.branches)):
-            mine = np.flatnonzero(is_new & (facts["branch"] == branch))
+            mine = np.flatnonzero(made.new & (made.branch == branch))
             if not len(mine):
                 continue
 
@@ -166,53 +168,35 @@ class Judge:
                 # All that bound it above must be passed by: then the least of them is.
                 ends = relations_in(tables, scope)
                 above = ends[ends["left"] == tables.scopes["step"][scope]]
-                if self._by_ends:
+                if self.layout.by_ends:
                     # Promises are of ends: one says nothing of when a later interval began.
                     above = above[above["left_end"] == 1]
                 uppers = [until(end) for end in above]
                 if uppers:
                     found[mine, scope] = np.minimum.reduce(uppers)
-            found[mine, -1] = last[mine]
+            found[mine, -1] = made.last_ns[mine]
         return found
 
-    def in_order(self, found: Changes) -> np.ndarray:
-        """Places of the changes by row that causes them, older matches before new ones, by
-        branch, then by (ref, source name, seq) step by step. The kernel gives them by row.
+    def in_order(
+        self, cause: np.ndarray, old: np.ndarray, branch: np.ndarray, rows: np.ndarray
+    ) -> np.ndarray:
+        """Places of changes by row that causes them, as they are given, older matches (``old``)
+        before new ones, by branch, then by (ref, source name, seq) step by step.
         """
-        places = np.arange(len(found))
-        if len(found) < 2:
+        places = np.arange(len(cause))
+        if ascends(cause, old, branch, rows[:, 0], self.store.events):
             return places
-        first, ref = found.cause, self.store.columns["ref"]
-        together = first[1:] == first[:-1]
-        lead = found.rows[:, 0]
-        ahead = (ref[lead[1:]] > ref[lead[:-1]]) & (lead[1:] >= 0) & (lead[:-1] >= 0)
-        ahead &= found.before.stands[1:] == found.before.stands[:-1]
-        ahead &= found.branch[1:] == found.branch[:-1]
-        wrong = together & ~ahead
-        if not wrong.any():
-            return places
-        group = np.concatenate(([0], np.cumsum(~together)))
-        some = np.flatnonzero(np.isin(group, group[1:][wrong]))
-        places[some] = some[self._sorted(found.take(some))]
+        rank, branches = self._ranks(rows), len(self.layout.branches)
+        bits = int(rank.max() + 1).bit_length()
+        steps = min((_BITS - (2 * branches).bit_length()) // bits, rows.shape[1])
+        key, spare = np.empty_like(places), np.empty_like(places)
+        pack(old, branch, branches, rows, rank, bits, steps, key)
+        sort_caused(cause, key, steps, rows, rank, places, spare)
         return places
 
-    def _sorted(self, found: Changes) -> np.ndarray:
-        columns, rows = self.store.columns, found.rows
-        keys = [columns[ORDER][found.cause], ~found.before.stands, found.branch]
-        rank, most = self._ranks(rows)
-        bits = int(most + 1).bit_length()
-        together = max(1, _BITS // bits)
-        for step in range(0, rows.shape[1], together):
-            # Ranks of several steps in one key, the first of them highest.
-            key = np.zeros(len(rows), np.int64)
-            for mine in range(step, min(step + together, rows.shape[1])):
-                key = key << bits | (rank[rows[:, mine]] + 1)
-            keys.append(key)
-        return np.lexsort(keys[::-1])
-
-    def _ranks(self, rows: np.ndarray) -> tuple[np.ndarray, int]:
+    def _ranks(self, rows: np.ndarray) -> np.ndarray:
         """Of the events in ``rows``, by their places in the store: where each stands by ref, source
-        name and seq; and the largest. -1 at the place -1.
+        name and seq. -1 at the place -1.
         """
         columns, n = self.store.columns, self.store.n
         used = np.zeros(n + 1, np.bool_)
@@ -225,4 +209,4 @@ class Judge:
         keys = (columns[ORDER][events], columns["seq"][events], name_rank, columns["ref"][events])
         rank = np.full(n + 1, -1)
         rank[events[np.lexsort(keys)]] = np.arange(len(events))
-        return rank, len(events) - 1
+        return rank

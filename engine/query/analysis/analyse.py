@@ -15,6 +15,7 @@ from engine.query.analysis.spans.branches import bare_branches, tree_plan
 from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.split import Term, read_terms, split
 from engine.query.analysis.tlist import Restrictions, TList
+from engine.query.analysis.under import monitor_plan
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
@@ -66,7 +67,9 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
         parsed = parsed.query
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
-    return _Event(parsed, text, time_unit).plan(name)
+    pattern = _Event(parsed, text, time_unit).plan(name)
+    under = only(parsed.clauses, s.Under, text)
+    return pattern if under is None else monitor_plan(pattern, parsed, under, text, time_unit)
 
 
 def _plain(group: Group) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 
 from edge_agent.units import NS_PER
 from engine.errors import UserError
-from engine.query.fields import FIELDS, Kind, comparable
+from engine.query.fields import FIELDS, ValueKind, comparable
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import RESERVED
 from engine.query.language.place import Span, closest, refuse
@@ -49,7 +49,7 @@ class Context:
 @dataclass(frozen=True, slots=True)
 class _Typed:
     expression: Expression
-    kind: Kind
+    kind: ValueKind
 
 
 def conjuncts(node: s.Node) -> list[s.Node]:
@@ -84,7 +84,7 @@ def condition(node: s.Node, context: Context) -> Predicate:
         case _:
             typed = _typed(node, context)
             hint = "compare it with something, as in x > 5"
-            if typed.kind in {Kind.TRUTH, Kind.ANY}:
+            if typed.kind in {ValueKind.TRUTH, ValueKind.ANY}:
                 hint = "compare it with something, as in x = true or x > 5"
             raise context.refuse(node.at, "a condition is needed here, and this is a value", hint)
 
@@ -158,8 +158,8 @@ def _paired(left: _Typed, right: _Typed, at: Span, context: Context) -> tuple[_T
 
 
 def _beside(typed: _Typed, other: _Typed, at: Span, context: Context) -> _Typed:
-    if typed.kind == Kind.BARE and other.kind == Kind.TIME:
-        return _Typed(_scaled(typed.expression, at, context), Kind.TIME)
+    if typed.kind == ValueKind.BARE and other.kind == ValueKind.TIME:
+        return _Typed(_scaled(typed.expression, at, context), ValueKind.TIME)
     return typed
 
 
@@ -190,13 +190,13 @@ def _typed(node: s.Node, context: Context) -> _Typed:
     match node:
         case s.Reference():
             attribute = context.resolve(node)
-            return _Typed(attribute, FIELDS.get(attribute.name, Kind.ANY))
+            return _Typed(attribute, FIELDS.get(attribute.name, ValueKind.ANY))
         case s.Number():
             return _number(node, 1, node.at, context)
         case s.Literal(value=bool() as truth):
-            return _Typed(Constant(truth), Kind.TRUTH)
+            return _Typed(Constant(truth), ValueKind.TRUTH)
         case s.Literal(value=text):
-            return _Typed(Constant(text), Kind.TEXT)
+            return _Typed(Constant(text), ValueKind.TEXT)
         case s.Negative():
             return _negative(node, context)
         case s.Binary() if node.op not in COMPARISONS:
@@ -214,15 +214,15 @@ def _typed(node: s.Node, context: Context) -> _Typed:
 
 def _number(node: s.Number, sign: int, at: Span, context: Context) -> _Typed:
     if node.unit is not None:
-        return _Typed(Constant(sign * _length(node, context)), Kind.TIME)
+        return _Typed(Constant(sign * _length(node, context)), ValueKind.TIME)
     if len(node.text) > MAX_DIGITS:
         raise context.refuse(at, "this number has too many digits")
     if node.text.isdecimal():
-        return _Typed(_bounded(sign * int(node.text), at, context), Kind.BARE)
+        return _Typed(_bounded(sign * int(node.text), at, context), ValueKind.BARE)
     number = sign * float(node.text)
     if isinf(number):
         raise context.refuse(at, "this number is too large")
-    return _Typed(Constant(number), Kind.BARE)
+    return _Typed(Constant(number), ValueKind.BARE)
 
 
 def _negative(node: s.Negative, context: Context) -> _Typed:
@@ -233,7 +233,7 @@ def _negative(node: s.Negative, context: Context) -> _Typed:
     if isinstance(term.expression, Constant):
         assert isinstance(term.expression.value, int | float)
         return _Typed(_negated(term.expression.value, node.at, context), term.kind)
-    kind = Kind.NUMBER if term.kind == Kind.ANY else term.kind
+    kind = ValueKind.NUMBER if term.kind == ValueKind.ANY else term.kind
     return _Typed(Arithmetic("-", Constant(0), term.expression), kind)
 
 
@@ -242,7 +242,7 @@ def _negated(number: int | float, at: Span, context: Context) -> Constant:
 
 
 def _check_operand(operand: _Typed, at: Span, context: Context) -> None:
-    if operand.kind in {Kind.TEXT, Kind.TRUTH}:
+    if operand.kind in {ValueKind.TEXT, ValueKind.TRUTH}:
         raise context.refuse(at, f"this is {operand.kind}, and + - * / take numbers")
 
 
@@ -255,12 +255,12 @@ def _arithmetic(node: s.Binary, context: Context) -> _Typed:
     kinds = {left.kind, right.kind}
     if node.op in "+-":
         left, right = _paired(left, right, node.at, context)
-        kind = Kind.TIME if Kind.TIME in kinds else Kind.NUMBER
+        kind = ValueKind.TIME if ValueKind.TIME in kinds else ValueKind.NUMBER
     else:
         # Twice a time is a time, a time by a time is a number, and so is one over a time.
-        left_time, right_time = left.kind == Kind.TIME, right.kind == Kind.TIME
+        left_time, right_time = left.kind == ValueKind.TIME, right.kind == ValueKind.TIME
         one = left_time != right_time and (left_time or node.op == "*")
-        kind = Kind.TIME if one else Kind.NUMBER
-    if kinds == {Kind.BARE}:
-        kind = Kind.BARE
+        kind = ValueKind.TIME if one else ValueKind.NUMBER
+    if kinds == {ValueKind.BARE}:
+        kind = ValueKind.BARE
     return _Typed(Arithmetic(node.op, left.expression, right.expression), kind)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from engine.query.analysis.ranges import Bound, Range
-from engine.query.fields import FIELDS, Kind
+from engine.query.fields import FIELDS, ValueKind
 from engine.query.plan import (
     Attribute,
     Comparison,
@@ -145,7 +145,7 @@ def _known_as(value: Expression) -> Expression:
 
 
 def _always_there(value: Expression) -> bool:
-    return isinstance(value, Attribute) and FIELDS.get(value.name) == Kind.TIME
+    return isinstance(value, Attribute) and FIELDS.get(value.name) == ValueKind.TIME
 
 
 class _System:

@@ -5,16 +5,17 @@ Whatever the grammar reads but this version has no operator for is refused here,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import unsupported
 from engine.query.fields import OWN
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
-from engine.query.plan import Group, Part, Step
+from engine.query.plan import Group, Part, Step, TreePart
 from engine.query.shape import leaves, unscoped
 
 STEPS_MAX: Final = 60
@@ -45,11 +46,11 @@ class Pattern:
             UserError: there are too many; or one of them has no positive step, or a negated one
                 of which nothing says which time it covers.
         """
-        count = _count(self.tree)
+        count = count_of(self.tree)
         if count > BRANCHES_MAX:
             message = f"the ORs make {count} combinations; at most {BRANCHES_MAX} are answered"
             raise self.refuse(self.at, message, "split it into several queries")
-        found = _alternatives(self.tree)
+        found: list[Part] = combinations(self.tree, lambda part, t: joined(part.op, list(t)))
         negated = frozenset(p for p, step in enumerate(self.steps.values()) if step.negated)
         aliases = list(self.steps)
         for tree in found:
@@ -163,17 +164,19 @@ def placed(tree: Part) -> tuple[list[int], Part]:
     return kept, moved(tree)
 
 
-def _count(part: Part) -> int:
+def count_of(part: Part | TreePart) -> int:
+    """How many combinations the alternatives of a tree's ORs have."""
     if isinstance(part, int):
         return 1
-    counts = [_count(inner) for inner in part.parts]
+    counts = [count_of(inner) for inner in part.parts]
     return sum(counts) if part.op == "OR" else prod(counts)
 
 
-def _alternatives(part: Part) -> list[Part]:
+def combinations(part: Any, joined: Callable[[Any, Sequence[Any]], Any]) -> list[Any]:
+    """A tree once for each of them, without OR; ``joined``: a group with other parts."""
     if isinstance(part, int):
         return [part]
-    found = [_alternatives(inner) for inner in part.parts]
+    found = [combinations(inner, joined) for inner in part.parts]
     if part.op == "OR":
         return [tree for trees in found for tree in trees]
-    return [joined(part.op, list(trees)) for trees in product(*found)]
+    return [joined(part, trees) for trees in product(*found)]

@@ -6,21 +6,19 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only, unsupported
-from engine.query.analysis.conditions import Context, condition, conjuncts, duration_ns, value
+from engine.query.analysis.conditions import Context, condition, conjuncts, value
 from engine.query.analysis.consistency import check_select
+from engine.query.analysis.extent import Window, extent_of
 from engine.query.analysis.having import having_of
-from engine.query.fields import FIELDS, OWN, Kind, attribute_name, attributes_in
+from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
-from engine.query.plan import Aggregate, Attribute, Drift, Expression, Logic, Predicate, WindowPlan
+from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
 from engine.query.render import default_label
 
 AGGREGATES: Final = (
     "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile",
 )  # fmt: skip
-
-SLIDES_MAX: Final = 10_000
-"""Windows that hold one event: more are a mistake in the units."""
 
 
 def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> WindowPlan:
@@ -51,7 +49,7 @@ class _Select:
         self.streams = self._streams(sources)
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
-        size_ns, every_ns = self._extent(window)
+        extent = extent_of(window, self.context)
         having = only(clauses, s.Having, self.text)
 
         def own(call: s.Call) -> Aggregate:
@@ -62,35 +60,19 @@ class _Select:
             text=self.text,
             aggregates=aggregates,
             streams=self.streams,
-            size_ns=size_ns,
-            every_ns=every_ns,
+            **extent,
             where=self._where(where),
             having=None if having is None else having_of(having, aggregates, self.context, own),
             group_by=group_by,
-            drift=Drift(window.drift or "none"),
         )
 
     def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)
 
-    def _extent(self, window: s.TimeWindow) -> tuple[int, int | None]:
-        """Size and slide, which is None for a window that tumbles [ns]."""
-        size = duration_ns(window.size, self.context, "the window")
-        if window.every is None:
-            return size, None
-        every = duration_ns(window.every, self.context, "the slide")
-        if every > size:
-            message = "the slide is longer than the window, so events between two are in none"
-            raise self._refuse(window.every.at, message, "make EVERY at most as long as the window")
-        if size // every > SLIDES_MAX:
-            message = f"{size // every} windows would hold an event; at most {SLIDES_MAX} may"
-            raise self._refuse(window.every.at, message, "make EVERY longer")
-        return size, every
-
-    def _window(self) -> s.TimeWindow:
+    def _window(self) -> Window:
         """The window, after what has no operator yet was refused."""
         clauses = self.parsed.clauses
-        windows = [c for c in clauses if isinstance(c, s.TimeWindow | s.OtherWindow)]
+        windows = [c for c in clauses if isinstance(c, Window)]
         if len(windows) > 1:
             raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
         sources = [c for c in clauses if isinstance(c, s.From | s.Join)]
@@ -103,10 +85,7 @@ class _Select:
         if not windows:
             message = "a SELECT needs a WINDOW"
             raise self._refuse(self.parsed.at, message, "add, for example, WINDOW TUMBLING 10 s")
-        window = windows[0]
-        if isinstance(window, s.OtherWindow):
-            raise unsupported(self.text, window.kind_at, f"WINDOW {window.kind}")
-        return window
+        return windows[0]
 
     def _streams(self, clause: s.From | None) -> tuple[str, ...]:
         found: list[str] = []
@@ -210,7 +189,7 @@ class _Select:
             hint = "count(*) counts events" if function == "count" else "name an attribute"
             raise self._refuse(node.at, "this is the same for every event", hint)
         named = argument.name if isinstance(argument, Attribute) else ""
-        if function != "count" and FIELDS.get(named) == Kind.TEXT:
+        if function != "count" and FIELDS.get(named) == ValueKind.TEXT:
             message = f"{named!r} is text, and {function} takes numbers"
             raise self._refuse(node.at, message, f"count({named}) counts its values")
         return argument

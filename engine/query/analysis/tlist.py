@@ -105,9 +105,13 @@ class Restrictions:
         return self._told(relations, terms)
 
     def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
+        """Each restriction for itself: a chain is several, of which each may name another step."""
         for node in nodes:
             if isinstance(node, s.TListJunction) and node.op == "and":
                 yield from self._conjuncts(node.terms)
+            elif isinstance(node, s.EndpointChain):
+                for one, op, two in zip(node.ends, node.ops, node.ends[1:], strict=False):
+                    yield s.EndpointChain((one, two), (op,), (one.at[0], two.at[1]), node.depth)
             else:
                 yield node
 
@@ -238,12 +242,19 @@ class Restrictions:
 
     def _conditions(self, alternatives: list[_Alternative], common: np.ndarray) -> list[Term]:
         """What relations of two steps cannot say: one interval's own ends, and disjunctions."""
-        found = [each for each in o.reduced(common) if each.left // 2 == each.right // 2]
-        asked: list[Predicate] = [self._comparison(each) for each in found]
+        # Where clocks err, what is written of one interval's ends says more than what follows of
+        # it for two.
+        owns = [_own_ends(one.edges) for one in alternatives]
+        found = {each for each in o.reduced(common) if each.left // 2 == each.right // 2}
+        found |= set[o.Restriction].intersection(*owns)
+        asked: list[Predicate] = [self._comparison(each) for each in sorted(found)]
         if len(alternatives) > 1:
             more = [
-                [self._comparison(each) for each in o.not_implied(common, o.reduced(one.reach))]
-                for one in alternatives
+                [
+                    self._comparison(each)
+                    for each in sorted({*o.not_implied(common, o.reduced(one.reach)), *own} - found)
+                ]
+                for one, own in zip(alternatives, owns, strict=True)
             ]
             ways: list[Predicate] = [
                 each[0] if len(each) == 1 else Logic("and", tuple(each)) for each in more
@@ -305,3 +316,13 @@ def _ways(node: s.TListNode) -> list[tuple[Literal, ...]]:
 
 def _aliases(predicate: Predicate) -> Iterator[str]:
     return (str(attribute.alias) for attribute in attributes_in(predicate))
+
+
+def _own_ends(edges: Iterable[o.Edge]) -> set[o.Restriction]:
+    """What is written of one interval's start and end, but that it starts no later than it ends."""
+    found = set()
+    for below, above, label, place in edges:
+        if place >= 0 and below // 2 == above // 2 and (label == o.LESS or below > above):
+            start, end = sorted((below, above))
+            found.add(o.Restriction(start, "<" if label == o.LESS else "=", end))
+    return found

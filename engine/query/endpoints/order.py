@@ -153,11 +153,13 @@ def _of_one_step(lower: list[int], upper: list[int]) -> bool:
 
 
 def _apart(lower: list[int], upper: list[int]) -> tuple[int, int]:
-    """A member of each, of different steps if there are such."""
+    """A member of each, of different steps if there are such; of an instant its end is below what
+    is above it, and its start above, as that says the same of both.
+    """
     for left in lower:
         for right in upper:
             if left // 2 != right // 2:
-                return left, right
+                return max({left, left | 1} & {*lower}), min({right, right & ~1} & {*upper})
     return lower[0], upper[0]
 
 

@@ -12,8 +12,8 @@ from engine.query.language.place import Span, closest, printable, refuse
 from engine.units import unit_ns
 
 RESERVED: Final = frozenset({
-    "event", "select", "from", "where", "within", "realtime", "return", "group", "window", "and",
-    "or", "not", "in", "as", "on", "true", "false",
+    "event", "select", "from", "where", "within", "realtime", "return", "under", "group", "window",
+    "and", "or", "not", "in", "as", "on", "true", "false",
 })  # fmt: skip
 """Words that name a thing only when quoted, as in ``"group"``."""
 
@@ -23,7 +23,8 @@ _SIGNS: Final = {
     "COMMA": "','", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "DOT": "'.'",
     "SEMICOLON": "", "BANG": "'!'", "ENDPOINT": "ts or te", "NUMBER": "a number",
     "STRING": "text in single quotes", "COMPARE": "a comparison (= != < <= > >=)",
-    "RELATION": "a relation such as BEFORE",
+    "RELATION": "a relation such as BEFORE", "BAR": "'|'", "AMPERSAND": "'&'",
+    "QUESTION": "'?'", "LBRACE": "'{'", "RBRACE": "'}'",
     "GROUP_BY": "GROUP BY", "$END": "the end of the query",
 }  # fmt: skip
 _ARITHMETIC: Final = {"PLUS", "MINUS", "STAR", "SLASH"}
@@ -88,6 +89,13 @@ def _remedied(before: str, token: Token) -> tuple[str, str] | None:
         return "this step is negated twice", "write one !"
     if token.type == "RPAR" and re.search(r"\bin\s*\($", before, re.IGNORECASE):
         return "IN () is never true", "name the values it may have, as in x IN (4, 8)"
+    kind = re.search(r"\bwindow\s+(session|rows)\b[^()]*$", before, re.IGNORECASE)
+    if kind is not None and token.lower() == "drift":
+        hint = "leave DRIFT out; certainty tells what hangs on the clocks"
+        what = f"WINDOW {kind.group(1).upper()} goes by the events themselves"
+        return f"{what}: to shift all of them alike changes nothing", hint
+    if kind is not None and kind.group(1).lower() == "rows" and token.type == "NAME":
+        return "ROWS counts events", "a window of time is TUMBLING, SLIDING or SESSION"
     return None
 
 

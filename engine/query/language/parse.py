@@ -66,7 +66,7 @@ def _over(first: Span, last: Span) -> Span:
     return first[0], last[1]
 
 
-def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode) -> int:
+def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | s.TraceNode) -> int:
     depth = 1 + max(node.depth for node in nodes)
     if depth > MAX_DEPTH:
         raise _TooDeepError(at)
@@ -158,6 +158,33 @@ class _Build(Transformer[Token, Any]):
     def returns(self, word: Token, *items: s.Item) -> s.Returns:
         return s.Returns(_at(word), items)
 
+    def under(
+        self, word: Token, name: s.Name, trace: s.Reference, expression: s.TraceNode
+    ) -> s.Under:
+        return s.Under(_at(word), name, trace, expression)
+
+    def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> s.OccurrenceNode:
+        at = event_type.at if where is None else _over(event_type.at, where.at)
+        return s.OccurrenceNode(event_type, where, at, 0 if where is None else _deeper(at, where))
+
+    def choice(self, *rest: Any) -> s.RegularNode:
+        return self._parted(rest)
+
+    interleaving = chain = choice
+
+    def _parted(self, rest: tuple[Any, ...]) -> s.RegularNode:
+        parts = rest[0::2]
+        at = _over(parts[0].at, parts[-1].at)
+        return s.RegularNode(str(rest[1]), parts, at, _deeper(at, *parts))
+
+    def times(self, *words: Token) -> tuple[Token, ...]:
+        return words
+
+    def repetition(self, part: s.TraceNode, words: tuple[Token, ...]) -> s.RepetitionNode:
+        at = _over(part.at, _at(words[-1]))
+        written = tuple(str(word) for word in words)
+        return s.RepetitionNode(part, written, _over(_at(words[0]), at), at, _deeper(at, part))
+
     def item(self, value: s.Node, label: s.Name | None = None) -> s.Item:
         return s.Item(value, label)
 
@@ -183,12 +210,14 @@ class _Build(Transformer[Token, Any]):
     ) -> s.TimeWindow:
         return s.TimeWindow(_at(word), size, str(drift).lower() if drift else None, every)
 
-    def rows(self, word: Token, kind: Token, count: Token) -> s.OtherWindow:
-        number = s.Number(str(count), None, _at(count))
-        return s.OtherWindow(_at(word), "ROWS", _at(kind), (number,))
+    def rows(
+        self, word: Token, _kind: Token, count: Token, every: Token | None = None
+    ) -> s.CountWindow:
+        numbers = [s.Number(str(each), None, _at(each)) for each in (count, every) if each]
+        return s.CountWindow(_at(word), numbers[0], numbers[1] if every else None)
 
-    def session(self, word: Token, kind: Token, gap: s.Duration) -> s.OtherWindow:
-        return s.OtherWindow(_at(word), "SESSION", _at(kind), (gap,))
+    def session(self, word: Token, _kind: Token, gap: s.Duration) -> s.SessionWindow:
+        return s.SessionWindow(_at(word), gap)
 
     def either(self, *terms: s.Node) -> s.Junction:
         return self._junction("or", terms)

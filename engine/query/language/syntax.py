@@ -249,6 +249,50 @@ class Returns:
 
 
 @dataclass(frozen=True, slots=True)
+class OccurrenceNode:
+    """``type [condition]`` in a constraint."""
+
+    type: Name
+    where: Node | None
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegularNode:
+    """``op`` is ``,`` | ``|`` | ``&``, of two or more parts."""
+
+    op: str
+    parts: tuple[TraceNode, ...]
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class RepetitionNode:
+    """``part`` as often as the words ``times`` say: ``* + ?``, or numbers and a comma."""
+
+    part: TraceNode
+    times: tuple[str, ...]
+    times_at: Span
+    at: Span
+    depth: int
+
+
+TraceNode = OccurrenceNode | RegularNode | RepetitionNode
+
+
+@dataclass(frozen=True, slots=True)
+class Under:
+    """``UNDER CONSTRAINT name FOR TRACE BY trace AS expression``."""
+
+    at: Span
+    name: Name
+    trace: Reference
+    expression: TraceNode
+
+
+@dataclass(frozen=True, slots=True)
 class From:
     """``FROM stream, stream``."""
 
@@ -294,18 +338,26 @@ class TimeWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherWindow:
-    """A window that is read and named, but has no operator yet: ROWS, SESSION."""
+class SessionWindow:
+    """``SESSION gap``."""
 
     at: Span
-    kind: str
-    kind_at: Span
-    extents: tuple[Duration | Number, ...]
+    gap: Duration
+
+
+@dataclass(frozen=True, slots=True)
+class CountWindow:
+    """``ROWS count [EVERY every]``."""
+
+    at: Span
+    count: Number
+    every: Number | None
 
 
 Clause = (
-    Where | Within | Realtime | Returns | From | Join | GroupBy | Having | TimeWindow | OtherWindow
-)
+    Where | Within | Realtime | Returns | Under
+    | From | Join | GroupBy | Having | TimeWindow | SessionWindow | CountWindow
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

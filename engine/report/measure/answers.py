@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +60,8 @@ class Answers:
 
     windows: dict[str, QueryAnswers] = field(default_factory=dict)
     matches: dict[str, QueryAnswers] = field(default_factory=dict)
+    alerts: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
+    """How many of each kind (``alert cleared violation``) and certainty."""
 
 
 def read_answers(path: Path) -> Answers:
@@ -72,13 +76,24 @@ def read_answers(path: Path) -> Answers:
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                _take(answers, json.loads(line))
+                _take(answers, json.loads(line), number)
             except (KeyError, TypeError, ValueError) as error:
                 raise ContractViolation(f"{path}:{number}: not a result: {error!r}") from error
     return answers
 
 
-def _take(answers: Answers, result: Result) -> None:
+def read_events(path: Path, lines: Collection[int]) -> dict[int, list[Result]]:
+    """The events of the matches in these lines of ``results.jsonl``, by line from 1."""
+    wanted, found = set(lines), {}
+    if wanted:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(islice(file, max(wanted)), 1):
+                if number in wanted:
+                    found[number] = json.loads(line)["events"]
+    return found
+
+
+def _take(answers: Answers, result: Result, line: int) -> None:
     if "window" in result:
         into = answers.windows.setdefault(result["query"], QueryAnswers())
         if result.get(_STAGE) in _EARLY:
@@ -88,11 +103,22 @@ def _take(answers: Answers, result: Result) -> None:
         window = result["window"]
         into.take((result["site"], window["start"], window["end"], key), result)
         return
+    if "alert" in result:
+        told = answers.alerts.setdefault(result["query"], Counter())
+        told[result["alert"], result["certainty"]] += 1
+        return
     into = answers.matches.setdefault(result["query"], QueryAnswers())
     events = result.pop("events")
     identity = tuple(
         (event["stream"], event["source"], event["seq"], event["ts"]) for event in events
     )
-    result["ref"] = max(event["ref"] for event in events)
+    result["ref"] = max(map(_end, events))
     result["sources"] = [event["source"] for event in events]
+    result["line"] = line
     into.take((result["site"], *identity), result)
+
+
+def _end(event: Result) -> int:
+    """When an event was over, on the engine's clock; of half an interval, what is known of it."""
+    te = event.get("te")
+    return int(event["ref"]) + (0 if te is None else int(te) - int(event["ts"]))

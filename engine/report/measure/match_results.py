@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from engine.report.measure.answers import QueryAnswers, Result
+from engine.report.measure.answers import QueryAnswers, Result, read_events
 from engine.report.measure.quantiles import quantiles
 
 POINTS_SHOWN: Final = 1_500
 """Per query and kind; more are thinned evenly."""
+EVENTS_SHOWN: Final = 100
+"""Matches per query and kind whose events are listed, of those shown."""
+LISTED: Final = ("confirmed", "uncertain", "taken back")
+_OF_EVENT: Final = ("source", "stream", "type", "seq", "ts", "te", "ref", "attrs")
 
 
 def measure_matches(
@@ -26,9 +31,29 @@ def measure_matches(
     Returns:
         query -> ``confirmed uncertain taken_back inserted retracted not_kept``, ``delay_ns``
         (quantiles of the instant a match was given out minus its last event's ref), and ``shown``:
-        kind -> ``[{ref_ns, at_ns, probability, sources}]``, with ``true`` among the kinds.
+        kind -> ``[{ref_ns, at_ns, probability, sources, line}]``, with ``true`` among the kinds.
     """
     return {query: _query(query, found, truth) for query, found in sorted(answers.items())}
+
+
+def add_events(matches: Mapping[str, Any], results: Path) -> None:
+    """Gives the first matches shown of each query and kind their ``events``.
+
+    Args:
+        matches: what ``measure_matches`` gave.
+        results: the ``results.jsonl`` that it was measured from.
+    """
+    chosen = [
+        each
+        for found in matches.values()
+        for kind in LISTED
+        for each in found["shown"][kind][:EVENTS_SHOWN]
+    ]
+    events = read_events(results, [each["line"] for each in chosen])
+    for each in chosen:
+        each["events"] = [
+            {name: event.get(name) for name in _OF_EVENT} for event in events[each["line"]]
+        ]
 
 
 def _query(query: str, found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -62,6 +87,7 @@ def _shown(results: Iterable[Result]) -> list[dict[str, Any]]:
             "at_ns": each["at"],
             "probability": each["probability"],
             "sources": each["sources"],
+            "line": each.get("line"),
         }
         for each in _thinned(ascending)
     ]

@@ -28,10 +28,11 @@ def measure_windows(
         truth: query -> ``[{start, key, value}]``; ``value`` a number or aggregate -> number.
 
     Returns:
-        query -> counts and ``aggregates``: label -> ``with_truth``, ``inside`` (truth within the
-        error bar), ``complete_with_truth``, ``complete_inside`` (the same without windows that
-        miss events), ``keys`` and ``series`` (of at most ``KEYS_SHOWN`` keys, those furthest
-        from the truth or with most missing first).
+        query -> counts (``phantom``: windows at the ends without a certain event, which
+        ``aggregates`` leaves out) and ``aggregates``: label -> ``with_truth``, ``inside`` (truth
+        within the error bar), ``complete_with_truth``, ``complete_inside`` (the same without
+        windows that miss events), ``keys`` and ``series`` (of at most ``KEYS_SHOWN`` keys, those
+        furthest from the truth or with most missing first).
     """
     return {query: _query(found, truth.get(query, ())) for query, found in sorted(answers.items())}
 
@@ -41,6 +42,7 @@ def _query(found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) -> dict[str,
     true_values = {(row["start"], _key(row.get("key"))): row["value"] for row in truth}
     answered = {(each["window"]["start"], _key(each["key"])) for each in standing}
     labels = dict.fromkeys(label for each in standing for label in each["value"] or {})
+    real = _without_phantoms(standing, true_values)
     return {
         "windows": len(standing),
         "inserted": found.counts["inserted"],
@@ -53,8 +55,24 @@ def _query(found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) -> dict[str,
         "ambiguous": sum(each.get("ambiguous") or 0 for each in standing),
         "true_windows": len(true_values),
         "unanswered": len(set(true_values) - answered),
-        "aggregates": {label: _aggregate(standing, true_values, label) for label in labels},
+        "phantom": len(standing) - len(real),
+        "aggregates": {label: _aggregate(real, true_values, label) for label in labels},
     }
+
+
+def _without_phantoms(standing: Sequence[Result], truth: Mapping[Any, Any]) -> list[Result]:
+    """Without the windows before the first and after the last that hold an event for sure: what
+    made them is only that events of their neighbours may lie in them.
+    """
+    held = [
+        each["window"]["start"]
+        for each in standing
+        if each.get("certain") != 0 or (each["window"]["start"], _key(each["key"])) in truth
+    ]
+    if not held:
+        return list(standing)
+    first, last = min(held), max(held)
+    return [each for each in standing if first <= each["window"]["start"] <= last]
 
 
 def _key(key: object) -> str:

@@ -20,7 +20,9 @@ POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; font-src data:"
 )
-_QUANTITY: Final = re.compile(r"[<>±+-]? ?[0-9][0-9,.]*( ?%)?( ±.*)?$|\N{EN DASH}$")
+_QUANTITY: Final = re.compile(
+    r"[<>±+-]? ?[0-9][0-9,.]*([ \xa0]?(%|ns|µs|us|ms|s|min|h|d))?( ±.*)?$|\N{EN DASH}$"
+)
 """Cells that stand right: numbers, with thousands apart, a sign, a bound or a percent sign."""
 _Laid = tuple[str, bool]
 

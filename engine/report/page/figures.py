@@ -5,11 +5,12 @@ Colours of text, grid and background come from the page, which knows light from 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.report.units import NS_PER_MS, TimeLine, number, percent
+from engine.report.units import NS_PER_MS, TimeLine, duration, number, percent
 
 COLOURS: Final = (
     "#3b7dd8", "#dd7a12", "#2a9d6f", "#a45fd0", "#d1495b", "#1899ae", "#8f8f22", "#b0678a",
@@ -89,8 +90,14 @@ def disorder_figure(disorder: Mapping[str, Any]) -> Figure | None:
             for name, measured, line in drawn
         ],
         {
-            "xaxis": log_axis("lateness [ms]"),
-            "yaxis": log_axis("share of events at least so late [%]"),
+            "xaxis": log_axis(
+                "lateness [ms]",
+                (ns / NS_PER_MS for _, each, _ in drawn for ns in each["curve"]["lateness_ns"]),
+            ),
+            "yaxis": log_axis(
+                "share of events at least so late [%]",
+                (100 * share for _, each, _ in drawn for share in each["curve"]["share"]),
+            ),
         },
     )
 
@@ -124,7 +131,10 @@ def hold_figure(holds: Mapping[str, Any]) -> Figure | None:
             for label, measured in drawn.items()
         ],
         {
-            "xaxis": log_axis("hold time [ms]"),
+            "xaxis": log_axis(
+                "hold time [ms]",
+                (ns / NS_PER_MS for each in drawn.values() for ns in each["curve"]["hold_ns"]),
+            ),
             "yaxis": {"title": {"text": "share of released events [%]"}, "range": [0, 102]},
         },
     )
@@ -141,10 +151,13 @@ def clock_figures(clock_error: Mapping[str, Any], time: TimeLine) -> list[Figure
             name,
         ),
     )
-    shown = display_names(clock_error["sources"])
+    names, drawn = display_names(clock_error["sources"]), worst[:CLOCKS_SHOWN]
+    series = [judged[name]["series"] for name in drawn]
+    most = max((abs(ns) for one in series for of in ("error_ns", "bound_ns") for ns in one[of]),
+               default=0)  # fmt: skip
     return [
-        _clock_figure(at, shown[name], judged[name], time)
-        for at, name in enumerate(worst[:CLOCKS_SHOWN])
+        _clock_figure(at, names[name], judged[name], time, 1.08 * most / NS_PER_MS)
+        for at, name in enumerate(drawn)
     ]
 
 
@@ -154,7 +167,10 @@ def display_names(sources: Iterable[str]) -> dict[str, str]:
     return {name: name.partition("/")[2] if len(sites) == 1 else name for name in sources}
 
 
-def _clock_figure(at: int, name: str, source: Mapping[str, Any], time: TimeLine) -> Figure:
+def _clock_figure(
+    at: int, name: str, source: Mapping[str, Any], time: TimeLine, most_ms: float
+) -> Figure:
+    """``most_ms``: where the scale ends, of all figures alike, so that they can be compared."""
     series = source["series"]
     x = digits(time.place(each) for each in series["at_ns"])
     bound = ms(series["bound_ns"])
@@ -176,7 +192,8 @@ def _clock_figure(at: int, name: str, source: Mapping[str, Any], time: TimeLine)
             {
                 "x": x,
                 "y": ms(series["error_ns"]),
-                "mode": "markers",
+                "mode": "lines+markers",
+                "line": {"width": 1, "color": COLOURS[0]},
                 "marker": {
                     "size": 4,
                     "color": [
@@ -189,16 +206,61 @@ def _clock_figure(at: int, name: str, source: Mapping[str, Any], time: TimeLine)
         ],
         {
             "showlegend": False,
-            "xaxis": {"title": {"text": f"time [{time.unit}]"}, "nticks": 5},
-            "yaxis": {"title": {"text": "error [ms]"}, "nticks": 5},
+            "xaxis": {"title": {"text": f"time [{time.unit}]"}, "nticks": 5, "range": time.whole},
+            "yaxis": {
+                "title": {"text": "error [ms]"},
+                "nticks": 5,
+                "range": digits([-most_ms, most_ms]),
+            },
         },
         height_px=210,
     )
 
 
-def log_axis(title: str) -> Spec:
-    """A logarithmic axis with a line per power of ten."""
-    return {"title": {"text": title}, "type": "log", "dtick": 1, "exponentformat": "none"}
+def reconciled_figure(found: Mapping[str, Any] | None, time: TimeLine) -> Figure | None:
+    """What happened and what arrived, slice by slice; None of an empty run."""
+    if not found or not found["starts_ns"]:
+        return None
+    x = digits(time.place(at + found["width_ns"] // 2) for at in found["starts_ns"])
+    kinds = [("in its place", COLOURS[0], found["in_place"]), ("late", COLOURS[1], found["late"])]
+    kinds.append(("dropped as late", COLOURS[3], found["dropped"]))
+    if found["happened"] is not None:
+        kinds.append(("never arrived", BAD, missing_of(found)))
+    return Figure(
+        "reconciled",
+        "Happened = arrived + lost" if found["happened"] is not None else "What arrived",
+        f"Events in slices of {duration(found['width_ns'])}, by "
+        + ("when they truly happened: a whole bar is what happened."
+           if found["happened"] is not None else "their ref."),
+        [
+            {
+                "type": "bar", "name": name, "x": x, "y": counts, "marker": {"color": colour},
+                "hovertemplate": f"%{{y:,}} {name}",
+            }
+            for name, colour, counts in kinds if any(counts)
+        ],
+        {
+            "barmode": "stack", "bargap": 0.05, "xaxis": {"title": {"text": time.title}},
+            "yaxis": {"title": {"text": "events"}}, "showlegend": True,
+        },
+        height_px=280,
+    )  # fmt: skip
+
+
+def missing_of(found: Mapping[str, Any]) -> list[int]:
+    """Of each slice: what happened and never arrived."""
+    arrived = zip(found["in_place"], found["late"], found["dropped"], strict=True)
+    return [all_of - sum(some) for all_of, some in zip(found["happened"], arrived, strict=True)]
+
+
+def log_axis(title: str, values: Iterable[float] = ()) -> Spec:
+    """A logarithmic axis with a line per power of ten; around ``values``, two lines at least."""
+    axis = {"title": {"text": title}, "type": "log", "dtick": 1, "exponentformat": "none"}
+    sizes = [math.log10(value) for value in values if value > 0]
+    if not sizes:
+        return axis
+    low = math.floor(min(sizes))
+    return axis | {"range": [low - 0.05, max(math.ceil(max(sizes)), low + 1) + 0.05]}
 
 
 def ms(times_ns: Iterable[int]) -> list[float]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from engine.report.measure.match_results import LISTED
 from engine.report.measure.sources import how_it_ended
 from engine.report.page.figures import display_names
-from engine.report.units import Cell, milliseconds, percent
+from engine.report.page.result_figures import match_anchor
+from engine.report.units import Cell, TimeLine, duration, number, percent
 from engine.scenario import Table
 
 Report = Mapping[str, Any]
@@ -35,14 +37,14 @@ def disorder_table(report: Report) -> Table:
             each.get("residual"),
             each.get("in_time_out_of_order"),
             each["inversions"],
-            *(milliseconds(each["lateness_ns"][of]) for of in ("p50", "p95", "p99", "max")),
+            *(duration(each["lateness_ns"][of]) for of in ("p50", "p95", "p99", "max")),
         )
         for name, each in lines
     )
     headings = (
         "", "events", "out of order", "share", "marked late",
         "marked residual", "out of order, unmarked", "inversions [pairs]",
-        "lateness p50 [ms]", "p95 [ms]", "p99 [ms]", "max [ms]",
+        "lateness p50", "p95", "p99", "max",
     )  # fmt: skip
     return Table("", headings, rows)
 
@@ -55,13 +57,13 @@ def hold_table(report: Report) -> Table:
             label,
             each["events"],
             percent(each["at_once"], each["events"]),
-            *(milliseconds(each["hold_ns"][of]) for of in quantiles),
+            *(duration(each["hold_ns"][of]) for of in quantiles),
         )
         for label, each in report["holds"].items()
     )
     headings = (
-        "pass", "released events", "held for 0 ms", "mean [ms]", "p50 [ms]", "p95 [ms]",
-        "p99 [ms]", "p99.9 [ms]", "max [ms]",
+        "pass", "released events", "held for 0 ms", "mean", "p50", "p95",
+        "p99", "p99.9", "max",
     )  # fmt: skip
     return Table("", headings, rows)
 
@@ -79,20 +81,20 @@ def source_table(report: Report) -> Table:
         rows.append(
             (
                 "/".join(name),
-                milliseconds(row["blocked_ns"]),
+                duration(row["blocked_ns"]),
                 row["silences"],
                 how_it_ended(row),
-                milliseconds(row["silent_ns"]),
-                milliseconds(row["behind_ns"]),
-                milliseconds(row["gap_timeout"]),
-                milliseconds(row["idle_timeout"]),
-                milliseconds(row["offset"]),
-                milliseconds(row["uncertainty"]),
+                duration(row["silent_ns"]),
+                duration(row["behind_ns"]),
+                duration(row["gap_timeout"]),
+                duration(row["idle_timeout"]),
+                duration(row["offset"]),
+                duration(row["uncertainty"]),
             )
         )
     headings = (
-        "source", "held others back [ms]", "silences", "at the end", "silent since [ms]",
-        "behind [ms]", "gap timeout [ms]", "idle timeout [ms]", "offset [ms]", "uncertainty [ms]",
+        "source", "held others back", "silences", "at the end", "silent since",
+        "behind", "gap timeout", "idle timeout", "offset", "uncertainty",
     )  # fmt: skip
     return Table("", headings, tuple(rows))
 
@@ -100,11 +102,11 @@ def source_table(report: Report) -> Table:
 def clock_table(report: Report) -> Table:
     """Clock error against its declared bound, or only the bound where there is no truth."""
     found = report["clock_error"]
-    headings: tuple[str, ...] = ("source", "events", "declared bound p50 [ms]", "bound max [ms]")
+    headings: tuple[str, ...] = ("source", "events", "declared bound p50", "bound max")
     if found["known"]:
         headings += (
-            "with known truth", "inside the bound", "error p50 [ms]", "size of error p50 [ms]",
-            "size of error p99 [ms]", "size of error max [ms]",
+            "with known truth", "inside the bound", "error p50", "size of error p50",
+            "size of error p99", "size of error max",
         )  # fmt: skip
     names = display_names(found["sources"])
     rows = tuple(
@@ -116,14 +118,14 @@ def clock_table(report: Report) -> Table:
 
 def _clock_row(source: Mapping[str, Any], *, known: bool) -> Iterator[Cell]:
     yield source["events"]
-    yield milliseconds(source["bound_ns"]["p50"])
-    yield milliseconds(source["bound_ns"]["max"])
+    yield duration(source["bound_ns"]["p50"])
+    yield duration(source["bound_ns"]["max"])
     if known:
         yield source["with_truth"]
         yield percent(source["inside"], source["with_truth"])
-        yield milliseconds(source["error_ns"]["median"])
+        yield duration(source["error_ns"]["median"])
         for of in ("p50", "p99", "max"):
-            yield milliseconds(source["error_ns"][of])
+            yield duration(source["error_ns"][of])
 
 
 def window_table(report: Report) -> Table:
@@ -131,7 +133,7 @@ def window_table(report: Report) -> Table:
     rows = tuple(
         (
             query,
-            found["windows"],
+            found["windows"] - found["phantom"],
             found["inserted"],
             found["retracted"],
             found["with_missing"],
@@ -144,7 +146,47 @@ def window_table(report: Report) -> Table:
         "query", "windows", "inserted", "retracted", "that miss events", "missing [events]",
         "ambiguous events",
     )  # fmt: skip
-    return Table("", headings, rows, _not_kept(report["windows"]))
+    phantom = sum(found["phantom"] for found in report["windows"].values())
+    left_out = f"{phantom} windows at the ends hold no event for sure and are left out. "
+    note = (left_out if phantom else "") + _not_kept(report["windows"])
+    return Table("", headings, rows, note)
+
+
+def window_lists(report: Report, time: TimeLine) -> list[tuple[str, Table]]:
+    """Each window that the figures show, by query and aggregate: heading and table."""
+    return [
+        (
+            f"Every window of {query}: {label}" + (f" [{unit['name']}]" if unit else ""),
+            _window_list(each, time, 1 if unit is None else unit["factor"]),
+        )
+        for query, found in report["windows"].items()
+        for label, each in found["aggregates"].items()
+        for unit in (report["units"].get(label),)
+    ]
+
+
+def _window_list(aggregate: Mapping[str, Any], time: TimeLine, factor: float) -> Table:
+    """A column for the key only if there is one, and for the truth only if it is known."""
+    several = any(one["key"] for one in aggregate["series"])
+    judged = bool(aggregate["with_truth"])
+    rows: list[tuple[Cell, ...]] = []
+    for one in aggregate["series"]:
+        key = ", ".join(f"{name}={value}" for name, value in one["key"].items())
+        for point in one["points"]:
+            values = [
+                None if point[of] is None else point[of] * factor for of in ("value", "low", "high")
+            ]
+            row: tuple[Cell, ...] = (time.told(point["start_ns"]), *([key] if several else ()))
+            row = (*row, *values, point["missing"])
+            if judged:
+                true = point["truth"]
+                inside = {True: "yes", False: "no", None: None}[point["inside"]]
+                row = (*row, None if true is None else true * factor, inside)
+            rows.append(row)
+    headings = ("from", *(("key",) if several else ()), "value", "at least", "at most", "missing")
+    if judged:
+        headings = (*headings, "truth", "within")
+    return Table("", headings, tuple(rows))
 
 
 def judged_table(report: Report) -> Table:
@@ -170,21 +212,24 @@ def judged_table(report: Report) -> Table:
 
 
 def match_table(report: Report) -> Table:
-    """How many matches each query gave, and how long they took."""
+    """How many matches each query gave, and how long they took, as far as it can be known."""
+    knows = any(found["true"] for found in report["matches"].values())
+    timed = report["run"]["arrival_given"]
+    quantiles = ("p50", "p99", "max") if timed else ()
     rows = tuple(
         (
             query,
             found["confirmed"],
             found["uncertain"],
             found["taken_back"],
-            found["true"] or None,
-            *(milliseconds(found["delay_ns"][of]) for of in ("p50", "p99", "max")),
+            *((found["true"] or None,) if knows else ()),
+            *(duration(found["delay_ns"][of]) for of in quantiles),
         )
         for query, found in report["matches"].items()
     )
     headings = (
-        "query", "confirmed", "uncertain", "taken back", "true", "answer delay p50 [ms]",
-        "p99 [ms]", "max [ms]",
+        "query", "confirmed", "uncertain", "taken back", *(("true",) if knows else ()),
+        *(("answer delay p50", "p99", "max") if timed else ()),
     )  # fmt: skip
     return Table("", headings, rows, _not_kept(report["matches"]))
 
@@ -197,7 +242,44 @@ def _not_kept(found: Mapping[str, Any]) -> str:
     )
 
 
-def glossary_table(report: Report) -> Table:
-    """Every number's name, definition and unit."""
-    rows = tuple((each["term"], each["definition"], each["unit"]) for each in report["glossary"])
-    return Table("", ("term", "definition", "unit"), rows)
+def match_list(found: Mapping[str, Any], name: str, time: TimeLine) -> list[dict[str, Any]]:
+    """Each match that a figure shows, with its ``id``, what it is in words, and its events."""
+    return [
+        {
+            "id": match_anchor(name, kind, place).removeprefix("#"),
+            "kind": kind,
+            "told": f"at {time.told(each['ref_ns'])}{_later(each, time)}"
+            + _chance(each["probability"]),
+            "events": [_event(event, time) for event in each["events"]],
+        }
+        for kind in LISTED
+        for place, each in enumerate(found["shown"][kind])
+        if "events" in each
+    ]
+
+
+def _later(match: Mapping[str, Any], time: TimeLine) -> str:
+    if time.since != "arrival":  # when it was told is but the number of a line
+        return ""
+    return f", told {duration(match['at_ns'] - match['ref_ns'])} later"
+
+
+def _chance(probability: float | None) -> str:
+    return "" if probability in (None, 1) else f", probability {number(probability)}"
+
+
+def _event(event: Mapping[str, Any], time: TimeLine) -> str:
+    lasts = event["te"] is not None and event["te"] > event["ts"]
+    parts = [
+        time.told(event["ref"]) + (f" + {duration(event['te'] - event['ts'])}" if lasts else ""),
+        str(event["source"]),
+        str(event["type"] or event["stream"] or ""),
+        "" if event["seq"] is None else f"#{event['seq']}",
+        ", ".join(f"{name}={value}" for name, value in (event["attrs"] or {}).items()),
+    ]
+    return " \N{MIDDLE DOT} ".join(part for part in parts if part)
+
+
+def glossary_rows(report: Report) -> list[dict[str, str]]:
+    """Every number's name, definition, unit and anchor."""
+    return [{**each, "anchor": f"term-{at}"} for at, each in enumerate(report["glossary"])]

@@ -9,25 +9,26 @@ from engine.errors import UserError
 from engine.log.whole_file import whole_file
 
 
-def check_page_folder(out: Path, names: Collection[str]) -> None:
+def check_page_folder(out: Path, names: Collection[str], option: str = "--out") -> None:
     """What can be known to go wrong at the end is told before the work.
 
     Args:
         out: the folder.
         names: of the files that it may hold already.
+        option: that named it.
 
     Raises:
         UserError: the folder is a file, or holds what is not ours.
     """
     if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; choose a folder for --out")
+        raise UserError(f"{out}: is a file; choose a folder for {option}")
     above = next(path for path in out.absolute().parents if path.exists())
     if not above.is_dir():
-        raise UserError(f"{out}: {above} is a file, not a folder; choose another --out")
+        raise UserError(f"{out}: {above} is a file, not a folder; choose another {option}")
     held = {path.name for path in out.iterdir()} if out.exists() else set()
     other = sorted(held - set(names))
     if other:
-        raise UserError(f"{out}: holds other files ({other[0]}); choose another --out")
+        raise UserError(f"{out}: holds other files ({other[0]}); choose another {option}")
 
 
 def write_page_folder(out: Path, files: Mapping[str, str], beside: Collection[str] = ()) -> None:

@@ -9,29 +9,40 @@ from engine.report.page.figures import BAD, COLOURS, GOOD, NEUTRAL, Figure, Spec
 from engine.report.units import TimeLine, number, percent
 
 
-def window_figures(windows: Mapping[str, Any], time: TimeLine) -> list[Figure]:
-    """One figure per query and aggregate."""
+def window_figures(
+    windows: Mapping[str, Any], time: TimeLine, units: Mapping[str, Any]
+) -> list[Figure]:
+    """One figure per query and aggregate; ``units``: of aggregates, see ``engine.scenario``."""
     return [
-        _window_figure(f"windows-{at}-{place}", query, label, aggregate, time)
+        _window_figure(f"windows-{at}-{place}", query, label, aggregate, time, units.get(label))
         for at, (query, found) in enumerate(windows.items())
         for place, (label, aggregate) in enumerate(found["aggregates"].items())
     ]
 
 
 def _window_figure(
-    name: str, query: str, label: str, aggregate: Mapping[str, Any], time: TimeLine
+    name: str,
+    query: str,
+    label: str,
+    aggregate: Mapping[str, Any],
+    time: TimeLine,
+    unit: Mapping[str, Any] | None,
 ) -> Figure:
     series = aggregate["series"]
     data: list[Spec] = []
+    factor = 1 if unit is None else unit["factor"]
     for at, one in enumerate(series):
-        colour, points = COLOURS[at % len(COLOURS)], one["points"]
-        # Side by side within the window, so that error bars do not hide one another.
+        colour, points = (
+            COLOURS[at % len(COLOURS)],
+            [_scaled(each, factor) for each in one["points"]],
+        )
+        # Side by side within the window, so that points do not hide one another.
         shift = (at + 1) / (len(series) + 1)
         x = digits(
             time.place(round(each["start_ns"] + shift * (each["end_ns"] - each["start_ns"])))
             for each in points
         )
-        data.append(_values(one["key"], x, points, colour))
+        data += [*_band(x, points, colour), _values(one["key"], x, points, colour)]
         for kind, chosen, value in (
             ("truth", [each["truth"] is not None for each in points], "truth"),
             ("events missing", [bool(each["missing"]) for each in points], "value"),
@@ -41,10 +52,42 @@ def _window_figure(
     data += [
         _legend_entry(kind) for kind in _MARKS if any(each.get("name") == kind for each in data)
     ]
+    shown = short(label) if unit is None else f"{short(label)} [{unit['name']}]"
     return Figure(name, f"{query}: {label}", _window_caption(aggregate), data, {
         "xaxis": {"title": {"text": time.title}},
-        "yaxis": {"title": {"text": short(label)}},
+        "yaxis": {"title": {"text": shown}},
     })  # fmt: skip
+
+
+def _scaled(point: Mapping[str, Any], factor: float) -> dict[str, Any]:
+    of = ("value", "low", "high", "truth")
+    return {
+        **point,
+        **{key: point[key] if point[key] is None else point[key] * factor for key in of},
+    }
+
+
+def _band(x: list[float], points: Sequence[Any], colour: str) -> list[Spec]:
+    """All that the clocks' errors could have made of the values; one point is a line's width."""
+    known = [each["low"] is not None and each["high"] is not None for each in points]
+    if not any(known):
+        return []
+    at = [place for place, is_known in zip(x, known, strict=True) if is_known]
+    edges = [[each[side] for each, is_known in zip(points, known, strict=True) if is_known]
+             for side in ("low", "high")]  # fmt: skip
+    return [
+        {
+            "x": at, "y": edge, "mode": "lines", "line": {"width": 0.5, "color": colour},
+            "showlegend": False, "hoverinfo": "skip",
+        }
+        | ({"fill": "tonexty", "fillcolor": _faint(colour)} if place else {})
+        for place, edge in enumerate(edges)
+    ]  # fmt: skip
+
+
+def _faint(colour: str) -> str:
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return f"rgba({red},{green},{blue},0.2)"
 
 
 _MARKS: Final = {"truth": ("diamond-open", 9), "events missing": ("x-thin-open", 9)}
@@ -52,12 +95,12 @@ _MARKS: Final = {"truth": ("diamond-open", 9), "events missing": ("x-thin-open",
 
 def _window_caption(aggregate: Mapping[str, Any]) -> str:
     text = (
-        "Each point is a window: its value, with an error bar over all that the clocks' errors "
-        "could have made of it; a cross marks a window that knows it misses events."
+        "Each point is a window: its value; the band is all that the clocks' errors could have "
+        "made of it; a cross marks a window that knows it misses events."
     )
     if aggregate["with_truth"]:
         share = percent(aggregate["inside"], aggregate["with_truth"])
-        text += f" Diamonds are the truth; {share} of all windows have it within their bar."
+        text += f" Diamonds are the truth; {share} of all windows have it within their band."
     shown, keys = len(aggregate["series"]), aggregate["keys"]
     if shown < keys:
         text += (
@@ -71,29 +114,17 @@ def _window_caption(aggregate: Mapping[str, Any]) -> str:
 
 
 def _values(key: Mapping[str, Any], x: list[float], points: Sequence[Any], colour: str) -> Spec:
-    above, below = [], []
-    for each in points:
-        bar = each["value"] is not None and each["low"] is not None
-        above.append(each["high"] - each["value"] if bar else None)
-        below.append(each["value"] - each["low"] if bar else None)
     name = ", ".join(f"{field}={value}" for field, value in key.items()) or "all"
     return {
         "name": short(name),
         "x": x,
         "y": [each["value"] for each in points],
-        "mode": "markers",
+        "mode": "lines+markers",
+        "line": {"color": colour, "width": 1.5},
         "marker": {"color": colour, "size": 6},
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "array": above,
-            "arrayminus": below,
-            "color": colour,
-            "thickness": 1.5,
-            "width": 3,
-        },
-        "customdata": [each["missing"] for each in points],
-        "hovertemplate": "%{y:.6g}, %{customdata} missing",
+        "customdata": [[each["missing"], each["low"], each["high"]] for each in points],
+        "hovertemplate": "%{y:.6g}, from %{customdata[1]:.6g} to %{customdata[2]:.6g}, "
+        "%{customdata[0]} missing",
     }
 
 
@@ -160,6 +191,10 @@ def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLin
                     "line": {"width": 2, "color": colour},
                 },
                 "text": [_match_text(each) for each in shown],
+                "customdata": [
+                    match_anchor(name, kind, place) if "events" in each else ""
+                    for place, each in enumerate(shown)
+                ],
                 "hovertemplate": "%{x:.6g} " + time.unit + "%{text}",
             }
         )
@@ -173,8 +208,8 @@ def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLin
     return Figure(
         name,
         query,
-        "Each mark is a match at the time of its last event: what was found, and how certain it "
-        f"is{truth}.{rest}",
+        "Each mark is a match at the end of its last event: what was found, and how certain it "
+        f"is{truth}. A click leads to its events.{rest}",
         data,
         {
             "showlegend": False,
@@ -188,6 +223,11 @@ def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLin
         },
         height_px=110 + 46 * len(present),
     )
+
+
+def match_anchor(figure: str, kind: str, place: int) -> str:
+    """Where the page lists a match and its events."""
+    return f"#{figure}-{kind.replace(' ', '-')}-{place}"
 
 
 def _match_text(match: Mapping[str, Any]) -> str:

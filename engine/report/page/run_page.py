@@ -1,4 +1,4 @@
-"""The report of a run as one page."""
+"""The report of a run as one page: the story first, then each part, its numbers folded."""
 
 from __future__ import annotations
 
@@ -8,83 +8,126 @@ from typing import Any, Final
 
 from engine.report.page.charts import chart_figures
 from engine.report.page.document import document
-from engine.report.page.figures import clock_figures, disorder_figure, hold_figure
+from engine.report.page.figures import (
+    clock_figures,
+    disorder_figure,
+    hold_figure,
+    reconciled_figure,
+)
+from engine.report.page.hero import hero
 from engine.report.page.measure_tables import (
     clock_table,
     disorder_table,
-    glossary_table,
+    glossary_rows,
     hold_table,
     judged_table,
+    match_list,
     match_table,
     source_table,
+    window_lists,
     window_table,
 )
 from engine.report.page.result_figures import match_figures, window_figures
 from engine.report.page.run_tables import (
-    FEW,
     before_table,
     counter_table,
     equations,
     facts_table,
     flow_table,
     pass_table,
+    reconciled_table,
     source_tables,
 )
 from engine.report.page.timelines import timeline_figures
 from engine.report.units import TimeLine
 
 _CHAPTERS: Final = {
-    "verdict": "Verdict", "run": "Run", "conservation": "Events", "disorder": "Disorder",
-    "holds": "Hold time", "sources": "Sources", "clocks": "Clocks", "windows": "Windows",
-    "matches": "Matches", "tables": "Tables", "glossary": "Glossary",
+    "verdict": "Verdict", "story": "Before and after", "matches": "Matches", "windows": "Windows",
+    "tables": "Scenario", "conservation": "Events", "disorder": "Disorder", "holds": "Hold time",
+    "clocks": "Clocks", "sources": "Sources", "run": "How it was made", "glossary": "Glossary",
 }  # fmt: skip
 _QUARANTINED_SHOWN: Final = 20
+FEW: Final = 12
+"""Up to so many rows a scenario's only table is open from the start."""
+FEW_CLAIMS: Final = 3
+FEW_FIGURES: Final = 2
 
 
-def page(report: Mapping[str, Any]) -> str:
-    """The page that shows ``report`` (what ``report.json`` holds)."""
-    run = report["run"]
-    time = TimeLine.of(run["first_arrival_ns"], run["last_arrival_ns"])
+def page(report: Mapping[str, Any], *, against: bool = False) -> str:
+    """The page that shows ``report`` (what ``report.json`` holds).
+
+    ``against``: whether a page beside it compares the run with another.
+    """
+    run, over = report["run"], report["over_time"]
+    since = "arrival" if run["arrival_given"] else "event"
+    time = TimeLine.of(run["first_arrival_ns"], run["last_arrival_ns"], since)
     disorder, holds = disorder_figure(report["disorder"]), hold_figure(report["holds"])
+    reconciled, picture = reconciled_figure(over["reconciled"], time), hero(report, time)
     clocks = clock_figures(report["clock_error"], time)
-    windows = window_figures(report["windows"], time)
+    windows = window_figures(report["windows"], time, report["units"])
     matches = match_figures(report["matches"], time)
     charts = [*timeline_figures(report["timelines"]), *chart_figures(report["charts"])]
+    words = glossary_rows(report)
     found = {
-        "sources": report["sources"], "windows": report["windows"], "matches": report["matches"],
-        "tables": report["tables"] or charts,
+        "story": picture, "sources": report["sources"], "windows": report["windows"],
+        "matches": report["matches"], "tables": report["tables"] or charts,
+        "holds": run["arrival_given"], "clocks": report["clock_error"]["known"] or over["clocks"],
     }  # fmt: skip
     return document(
         "run.html",
         str(report["title"]),
         {name: heading for name, heading in _CHAPTERS.items() if found.get(name, True)},
-        [each for each in (disorder, holds, *clocks, *windows, *matches, *charts) if each],
+        [each for each in (reconciled, disorder, holds if found["holds"] else None,
+                           *(clocks if found["clocks"] else ()), *windows, *matches, *charts)
+         if each],
         report,
         "report.json",
+        word=_word(report),
+        since=since,
+        against=against,
+        hero=picture,
         figures={
-            "disorder": disorder, "holds": holds, "clocks": clocks, "windows": windows,
-            "matches": matches, "charts": charts,
+            "reconciled": reconciled, "disorder": disorder, "holds": holds, "clocks": clocks,
+            "windows": windows, "matches": matches, "charts": charts,
         },
+        matches=[
+            (query, match_list(each, f"matches-{at}", time))
+            for at, (query, each) in enumerate(report["matches"].items())
+        ],
         tables={
             "facts": facts_table(report, time),
             "passes": pass_table(report),
             "counters": counter_table(report),
             "before": before_table(report),
             "flow": flow_table(report),
+            "reconciled": reconciled_table(report, time),
             "by_source": list(source_tables(report)),
             "disorder": disorder_table(report),
             "holds": hold_table(report),
             "sources": source_table(report),
             "clocks": clock_table(report),
             "windows": window_table(report),
+            "window_lists": window_lists(report, time),
             "judged": judged_table(report),
             "matches": match_table(report),
-            "glossary": glossary_table(report),
         },
         equations=equations(report),
+        glossary=words,
+        terms={each["term"]: (each["anchor"], each["definition"]) for each in words},
         few=FEW,
+        few_claims=FEW_CLAIMS,
+        few_figures=FEW_FIGURES,
         settings=json.dumps(run["settings"], indent=1),
         quarantined=[
             json.dumps(row, ensure_ascii=False) for row in run["quarantined"][:_QUARANTINED_SHOWN]
         ],
     )  # fmt: skip
+
+
+def _word(report: Mapping[str, Any]) -> str:
+    """Above the headline: pass or fail where something is claimed, else what was done."""
+    if not report["verdict"]["holds"]:
+        return "FAIL"
+    if report["verdict"]["claims"]:
+        return "PASS"
+    return "ANSWERED" if report["run"]["queries"] else "ORDERED"

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from engine.report.page.figures import missing_of
 from engine.report.terms import BEFORE, PASS, Term
-from engine.report.units import Cell, TimeLine, amount, milliseconds, number, percent
+from engine.report.units import Cell, TimeLine, amount, duration, percent
 from engine.scenario import Table
 
 Report = Mapping[str, Any]
-FEW: Final = 12
-"""Up to so many sources the tables by source are open from the start."""
 _ALWAYS: Final = ("generated", "logged", "arrived", "released", "missing")
 
 
@@ -22,10 +21,11 @@ def facts_table(report: Report, time: TimeLine) -> Table:
     last = run["last_arrival_ns"]
     facts = (
         ("scenario", run["scenario"]),
-        ("seed", "none" if run["seed"] is None else str(run["seed"])),
+        ("done on", run["made_at"]),
+        ("seed", None if run["seed"] is None else str(run["seed"])),
         ("sites, sources", f"{amount(run['sites'])}, {amount(run['sources'])}"),
-        ("arrivals span", "none" if last is None else f"{number(time.place(last))} {time.unit}"),
-        ("hash of the log", run["log_sha256"] or "not recorded"),
+        ("from first to last", "none" if last is None else time.told(last)),
+        ("hash of the log", run["log_sha256"]),
         *((f"option {name}", str(value)) for name, value in run["options"].items()),
         ("made with", _versions(run["made_with"])),
         ("processed and reported with", _versions(run["reported_with"])),
@@ -42,7 +42,7 @@ def pass_table(report: Report) -> Table:
     counted = report["conservation"]["passes"]
     rows = []
     for each in report["run"]["passes"]:
-        events, seconds = counted[each["label"]]["total"]["arrived"], each["seconds"]
+        events, seconds = counted[each["label"]]["total"]["arrived"], each["computing"]
         rows.append(
             (
                 each["label"],
@@ -50,15 +50,15 @@ def pass_table(report: Report) -> Table:
                 each["barrier"],
                 each["host"],
                 events,
-                seconds,
-                events / seconds if seconds else None,
-                milliseconds(each["t_a_ns"]),
+                None if seconds is None else duration(1e9 * seconds),
+                round(events / seconds) if seconds else None,
+                duration(each["t_a_ns"]),
                 each["buffered_max"],
             )
         )
     headings = (
-        "pass", "order", "barrier", "host", "events", "computing [s]", "events per second",
-        "T_a [ms]", "most buffered [events]",
+        "pass", "order", "barrier", "host", "events", "computing", "events/s",
+        "T_a", "most buffered",
     )  # fmt: skip
     return Table("Passes over the log", headings, tuple(rows))
 
@@ -98,6 +98,25 @@ def _sums(each: Mapping[str, Any]) -> str:
     return f"{where}{left} against {right}, off by {each['off']:+,}{more}"
 
 
+def reconciled_table(report: Report, time: TimeLine) -> Table | None:
+    """What happened and what arrived, slice by slice; None of an empty run."""
+    found = report["over_time"]["reconciled"]
+    if not found or not found["starts_ns"]:
+        return None
+    knows = found["happened"] is not None
+    columns = [found["in_place"], found["late"], found["dropped"]]
+    if knows:
+        columns = [found["happened"], *columns, missing_of(found)]
+    rows = tuple(
+        (time.told(at), *(column[place] for column in columns))
+        for place, at in enumerate(found["starts_ns"])
+    )
+    known = ("happened",) if knows else ()
+    lost = ("never arrived",) if knows else ()
+    headings = ("from", *known, "in its place", "late", "dropped as late", *lost)
+    return Table("", headings, rows)
+
+
 def before_table(report: Report) -> Table | None:
     """From the device to the log; None where nothing is known of it."""
     total = report["conservation"]["before"]["total"]
@@ -127,8 +146,8 @@ def flow_table(report: Report) -> Table:
     return Table("From the log to the queries", headings, rows)
 
 
-def source_tables(report: Report) -> Iterator[tuple[str, Table, bool]]:
-    """Heading and table of the same counts by source, and whether it is open from the start."""
+def source_tables(report: Report) -> Iterator[tuple[str, Table]]:
+    """Heading and table of the same counts by source."""
     found = report["conservation"]
     parts: list[tuple[str, tuple[Term, ...], Mapping[str, Any]]] = [
         ("From the device to the log", BEFORE, found["before"]["sources"])
@@ -138,7 +157,7 @@ def source_tables(report: Report) -> Iterator[tuple[str, Table, bool]]:
         for label, each in found["passes"].items()
     ]
     note = f"In events, by {found['by']}. Columns that are zero for every one are left out."
-    for place, (heading, terms, sources) in enumerate(parts):
+    for heading, terms, sources in parts:
         if sources:
             shown = [term for term in terms if _worth_a_column(term, sources.values())]
             rows: tuple[tuple[Cell, ...], ...] = tuple(
@@ -146,12 +165,7 @@ def source_tables(report: Report) -> Iterator[tuple[str, Table, bool]]:
                 for name, counts in sources.items()
             )
             headings = (found["by"], *(term.heading for term in shown))
-            opened = place <= 1 and len(rows) <= FEW
-            yield (
-                f"{heading}: each of {len(rows)} sources",
-                Table("", headings, rows, note),
-                opened,
-            )
+            yield f"{heading}: each of {len(rows)} sources", Table("", headings, rows, note)
 
 
 def _worth_a_column(term: Term, sources: Any) -> bool:

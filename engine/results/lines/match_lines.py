@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -11,25 +11,18 @@ import pyarrow.compute as pc
 from engine.results.lines.json_texts import Texts, in_one, rest, woven
 from engine.results.schema import EVENT_FIELDS, MORE
 
-_AT_ONCE: Final = 1 << 13
-"""Rows: bounds the texts in memory."""
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
 _FACTS: Final = ("op", "query", "site", "at", "known_at", "certainty", "probability")
 _ATTRS: Final = "attrs"
 
 
-def match_pieces(table: pa.Table, unit: int, _times: Collection[str] = ()) -> Iterator[pa.Array]:
-    """A line, with its end, for each row of a table of matches; some rows at a time.
+def match_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.Array:
+    """A line, with its end, for each row of a table of matches.
 
     Args:
         table: the matches.
         unit: of the times [ns]; they are rounded down.
     """
-    for start in range(0, table.num_rows, _AT_ONCE):
-        yield _lines(table.slice(start, _AT_ONCE), unit)
-
-
-def _lines(table: pa.Table, unit: int) -> pa.Array:
     columns = {name: in_one(table.column(name)) for name in table.column_names}
     texts = Texts(unit)
     lists = columns["events"]

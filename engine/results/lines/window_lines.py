@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,13 +12,11 @@ import pyarrow.compute as pc
 from engine.results.lines.json_texts import Texts, around, in_one, in_unit, rest, woven
 from engine.results.schema import JSON_FIELDS, MORE, WINDOW_EXTRAS, WINDOW_FIELDS, as_json
 
-_AT_ONCE: Final = 1 << 13
-"""Rows: bounds the texts in memory."""
 _NUMBERS: Final = ("value", "low", "middle", "high", "bounds")
 
 
-def window_pieces(table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[pa.Array]:
-    """A line, with its end, for each row of a table of windows; some rows at a time.
+def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> pa.Array:
+    """A line, with its end, for each row of a table of windows.
 
     Args:
         table: the results.
@@ -28,8 +26,27 @@ def window_pieces(table: pa.Table, unit: int, times: Collection[str] = ()) -> It
     if times:
         queries = table.column("query").unique().to_pylist()
         table = in_units(table, unit, dict.fromkeys(queries, times))
-    for start in range(0, table.num_rows, _AT_ONCE):
-        yield _lines(table.slice(start, _AT_ONCE), unit)
+    columns = {name: in_one(table.column(name)) for name in table.column_names}
+    texts = Texts(unit)
+    parts: list[str | pa.Array] = []
+    for name in WINDOW_FIELDS:
+        values = columns[name]
+        if name == "window":
+            start, end = (texts.times(values.field(one)) for one in ("start", "end"))
+            told = ['{"start": ', start, ', "end": ', end, "}"]
+        elif name in JSON_FIELDS:
+            text = texts.objects(values)
+            told = [text.fill_null("null") if text.null_count else text]
+        else:
+            told = [texts.times(values) if name == "at" else texts.of(values)]
+        parts += [f', "{name}": ', *told]
+    parts[0] = "{" + str(parts[0]).removeprefix(", ")
+    for name in WINDOW_EXTRAS:
+        values = columns[name]
+        if values.null_count < len(values):
+            text = texts.objects(values) if name in JSON_FIELDS else texts.of(values)
+            parts.append(_where_there(values, around(f', "{name}": ', text, "")))
+    return woven(*parts, rest(columns[MORE]), "}\n")
 
 
 def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -> pa.Table:
@@ -95,30 +112,6 @@ def _quotient(value: Any, unit: int) -> Any:
     if value is None:
         return None
     return value // unit if isinstance(value, int) else value / unit
-
-
-def _lines(table: pa.Table, unit: int) -> pa.Array:
-    columns = {name: in_one(table.column(name)) for name in table.column_names}
-    texts = Texts(unit)
-    parts: list[str | pa.Array] = []
-    for name in WINDOW_FIELDS:
-        values = columns[name]
-        if name == "window":
-            start, end = (texts.times(values.field(one)) for one in ("start", "end"))
-            told = ['{"start": ', start, ', "end": ', end, "}"]
-        elif name in JSON_FIELDS:
-            text = texts.objects(values)
-            told = [text.fill_null("null") if text.null_count else text]
-        else:
-            told = [texts.times(values) if name == "at" else texts.of(values)]
-        parts += [f', "{name}": ', *told]
-    parts[0] = "{" + str(parts[0]).removeprefix(", ")
-    for name in WINDOW_EXTRAS:
-        values = columns[name]
-        if values.null_count < len(values):
-            text = texts.objects(values) if name in JSON_FIELDS else texts.of(values)
-            parts.append(_where_there(values, around(f', "{name}": ', text, "")))
-    return woven(*parts, rest(columns[MORE]), "}\n")
 
 
 def _where_there(values: pa.Array, texts: pa.Array) -> pa.Array:

@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.whole_file import text_columns, whole_file
+from engine.log.whole_file import DAMAGED, text_columns, whole_file
 
 CSV: Final = ".csv"
 PARQUET: Final = ".parquet"
@@ -39,4 +39,16 @@ def write_table(out: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int
 def _writer(out: Path, sink: object, schema: pa.Schema) -> pa.csv.CSVWriter | pq.ParquetWriter:
     if out.suffix == CSV:
         return pyarrow.csv.CSVWriter(sink, schema)
-    return pq.ParquetWriter(sink, schema, compression="zstd", use_dictionary=text_columns(schema))
+    return pq.ParquetWriter(
+        sink, schema, compression="zstd", use_dictionary=text_columns(schema),
+        write_page_checksum=True,
+    )  # fmt: skip
+
+
+def is_whole(file: Path, rows: int) -> bool:
+    """Whether a Parquet file can be read, its pages are as they were written, and has ``rows``."""
+    try:
+        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+            return sum(map(len, opened.iter_batches())) == rows
+    except DAMAGED:
+        return False

@@ -63,6 +63,14 @@ class GatewayCollector:
         for reason, count in sorted(sums.faults.items()):
             faults.add_metric([reason], count)
         yield faults
+        pulled = CounterMetricFamily(
+            "slackwater_intervals_pulled_back",
+            "Intervals that began and did not come, asked for at their agents, by what came of it.",
+            labels=["reason"],
+        )
+        for reason, count in sums.pulled.items():
+            pulled.add_metric([reason.removeprefix("pull_back_")], count)
+        yield pulled
         yield _counter(
             "slackwater_dead_letters", "Refused messages kept in the file.", sums.letters
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from engine.gateway.core import GatewayCore
 from engine.gateway.peers import Source
+from engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
 from engine.server.watch.clock_history import ClockPoint
 from engine.server.watch.source_figures import NEVER, Means, SourceFigures
 
@@ -25,7 +26,9 @@ _SHARE: Final = 20
 STATES: Final = ("connected", "idle", "away", "ended")
 EVENT_COUNTS: Final = ("received", "recorded", "duplicate", "refused", "put_off", "given_up")
 """Of events; see ``GatewayCore.counts``."""
-_NOT_MESSAGES: Final = {*EVENT_COUNTS, "promise_waited", "promise_dropped", "duplicate_control"}
+_NOT_MESSAGES: Final = {
+    *EVENT_COUNTS, "promise_waited", "promise_dropped", "duplicate_control",
+}  # fmt: skip
 SORTS: Final = (
     "source", "state", "offset", "delay", "rate", "lag", "disorder", "missing", "seen", "events",
 )  # fmt: skip
@@ -62,13 +65,15 @@ class Sums:
 
     ``events``: ``EVENT_COUNTS``; ``logged``: events given to the log; ``balance``: received less
     what became of them, 0 if the books are right; ``faults``: refused messages and connections,
-    by reason; ``letters``, ``letters_dropped``: of them kept in the file, and not.
+    by reason; ``pulled``: intervals asked for, by ``PULL_BACK_COUNTS``; ``letters``,
+    ``letters_dropped``: refused messages kept in the file, and not.
     """
 
     events: dict[str, int]
     logged: int
     balance: int
     faults: dict[str, int]
+    pulled: dict[str, int]
     letters: int
     letters_dropped: int
     not_back: int
@@ -82,7 +87,7 @@ class Overview:
     def __init__(self, core: GatewayCore, figures: SourceFigures) -> None:
         self.core = core
         self.figures = figures
-        self.sums = Sums(dict.fromkeys(EVENT_COUNTS, 0), 0, 0, {}, 0, 0, 0, 0, {})
+        self.sums = Sums(dict.fromkeys(EVENT_COUNTS, 0), 0, 0, {}, {}, 0, 0, 0, 0, {})
         self.now = 0
         """Arrival clock."""
         self._state = np.zeros(0, np.int64)
@@ -191,9 +196,12 @@ class Overview:
     def _summed(self) -> Sums:
         events: Counter[str] = Counter()
         faults: Counter[str] = Counter()
+        pulled: Counter[str] = Counter()
         for (_, _, reason), count in self.core.counts.items():
             if reason in EVENT_COUNTS:
                 events[reason] += count
+            elif reason in PULL_BACK_COUNTS:
+                pulled[reason] += count
             elif reason not in _NOT_MESSAGES:
                 faults[reason] += count
         ended = events["recorded"] + events["duplicate"] + events["refused"] + events["put_off"]
@@ -204,6 +212,7 @@ class Overview:
             logged=self.figures.events,
             balance=events["received"] - ended,
             faults=dict(faults),
+            pulled={reason: pulled[reason] for reason in PULL_BACK_COUNTS},
             letters=letters.kept,
             letters_dropped=letters.dropped,
             not_back=self.core.admission.not_back,

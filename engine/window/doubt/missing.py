@@ -113,7 +113,17 @@ def fill(
     cells: Cells, gaps: GapTable, known: int, event: tuple[int, int, int], closed: int,
     no_key: np.ndarray,
 ) -> None:  # fmt: skip
-    """Take one event (source, stream, seq) off the newest of the ``known`` gaps that it fills."""
+    """Take one event off the gap that it fills, and tell that gap's windows."""
+    j = take_off(gaps, known, event)
+    if j != NONE:
+        _spread(cells, gaps, j, -1, closed, no_key)
+
+
+@kernel
+def take_off(gaps: GapTable, known: int, event: tuple[int, int, int]) -> int:
+    """Take one event (source, stream, seq) off the newest of the ``known`` gaps that it fills;
+    gives which one, or -1.
+    """
     source, stream, seq = event
     for j in range(known - 1, -1, -1):
         if (
@@ -123,8 +133,8 @@ def fill(
             and gaps.left[j] > 0
         ):
             gaps.left[j] -= 1
-            _spread(cells, gaps, j, -1, closed, no_key)
-            return
+            return j
+    return int(NONE)
 
 
 class Missing:

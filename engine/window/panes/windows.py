@@ -6,19 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from edge_agent.records import DEFAULT_SITE
 from engine.kernels.records import copy_of
-from engine.query.plan import WindowPlan
 from engine.window import assign as a
 from engine.window.drift import Geometry
 from engine.window.held.accumulate import FLOATS, more_sums
-from engine.window.held.aggregate import NEEDS_ALL_VALUES
 from engine.window.held.cells import HEADER, Cells, grown
 from engine.window.held.copies import copied, with_floats, without_floats
 from engine.window.panes.geometry import pane_of
 from engine.window.panes.held import Panes
 from engine.window.panes.make import MADE, MORE_PANES, free_panes, make_window
-from engine.window.settings import WindowSettings
 from engine.window.time_windows import TimeWindows
 
 
@@ -129,15 +125,3 @@ def _united(first: np.ndarray, last: np.ndarray) -> np.ndarray:
     counts = np.maximum(last - fresh + 1, 0)
     before = np.cumsum(counts) - counts
     return np.repeat(fresh - before, counts) + np.arange(counts.sum())
-
-
-def windows_of(
-    plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
-) -> TimeWindows:
-    """The operator of ``plan``: with panes if its windows overlap, and no aggregate needs all
-    values, as of windows that share none.
-    """
-    alone = plan.every_ns is None or plan.every_ns == plan.size_ns
-    if alone or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
-        return TimeWindows(plan, settings, site)
-    return PaneWindows(plan, settings, site)

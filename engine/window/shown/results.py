@@ -12,13 +12,27 @@ import numpy as np
 import pyarrow as pa
 
 from engine.operator import Result, ResultColumns
-from engine.query.plan import Drift, WindowPlan
+from engine.query.plan import Drift, WindowKind, WindowPlan
 from engine.results.schema import WINDOWS
 from engine.window.held.aggregate import BOUNDED
-from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, UNKNOWN
-from engine.window.held.number import python_numbers
+from engine.window.held.content import (
+    LEAST,
+    LOW_ONE,
+    MOST,
+    NUMBERS,
+    STAGE_LAST,
+    UNKNOWN,
+    VALUE,
+)
+from engine.window.held.number import HALF_WORD, python_numbers
 from engine.window.keys import GroupKeys
-from engine.window.shown.table import COUNTS, DRIFT_NAMES, PLACES, columns_of_windows
+from engine.window.shown.table import (
+    CERTAINTY,
+    COUNTS,
+    DRIFT_NAMES,
+    PLACES,
+    columns_of_windows,
+)
 from engine.window.told import Outbox
 
 _ROWS: Final = 1 << 14
@@ -92,9 +106,21 @@ class WindowResults(ResultColumns):
         stage = DRIFT_NAMES.index(name)
         return np.asarray(self.last | (self.columns.stage == stage))
 
-    def start(self) -> np.ndarray:
-        """Where each result's window starts [ns]."""
-        return np.asarray(self.columns.window * self.plan.step_ns)
+    def extent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each result's window starts and ends [ns]."""
+        if self.plan.kind is WindowKind.TIME:
+            start = np.asarray(self.columns.window * self.plan.step_ns)
+            return start, start + self.plan.size_ns
+        behind = len(self.labels)
+        ends = (self.numbers(behind, place)[1] for place in (VALUE, LOW_ONE))
+        start, end = ((words[:, 0] << HALF_WORD) + words[:, 1] for words in ends)
+        return start, end
+
+    def certainty(self) -> np.ndarray | None:
+        """Whether each result is uncertain; None: the windows' borders are no events."""
+        if self.plan.kind is WindowKind.TIME:
+            return None
+        return np.asarray(self.columns.counts[:, COUNTS.index("ambiguous")] > 0)
 
     def numbers(self, aggregate: int, place: int) -> tuple[np.ndarray, np.ndarray]:
         """(kinds, words) of a number of one aggregate: ``VALUE`` ... ``MOST``."""
@@ -136,7 +162,8 @@ class WindowResults(ResultColumns):
     def __iter__(self) -> Iterator[Result]:
         known, which = self.distinct_keys()
         parts = {name: self._labelled(name) for name in PLACES}
-        start, size = self.start().tolist(), self.plan.size_ns
+        start, end = (each.tolist() for each in self.extent())
+        unsure = self.certainty()
         counts = self.columns.counts.tolist()
         stages, bounds = self.columns.stage.tolist(), self._bounds()
         each = self.plan.drift is Drift.EACH
@@ -148,11 +175,14 @@ class WindowResults(ResultColumns):
                 "query": self.plan.name,
                 "site": self.site,
                 "at": at,
-                "window": {"start": start[row], "end": start[row] + size},
+                "window": {"start": start[row], "end": end[row]},
                 "key": dict(known[which[row]]),
             }
             if each:
                 result["drift"] = DRIFT_NAMES[stages[row]]
             result |= {name: part[row] for name, part in parts.items()}
             told = [None if count == UNKNOWN else count for count in counts[row]]
-            yield result | dict(zip(COUNTS, told, strict=True)) | {"bounds": bounds[row]}
+            result |= dict(zip(COUNTS, told, strict=True)) | {"bounds": bounds[row]}
+            if unsure is not None:
+                result["certainty"] = CERTAINTY[int(unsure[row])]
+            yield result

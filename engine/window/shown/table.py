@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 DRIFT_NAMES: Final = ("low", "middle", "high")
 """Which of R19's windows a result is of, by its stage."""
 PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": HIGH_ONE}
+CERTAINTY: Final = ("confirmed", "uncertain")
 COUNTS: Final = ("certain", "ambiguous", "missing")
 
 
@@ -47,7 +48,8 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
         ContractViolation: a value is a NaN or an infinity, which JSON does not have.
     """
     n, told, plan = len(results), results.columns, results.plan
-    start = results.start()
+    start, end = results.extent()
+    unsure = results.certainty()
     columns: dict[str, pa.Array] = {
         POSITION: pa.array(np.arange(n)),
         "op": either(told.plus, "+", "-"),
@@ -55,9 +57,10 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
         "site": same_for_all(results.site, n),
         "at": pa.array(told.at),
         "window": pa.StructArray.from_arrays(
-            [pa.array(start), pa.array(start + plan.size_ns)], names=["start", "end"]
+            [pa.array(start), pa.array(end)], names=["start", "end"]
         ),
         "key": _keys(results),
+        "certainty": pa.nulls(n, TEXT) if unsure is None else either(unsure, *CERTAINTY[::-1]),
         "drift": pa.nulls(n, TEXT),
         "bounds": _bounds(results),
         MORE: pa.nulls(n, pa.string()),

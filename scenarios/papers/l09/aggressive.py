@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from scenarios.papers.l09.curves import (
-    BY_LENGTH,
+from scenarios.papers.curves import (
     FLAT,
     GROWS,
-    SHARES,
-    SHARES_FROM_0,
     Curves,
     ascending,
     drawn,
@@ -18,6 +15,7 @@ from scenarios.papers.l09.curves import (
     spread,
     tabled,
 )
+from scenarios.papers.l09.curves import BY_LENGTH, SHARES, SHARES_FROM_0
 from scenarios.papers.l09.passes import AGGRESSIVE, LENGTHS, Ran, Setup, counted, late, timed
 from scenarios.papers.l09.service import computing_seconds
 from scenarios.papers.l09.workload import EVENTS_PER_UNIT

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from scenarios.papers.curves import drawn, percents, tabled
 from scenarios.papers.l09.conservative import USUAL
-from scenarios.papers.l09.curves import SHARES, drawn, percents, tabled
+from scenarios.papers.l09.curves import SHARES
 from scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,

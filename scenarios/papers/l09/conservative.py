@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from scenarios.papers.l09.curves import (
-    GROWS,
-    SHARES,
-    ascending,
-    drawn,
-    growth,
-    of_length,
-    percents,
-    tabled,
-)
+from scenarios.papers.curves import GROWS, ascending, drawn, growth, percents, tabled
+from scenarios.papers.l09.curves import SHARES, of_length
 from scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,

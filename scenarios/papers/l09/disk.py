@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.pattern.spill.settings import SpillSettings
-from scenarios.papers.l09.curves import GROWS, drawn, tabled
+from scenarios.papers.curves import GROWS, drawn, tabled
 from scenarios.papers.l09.passes import AGGRESSIVE, Ran, Setup, late, timed
 from scenarios.papers.l09.service import busy, latency_seconds
 from scenarios.papers.l09.workload import UNIT_NS

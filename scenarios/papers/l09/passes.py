@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
-from engine.operator import Results
+from engine.operator import ResultPieces
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.pattern.seq import PatternSettings
@@ -113,7 +113,7 @@ class Told:
     inserted: np.ndarray
 
     @classmethod
-    def of(cls, results: Results) -> Told:
+    def of(cls, results: ResultPieces) -> Told:
         """Of what the matcher gave in one call, without making a dict of each result."""
         given = [piece.given for piece in results.pieces if isinstance(piece, Matches)]
         at = np.concatenate([_NO_TIMES, *(each.at for each in given)])

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from scenarios.papers.l09.curves import (
-    BY_LENGTH,
-    FLAT,
-    GROWS,
-    SHARES,
-    Curves,
-    ascending,
-    drawn,
-    growth,
-    percents,
-    tabled,
-)
+from scenarios.papers.curves import FLAT, GROWS, Curves, ascending, drawn, growth, percents, tabled
+from scenarios.papers.l09.curves import BY_LENGTH, SHARES
 from scenarios.papers.l09.passes import (
     AGGRESSIVE,
     K_SLACK,

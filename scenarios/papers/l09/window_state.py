@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from scenarios.papers.l09.curves import drawn, tabled
+from scenarios.papers.curves import drawn, tabled
 from scenarios.papers.l09.passes import AGGRESSIVE, Setup, late, watched
 from scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, TYPES
 from scenarios.papers.verdicts import judged, listed

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from edge_agent.records import Kind
-from engine.barrier.settings import BarrierSettings
+from engine.barrier.registry import BarrierSettings
 from engine.interval.durable.matcher import TreeMatcher
 from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings
@@ -348,18 +348,22 @@ def standing(node: Node, within: int, records: Sequence[Record]) -> set[tuple[Ke
 
 @st.composite
 def torn(draw: st.DrawFn, letters: str = "ABC", most: int = 8) -> list[Record]:
-    """Records of intervals of which some come as halves, in any order, or as one half alone."""
-    forms = [["whole"], ["whole"], ["start", "whole"], ["start", "end"], ["start"], ["end"]]
-    found = []
+    """Records of intervals of which some come as halves, in any order, or as one half alone; a half
+    may come twice, as a begin does after a gateway's restart. Two sources, and two types, may have
+    intervals of one id.
+    """
+    forms = [
+        ["whole"], ["whole"], ["start", "whole"], ["start", "end"], ["start"], ["end"],
+        ["start", "start"], ["start", "start", "end"], ["start", "start", "whole"],
+        ["end", "end", "start"],
+    ]  # fmt: skip
+    found, known = [], set[Key]()
     for number in range(draw(st.integers(2, most))):
         start = draw(st.integers(0, 12))
         end = start + draw(st.sampled_from([0, 1, 2, 3, 5, 7]))
         kind, source = draw(st.sampled_from(letters)), draw(st.sampled_from("xy"))
-        for half in draw(st.sampled_from(forms)):
-            found.append(Record(kind, number // 2, start, end, half, source=source))
-    keys: dict[Key, tuple[int, int]] = {}
-    for record in found:
-        times = keys.setdefault((record.source, record.type, record.id), (record.start, record.end))
-        if times != (record.start, record.end):
-            return [each for each in found if each.id != record.id] or found[:1]
+        form, key = draw(st.sampled_from(forms)), (source, kind, number // 2)
+        if key not in known:
+            known.add(key)
+            found += [Record(kind, key[2], start, end, half, source=source) for half in form]
     return draw(st.permutations(found))

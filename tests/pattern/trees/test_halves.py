@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.pattern.trees.definition import Key, Node, Record, Run, standing, text_of, torn, trees
@@ -29,6 +29,11 @@ def shown(result: dict[str, Any], records: list[Record]) -> tuple[Key, ...]:
     return tuple(found)
 
 
+TWICE = [Record("A", 1, 0, 3, half) for half in ("start", "start")]
+
+
+@example(("PAL", ["a0", "b1"], [","]), [*TWICE, Record("B", 2, 1, 4)], 20, [])
+@example(("PAL", ["a0", "b1"], [","]), [TWICE[0], Record("B", 2, 1, 4), TWICE[1]], 20, [1, 2])
 @given(trees(), torn(), st.integers(4, 30), st.lists(st.integers(0, 9), max_size=2))
 def test_after_each_record_what_is_known_stands(
     node: Node, records: list[Record], within: int, cuts: list[int]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.pattern.chain_lines import Line, results_of
@@ -106,6 +106,11 @@ def net(results: list[dict[str, Any]]) -> Counter[str]:
     return +found
 
 
+OVERLAPPING = "SEQ", [("SEQ", ["a0", "a1"], ["OVERLAP"]), "!a2", "a3"], ["BEFORE", ","]
+JOINED = [Record("A", 1, 0, 0, half) for half in ("end", "start", "start")]
+
+
+@example(OVERLAPPING, [Record("A", 0, 0, 0), *JOINED], [0] * 20, "none", "punctuation", [3])
 @given(
     trees(), torn(), st.lists(st.integers(0, 2), min_size=20, max_size=20),
     st.sampled_from(["none", "sequence", "kslack:4", "ldop"]),

@@ -6,12 +6,11 @@ A pattern is read so if it has a PAL or a relation anywhere; else its steps are 
 
 from __future__ import annotations
 
-from itertools import product
-from math import prod
+from collections.abc import Sequence
 from typing import Final
 
 from engine.query.analysis.clauses import unsupported
-from engine.query.analysis.pattern import BRANCHES_MAX, Pattern
+from engine.query.analysis.pattern import BRANCHES_MAX, Pattern, combinations, count_of
 from engine.query.language import syntax as s
 from engine.query.language.place import Span
 from engine.query.plan import Link, Tree, TreePart
@@ -64,12 +63,12 @@ class TreePattern(Pattern):
         Raises:
             UserError: there are too many, or one of them has no positive step.
         """
-        count = _count(self.root)
+        count = count_of(self.root)
         if count > BRANCHES_MAX:
             message = f"the ORs make {count} combinations; at most {BRANCHES_MAX} are answered"
             raise self.refuse(self.at, message, "split it into several queries")
         steps = list(self.steps.values())
-        found = [_group(each) for each in _alternatives(self.root)]
+        found = [_group(each) for each in combinations(self.root, _with_parts)]
         for tree in found:
             if all(steps[place].negated for place in leaves(tree)):
                 hint = "at least one step must occur for a match to exist"
@@ -182,17 +181,5 @@ def _group(part: TreePart) -> Tree:
     return part if isinstance(part, Tree) else Tree("SEQ", (part,), ())
 
 
-def _count(part: TreePart) -> int:
-    if isinstance(part, int):
-        return 1
-    counts = [_count(inner) for inner in part.parts]
-    return sum(counts) if part.op == "OR" else prod(counts)
-
-
-def _alternatives(part: TreePart) -> list[TreePart]:
-    if isinstance(part, int):
-        return [part]
-    found = [_alternatives(inner) for inner in part.parts]
-    if part.op == "OR":
-        return [tree for trees in found for tree in trees]
-    return [Tree(part.op, trees, part.links) for trees in product(*found)]
+def _with_parts(tree: Tree, parts: Sequence[TreePart]) -> Tree:
+    return Tree(tree.op, tuple(parts), tree.links)

@@ -24,24 +24,39 @@
     return made;
   }
   var config = { responsive: true, displayModeBar: false, displaylogo: false, showLink: false };
-  function draw() {
-    var now = theme();
-    specs.forEach(function (spec) {
-      Plotly.react("plot-" + spec.name, spec.data, layout(spec, now), config);
+  function follow(place) {
+    if (place.dataset.follows) { return; }
+    place.dataset.follows = "yes";
+    place.on("plotly_click", function (event) {
+      var aim = event.points[0].customdata;
+      if (typeof aim === "string" && aim[0] === "#") { location.hash = aim; }
     });
   }
-  draw();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  // What is folded is drawn when it is opened: a page of many figures is there at once.
+  function draw(again) {
+    var now = theme();
+    specs.forEach(function (spec) {
+      var place = document.getElementById("plot-" + spec.name);
+      if (!place || place.closest("details:not([open])") || (spec.drawn && !again)) { return; }
+      spec.drawn = true;
+      Plotly.react(place, spec.data, layout(spec, now), config).then(function () { follow(place); });
+    });
+  }
+  draw(false);
+  document.querySelectorAll("details").forEach(function (each) {
+    each.addEventListener("toggle", function () { if (each.open) { draw(false); } });
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () { draw(true); });
   var closed = [];
   addEventListener("beforeprint", function () {
     root.setAttribute("data-paper", "");
     closed = Array.from(document.querySelectorAll("details:not([open])"));
     closed.forEach(function (each) { each.open = true; });
-    draw();
+    draw(true);
   });
   addEventListener("afterprint", function () {
     root.removeAttribute("data-paper");
     closed.forEach(function (each) { each.open = false; });
-    draw();
+    draw(true);
   });
 })();

@@ -20,11 +20,13 @@ _WHERE = (
 _WAYS = (
     "Naive: every interval in the stack of a step is tested. Basic indexing: stacks in order of "
     "ends, for the longest chain of ends. IBP: starts are in order as well. Depth-first search in "
-    "all three; the paper's naive way is a join of whole stacks."
+    "all three; the paper's naive way is a join of whole stacks. The indexed ways drop on the fly "
+    "and by cascades what has no chain of end points below it."
 )
 _COST = (
-    "Time of the processor, the least of several passes that take turns. Memory: intervals that "
-    "the operator holds, read 40 times in a pass."
+    "Time of the processor in the chain, in four calls, the least of several passes that take "
+    "turns; what the IBPs cost that arrive and are heard is in it. Memory: intervals that the "
+    "operator holds, read 40 times in a pass."
 )
 _ENTRIES = {
     "figure-5.4": ("Memory by profile of the query", figures.types_memory),

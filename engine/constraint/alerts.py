@@ -1,0 +1,69 @@
+"""Results of a monitored pattern, as columns: alerts, what is cleared, and violations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from engine.operator import Result, ResultColumns
+from engine.results.schema import ALERT_FIELDS, ALERTS, POSITION, SHARED_FIELDS, same_for_all
+
+KINDS_OF_ALERT: Final = ("alert", "cleared", "violation")
+"""By ``engine.constraint.traces``'s numbers."""
+_ORDER: Final = (POSITION, *SHARED_FIELDS, *ALERT_FIELDS)
+CERTAINTIES: Final = ("confirmed", "uncertain")
+
+
+class AlertColumns(NamedTuple):
+    """Equally long; texts as Arrow arrays, ``at`` and ``ts`` in ns, ``seq`` with nulls."""
+
+    at: pa.Array
+    alert: pa.Array
+    trace: pa.Array
+    certainty: pa.Array
+    type: pa.Array
+    source: pa.Array
+    seq: pa.Array
+    ts: pa.Array
+    allowed: pa.Array
+
+
+class Alerts(ResultColumns):
+    """Results of one query and site, of the kind ``alerts``."""
+
+    kind = ALERTS
+
+    def __init__(self, columns: AlertColumns, query: str, site: str, constraint: str) -> None:
+        self.columns, self.query, self.site, self.constraint = columns, query, site, constraint
+
+    @classmethod
+    def tables(cls, pieces: Sequence[Alerts]) -> Iterator[pa.Table]:
+        for piece in pieces:
+            n = len(piece)
+            columns = {
+                **piece.columns._asdict(),
+                POSITION: pa.array(np.arange(n)),
+                "op": same_for_all("+", n),
+                "query": same_for_all(piece.query, n),
+                "site": same_for_all(piece.site, n),
+                "constraint": same_for_all(piece.constraint, n),
+            }
+            yield pa.table({name: columns[name] for name in _ORDER})
+
+    def __len__(self) -> int:
+        return len(self.columns.at)
+
+    def __iter__(self) -> Iterator[Result]:
+        for table in self.tables([self]):
+            yield from table.drop_columns(POSITION).to_pylist()
+
+
+def one_of(
+    texts: Sequence[str], places: np.ndarray, absent: np.ndarray | None = None
+) -> pa.DictionaryArray:
+    """The text at each of ``places``; null where ``absent``."""
+    found = pa.array(places.astype(np.int32), mask=absent)
+    return pa.DictionaryArray.from_arrays(found, pa.array(texts, pa.string()))

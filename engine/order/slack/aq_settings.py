@@ -1,0 +1,100 @@
+"""Settings of ``aq-kslack`` (``engine.order.slack.aq_kslack``) and its short form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from engine.errors import UserError
+from engine.order.base import Order, OrderSettings, OrderSite
+from engine.order.correction import Correction
+from engine.order.served import reads_of, window_of
+from engine.order.short_form import SHARED, choice, factor, only_known, share, shared, span_if_given
+from engine.order.slack.aq_kslack import R19, AqKSlack
+from engine.order.slack.aq_threshold import AGGREGATES
+from engine.query.plan import Plan
+from engine.stream.frame import ATTR_PREFIX
+
+HORIZON_PART: Final = 10
+"""L leaves out this part of the error: 1 - horizon is a tenth of it."""
+KP_MILLI: Final = 200
+KD_MILLI: Final = 100
+CONTROLS: Final = ("relative", R19)
+"""How alpha follows the coverage: as above, or by Eq 2.3 as printed."""
+_GAIN_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class AqKSlackSettings(OrderSettings):
+    """``error_ppm``: relative error allowed to a window's result, with ``confidence_ppm``.
+
+    ``window_ns``, ``agg`` (``count`` | ``sum`` | ``avg`` of the attribute ``attr``): None = as the
+    queries say (``engine.order.served``). ``slide_ns``: None = the window. ``horizon_ppm``:
+    quantile of L. ``control``: one of ``CONTROLS``; ``kp_milli``, ``kd_milli``: its gains.
+    ``late``: ``pass`` | ``drop``. ``time``: ``ref`` | ``ts`` | ``hold``. ``duplicates``: ``drop`` |
+    ``pass``.
+    """
+
+    error_ppm: int
+    confidence_ppm: int = 950_000
+    window_ns: int | None = None
+    slide_ns: int | None = None
+    agg: str | None = None
+    attr: str | None = None
+    horizon_ppm: int = 995_000
+    control: str = "relative"
+    kp_milli: int = KP_MILLI
+    kd_milli: int = KD_MILLI
+    late: str = "pass"
+    time: str = "ref"
+    duplicates: str = "drop"
+
+    @classmethod
+    def read(cls, pairs: dict[str, str], time_unit: str) -> Self:
+        keys = ("error", "confidence", "window", "slide", "agg", "attr", "horizon", "control", "kp",
+                "kd", *SHARED)  # fmt: skip
+        only_known(pairs, keys)
+        if "error" not in pairs:
+            raise UserError(
+                "aq-kslack needs the relative error allowed, as in aq-kslack:error=0.05"
+            )
+        error_ppm = share(pairs["error"], "error", 10**6)
+        confidence_ppm = share(pairs.get("confidence", "0.95"), "confidence", 10**6)
+        if not error_ppm:
+            raise UserError("error=0: must be above 0; mp-kslack waits for everything")
+        if confidence_ppm < 500_000:
+            raise UserError(f"confidence={pairs['confidence']}: must be at least 0.5")
+        agg = choice(pairs, "agg", tuple(AGGREGATES)) if "agg" in pairs else None
+        attr = pairs.get("attr", "").removeprefix(ATTR_PREFIX)
+        if (agg in (None, "count")) != (not attr):
+            raise UserError(
+                "sum and avg need their attribute and count has none: agg=avg,attr=NAME"
+            )
+        return cls(
+            error_ppm=error_ppm,
+            confidence_ppm=confidence_ppm,
+            window_ns=span_if_given(pairs, "window", time_unit),
+            slide_ns=span_if_given(pairs, "slide", time_unit),
+            agg=agg,
+            attr=attr or None,
+            horizon_ppm=(
+                share(pairs["horizon"], "horizon", 10**6)
+                if "horizon" in pairs
+                else 1_000_000 - error_ppm // HORIZON_PART
+            ),
+            control=choice(pairs, "control", CONTROLS),
+            kp_milli=factor(pairs["kp"], "kp", _GAIN_MAX) if "kp" in pairs else KP_MILLI,
+            kd_milli=factor(pairs["kd"], "kd", _GAIN_MAX) if "kd" in pairs else KD_MILLI,
+            **shared(pairs),
+        )
+
+    def build(self, site: OrderSite) -> Order:
+        served = window_of(site.plans, self.window_ns, self.agg, self.attr)
+        reads, strings = reads_of(site.plans), site.clocks.strings
+        correction = Correction(site.clocks, site.guards, self.duplicates)
+        return AqKSlack(self, served, reads, strings, correction, site.wanted)
+
+    def attributes(self, plans: Sequence[Plan]) -> dict[str, bool]:
+        served = window_of(plans, self.window_ns, self.agg, self.attr)
+        return {} if served.attr is None else {served.attr: served.agg != "count"}

@@ -1,0 +1,1 @@
+"""Windows of so many events of a group."""

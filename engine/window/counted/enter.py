@@ -1,0 +1,119 @@
+"""Puts an event in its place among its group's, which shifts windows behind it by one."""
+
+from __future__ import annotations
+
+from engine.kernels.heap import push
+from engine.kernels.integers import INT_MIN, NONE
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
+from engine.window.counted.held import CountedBook
+from engine.window.drift import PART_BITS, WHOLE
+from engine.window.held.cells import find_or_add
+from engine.window.own.batch import OwnBatch
+
+
+@inline
+def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
+    """Enter row ``i``; told windows that it shifts are asked for."""
+    rows, cells, kept, of = batch.rows, book.held.cells, book.held.kept, book.counted.of
+    nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
+    live = cells.tally[0].live
+    group = find_or_add(cells, 0, nulls, rows.keys, i)
+    if group == NONE:
+        st.refused += 1
+        return
+    mine = of[group]
+    if cells.tally[0].live != live:
+        mine.base, mine.count, mine.next, mine.floor = 0, 0, 0, INT_MIN
+        mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
+        mine.in_open, mine.in_kept = 0, 0
+    r = rows.ref[i]
+    if r < mine.floor:
+        st.too_late += 1
+        return
+    before, rank = cells.last[group], mine.base + mine.count
+    while before != NONE and kept.ref[before] > r:
+        before, rank = book.counted.prev[before], rank - 1
+    place = _put(i, group, before, batch, book)
+    mine.count += 1
+    total, first = mine.base + mine.count, mine.next * batch.step
+    if mine.begin != NONE:
+        mine.begin = book.counted.prev[mine.begin] if rank <= first else mine.begin
+    elif total == first + 1:
+        mine.begin = cells.last[group]
+    if mine.limit != NONE:
+        late = rank <= first + batch.size - 1
+        mine.limit = book.counted.prev[mine.limit] if late else mine.limit
+    elif total == first + batch.size:
+        mine.limit = cells.last[group]
+    wider = kept.unc[place] > st.widest
+    st.widest = max(st.widest, kept.unc[place])
+    if mine.limit != NONE and not mine.in_open:
+        wait(group, book, st)
+    if (wider or rank < total - 1) and mine.newest != NONE:
+        _shift_windows(mine.newest, rank, place, batch, book, st)
+
+
+@kernel
+def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) -> int:
+    """A kept event behind ``before``, or in front."""
+    rows, cells, kept, prev = batch.rows, book.held.cells, book.held.kept, book.counted.prev
+    place = kept.tally[0].free
+    kept.tally[0].free = kept.next[place]
+    kept.tally[0].live += 1
+    kept.part[place] = WHOLE
+    kept.source[place], kept.epoch[place] = rows.source[i], rows.epoch[i]
+    kept.ref[place], kept.unc[place] = rows.ref[i], rows.unc[i]
+    for m in range(kept.ints.shape[1]):
+        kept.ints[place, m] = batch.values.ints[m, i]
+        kept.valid[place, m] = batch.values.valid[m, i]
+    after = cells.first[group] if before == NONE else kept.next[before]
+    prev[place], kept.next[place] = before, after
+    if before == NONE:
+        cells.first[group] = place
+    else:
+        kept.next[before] = place
+    if after == NONE:
+        cells.last[group] = place
+    else:
+        prev[after] = place
+    return int(place)
+
+
+@inline
+def wait(group: int, book: CountedBook, st: Record) -> None:
+    """The group's next window is to be told when its last event can be overtaken no more."""
+    counted, kept = book.counted, book.held.kept
+    limit = counted.of[group].limit
+    counted.closes[group] = kept.ref[limit] + kept.unc[limit] + st.widest
+    push(counted.open, st.open, counted.closes, group)
+    counted.of[group].in_open = 1
+    st.open += 1
+
+
+@kernel
+def last_of(window: int, rows: int, book: CountedBook) -> int:
+    """The place of its last event."""
+    place = book.counted.of[window].first
+    for _ in range(rows - 1):
+        place = book.held.kept.next[place]
+    return int(place)
+
+
+@kernel
+def _shift_windows(
+    newest: int, rank: int, event: int, batch: OwnBatch, book: CountedBook, st: Record
+) -> None:
+    """Told windows are others now that end with event number ``rank`` or later; those before it
+    may be, whose last event ``event`` may have overtaken.
+    """
+    of, kept, window = book.counted.of, book.held.kept, newest
+    earliest = kept.ref[event] - kept.unc[event] - st.widest
+    while window != NONE:
+        if rank <= of[window].number * batch.step:
+            of[window].first = book.counted.prev[of[window].first]
+        behind = of[window].number * batch.step + batch.size > rank
+        if not behind and kept.ref[last_of(window, batch.size, book)] < earliest:
+            break
+        st.asked, st.follow = window, 1
+        window = of[window].before

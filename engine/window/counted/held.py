@@ -1,0 +1,83 @@
+"""What is known of each group's events in order of time, and of the windows told of them.
+
+A group is a cell of ``engine.window.held.cells`` whose tag has no part; its events are chained from
+it in the pool of kept events. A window is a cell, too; their records have the cells' numbers.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.records import numbers_of, record
+from engine.window.held.content import Content, Held
+from engine.window.panes.held import Entries
+from engine.window.told import Outbox, Standing
+
+GROUP: Final = record(
+    "base", "count", "next", "begin", "limit", "floor", "oldest", "newest", "in_open", "in_kept",
+    "number", "first", "before", "after", "group", "stale",
+)  # fmt: skip
+"""Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
+window to be told next, ``begin`` and ``limit`` the places of its first and last event, or -1;
+``floor``: time of the last event that is corrected no more [ns]; ``oldest``, ``newest``: its told
+windows; ``in_open``, ``in_kept``: whether the heaps have it. Of a window: its ``number``, the place
+of its ``first`` event, windows of the ``group`` next to it, whether it is ``stale``.
+"""
+LASTING: Final = (
+    "frontier", "frontier_at", "widest", "windows", "open", "kept", "stale", "too_late", "refused",
+)  # fmt: skip
+BATCH: Final = ("row", "step", "gap", "entries", "asked", "follow", "scanned", "told_at")
+STATE: Final = record(*LASTING, *BATCH)
+"""As of sessions; ``asked``: the window to be told next, or -1, and those behind it if ``follow``.
+"""
+SPARE: Final = 8
+"""More cells, events and results than one step of the pass can ask for."""
+
+
+class Counted(NamedTuple):
+    """``of``: GROUP per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of groups
+    ``open`` (with a window to tell) and ``kept`` (with told ones). ``prev``: of each kept event,
+    the one before it. ``places``: room for a window's events; ``cells`` for their cell.
+    """
+
+    of: np.ndarray
+    closes: np.ndarray
+    leaves: np.ndarray
+    open: np.ndarray
+    kept: np.ndarray
+    prev: np.ndarray
+    places: np.ndarray
+    cells: np.ndarray
+
+
+class CountedBook(NamedTuple):
+    """What the pass changes; ``state``: one STATE."""
+
+    state: np.ndarray
+    held: Held
+    standing: Standing
+    outbox: Outbox
+    scratch: Content
+    entries: Entries
+    counted: Counted
+
+
+def new_counted(cells: int, kept: int, rows: int) -> Counted:
+    """Nothing yet, with room for so many, and windows of ``rows``."""
+    closes, leaves, opened, held = (np.zeros(cells, np.int64) for _ in range(4))
+    return Counted(
+        np.zeros(cells, GROUP), closes, leaves, opened, held, np.zeros(kept, np.int64),
+        np.zeros(rows, np.int64), np.zeros(rows, np.int64),
+    )  # fmt: skip
+
+
+def more_counted(counted: Counted, cells: int, kept: int) -> Counted:
+    """A copy with room for ``cells`` and ``kept`` events."""
+    made = new_counted(cells, kept, len(counted.places))
+    numbers_of(made.of)[: len(counted.of)] = numbers_of(counted.of)
+    for name in ("closes", "leaves", "open", "kept", "prev"):
+        before = getattr(counted, name)
+        getattr(made, name)[: len(before)] = before
+    return made

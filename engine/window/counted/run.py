@@ -1,0 +1,222 @@
+"""The pass over released rows for windows of ROWS: what is full, what gets known, the next row.
+
+Sequential in row order, so results do not depend on how the stream is cut into batches. A window is
+told when it is full and progress has passed its last event by as much as clocks may err that were
+seen so far; its events are forgotten when it is corrected no more and no later window needs them.
+"""
+
+from __future__ import annotations
+
+from engine.kernels.heap import pop, push
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import Record
+from engine.stream.released import IN_ORDER, LATE
+from engine.window.counted.enter import enter, last_of, wait
+from engine.window.counted.held import SPARE, CountedBook
+from engine.window.counted.tell import tell_window
+from engine.window.doubt.missing import GapTable, take_off
+from engine.window.drift import PART_BITS, UNLIKELY, WHOLE
+from engine.window.held.accumulate import clear
+from engine.window.held.cells import find_or_add, free_window
+from engine.window.own import batch as b
+from engine.window.told import forget_told
+
+
+@njit
+def run(batch: b.OwnBatch, book: CountedBook) -> int:
+    """Go on from the state's row; gives ``DONE`` or why it stopped (``engine.window.own``)."""
+    st, n = book.state[0], len(batch.rows.ref)
+    while True:
+        why = _room(batch, book)
+        if why != b.DONE:
+            return why
+        if st.asked != NONE:
+            tell_window(st.asked, batch, book, st, st.told_at)
+            book.counted.of[st.asked].stale = 0
+            st.asked = book.counted.of[st.asked].after if st.follow else NONE
+        elif _settled(batch, book, st):
+            i = st.row
+            what = b.due(i, batch, st)
+            if what == b.GAP:
+                _mark(batch.gaps, batch.known + st.gap, batch.size, book, st)
+                st.gap += 1
+            elif what == b.STEP:
+                st.frontier = max(st.frontier, batch.agenda.step_frontier[st.step])
+                st.frontier_at = batch.agenda.step_at[st.step]
+                st.step += 1
+            elif i < n:
+                _take_row(i, batch, book, st)
+            else:
+                return b.DONE
+
+
+@inline
+def _room(batch: b.OwnBatch, book: CountedBook) -> int:
+    """``DONE`` if there is room for whatever one step may ask for."""
+    cells = book.held.cells
+    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE:
+        return b.GROW_CELLS
+    return b.room(book, SPARE)
+
+
+@inline
+def _take_row(i: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+    rows = batch.rows
+    if rows.status[i] >= LATE:
+        event = (rows.source[i], rows.stream[i], rows.seq[i])
+        filled = take_off(batch.gaps, batch.known + st.gap, event)
+        if filled != NONE:
+            _mark(batch.gaps, filled, batch.size, book, st)
+    taken = len(rows.selected) == 0 or rows.selected[i]
+    if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
+        st.told_at = rows.release[i]
+        enter(i, batch, book, st)
+    if rows.status[i] == IN_ORDER:
+        st.frontier = max(st.frontier, rows.ref[i])
+    st.frontier_at = rows.release[i]  # of a late one, too: what it fills may be told at once
+    st.row = i + 1
+
+
+@kernel
+def _mark(gaps: GapTable, j: int, rows: int, book: CountedBook, st: Record) -> None:
+    """What is missing in gap ``j`` has changed: told windows around it are stale."""
+    counted, ref = book.counted, book.held.kept.ref
+    for k in range(st.kept):
+        window = counted.of[counted.kept[k]].newest
+        while window != NONE:
+            one = counted.of[window]
+            if gaps.last[j] > ref[one.first] and gaps.first[j] < ref[last_of(window, rows, book)]:
+                one.stale, st.stale = 1, 1
+            window = one.before
+
+
+@inline
+def _settled(batch: b.OwnBatch, book: CountedBook, st: Record) -> bool:
+    """Whether progress so far tells no window, and forgets none; else one step is taken."""
+    counted = book.counted
+    full = st.open > 0 and st.frontier >= counted.closes[counted.open[0]]
+    if full or (st.stale and st.frontier == b.END):
+        _close_first(batch, book, st)
+        return False
+    if st.kept > 0 and st.frontier >= counted.leaves[counted.kept[0]]:
+        _forget_first(batch, book, st)
+        return False
+    return True
+
+
+@kernel
+def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+    """Ask for the window that is full first; before it, for what is stale."""
+    counted, kept = book.counted, book.held.kept
+    st.told_at, st.follow = st.frontier_at, 0
+    if st.stale:
+        while st.scanned < st.kept:
+            window = counted.of[counted.kept[st.scanned]].newest
+            while window != NONE and not counted.of[window].stale:
+                window = counted.of[window].before
+            if window != NONE:
+                st.asked = window
+                return
+            st.scanned += 1
+        st.stale, st.scanned = 0, 0
+        return
+    group = counted.open[0]
+    mine = counted.of[group]
+    due = kept.ref[mine.limit] + kept.unc[mine.limit] + st.widest
+    pop(counted.open, st.open, counted.closes)
+    st.open -= 1
+    mine.in_open = 0
+    if due <= counted.closes[group]:
+        st.asked = _begin(group, batch, book, st)
+    if mine.limit != NONE:
+        wait(group, book, st)
+
+
+@kernel
+def _begin(group: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> int:
+    """The group's next window gets a cell, or -1 without room; the one behind it is next."""
+    counted, kept, cells = book.counted, book.held.kept, book.held.cells
+    mine = counted.of[group]
+    st.windows += 1
+    nulls = cells.tag[group] >> PART_BITS << PART_BITS
+    window = find_or_add(cells, st.windows, nulls | WHOLE, cells.keys, group)
+    begin, limit = mine.begin, mine.limit
+    if window == NONE:
+        st.refused += 1
+    else:
+        one = counted.of[window]
+        one.number, one.first, one.group, one.stale = mine.next, begin, group, 0
+        one.before, one.after = mine.newest, NONE
+        if mine.newest == NONE:
+            mine.oldest = window
+        else:
+            counted.of[mine.newest].after = window
+        mine.newest = window
+        if not mine.in_kept:
+            _keep(group, kept.ref[limit] + batch.horizon, book, st)
+    mine.next += 1
+    for _ in range(batch.step):
+        begin = kept.next[begin] if begin != NONE else NONE
+        limit = kept.next[limit] if limit != NONE else NONE
+    mine.begin, mine.limit = begin, limit
+    return int(window)
+
+
+@inline
+def _keep(group: int, until: int, book: CountedBook, st: Record) -> None:
+    counted = book.counted
+    counted.leaves[group] = until
+    push(counted.kept, st.kept, counted.leaves, group)
+    counted.of[group].in_kept = 1
+    st.kept += 1
+
+
+@kernel
+def _forget_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+    """Forget the oldest window of the group that may be forgotten first, and events before the
+    next one.
+    """
+    counted, held = book.counted, book.held
+    group = counted.kept[0]
+    mine = counted.of[group]
+    pop(counted.kept, st.kept, counted.leaves)
+    st.kept -= 1
+    mine.in_kept = 0
+    window = mine.oldest
+    last = last_of(window, batch.size, book)
+    if held.kept.ref[last] + batch.horizon > st.frontier:
+        _keep(group, held.kept.ref[last] + batch.horizon, book, st)
+        return
+    mine.floor = held.kept.ref[last]
+    one = counted.of[window]
+    mine.oldest = one.after
+    if one.after == NONE:
+        mine.newest = NONE
+    else:
+        counted.of[one.after].before = NONE
+        following = last_of(one.after, batch.size, book)
+        _keep(group, held.kept.ref[following] + batch.horizon, book, st)
+    _drop_events(group, (one.number + 1) * batch.step, book)
+    forget_told(held.cells, book.standing, window)
+    clear(held.sums, window)
+    free_window(held.cells, window)
+
+
+@kernel
+def _drop_events(group: int, before: int, book: CountedBook) -> None:
+    """Free a group's events with numbers below ``before``."""
+    counted, kept, cells = book.counted, book.held.kept, book.held.cells
+    mine = counted.of[group]
+    while mine.base < before and cells.first[group] != NONE:
+        place = cells.first[group]
+        cells.first[group] = kept.next[place]
+        if kept.next[place] == NONE:
+            cells.last[group] = NONE
+        else:
+            counted.prev[kept.next[place]] = NONE
+        kept.next[place] = kept.tally[0].free
+        kept.tally[0].free = place
+        kept.tally[0].live -= 1
+        mine.base += 1
+        mine.count -= 1

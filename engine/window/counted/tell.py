@@ -1,0 +1,94 @@
+"""What a window of ROWS says: its values, and which of its events hang on the clocks.
+
+An event's number among its group's is sure if no event can overtake it: one that is later can, if
+the earliest that it may be lies before the latest that this one may be, and their clocks err each
+by itself. So an event has a least and a largest number, and with them it is in the window for sure,
+possibly, or not. Each number counts alone; two that hang on one error are not told apart.
+"""
+
+from __future__ import annotations
+
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
+from engine.window.counted.held import CountedBook
+from engine.window.doubt.assignments import NO_EPOCH
+from engine.window.held.accumulate import Values, add_rows, clear
+from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, read_content
+from engine.window.held.kept import Kept
+from engine.window.held.number import put_null
+from engine.window.own.batch import OwnBatch, missing_between, put_extent
+from engine.window.told import settle
+
+
+@inline
+def _overtakes(kept: Kept, late: int, early: int) -> bool:
+    """Whether event ``late`` may have come before ``early``, which is measured as the earlier."""
+    alike = kept.source[late] == kept.source[early] and kept.epoch[late] == kept.epoch[early]
+    if alike and kept.epoch[late] != NO_EPOCH:
+        return False
+    return bool(kept.ref[late] - kept.unc[late] < kept.ref[early] + kept.unc[early])
+
+
+@kernel
+def _shift(place: int, book: CountedBook, widest: int, ahead: bool) -> int:
+    """How many events may change places with that at ``place``: later ones, or earlier ones."""
+    kept, prev = book.held.kept, book.counted.prev
+    n, reach = 0, kept.unc[place] + widest
+    other = kept.next[place] if ahead else prev[place]
+    while other != NONE and abs(kept.ref[other] - kept.ref[place]) < reach:
+        n += _overtakes(kept, other, place) if ahead else _overtakes(kept, place, other)
+        other = kept.next[other] if ahead else prev[other]
+    return n
+
+
+@kernel
+def _count_doubts(
+    first: int, last: int, rows: int, widest: int, book: CountedBook
+) -> tuple[int, int]:
+    """(certain, ambiguous) events of the window from ``first`` to ``last``."""
+    kept, prev = book.held.kept, book.counted.prev
+    sure, doubtful, place = 0, 0, first
+    for j in range(rows):
+        low = j - _shift(place, book, widest, False)
+        inside = low >= 0 and j + _shift(place, book, widest, True) < rows
+        sure += inside
+        doubtful += not inside
+        place = kept.next[place]
+    j, place = rows, kept.next[last]
+    while place != NONE and kept.ref[place] - kept.ref[last] < 2 * widest:
+        doubtful += j - _shift(place, book, widest, False) < rows
+        j, place = j + 1, kept.next[place]
+    j, place = -1, prev[first]
+    while place != NONE and kept.ref[first] - kept.ref[place] < 2 * widest:
+        doubtful += j + _shift(place, book, widest, True) >= 0
+        j, place = j - 1, prev[place]
+    return sure, doubtful
+
+
+@kernel
+def tell_window(window: int, batch: OwnBatch, book: CountedBook, st: Record, at: int) -> None:
+    """Bring what stands of a window up to date."""
+    held, scratch, counted, rows = book.held, book.scratch, book.counted, batch.size
+    kept, cells = held.kept, held.cells
+    place = first = last = counted.of[window].first
+    for j in range(rows):
+        counted.places[j], counted.cells[j] = place, window
+        last, place = place, kept.next[place]
+    clear(held.sums, window)
+    values = Values(kept.ints.T, kept.floats.T, kept.valid.T)
+    add_rows(counted.places, counted.cells, values, held.sums)
+    cells.rows[window], cells.first[window] = rows, first
+    kept.next[last] = NONE  # for aggregates of all values, which read on to the end
+    missing = missing_between(batch, st, kept.ref[first], kept.ref[last])
+    read_content(held, window, STAGE_LAST, missing, (0, 0), scratch)
+    kept.next[last], cells.first[window] = place, NONE
+    if st.widest > 0:
+        counts = scratch.counts[0]
+        counts.certain, counts.ambiguous = _count_doubts(first, last, rows, st.widest, book)
+        if counts.ambiguous > 0:
+            for a in range(len(held.asked.function)):
+                for j in range(LEAST, MOST + 1):
+                    put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
+    put_extent(held, scratch, kept.ref[first], kept.ref[last])
+    settle(book, window, STAGE_LAST, 0, True, at)

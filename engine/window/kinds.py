@@ -1,0 +1,29 @@
+"""Which operator answers which kind of window: adding one is a folder and a line here."""
+
+from __future__ import annotations
+
+from edge_agent.records import DEFAULT_SITE
+from engine.operator import Operator
+from engine.query.plan import WindowKind, WindowPlan
+from engine.window.counted.windows import CountedWindows
+from engine.window.held.aggregate import NEEDS_ALL_VALUES
+from engine.window.panes.windows import PaneWindows
+from engine.window.session.windows import SessionWindows
+from engine.window.settings import WindowSettings
+from engine.window.time_windows import TimeWindows
+
+
+def windows_of(
+    plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+) -> Operator:
+    """The operator of ``plan``. Of windows that slide it has panes if they overlap, and no
+    aggregate needs all values.
+    """
+    if plan.kind is WindowKind.SESSION:
+        return SessionWindows(plan, settings, site)
+    if plan.kind is WindowKind.ROWS:
+        return CountedWindows(plan, settings, site)
+    alone = plan.every_ns is None or plan.every_ns == plan.size_ns
+    if alone or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
+        return TimeWindows(plan, settings, site)
+    return PaneWindows(plan, settings, site)

@@ -1,0 +1,1 @@
+"""Windows that go by the events of each group: what SESSION and ROWS share."""

@@ -1,0 +1,1 @@
+"""Windows whose borders are the silences of a group."""

@@ -1,0 +1,208 @@
+"""Enters an event in its group's session, or in a new one, or in one that it makes of two."""
+
+from __future__ import annotations
+
+from engine.kernels.heap import push
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
+from engine.window.assign import keeps_all
+from engine.window.doubt.assignments import NO_EPOCH
+from engine.window.drift import LIKELY, PART_BITS, WHOLE
+from engine.window.held.accumulate import clear
+from engine.window.held.cells import find_or_add, free_window
+from engine.window.held.kept import keep
+from engine.window.own.batch import OwnBatch
+from engine.window.panes.held import merge_cell
+from engine.window.session.cover import cover, cover_all
+from engine.window.session.held import SEVERAL, SessionBook, Sessions
+from engine.window.session.tell import is_apart
+
+
+@inline
+def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
+    """Enter row ``i``; False: it makes one session of two, whose entries must be added up first."""
+    rows, cells, of, gap = batch.rows, book.held.cells, book.sessions.of, batch.size
+    r, u, vague = rows.ref[i], rows.unc[i], len(rows.how) > 0 and rows.how[i] == LIKELY
+    capped = 2 * u >= gap
+    if capped:
+        u, vague = (gap - 1) // 2, True
+    nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
+    live = cells.tally[0].live
+    group = find_or_add(cells, 0, nulls, rows.keys, i)
+    if group == NONE:
+        st.refused += 1
+        return True
+    if cells.tally[0].live != live:
+        of[group].before = NONE
+    after, one = NONE, of[group].before
+    while one != NONE and of[one].first - gap >= r:
+        after, one = one, of[one].before
+    told_before = st.frontier - batch.horizon
+    if one != NONE and r < of[one].last + gap:
+        joins = r < of[one].first and of[one].before != NONE
+        joins = joins and r < of[of[one].before].last + gap
+        if _is_over(of[one], told_before, gap) or (
+            joins and _is_over(of[of[one].before], told_before, gap)
+        ):
+            st.too_late += 1
+            return True
+        if joins and st.entries > 0:
+            return False
+        if joins:
+            one = _merge(of[one].before, one, book, st)
+    else:
+        late = r + gap <= told_before
+        if not late:
+            st.sessions += 1
+            one = _begin(group, one, after, i, nulls, batch, book, st)
+        if late or one == NONE:
+            st.too_late += late
+            st.refused += not late
+            if of[group].before == NONE:
+                free_window(cells, group)
+            return True
+    st.widest = max(st.widest, u)
+    changed = _extend(book.sessions, one, r, u, vague, (rows.source[i], rows.epoch[i]), gap)
+    cells.rows[one] += 1
+    book.entries.row[st.entries] = i
+    book.entries.cell[st.entries] = one
+    st.entries += 1
+    if keeps_all(book.held):
+        event = (rows.source[i], rows.epoch[i], r, u)
+        keep(book.held.kept, cells, one, WHOLE, batch.values, i, event)
+    st.capped += capped
+    if changed or of[one].told:
+        _correct(one, changed, batch.size, book.sessions, st)
+    return True
+
+
+@inline
+def _is_over(session: Record, told_before: int, gap: int) -> bool:
+    """Whether it is told, and corrected no more."""
+    return bool(session.told and session.last + gap <= told_before)
+
+
+@kernel
+def _begin(
+    group: int, before: int, after: int, i: int, nulls: int, batch: OwnBatch, book: SessionBook,
+    st: Record,
+) -> int:  # fmt: skip
+    """A new session between two of the group; -1 without room."""
+    rows, sessions = batch.rows, book.sessions
+    one = find_or_add(book.held.cells, st.sessions, nulls | WHOLE, rows.keys, i)
+    if one == NONE:
+        return int(NONE)
+    r, new = rows.ref[i], sessions.of[one]
+    new.first, new.last, new.low, new.high = r, r, r, r
+    new.solid_from, new.solid_to, new.seams = 0, -1, NONE
+    new.vague, new.told, new.stale, new.merged, new.in_kept = 0, 0, 0, 0, 0
+    new.source, new.epoch = rows.source[i], rows.epoch[i]
+    if new.epoch == NO_EPOCH:
+        new.source = SEVERAL
+    new.group, new.before, new.after = group, before, after
+    if before != NONE:
+        sessions.of[before].after = one
+    sessions.of[group if after == NONE else after].before = one
+    open_again(one, batch.size, sessions, st)
+    return int(one)
+
+
+@inline
+def open_again(one: int, gap: int, sessions: Sessions, st: Record) -> None:
+    """Session ``one`` is to be told when its silence is over, if it is not already."""
+    sessions.of[one].told = 0
+    sessions.of[one].in_open = 1
+    sessions.closes[one] = sessions.of[one].high + gap + st.widest
+    push(sessions.open, st.open, sessions.closes, one)
+    st.open += 1
+
+
+@inline
+def _extend(
+    sessions: Sessions, place: int, r: int, u: int, vague: bool, clock: tuple[int, int], gap: int
+) -> bool:
+    """Gives whether what is known of neighbours may be another thing now."""
+    one = sessions.of[place]
+    changed = r - u < one.low or r + u > one.high
+    one.first, one.last = min(one.first, r), max(one.last, r)
+    one.low, one.high = min(one.low, r - u), max(one.high, r + u)
+    cover(sessions, one, r + u - gap + 1, r - u - 1)
+    source, epoch = clock
+    if one.source != SEVERAL and (one.source != source or one.epoch != epoch):
+        one.source = SEVERAL
+        changed = True
+    if vague:
+        one.vague = 1
+    return bool(changed)
+
+
+@inline
+def ask(sessions: Sessions, st: Record, place: int, wanted: bool) -> None:
+    """Session ``place`` is to be told next; ``wanted``: whether it may have a result."""
+    asked = sessions.queue[st.queued]
+    asked.session, asked.wanted = place, wanted
+    st.queued += 1
+
+
+@kernel
+def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
+    """Session ``other`` becomes part of ``one``, the one before it."""
+    held, sessions = book.held, book.sessions
+    into, lost = sessions.of[one], sessions.of[other]
+    if lost.told:
+        ask(sessions, st, other, False)
+    into.last, into.high = max(into.last, lost.last), max(into.high, lost.high)
+    into.first, into.low = min(into.first, lost.first), min(into.low, lost.low)
+    into.vague = max(into.vague, lost.vague)
+    if into.source != lost.source or into.epoch != lost.epoch:
+        into.source = SEVERAL
+    cover_all(sessions, into, lost)
+    into.after = lost.after
+    sessions.of[lost.group if lost.after == NONE else lost.after].before = one
+    merge_cell(held.sums, other, held.sums, one)
+    clear(held.sums, other)
+    cells = held.cells
+    cells.rows[one] += cells.rows[other]
+    if cells.first[other] != NONE:
+        if cells.first[one] == NONE:
+            cells.first[one] = cells.first[other]
+        else:
+            held.kept.next[cells.last[one]] = cells.first[other]
+        cells.last[one] = cells.last[other]
+        cells.first[other] = cells.last[other] = NONE
+    lost.merged, lost.stale = 1, 0
+    return one
+
+
+@inline
+def _correct(place: int, changed: bool, gap: int, sessions: Sessions, st: Record) -> None:
+    """Retract and replace what a row changes in sessions that are told."""
+    of = sessions.of
+    one, before, after = of[place], of[place].before, of[place].after
+    if changed and before != NONE and of[before].told and one.low - of[before].high < gap:
+        ask(sessions, st, before, True)
+    if one.told:
+        ended = one.high + gap <= st.frontier
+        ask(sessions, st, place, ended)
+        if not ended:
+            one.told = 0
+            if not one.in_open:
+                open_again(place, gap, sessions, st)
+    if changed and after != NONE and of[after].told and of[after].low - one.high < gap:
+        ask(sessions, st, after, True)
+
+
+@kernel
+def drop(place: int, book: SessionBook, gap: int) -> None:
+    """Unlink a session that is corrected no more, and its group's cell if it is the last one."""
+    of, one = book.sessions.of, book.sessions.of[place]
+    if one.before != NONE:
+        of[one.before].after = one.after
+        if not is_apart(of[one.before], one, gap):
+            of[one.before].vague = 1
+    if one.after != NONE and not is_apart(one, of[one.after], gap):
+        of[one.after].vague = 1
+    of[one.group if one.after == NONE else one.after].before = one.before
+    if of[one.group].before == NONE:
+        free_window(book.held.cells, one.group)

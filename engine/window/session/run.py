@@ -1,0 +1,203 @@
+"""The pass over released rows for sessions: what ends, what gets known, then the next row.
+
+Sequential in row order, so results do not depend on how the stream is cut into batches. A session
+is told when progress has passed its last event by the gap, and by as much as clocks may err that
+were seen so far; it is forgotten a gap after it can be corrected no more, so that an event which
+would have belonged to it is not taken for another session's.
+"""
+
+from __future__ import annotations
+
+from engine.kernels.heap import pop, push
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import Record
+from engine.stream.released import IN_ORDER, LATE
+from engine.window.doubt.missing import GapTable, take_off
+from engine.window.drift import UNLIKELY
+from engine.window.held.accumulate import clear
+from engine.window.held.cells import free_window
+from engine.window.held.kept import forget
+from engine.window.own import batch as b
+from engine.window.session.cover import uncover
+from engine.window.session.enter import ask, drop, enter
+from engine.window.session.held import SPARE, SessionBook
+from engine.window.session.tell import tell_session
+from engine.window.told import forget_told
+
+
+@njit
+def run(batch: b.OwnBatch, book: SessionBook) -> int:
+    """Go on from the state's row; gives ``DONE`` or why it stopped (``engine.window.own``).
+
+    One place tells and one adds up, as compiling each call of theirs takes seconds.
+    """
+    st, n = book.state[0], len(batch.rows.ref)
+    while True:
+        if st.flush or st.queued > 0 or st.entries == len(book.entries.row):
+            b.add_entries(batch, book, st)
+            for j in range(st.queued):
+                asked = book.sessions.queue[j]
+                place = asked.session
+                tell_session(place, asked.wanted == 1, batch, book, st, st.told_at)
+                _free_merged(place, book)
+            st.queued, st.flush = 0, 0
+        why = _room(batch, book)
+        if why == b.DONE and _settled(batch, book, st):
+            i = st.row
+            what = b.due(i, batch, st)
+            if what == b.GAP:
+                _mark(batch.gaps, batch.known + st.gap, batch, book, st)
+                st.gap += 1
+            elif what == b.STEP:
+                st.frontier = max(st.frontier, batch.agenda.step_frontier[st.step])
+                st.frontier_at = batch.agenda.step_at[st.step]
+                st.step += 1
+            elif i < n:
+                _take_row(i, batch, book, st)
+            elif st.entries == 0:
+                return why
+            else:
+                st.flush = 1
+        elif why != b.DONE:
+            if st.entries == 0:
+                return why
+            st.flush = 1
+
+
+@inline
+def _room(batch: b.OwnBatch, book: SessionBook) -> int:
+    """``DONE`` if there is room for whatever one step may ask for."""
+    cells, sessions = book.held.cells, book.sessions
+    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE:
+        return b.GROW_CELLS
+    if sessions.tally[0].live > len(sessions.seam) - SPARE:
+        return b.GROW_MORE
+    return b.room(book, SPARE)
+
+
+@inline
+def _settled(batch: b.OwnBatch, book: SessionBook, st: Record) -> bool:
+    """Whether progress so far ends no session, and makes none leave; else one step is taken."""
+    sessions = book.sessions
+    ended = st.open > 0 and st.frontier >= sessions.closes[sessions.open[0]]
+    if ended or (st.stale and st.frontier == b.END):
+        _close_first(ended, batch.size, batch.horizon, book, st)
+        return False
+    if st.kept > 0 and st.frontier >= sessions.leaves[sessions.kept[0]]:
+        _forget_first(batch.size, batch.horizon, book, st)
+        return False
+    return True
+
+
+@inline
+def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+    rows = batch.rows
+    taken = len(rows.selected) == 0 or rows.selected[i]
+    if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
+        st.told_at = rows.release[i]
+        if not enter(i, batch, book, st):
+            st.flush = 1
+            return
+    if rows.status[i] >= LATE:
+        event = (rows.source[i], rows.stream[i], rows.seq[i])
+        filled = take_off(batch.gaps, batch.known + st.gap, event)
+        if filled != NONE:
+            _mark(batch.gaps, filled, batch, book, st)
+    if rows.status[i] == IN_ORDER:
+        st.frontier = max(st.frontier, rows.ref[i])
+    st.frontier_at = rows.release[i]  # of a late one, too: what it fills may be told at once
+    st.row = i + 1
+
+
+@kernel
+def _mark(gaps: GapTable, j: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+    """What is missing in gap ``j`` has changed: told sessions beside it are stale."""
+    of, gap = book.sessions.of, batch.size
+    for place in range(st.kept):
+        one = of[book.sessions.kept[place]]
+        if one.told and gaps.first[j] < one.last + gap and gaps.last[j] > one.first - gap:
+            one.stale = 1
+            st.stale = 1
+
+
+@kernel
+def _free_merged(place: int, book: SessionBook) -> None:
+    """Free a session that is part of another one, and of which nothing stands or waits."""
+    one = book.sessions.of[place]
+    if one.merged:
+        forget_told(book.held.cells, book.standing, place)
+        if not one.in_open and not one.in_kept:
+            free_window(book.held.cells, place)
+
+
+@kernel
+def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Record) -> None:
+    """Tell the session that ends first; before it, what is stale, one at a time."""
+    sessions = book.sessions
+    place = sessions.open[0]
+    one, due = sessions.of[place], sessions.closes[place]
+    ends = one.high + gap + st.widest
+    st.told_at = st.frontier_at
+    if st.stale and (not ended or (not one.merged and ends <= due)):
+        while st.scanned < st.kept:
+            other = sessions.kept[st.scanned]
+            st.scanned += 1
+            if sessions.of[other].stale:
+                sessions.of[other].stale = 0
+                if sessions.of[other].told:
+                    ask(sessions, st, other, True)
+                    return
+        st.stale, st.scanned = 0, 0
+        return
+    pop(sessions.open, st.open, sessions.closes)
+    st.open -= 1
+    one.in_open = 0
+    if one.merged:
+        if not one.in_kept:
+            free_window(book.held.cells, place)
+    elif ends > due:
+        sessions.closes[place] = ends
+        push(sessions.open, st.open, sessions.closes, place)
+        st.open += 1
+        one.in_open = 1
+    else:
+        one.told = 1
+        ask(sessions, st, place, True)
+        if not one.in_kept:
+            _keep(place, one.last + 2 * gap + horizon, book, st)
+
+
+@inline
+def _keep(place: int, until: int, book: SessionBook, st: Record) -> None:
+    sessions = book.sessions
+    sessions.leaves[place] = until
+    push(sessions.kept, st.kept, sessions.leaves, place)
+    st.kept += 1
+    sessions.of[place].in_kept = 1
+
+
+@kernel
+def _forget_first(gap: int, horizon: int, book: SessionBook, st: Record) -> None:
+    sessions, held = book.sessions, book.held
+    place = sessions.kept[0]
+    one = sessions.of[place]
+    pop(sessions.kept, st.kept, sessions.leaves)
+    st.kept -= 1
+    one.in_kept = 0
+    if one.merged:
+        if not one.in_open:
+            free_window(held.cells, place)
+        return
+    due = one.last + 2 * gap + horizon
+    if not one.told:
+        return
+    if due > sessions.leaves[place]:
+        _keep(place, due, book, st)
+        return
+    drop(place, book, gap)
+    forget_told(held.cells, book.standing, place)
+    forget(held.kept, held.cells, place)
+    uncover(sessions, one)
+    clear(held.sums, place)
+    free_window(held.cells, place)

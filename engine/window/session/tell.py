@@ -1,0 +1,54 @@
+"""What a session says: its values, where it lies, and whether it is one under every clock error."""
+
+from __future__ import annotations
+
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
+from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, read_content
+from engine.window.held.number import put_null
+from engine.window.own.batch import OwnBatch, missing_between, put_extent
+from engine.window.session.cover import is_whole
+from engine.window.session.held import SEVERAL, SessionBook
+from engine.window.told import settle
+
+
+@inline
+def is_apart(one: Record, other: Record, gap: int) -> bool:
+    """Whether session ``other``, after ``one``, is another under every error of their clocks."""
+    alike = one.source != SEVERAL and one.source == other.source and one.epoch == other.epoch
+    return bool(alike or other.low - one.high >= gap)
+
+
+@inline
+def _is_unsure(place: int, book: SessionBook, gap: int) -> bool:
+    of = book.sessions.of
+    one, before, after = of[place], of[place].before, of[place].after
+    if one.vague:
+        return True
+    several = one.source == SEVERAL and book.held.cells.rows[place] > 1
+    if several and not is_whole(book.sessions, one, gap):
+        return True
+    if before != NONE and not is_apart(of[before], one, gap):
+        return True
+    return bool(after != NONE and not is_apart(one, of[after], gap))
+
+
+@kernel
+def tell_session(
+    place: int, wanted: bool, batch: OwnBatch, book: SessionBook, st: Record, at: int
+) -> None:
+    """Bring what stands of a session up to date; ``wanted``: whether it may have a result."""
+    scratch, gap, one = book.scratch, batch.size, book.sessions.of[place]
+    there = wanted
+    if there:
+        missing = missing_between(batch, st, one.first - gap, one.last + gap)
+        read_content(book.held, place, STAGE_LAST, missing, (0, 0), scratch)
+        counts = scratch.counts[0]
+        if _is_unsure(place, book, gap):
+            counts.ambiguous, counts.certain = counts.certain, 0
+            for a in range(len(book.held.asked.function)):
+                for j in range(LEAST, MOST + 1):
+                    put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
+        put_extent(book.held, scratch, one.first, one.last + gap)
+    settle(book, place, STAGE_LAST, 0, there, at)

@@ -1,0 +1,255 @@
+"""Z10 Figures 11 to 15: what events out of order do to latency, compensation, accuracy and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from scenarios.papers.curves import FLAT, Curves, drawn, growth, percents, spread, tabled
+from scenarios.papers.verdicts import judged, listed, percent
+from scenarios.papers.z10.grids import DURABLE, POINTS, SHARES, Grid, grid, holds_with
+from scenarios.papers.z10.methods import CORRECT, IE_MINER, K_SLACK, REALTIME, Ran, truth
+from scenarios.papers.z10.workload import Shape
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, number
+
+_OURS: Final = (REALTIME, CORRECT)
+_OF_POINTS: Final = (*_OURS, K_SLACK)
+_ALL: Final = (*_OF_POINTS, IE_MINER)
+_NONE: Final = 5.0
+"""Percent up to which an accuracy counts as almost zero."""
+_SAME: Final = 1.0
+"""Percentage points within which an accuracy does not depend on disorder."""
+_LIKE: Final = 15.0
+"""Percentage points within which two accuracies are similar."""
+_AXIS: Final = "events out of order [%]"
+_CPU: Final = "Time of the processor in the chain per event, the least of three passes."
+
+
+def latency(run: PaperRun) -> Finding:
+    """Figure 11."""
+    points = _latencies(grid(run, POINTS, _OF_POINTS))
+    durable = _latencies(grid(run, DURABLE, _OURS))
+    waits = {name: [ran.waiting_s for ran in of] for name, of in grid(run, POINTS, _OURS).items()}
+    trends = {name: (growth(points[name]), growth(durable[name])) for name in _OURS}
+    works = accuracy(run, DURABLE, SHARES)[K_SLACK]
+    claims = (
+        judged("Without durable events the average latency of all three methods rises with the "
+               "share out of order.", _all_rise(run, POINTS, SHARES), _from_to(points, "s"),
+               "rises", "it begins with the arrival of a result's first event; a late one begins "
+               "later, and what waits for K leaves when it would have left anyhow.",
+               also=f"From the last event's arrival: {_from_to(waits, 's')}. "
+               + holds_with(run, _all_rise, POINTS)),
+        judged("The latency of Realtime rises faster than that of the other two.",
+               _realtime_fastest(run, POINTS, SHARES),
+               f"to {_ratios(points)} times from 0 to 45 %", "faster, as compensation counts",
+               also=holds_with(run, _realtime_fastest, POINTS)),
+        judged("With durable events K-Slack does not work.", max(works) <= _NONE,
+               f"at most {percent(max(works))} of its results are right",
+               f"does not work; taken as at most {_NONE:g} %"),
+        judged("With durable events the trends of Realtime and Correct are almost the same.",
+               all(spread(pair) <= FLAT for pair in trends.values()),
+               listed(f"{name}: {one:.2f} times without, {two:.2f} with" for name, (one, two)
+                      in trends.items()), f"almost the same; taken as within {FLAT} times",
+               "of intervals fewer match, and one that lasts into the next is known only as it "
+               "ends: Realtime takes results back without any disorder."),
+    )  # fmt: skip
+    both = {**points, **{f"{name}, durable": values for name, values in durable.items()}}
+    return _finding(claims, "fig-11", "Average latency", both, "latency [s]",
+                    "From the arrival of a result's first event until it leaves, with the time "
+                    "for which wrong ones stood.")  # fmt: skip
+
+
+def compensation(run: PaperRun) -> Finding:
+    """Figure 12."""
+    curves = {
+        "without durable events": _rates(grid(run, POINTS, (REALTIME,))[REALTIME]),
+        "with durable events": _rates(grid(run, DURABLE, (REALTIME,))[REALTIME]),
+    }
+    taken = {name: [100 * ran.told.taken_back / max(ran.told.given, 1) for ran in of]
+             for name, of in (("without durable events, taken back alone",
+                               grid(run, POINTS, (REALTIME,))[REALTIME]),)}  # fmt: skip
+    claims = (
+        judged("More events out of order cause more compensation per result.",
+               _rises(run, POINTS, SHARES) and _rises(run, DURABLE, SHARES),
+               _from_to(curves, "%"), "more", also=holds_with(run, _rises, POINTS)),
+        judged("The rate of compensation rises faster and faster.",
+               _convex(run, POINTS, SHARES), f"{_steps(curves['without durable events'])} "
+               "percentage points from share to share", "faster and faster",
+               "a result whose events come late counts once, however many of them do; so the rate "
+               "bends towards all results.", also=holds_with(run, _convex, POINTS)),
+    )  # fmt: skip
+    return _finding(claims, "fig-12", "Rate of compensation", curves | taken, "NoC / NoR [%]",
+                    "NoC: results taken back, and results that an event out of order completes "
+                    "(Z10 5.2 has both); NoR: results given.")  # fmt: skip
+
+
+def points_accuracy(run: PaperRun) -> Finding:
+    """Figure 13."""
+    curves = accuracy(run, POINTS, SHARES)
+    claims = (
+        judged("Without durable events the accuracy of Correct and of K-Slack does not depend on "
+               "the share out of order.", _independent(run, POINTS, SHARES),
+               _from_to({name: curves[name] for name in (CORRECT, K_SLACK)}, "%"), "independent",
+               also=holds_with(run, _independent, POINTS)),
+        judged("The accuracy of Realtime drops.", _drops(run, POINTS, SHARES),
+               _from_to({REALTIME: curves[REALTIME]}, "%"), "drops",
+               also=holds_with(run, _drops, POINTS)),
+    )  # fmt: skip
+    return _finding(claims, "fig-13", "Accuracy without durable events", curves,
+                    "NoCR / NoR [%]", _ACCURACY)  # fmt: skip
+
+
+def durable_accuracy(run: PaperRun) -> Finding:
+    """Figure 14."""
+    curves, points = accuracy(run, DURABLE, SHARES), accuracy(run, POINTS, SHARES)
+    apart = {
+        name: max(abs(x - y) for x, y in zip(curves[name], points[name], strict=True))
+        for name in _OURS
+    }
+    claims = (
+        judged("With durable events the accuracy of K-Slack is almost zero.",
+               _no_slack(run, DURABLE, SHARES), _from_to({K_SLACK: curves[K_SLACK]}, "%"),
+               f"almost zero; taken as at most {_NONE:g} %", "the longer intervals are, the more "
+               "of those that begin in order overlap as asked.",
+               also=holds_with(run, _no_slack, DURABLE)),
+        judged("The accuracy of IEMiner drops fast with the share out of order.",
+               _miner_falls(run, DURABLE, SHARES), _from_to({IE_MINER: curves[IE_MINER]}, "%"),
+               "drops fast; taken as twice as much as Realtime",
+               also=holds_with(run, _miner_falls, DURABLE)),
+        judged("Realtime and Correct are about as accurate as without durable events.",
+               max(apart.values()) <= _LIKE,
+               listed(f"{name}: {value:.1f} points apart at most" for name, value in apart.items()),
+               f"similar; taken as within {_LIKE:g} points"),
+    )  # fmt: skip
+    return _finding(claims, "fig-14", "Accuracy with durable events", curves,
+                    "NoCR / NoR [%]", _ACCURACY)  # fmt: skip
+
+
+def execution(run: PaperRun) -> Finding:
+    """Figure 15."""
+    passes = grid(run, POINTS, _OF_POINTS, time_it=True)
+    points, durable = _times(passes), _times(grid(run, DURABLE, _OURS, time_it=True))
+    share = [x / y for x, y in zip(points[CORRECT], points[REALTIME], strict=True)]
+    slack = [min(x / y for y in others) for x, *others in
+             zip(points[K_SLACK], points[REALTIME], points[CORRECT], strict=True)]  # fmt: skip
+    trends = {name: (growth(points[name]), growth(durable[name])) for name in _OURS}
+    works = accuracy(run, DURABLE, SHARES)[K_SLACK]
+    claims = (
+        judged("Without durable events the average execution time rises with the share out of "
+               "order.", all(growth(points[name]) > 1 for name in _OURS),
+               f"Realtime, Correct and K-Slack take {_ratios(points)} times as long at 45 %",
+               "rises, by recomputing", "a late event is looked for in stacks that are sorted "
+               "anyhow, and nothing is computed again."),
+        judged("Correct takes longer than Realtime at first, and the same at the end.",
+               share[0] > 1 and abs(share[-1] - 1) <= FLAT - 1,
+               f"{share[0]:.2f} times at 0 %, {share[-1]:.2f} at 45 %",
+               f"longer, then the same; taken as within {FLAT} times"),
+        judged("K-Slack always takes longer than the other two.", min(slack) > 1,
+               f"{listed(f'{value:.2f}' for value in slack)} times the larger of the two",
+               "always", "the matcher behind it sees events in order, and its buffer is a heap of "
+               "few events; in the paper the matcher waits inside."),
+        judged("With durable events the time of K-Slack tends to infinity, and the trends of the "
+               "others stay.", max(works) <= _NONE and all(spread(pair) <= FLAT for pair in
+                                                            trends.values()),
+               f"K-Slack: at most {percent(max(works))} of its results are right, so that a right "
+               "one takes so many times as long; from 0 to 45 % "
+               + listed(f"{name}: {one:.2f} times without, {two:.2f} with" for name, (one, two)
+                        in trends.items()), f"infinite; stay, taken as within {FLAT} times"),
+    )  # fmt: skip
+    both = {**points, **{f"{name}, durable": values for name, values in durable.items()}}
+    return _finding(claims, "fig-15", "Average execution time", both,
+                    "time of the processor [us]", _CPU)  # fmt: skip
+
+
+_ACCURACY: Final = "Of the results given, those that stand at the end and are right."
+
+
+def accuracy(run: PaperRun, shape: Shape, shares: Sequence[float]) -> Curves:
+    """By method, in percent."""
+    right = truth(run, shape)
+    passes = grid(run, shape, _ALL if shape.mean_ns else _OF_POINTS, shares)
+    return {name: [ran.accuracy(right) for ran in of] for name, of in passes.items()}
+
+
+def _latencies(passes: Grid) -> Curves:
+    return {name: [ran.latency_s for ran in of] for name, of in passes.items()}
+
+
+def _times(passes: Grid) -> Curves:
+    return {name: [1e6 * ran.event_seconds for ran in of] for name, of in passes.items()}
+
+
+def _rates(passes: Sequence[Ran]) -> list[float]:
+    return [100 * ran.corrections / max(ran.told.given, 1) for ran in passes]
+
+
+def _all_rise(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    curves = _latencies(grid(run, shape, _OF_POINTS, shares))
+    return all(growth(values) > 1 for values in curves.values())
+
+
+def _realtime_fastest(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    curves = _latencies(grid(run, shape, _OF_POINTS, shares))
+    return growth(curves[REALTIME]) > max(growth(curves[name]) for name in (CORRECT, K_SLACK))
+
+
+def _rises(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    rates = _rates(grid(run, shape, (REALTIME,), shares)[REALTIME])
+    return all(before < after for before, after in pairwise(rates))
+
+
+def _convex(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    rates = _rates(grid(run, shape, (REALTIME,), shares)[REALTIME])
+    slopes = [
+        (b - a) / (y - x) for (a, b), (x, y) in zip(pairwise(rates), pairwise(shares), strict=True)
+    ]
+    return all(before < after for before, after in pairwise(slopes))
+
+
+def _independent(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    curves = accuracy(run, shape, shares)
+    return all(max(curves[name]) - min(curves[name]) <= _SAME for name in (CORRECT, K_SLACK))
+
+
+def _drops(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    values = accuracy(run, shape, shares)[REALTIME]
+    return all(before > after for before, after in pairwise(values))
+
+
+def _no_slack(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    return max(accuracy(run, shape, shares)[K_SLACK]) <= _NONE
+
+
+def _miner_falls(run: PaperRun, shape: Shape, shares: Sequence[float]) -> bool:
+    curves = accuracy(run, shape, shares)
+    fall = {name: values[0] - values[-1] for name, values in curves.items()}
+    return fall[IE_MINER] >= 2 * fall[REALTIME] and fall[IE_MINER] > 0
+
+
+def _from_to(curves: Curves, unit: str) -> str:
+    return listed(
+        f"{name}: {number(float(f'{values[0]:.3g}'))} to {number(float(f'{values[-1]:.3g}'))} "
+        f"{unit}"
+        for name, values in curves.items()
+    )
+
+
+def _ratios(curves: Curves) -> str:
+    return listed(f"{growth(values):.2f}" for values in curves.values())
+
+
+def _steps(values: Sequence[float]) -> str:
+    return listed(f"{after - before:.1f}" for before, after in pairwise(values))
+
+
+def _finding(
+    claims: tuple[Claim, ...], figure: str, title: str, curves: Curves, unit: str, caption: str
+) -> Finding:
+    return Finding(
+        claims,
+        (tabled(f"{title}: {unit}", "method", percents(SHARES), curves, caption),),
+        (drawn(figure, title, caption, curves, [100 * share for share in SHARES], (_AXIS, unit)),),
+        {"shares": SHARES, "values": curves},
+    )

@@ -1,0 +1,95 @@
+"""Z10 Figures 19 and 20: execution time and latency of the three methods by the query's length."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from scenarios.papers.curves import Curves, drawn, growth, tabled
+from scenarios.papers.verdicts import judged, listed
+from scenarios.papers.z10.methods import CORRECT, K_SLACK, REALTIME, Ran, Setup, timed
+from scenarios.papers.z10.workload import TYPES, Shape
+from slackwater.paper import Finding, PaperRun
+from slackwater.scenario import Claim, number
+
+LENGTHS: Final = (3, 4, 5, 6, 7)
+"""Positive steps; Z10 names no number."""
+SHAPE: Final = Shape(10_000, types=len(TYPES))
+_SHARE: Final = 0.18
+_METHODS: Final = (REALTIME, CORRECT, K_SLACK)
+
+
+def execution(run: PaperRun) -> Finding:
+    """Figure 19."""
+    curves = {name: [1e6 * ran.event_seconds for ran in of] for name, of in _passes(run).items()}
+    first = {name: values[0] for name, values in curves.items()}
+    last = {name: values[-1] for name, values in curves.items()}
+    slack = [k / c for k, c in zip(curves[K_SLACK], curves[CORRECT], strict=True)]
+    grows = {name: growth(values) for name, values in curves.items()}
+    claims = (
+        judged("Of short queries Realtime takes less time than the other two.",
+               first[REALTIME] < min(first[CORRECT], first[K_SLACK]), _ends(curves, 0, "us"),
+               "less", "K-Slack hands its matcher events in order, which saves it more than "
+               "sorting them costs."),
+        judged("Of long queries Realtime takes the most.",
+               last[REALTIME] > max(last[CORRECT], last[K_SLACK]), _ends(curves, -1, "us"),
+               "the most, as there is much to compensate",
+               "a result that is taken back costs no more than one that is given, and Correct, "
+               "which holds each until it is right, has more to do with every one."),
+        judged("K-Slack always takes longer than Correct.", min(slack) > 1,
+               f"{listed(f'{value:.2f}' for value in slack)} times as long", "always",
+               "K-Slack has no results to hold and nothing to take back."),
+        judged("The length matters less to Correct and K-Slack than to Realtime.",
+               grows[REALTIME] > max(grows[CORRECT], grows[K_SLACK]),
+               listed(f"{name}: {value:.2f} times" for name, value in grows.items())
+               + f" from {LENGTHS[0]} to {LENGTHS[-1]}", "less",
+               "results grow with the length, and all three give about as many."),
+    )  # fmt: skip
+    return _finding(claims, "fig-19", "Execution time by length of the query", curves,
+                    "time of the processor [us]")  # fmt: skip
+
+
+def latency(run: PaperRun) -> Finding:
+    """Figure 20."""
+    curves = {name: [ran.latency_s for ran in of] for name, of in _passes(run).items()}
+    grows = {name: growth(values) for name, values in curves.items()}
+    slack = [k / c for k, c in zip(curves[K_SLACK], curves[CORRECT], strict=True)]
+    claims = (
+        judged("The latency of all three methods rises with the query's length.",
+               min(grows.values()) > 1, _ends(curves, 0, "s") + "; to " + _ends(curves, -1, "s"),
+               "rises"),
+        judged("Realtime's rises faster than the other two's.",
+               grows[REALTIME] > max(grows[CORRECT], grows[K_SLACK]),
+               listed(f"{name}: {value:.2f} times" for name, value in grows.items()), "faster"),
+        judged("The latency of K-Slack is always larger than that of Correct.", min(slack) > 1,
+               f"{listed(f'{value:.3f}' for value in slack)} times as large", "always",
+               "of the shortest query both let go of a result at one instant, K after its last "
+               "event; of a longer one Correct waits for the place where D may be, K-Slack for "
+               "the last event."),
+    )  # fmt: skip
+    return _finding(claims, "fig-20", "Latency by length of the query", curves, "latency [s]")
+
+
+def _passes(run: PaperRun) -> dict[str, list[Ran]]:
+    setups = {name: [Setup(name, SHAPE, _SHARE, length) for length in LENGTHS] for name in _METHODS}
+    found = timed(run, "lengths", [setup for of in setups.values() for setup in of])
+    return {name: [found[setup] for setup in of] for name, of in setups.items()}
+
+
+def _ends(curves: Curves, place: int, unit: str) -> str:
+    return listed(
+        f"{name}: {number(float(f'{values[place]:.3g}'))} {unit}" for name, values in curves.items()
+    )
+
+
+def _finding(
+    claims: tuple[Claim, ...], figure: str, title: str, curves: Curves, unit: str
+) -> Finding:
+    caption = f"Instants of {len(TYPES)} types, {_SHARE:.0%} out of order."
+    steps = [str(length) for length in LENGTHS]
+    axes = ("positive steps of the query", unit)
+    return Finding(
+        claims,
+        (tabled(f"{title}: {unit}", "method", steps, curves, caption),),
+        (drawn(figure, title, caption, curves, LENGTHS, axes),),
+        {"lengths": LENGTHS, "values": curves},
+    )

@@ -1,0 +1,246 @@
+"""The methods that Z10 compares, as passes of the engine: results, when they left, and their cost.
+
+Realtime and Correct are the engine's barriers (``REALTIME 1`` and ``0``) with K-ISlack purge.
+K-Slack knows instants alone and puts them in order first; IEMiner knows intervals alone and takes
+the order of arrival for theirs.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from engine.barrier.registry import parse_barrier
+from engine.chain import Chain, ChainSettings
+from engine.operator import ResultPieces
+from engine.order.registry import parse_order
+from engine.pattern.match_results import Matches
+from engine.pattern.seq import PatternSettings
+from engine.pattern.spill.settings import SpillSettings
+from engine.query import query
+from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving
+from slackwater.log import DEFAULT_SITE
+from slackwater.paper import Advanced, PaperRun
+from slackwater.scenario import NS_PER
+
+REALTIME: Final = "Realtime based"
+CORRECT: Final = "Correct based"
+K_SLACK: Final = "K-Slack"
+IE_MINER: Final = "IEMiner"
+_CALLS: Final = 20
+_TURNS: Final = 3
+_FEWEST: Final = 400
+_NAME: Final = "z10"
+_LATER: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A point of a figure.
+
+    ``share``: of events out of order. ``length``: of the query, its positive steps. ``buffer``:
+    events in memory, the others in files; 0: all in memory.
+    """
+
+    method: str
+    shape: Shape
+    share: float = 0.0
+    length: int = 3
+    buffer: int = 0
+
+    @property
+    def query(self) -> str:
+        """Z10 5.2's example, A (overlap) B (!D) (before) C, with more steps behind if it is longer;
+        of instants without the overlap, which no instants have.
+        """
+        positive = [kind for kind in TYPES if kind != NEGATED][: self.length]
+        steps = [f"{kind} {kind.lower()}" for kind in positive]
+        durable = self.shape.mean_ns and self.method != K_SLACK
+        first = [" OVERLAP ".join(steps[:2])] if durable else steps[:2]
+        absent = f"!{NEGATED} {NEGATED.lower()}"
+        within = f"WITHIN {WITHIN_NS // NS_PER['s']} s"
+        return f"EVENT SEQ({', '.join([*first, absent, *steps[2:]])}) {within}"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Tuples that left, in order; equally long columns.
+
+    ``events``: (tuples, steps) of the match. ``plus``: a result, or one taken back. ``at``: when
+    [ns], ``at_end``: only as the input had ended. ``known_at``: when its last event arrived.
+    """
+
+    events: np.ndarray
+    plus: np.ndarray
+    at: np.ndarray
+    known_at: np.ndarray
+    at_end: np.ndarray
+
+    @property
+    def given(self) -> int:
+        """Z10's NoR."""
+        return int(self.plus.sum())
+
+    @property
+    def taken_back(self) -> int:
+        """Compensations that delete."""
+        return len(self.plus) - self.given
+
+    @property
+    def standing(self) -> np.ndarray:
+        """(matches, steps): given and not taken back."""
+        matches, of = np.unique(self.events, axis=0, return_inverse=True)
+        count = np.zeros(len(matches), np.int64)
+        np.add.at(count, of.reshape(-1), np.where(self.plus, 1, -1))
+        return np.asarray(matches[count > 0])
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """``seconds``: of the processor, by call, the least of the passes."""
+
+    setup: Setup
+    arriving: Arriving
+    told: Told
+    seconds: np.ndarray
+
+    @property
+    def event_seconds(self) -> float:
+        """Z10's average execution time, of one event."""
+        return float(self.seconds.sum()) / len(self.arriving)
+
+    @property
+    def corrections(self) -> int:
+        """Z10's NoC: results taken back, and those that an event out of order completes."""
+        told, made = self.told, self.arriving
+        order = np.argsort(made.arrival)
+        last = order[np.searchsorted(made.arrival[order], told.known_at)]
+        return told.taken_back + int((told.plus & made.late[last]).sum())
+
+    @property
+    def latency_s(self) -> float:
+        """Z10's average latency [s]: per result that stands, from its first event's arrival until
+        it leaves, and with what was taken back the time for which it stood.
+        """
+        events = self.told.events
+        return self._latency_s(self.arriving.arrival[events].min(axis=1, initial=_LATER))
+
+    @property
+    def waiting_s(self) -> float:
+        """The same from its last event's arrival [s]."""
+        return self._latency_s(self.told.known_at)
+
+    def _latency_s(self, since: np.ndarray) -> float:
+        told, inner = self.told, ~self.told.at_end
+        took = told.at - np.where(told.plus, since, told.known_at)
+        standing = int(np.where(told.plus, 1, -1)[inner].sum())
+        return float(took[inner].sum()) / max(standing, 1) / NS_PER["s"]
+
+    def accuracy(self, truth: np.ndarray) -> float:
+        """Z10's accuracy: NoCR / NoR, the share of results given that stand and are right; 0
+        without any result.
+        """
+        return 100 * self.right(truth) / max(self.told.given, 1)
+
+    def right(self, truth: np.ndarray) -> int:
+        """How many of the results that stand are among ``truth``."""
+        mine = {tuple(row) for row in self.told.standing.tolist()}
+        return len(mine & {tuple(row) for row in truth.tolist()})
+
+
+def truth(run: PaperRun, shape: Shape, length: int = 3) -> np.ndarray:
+    """The matches there are, from the same events in order."""
+    setup = Setup(REALTIME, shape, 0.0, length)
+    return counted(run, "in order", [setup])[setup].told.standing
+
+
+def counted(run: PaperRun, what: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
+    """Every setup once, for what no machine changes."""
+    return _passed(run, what, setups, 1)
+
+
+def timed(run: PaperRun, what: str, setups: Sequence[Setup]) -> dict[Setup, Ran]:
+    """Every setup several times in turn; of each call the least time counts."""
+    return _passed(run, what, setups, _TURNS)
+
+
+def _passed(run: PaperRun, what: str, setups: Sequence[Setup], turns: int) -> dict[Setup, Ran]:
+    found: dict[Setup, Ran] = {}
+    with run.watched(f"{what}: {len(setups)} setups") as advanced:
+        for turn in range(turns):
+            for setup in setups:
+                again = run.once(
+                    ("z10", setup, turn), functools.partial(_one_pass, run, setup, advanced)
+                )
+                if setup in found:
+                    least = np.minimum(found[setup].seconds, again.seconds)
+                    again = replace(found[setup], seconds=least)
+                found[setup] = again
+    return found
+
+
+def _one_pass(run: PaperRun, setup: Setup, advanced: Advanced) -> Ran:
+    shape = replace(setup.shape, count=max(round(setup.shape.count * run.scale), _FEWEST))
+    made = run.once(("events", shape, setup.share), lambda: arriving(shape, setup.share, run.seed))
+    seen = {K_SLACK: made.starts, IE_MINER: made.as_arrived}.get(setup.method, made)
+    chain = Chain(_settings(run, setup), DEFAULT_SITE)
+    seconds, parts = [], []
+    for frame in seen.frames(max(len(made) // _CALLS, 1)):
+        began = time.process_time()
+        output = chain.process([frame])
+        seconds.append(time.process_time() - began)
+        parts += _told(output.results[0], at_end=False)
+        advanced(frame.rows)
+    parts += _told(chain.finish().results[0], at_end=True)
+    return Ran(setup, made, _joined(parts, setup.length), np.array(seconds))
+
+
+def _settings(run: PaperRun, setup: Setup) -> ChainSettings:
+    k_ns, slack = setup.shape.k_ns, setup.method == K_SLACK
+    barrier, keep_ns = "immediate", k_ns
+    if setup.method in {K_SLACK, IE_MINER}:
+        keep_ns = 0
+    spill, wait_ns = None, 0
+    if setup.buffer:
+        hot_ns = setup.buffer * WITHIN_NS // setup.shape.density
+        wait_ns = min(hot_ns, WITHIN_NS // 10)
+        folder = run.folder / f"{setup.method}-{setup.buffer}"
+        spill = SpillSettings(folder, hot_ns, wait_ns=wait_ns)
+    if setup.method == CORRECT:
+        barrier = f"bounded:{k_ns + wait_ns}"  # an event also waits for what files hold
+    purge = "late" if spill else "slack"
+    return ChainSettings(
+        parse_order(f"kslack:{k_ns}" if slack else "none"),
+        plans=(query(setup.query, name=_NAME),),
+        barrier=parse_barrier(barrier),
+        pattern=PatternSettings(keep_late_ns=keep_ns, purge=purge, slack_ns=keep_ns),
+        spill=spill,
+    )
+
+
+def _told(results: ResultPieces, *, at_end: bool) -> list[Told]:
+    found = []
+    for piece in results.pieces:
+        if not isinstance(piece, Matches):
+            continue
+        of, given = piece.which, piece.given
+        steps = (of >= 0).all(axis=0)
+        events = piece.columns["seq"][of[:, steps]]
+        ends = np.full(len(events), at_end)
+        found.append(Told(events, given.plus, given.at, given.known_at, ends))
+    return found
+
+
+def _joined(parts: Sequence[Told], steps: int) -> Told:
+    none = np.empty(0, np.int64)
+    nothing = Told(np.empty((0, steps), np.int64), none == 0, none, none, none == 0)
+    every = [nothing, *parts]
+    return Told(
+        *(np.concatenate([getattr(part, name) for part in every])
+          for name in ("events", "plus", "at", "known_at", "at_end"))
+    )  # fmt: skip

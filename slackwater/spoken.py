@@ -1,0 +1,65 @@
+"""Messages of the engine in the words of who calls it: ``time_unit="ms"``, not ``--time-unit ms``.
+
+The engine names an option as the command line does; here each is the parameter of that meaning.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from engine.errors import UserError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_OTHERWISE: Final = {"map": "mapping", "set": "settings", "spark": "master"}
+"""Options whose parameters have other names."""
+_VALUES: Final = {
+    "map": r"(?P<field>[\w.$]+)=(?P<column>\w[\w.]*)",
+    "sort": r"(?:arrival|ts)\b",
+    "time-unit": r"(?:ns|us|ms|s|min|h|d)\b",
+    "purge": r"(?:late|slack|promises)\b(?:\[:D\]|:[^\s;,)]+)?",
+    "order": r"[a-z-]+:[^\s;,:)]+",
+    "spill": r"(?:state\b|/[^\s;)]*)",
+}
+"""What follows an option in a message, where it is what one would write."""
+_OPTION: Final = re.compile(
+    r"(?<![\w-])--(?:"
+    + "|".join(rf"(?P<{name.replace('-', '_')}>{name}) {of}" for name, of in _VALUES.items())
+    + r"|(?P<bare>[a-z][a-z-]*))"
+)
+
+
+def in_python(message: str) -> str:
+    """``message`` with parameters instead of options.
+
+    >>> in_python("give --time-unit ms, or --map ts=WHEN; --on-bad skip leaves it out")
+    'give time_unit="ms", or mapping={"ts": "WHEN"}; on_bad skip leaves it out'
+    """
+    return _OPTION.sub(_parameter, message)
+
+
+def _parameter(found: re.Match[str]) -> str:
+    option, _, value = found[0].removeprefix("--").partition(" ")
+    name = _OTHERWISE.get(option, option.replace("-", "_"))
+    if not value:
+        return name
+    shown = f'{{"{found["field"]}": "{found["column"]}"}}' if option == "map" else f'"{value}"'
+    return f"{name}={shown}"
+
+
+def spoken(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """``function``, whose errors name parameters."""
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except UserError as error:
+            error.args = (in_python(str(error)), *error.args[1:])
+            raise
+
+    return call

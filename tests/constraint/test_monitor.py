@@ -1,0 +1,225 @@
+"""The monitor: alerts of many traces at once, cut anywhere, against each trace by definition."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from engine.constraint.monitor import MonitorOperator
+from engine.query import query
+from engine.query.automata.compiled import automata_of
+from engine.query.plan import MonitorPlan
+from engine.query.regular import Regular
+from engine.stream.released import LATE_DROPPED, Strings
+from tests.constraint.slow_traces import FIRST, NOTHING, Begun, Seq, derivative, read, verdict
+from tests.pattern.conftest import Event, batch, run
+
+FLOWS = ("A+, C*, B+, C, A+", "(A | B){2,4}", "(A, B?) & C*", "A, (B | C)*, A?", "(A, B)+")
+SEQS = (
+    Seq((("A",), ("C",), ("A",)), ("", "")),
+    Seq((("A",), ("B",)), ("C",)),
+    Seq((("A", "C"),), ()),
+    Seq((("B",), ("B",)), ("",)),
+)
+
+
+def plan_of(seq: Seq, flow: str) -> MonitorPlan:
+    found = query(f"{seq.text()} UNDER CONSTRAINT flow FOR TRACE BY id AS {flow}")
+    assert isinstance(found, MonitorPlan)
+    return found
+
+
+def by_definition(
+    plan: MonitorPlan, seq: Seq, events: Sequence[Event]
+) -> Iterator[tuple[Any, ...]]:
+    """(row, alert, trace) of every result."""
+    whole = plan.expression
+    named = set(automata_of(plan).alphabet.types)
+    letters = "".join(sorted(named))
+    traces: dict[Any, tuple[Regular, Begun | None, str]] = {}
+    for row, event in enumerate(events):
+        trace = event.attrs.get("id")
+        if event.type not in named or event.status == LATE_DROPPED or trace is None:
+            continue
+        rest, begun, known = traces.get(trace, (whole, FIRST, "open"))
+        fresh = trace not in traces
+        after = derivative(rest, event.type) if rest != NOTHING else NOTHING
+        begun = None if begun is None else read(seq, begun, event.type)
+        if after == NOTHING and rest != NOTHING:
+            yield row, "violation", trace
+        if after != NOTHING:
+            now = verdict(after, begun, seq, letters)
+        else:
+            now = "satisfiable" if begun is None else "open"
+        if now != "open" and (fresh or now != known):
+            yield row, {"satisfiable": "alert", "unsatisfiable": "cleared"}[now], trace
+        traces[trace] = (after, begun, now)
+        if after != NOTHING and all(derivative(after, each) == NOTHING for each in letters):
+            del traces[trace]
+
+
+EVENTS = st.lists(
+    st.builds(
+        lambda letter, trace, status: Event(letter, 0, attrs={"id": trace}, status=status),
+        st.sampled_from("ABCX"),
+        st.sampled_from([1, 2, 3, None]),
+        st.sampled_from([0, 0, 0, LATE_DROPPED]),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=200)
+@given(EVENTS, st.sampled_from(SEQS), st.sampled_from(FLOWS), st.lists(st.integers(0, 40)))
+def test_every_trace_is_told_of_as_by_definition_however_it_is_cut(
+    events: list[Event], seq: Seq, flow: str, cuts: list[int]
+) -> None:
+    events = [replace(event, ref=10 * row) for row, event in enumerate(events)]
+    plan = plan_of(seq, flow)
+    expected = list(by_definition(plan, seq, events))
+    for places in (cuts, range(len(events))):
+        found = run(lambda: MonitorOperator(plan, "main"), events, list(places))
+        assert [(r["seq"], r["alert"], int(r["trace"])) for r in found] == expected
+        assert {r["certainty"] for r in found} <= {"confirmed"}
+        assert {r["ts"] for r in found} <= {event.ref for event in events}
+
+
+def orders(events: Sequence[Event]) -> Iterator[tuple[Event, ...]]:
+    """Every order in which they may have happened."""
+    for order in itertools.permutations(range(len(events))):
+        fine = True
+        for i, j in itertools.combinations(range(len(order)), 2):
+            early, late = events[order[i]], events[order[j]]
+            one_clock = early.source == late.source and early.epoch == late.epoch != -1
+            swapped = order[i] > order[j]
+            if swapped and (one_clock or early.ref - early.unc > late.ref + late.unc):
+                fine = False
+        if fine:
+            yield tuple(events[place] for place in order)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ABC"), st.integers(0, 6), st.integers(0, 4), st.sampled_from("pq"),
+            st.sampled_from([-1, 0]),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.sampled_from(SEQS),
+    st.sampled_from(["A+, C*, B+, C, A+", "(A | B)*, C, (A | B | C)*", "(A, B?, A*) & C*"]),
+)  # fmt: skip
+@example([("A", 0, 0, "p", -1), ("C", 1, 5, "q", -1), ("A", 0, 5, "p", -1)], SEQS[0], FLOWS[0])
+def test_what_is_confirmed_holds_in_every_order_that_clocks_allow(
+    drawn: list[tuple[str, int, int, str, int]], seq: Seq, flow: str
+) -> None:
+    events, ref = [], 0
+    for letter, step, unc, source, epoch in drawn:
+        ref += step
+        events.append(Event(letter, ref, unc, source, epoch, attrs={"id": 7}))
+    plan = plan_of(seq, flow)
+    automata = automata_of(plan)
+    both, names = automata.encoded, automata.alphabet.names
+    for result in run(lambda: MonitorOperator(plan, "main"), events):
+        if result["certainty"] == "uncertain":
+            continue
+        seen = [event for event in events[: result["seq"] + 1] if event.type in names]
+        states = set()
+        for order in orders(seen):
+            state = both.start
+            for event in order:
+                state = int(both.table[state, names.index(event.type)])
+            states.add((bool(both.broken[state]), int(both.verdict[state])))
+        assert len(states) == 1
+
+
+def test_an_alert_that_hangs_on_the_order_of_two_clocks_is_uncertain() -> None:
+    plan = plan_of(Seq((("A",), ("B",)), ("",)), "(A | B)*")
+    events = [
+        Event("A", 10, 3, "p", attrs={"id": 1}),
+        Event("B", 14, 3, "q", attrs={"id": 1}),
+        Event("A", 20, 1, "p", attrs={"id": 2}),
+        Event("B", 24, 1, "q", attrs={"id": 2}),
+        Event("A", 30, 9, "p", 5, attrs={"id": 3}),
+        Event("B", 34, 9, "p", 5, attrs={"id": 3}),  # the same clock: its error moves both
+    ]
+    found = run(lambda: MonitorOperator(plan, "main"), events)
+    assert [(r["trace"], r["alert"], r["certainty"]) for r in found] == [
+        ("1", "alert", "uncertain"),
+        ("2", "alert", "confirmed"),
+        ("3", "alert", "confirmed"),
+    ]
+
+
+def test_keys_of_every_type_and_counters() -> None:
+    plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, B")
+    for key in ("order 7", 7, 7.5, True):
+        events = [Event("A", 0, attrs={"id": key}), Event("X", 1, attrs={"id": key}),
+                  Event("B", 2, attrs={"id": key}), Event("A", 3, attrs={"id": None}),
+                  Event("A", 4, attrs={"id": key}, status=LATE_DROPPED)]  # fmt: skip
+        operator, strings = MonitorOperator(plan, "main"), Strings()
+        results = list(operator.process(batch(events, strings, 0, 5)))
+        shown = {True: "true"}.get(key, str(key)) if isinstance(key, bool) else str(key)
+        assert [r["trace"] for r in results] == [shown]
+        assert operator.counters() == {"untraced": 1, "late_dropped": 1, "over": 1, "open": 0}
+
+
+def test_traces_that_are_over_leave_and_memory_stays_bounded() -> None:
+    plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, B")
+    operator, strings = MonitorOperator(plan, "main"), Strings()
+    sizes = []
+    for lot in range(20):
+        events = [
+            Event(letter, lot, attrs={"id": lot * 1000 + trace})
+            for trace in range(1000)
+            for letter in "AB"
+        ]
+        operator.process(batch(events, strings, 0, len(events)))
+        sizes.append(len(operator.snapshot()["traces"]))
+    assert max(sizes) <= 1000
+    assert operator.counters()["over"] == 20_000
+
+
+def test_a_violation_says_what_was_allowed() -> None:
+    plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, (B | C), A")
+    events = [Event("A", 0, attrs={"id": 1}), Event("A", 5, attrs={"id": 1}),
+              Event("B", 9, attrs={"id": 1})]  # fmt: skip
+    found = run(lambda: MonitorOperator(plan, "main"), events)
+    assert [(r["alert"], r["allowed"]) for r in found] == [
+        ("violation", "B, C"),
+        ("alert", None),  # the match itself
+    ]
+
+
+def test_with_within_no_alert_is_given_but_what_cannot_come_is_cleared() -> None:
+    text = "EVENT SEQ(A a, B b) WITHIN 5 s UNDER CONSTRAINT f FOR TRACE BY id AS A, (B | C)"
+    plan = query(text)
+    assert isinstance(plan, MonitorPlan)
+    events = [Event("A", 0, attrs={"id": 1}), Event("B", 5, attrs={"id": 1}),
+              Event("A", 6, attrs={"id": 2}), Event("C", 9, attrs={"id": 2})]  # fmt: skip
+    found = run(lambda: MonitorOperator(plan, "main"), events)
+    assert [(r["alert"], r["trace"]) for r in found] == [("cleared", "2")]
+
+
+def test_a_trace_takes_48_bytes() -> None:
+    plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, B*")
+    operator, strings = MonitorOperator(plan, "main"), Strings()
+    events = [Event("A", 0, attrs={"id": trace}) for trace in range(1000)]
+    operator.process(batch(events, strings, 0, len(events)))
+    assert operator.snapshot()["traces"].nbytes == 48_000
+    assert np.unique(operator.snapshot()["traces"]["key"]).size == 1000
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_flows_are_no_dead_letters(flow: str) -> None:
+    """Every flow of these tests leads somewhere with one of the patterns."""
+    assert any(len(automata_of(plan_of(seq, flow)).encoded.table) > 2 for seq in SEQS)

@@ -1,0 +1,140 @@
+"""The report of anybody's data, and two runs compared: as they are typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cli.app import run as command
+
+PAIRS = "EVENT SEQ(SHELF s, EXIT e) WHERE s.tag = e.tag WITHIN 10 s"
+COUNTS = "SELECT source, count(*) GROUP BY source WINDOW TUMBLING 5 s"
+SYNCS = """
+{"kind": "sync", "source": "shelf", "offset": 0, "delay": 4, "first_seq": 0, "arrival": 900}
+{"kind": "sync", "source": "door", "offset": 2000, "delay": 6, "first_seq": 0, "arrival": 901}
+"""
+EVENTS = (
+    ("shelf", 0, "SHELF", 1000, 1010, "milk"), ("shelf", 2, "SHELF", 1200, 1215, "bread"),
+    ("shelf", 1, "SHELF", 1100, 1240, "wine"), ("door", 0, "EXIT", 500, 2520, "milk"),
+    ("shelf", 3, "SHELF", 4000, 4010, "gum"), ("door", 1, "EXIT", 2003, 4022, "gum"),
+)  # fmt: skip
+
+
+def shop(*left_out: str) -> str:
+    lines = (
+        {"source": source, "seq": seq, "type": kind, "ts": ts, "arrival": at, "attrs": {"tag": tag}}
+        for source, seq, kind, ts, at, tag in EVENTS
+        if tag not in left_out
+    )
+    return SYNCS.lstrip() + "".join(f"{json.dumps(line)}\n" for line in lines)
+
+
+@pytest.fixture(autouse=True)
+def _shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shop.jsonl").write_text(shop())
+    Path("less.jsonl").write_text(shop("wine", "milk"))
+
+
+def query(report: str, source: str = "shop.jsonl", *more: str) -> int:
+    return command(["query", PAIRS, COUNTS, "--input", source, "--time-unit", "ms", "--out",
+                    "x.jsonl", "--quiet", "--report", report, *more])  # fmt: skip
+
+
+def found(folder: str, name: str = "report.json") -> Any:
+    return json.loads((Path(folder) / name).read_text(encoding="utf-8"))
+
+
+def test_a_query_over_a_trace_has_the_page_without_what_only_the_truth_tells() -> None:
+    assert query("story") == 0
+    made, page = found("story"), Path("story/report.html").read_text(encoding="utf-8")
+    assert made["verdict"]["headline"] == (
+        "q1: 2 matches, 1 uncertain; q2: 2 windows, 0 miss events."
+    )
+    shown = {
+        each["name"]: each["shown"].replace("\N{NO-BREAK SPACE}", " ") for each in made["kpis"]
+    }
+    assert shown["events arrived"] == "6"
+    assert shown["q1: matches"] == "2"
+    assert not made["clock_error"]["known"]
+    assert made["over_time"]["clocks"]["spread_ns"] == 2 * 10**9
+    assert "2\N{NO-BREAK SPACE}s apart" in page
+    assert "tag=milk" in page
+    assert 'id="matches-0-confirmed-0"' in page
+    assert {path.name for path in Path("story").iterdir()} == {
+        "report.html", "report.json", "results.jsonl",
+    }  # fmt: skip
+
+
+def test_an_order_has_one_too_and_without_arrivals_nothing_is_told_in_time() -> None:
+    Path("rows.csv").write_text("source,ts,type\na,100,R\na,300,R\nb,200,R\n")
+    assert command(["order", "--input", "rows.csv", "--time-unit", "ms", "--report", "story",
+                    "--out", "x.jsonl", "--quiet"]) == 0  # fmt: skip
+    made, page = found("story"), Path("story/report.html").read_text(encoding="utf-8")
+    assert not made["run"]["arrival_given"]
+    assert not [each for each in made["kpis"] if each["name"].startswith("held")]
+    assert 'id="holds"' not in page
+    assert "since the first event" in page or "first event" in page
+    assert made["disorder"]["arrived_ref"]["out_of_order"] == 1
+    assert 'id="matches"' not in page
+
+
+def test_two_queries_are_compared_in_text_page_and_numbers(capfd: Any) -> None:
+    assert query("before") == 0
+    capfd.readouterr()
+    assert query("now", "less.jsonl", "--against", "before") == 0
+    told = capfd.readouterr().err
+    assert "events arrived: 6 -> 3  -3 (-50 %)" in told
+    assert "q1: 1 lost; 50.0 % of the earlier results stand" in told
+    assert "now/against.html" in told
+    against = found("now", "against.json")
+    of_pairs, of_counts = (against["queries"][name] for name in ("q1", "q2"))
+    counts = {name: of_pairs[name] for name in ("both", "lost", "new", "changed")}
+    assert counts == {"both": 1, "lost": 1, "new": 0, "changed": 0}
+    assert of_pairs["examples"]["lost"] == ["shelf #0, door #0: confirmed"]
+    assert of_counts["changed"] == 2
+    assert "shelf #0, door #0" in (Path("now") / "against.html").read_text(encoding="utf-8")
+
+
+def test_the_same_run_against_itself_has_no_change(capfd: Any) -> None:
+    assert query("before") == query("now", "shop.jsonl", "--against", "before") == 0
+    assert "q1: the same 2 results" in capfd.readouterr().err
+    against = found("now", "against.json")
+    assert not [each for each in against["kpis"] if each["change"]]
+    assert against["queries"]["q2"]["changed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--against", "nowhere"], "--against nowhere: no report.json there"),
+        (["--against", "old"], "was made by another version"),
+        (["--report", "mine", "--quiet"], "mine: holds other files (own.txt); choose another"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_told_before_the_work(more: list[str], told: str, capfd: Any) -> None:
+    for name, text in (("old/report.json", '{"format": 1}'), ("mine/own.txt", "")):
+        Path(name).parent.mkdir()
+        Path(name).write_text(text)
+    assert query("story", "shop.jsonl", *more) == 2
+    assert told in capfd.readouterr().err
+    assert not Path("x.jsonl").exists()
+
+
+def test_against_needs_a_report(capfd: Any) -> None:
+    assert command(["order", "--input", "shop.jsonl", "--against", "before"]) == 2
+    assert "name a folder for this one, --report" in capfd.readouterr().err
+
+
+def test_alerts_are_counted_and_compared() -> None:
+    asked = "EVENT SEQ(SHELF s, EXIT e) UNDER CONSTRAINT visit FOR TRACE BY tag AS SHELF, EXIT?"
+    words = ["query", asked, "--input", "shop.jsonl", "--time-unit", "ms", "--out", "x.jsonl",
+             "--quiet", "--report"]  # fmt: skip
+    assert command([*words, "told"]) == 0
+    (table,) = found("told")["tables"]
+    assert table["title"] == "Patterns under a constraint"
+    assert table["rows"] == [["q1", 2, 0, 0, 1]]  # the clocks of milk's two readers may be wrong
+    assert command([*words, "again", "--against", "told"]) == 0

@@ -1,0 +1,119 @@
+"""Pages in a real browser: nothing is cut off, wide or narrow; what can be clicked works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+
+from engine.cli.app import run as command
+from engine.report.write import write_report
+from tests.page.chromium import MARKS, complaints, started
+from tests.report.test_own_report import COUNTS, PAIRS, shop
+from tests.sweep.test_sweeps import SWEEP, TEXT
+
+pytestmark = MARKS
+WIDTHS = (1400, 420)
+CUT_OFF = """
+document.querySelectorAll("details").forEach(each => { each.open = true; });
+return new Promise(done => setTimeout(() => done(
+  [document.documentElement, ...document.querySelectorAll(
+    ".scroll, nav, pre, figure, section, h1, h2, .tile, .half, li, p")]
+  .filter(each => each.clientWidth && each.scrollWidth > each.clientWidth + 1)
+  .map(each => `${each.tagName}.${each.className} ${each.scrollWidth} > ${each.clientWidth}: `
+    + each.textContent.trim().slice(0, 60))), 400));
+"""
+
+
+@pytest.fixture(name="browser", scope="module")
+def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    with started(tmp_path_factory.mktemp("chromium")) as made:
+        yield made
+
+
+def show(browser: webdriver.Chrome, page: Path, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get("about:blank")
+    browser.get_log("browser")
+    browser.get(page.absolute().as_uri())
+
+
+def check(browser: webdriver.Chrome, page: Path) -> None:
+    for width in WIDTHS:
+        show(browser, page, width)
+        assert browser.execute_script(CUT_OFF) == [], f"{page.name} at {width} px"
+        assert complaints(browser) == [], f"{page.name} at {width} px"
+
+
+@pytest.fixture(name="rich")
+def _rich(rich_run: Any) -> Path:
+    """The page of a scenario's run with everything."""
+    run = rich_run
+    write_report(
+        run.directory, run.title, "Three.", run.queries, run.passes, run.score, {}, "again"
+    )
+    return Path(run.directory) / "report.html"
+
+
+def test_a_scenarios_page(browser: webdriver.Chrome, rich: Path) -> None:
+    check(browser, rich)
+
+
+def test_pages_of_own_data_and_of_two_runs(
+    browser: webdriver.Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shop.jsonl").write_text(shop())
+    own = ["--input", "shop.jsonl", "--time-unit", "ms", "--out", "x.jsonl", "--quiet"]
+    assert command(["query", PAIRS, COUNTS, *own, "--report", "a"]) == 0
+    assert command(["query", PAIRS, COUNTS, *own, "--report", "b", "--against", "a"]) == 0
+    assert command(["order", *own, "--report", "c"]) == 0
+    compared = ["compare", "--input", "shop.jsonl", "--time-unit", "ms", "--out", "d", "--quiet"]
+    assert command(compared) == 0
+    log = ["log", "import", "shop.jsonl", "--time-unit", "ms", "--out", "shop.log"]
+    assert command(log) == 0
+    assert command(["validate", "--log", "shop.log", "--query", PAIRS, "--out", "e"]) in (0, 1)
+    for page in ("a/report.html", "b/against.html", "c/report.html", "d/compare.html",
+                 "e/validate.html"):  # fmt: skip
+        check(browser, Path(page))
+
+
+def test_a_sweeps_page(
+    browser: webdriver.Chrome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.toml").write_text(TEXT)
+    command([*SWEEP, "--sweep", "sources.a.workload.period=100ms,200ms"])
+    assert json.loads(Path("swept/sweep.json").read_text())["cells"]
+    check(browser, Path("swept/sweep.html"))
+
+
+def test_headings_sort_links_open_and_folded_figures_are_drawn(
+    browser: webdriver.Chrome, rich: Path
+) -> None:
+    show(browser, rich, 1400)
+    run = browser.execute_script
+    assert run("return getComputedStyle(document.querySelector('nav')).position") == "sticky"
+    assert run("return document.querySelector('#clocks .plot').childElementCount") == 0
+    run("document.querySelector('#clocks details').open = true")
+    drawn = "return document.querySelectorAll('#clocks .plot svg').length"
+    for _ in range(50):
+        if run(drawn):
+            break
+        run("return new Promise(done => setTimeout(done, 100))")
+    assert run(drawn)
+    run("location.hash = '#matches-0-confirmed-0'")
+    run("return new Promise(done => setTimeout(done, 200))")
+    assert run("return document.querySelector('#matches details').open")
+    cells = "return [...document.querySelectorAll('#windows table.sortable tbody tr')].map("
+    cells += "row => row.cells[1].textContent)"
+    run("document.querySelectorAll('#windows details').forEach(each => { each.open = true; })")
+    before = run(cells)
+    run("document.querySelectorAll('#windows table.sortable th[scope=col]')[1].click()")
+    assert run(cells) == sorted(before, key=float)
+    assert run("return document.querySelectorAll('.hero svg title').length") > 1

@@ -1,0 +1,167 @@
+"""Z10 made anew, small: what the methods give is what the query's definition gives, or is not."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.report.paper import Finding, PaperRun
+from scenarios.papers.z10 import buffer, methods, paper
+from scenarios.papers.z10.grids import holds_with
+from scenarios.papers.z10.methods import (
+    CORRECT,
+    IE_MINER,
+    K_SLACK,
+    REALTIME,
+    Ran,
+    Setup,
+    Told,
+    counted,
+    truth,
+)
+from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving
+
+POINTS = Shape(400)
+DURABLE = Shape(400, mean_ns=WITHIN_NS // 20)
+
+
+def paper_run(folder: Path, scale: float = 1.0) -> PaperRun:
+    return PaperRun(1, scale, folder, lambda _what: nullcontext(lambda _rows: None))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> PaperRun:
+    return paper_run(tmp_path)
+
+
+def by_definition(made: Arriving, *, durable: bool) -> set[tuple[int, ...]]:
+    """A (overlap) B (!D) (before) C within the window, by trying all."""
+    of = {
+        kind: [row for row in range(len(made)) if TYPES[made.kind[row]] == kind]
+        for kind in ("A", "B", "C", NEGATED)
+    }
+    ts, te, found = made.ts, made.te, set()
+    for a, b, c in product(of["A"], of["B"], of["C"]):
+        span = max(te[a], te[b], te[c]) - min(ts[a], ts[b], ts[c])
+        if durable:
+            related = ts[a] < ts[b] < te[a] < te[b] < ts[c]
+            since = ts[a]
+        else:
+            related = te[a] < ts[b] and te[b] < ts[c]
+            since = ts[b]
+        if not related or span > WITHIN_NS:
+            continue
+        if not any(since < ts[d] < ts[c] for d in of[NEGATED]):
+            found.add((a, b, c))
+    return found
+
+
+@pytest.mark.parametrize("shape", [POINTS, DURABLE])
+@pytest.mark.parametrize("method", [REALTIME, CORRECT])
+@pytest.mark.parametrize("share", [0.0, 0.45])
+def test_both_methods_end_with_the_matches_of_the_definition(
+    run: PaperRun, shape: Shape, method: str, share: float
+) -> None:
+    setup = Setup(method, shape, share)
+    ran = counted(run, "test", [setup])[setup]
+    expected = by_definition(ran.arriving, durable=bool(shape.mean_ns))
+    assert len(expected) > 5
+    assert {tuple(row) for row in ran.told.standing.tolist()} == expected
+    assert {tuple(row) for row in truth(run, shape).tolist()} == expected
+    if method == CORRECT:
+        assert ran.told.taken_back == 0
+        assert ran.accuracy(truth(run, shape)) == 100
+
+
+def test_k_slack_is_right_of_instants_alone(run: PaperRun) -> None:
+    points, durable = Setup(K_SLACK, POINTS, 0.45), Setup(K_SLACK, DURABLE, 0.45)
+    found = counted(run, "test", [points, durable])
+    assert found[points].accuracy(truth(run, POINTS)) == 100
+    assert found[durable].accuracy(truth(run, DURABLE)) < 10
+
+
+def test_ie_miner_is_wrong_of_what_comes_late(run: PaperRun) -> None:
+    calm, late = Setup(IE_MINER, DURABLE), Setup(IE_MINER, DURABLE, 0.45)
+    found, right = counted(run, "test", [calm, late]), truth(run, DURABLE)
+    assert found[calm].right(right) == len(right)
+    assert found[late].right(right) < len(right)
+
+
+@pytest.mark.parametrize("shape", [POINTS, DURABLE])
+def test_the_share_out_of_order_is_exact(shape: Shape) -> None:
+    made = arriving(shape, 0.25, 1)
+    order = np.argsort(made.arrival)
+    assert len(set(made.arrival.tolist())) == len(made)
+    ends = made.te[order]
+    behind = ends < np.maximum.accumulate(ends)
+    assert np.array_equal(np.sort(order[behind]), np.flatnonzero(made.late))
+    assert made.late.sum() == 100
+
+
+def test_measures_by_hand() -> None:
+    second = 10**9
+    made = Arriving(
+        ts=np.array([0, 1, 2, 3]) * second,
+        te=np.array([0, 1, 2, 3]) * second,
+        kind=np.array([0, 1, 2, 2]),
+        arrival=np.array([0, 5, 2, 3]) * second,
+        late=np.array([False, True, False, False]),
+    )
+    told = Told(
+        events=np.array([[0, 1, 2], [0, 1, 3], [0, 1, 2]]),
+        plus=np.array([True, True, False]),
+        at=np.array([5, 5, 7]) * second,
+        known_at=np.array([5, 5, 5]) * second,
+        at_end=np.zeros(3, np.bool_),
+    )
+    ran = Ran(Setup(REALTIME, POINTS), made, told, np.array([4e-6]))
+    assert told.standing.tolist() == [[0, 1, 3]]
+    assert ran.corrections == 3  # the late event completes both, and one is taken back
+    assert ran.latency_s == 5 + 5 + 2
+    assert ran.waiting_s == 2
+    assert ran.accuracy(np.array([[0, 1, 3]])) == 50
+    assert ran.event_seconds == 1e-6
+
+
+def test_a_range_says_with_what_a_verdict_holds(run: PaperRun) -> None:
+    def few(_run: PaperRun, shape: Shape, _shares: object) -> bool:
+        return shape.density < 50
+
+    said = holds_with(run, few, POINTS)
+    assert "events per window: holds with 20, 40, fails with 80" in said
+    assert "longest delay: holds with W/20, W/4, W/2" in said
+
+
+@pytest.mark.parametrize("method", [REALTIME, CORRECT])
+def test_a_small_buffer_changes_no_answer(run: PaperRun, method: str) -> None:
+    shape = replace(buffer.SHAPE, count=600)
+    setups = [Setup(method, shape, 0.18, buffer=size) for size in (50, 1000)]
+    found = counted(run, "test", setups)
+    right = {tuple(row) for row in truth(run, shape).tolist()}
+    assert right
+    for setup in setups:
+        assert {tuple(row) for row in found[setup].told.standing.tolist()} == right
+
+
+@pytest.mark.slow
+def test_every_figure_has_claims_with_both_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(methods, "_TURNS", 1)
+    made = paper()
+    findings: dict[str, Finding] = {
+        name: each.make(paper_run(tmp_path, 0.05)) for name, each in made.reproductions.items()
+    }
+    assert list(findings) == [f"fig-{number}" for number in range(11, 21)]
+    for finding in findings.values():
+        assert finding.claims
+        assert finding.tables
+        assert finding.figures
+        for claim in finding.claims:
+            assert "Ours: " in claim.detail
+            assert "The paper: " in claim.detail
