@@ -56,8 +56,7 @@ from engine.stream.value_rules import joined_type
 
 __all__ = [
     "FIRST_ARRIVAL", "LAST_ARRIVAL", "LOG_SCHEMA", "PAYLOAD", "ROWS", "SITE", "LogReader",
-    "LogWriter", "frames_at", "frames_in", "streamed_frames",
-    "is_log_file",
+    "LogWriter", "frames_at", "frames_in", "is_log_file", "streamed_frames",
 ]  # fmt: skip
 ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
