@@ -117,8 +117,9 @@ def facts_in(file: Path) -> FileFacts | None:
         UserError: a damaged footer.
     """
     try:
-        about = pq.read_metadata(file)
-        facts = facts_of(pq.read_schema(file).metadata)
+        with pq.ParquetFile(file) as opened:
+            about = opened.metadata
+            facts = facts_of(opened.schema_arrow.metadata)
     except (FactsError, *DAMAGED) as error:
         raise damaged(file, error) from error
     groups = [about.row_group(n).num_rows for n in range(about.num_row_groups)]
