@@ -71,6 +71,8 @@ class FrameBuilder:
         self._whole: StreamSchema | None = None
         """The schema of the last part that gave all its attributes."""
         self._text_bytes = 0
+        self._asked: tuple[Data, int] | None = None
+        """Whose texts were asked for last, mostly as it comes next, and what they take."""
 
     def add(self, part: Part) -> None:
         """Rows that came after all rows added before."""
@@ -80,7 +82,8 @@ class FrameBuilder:
         if part.schema.attrs:
             self._given = self._given_with(part.data, part.schema)
             self._whole = part.schema if None not in part.data.attrs else self._whole
-        self._text_bytes += _text_bytes(part.data)
+        self._text_bytes += self._texts_of(part.data)
+        self._asked = None
 
     @property
     def bytes(self) -> int:
@@ -91,7 +94,12 @@ class FrameBuilder:
         """``bytes`` if ``data`` were added."""
         given = len(self._given_with(data, schema))
         rows = self.rows + data.rows
-        return rows * (ROW_BYTES + CELL_BYTES * given) + self._text_bytes + _text_bytes(data)
+        return rows * (ROW_BYTES + CELL_BYTES * given) + self._text_bytes + self._texts_of(data)
+
+    def _texts_of(self, data: Data) -> int:
+        if self._asked is None or self._asked[0] is not data:
+            self._asked = (data, _text_bytes(data))
+        return self._asked[1]
 
     def _given_with(self, data: Data, schema: StreamSchema) -> set[str]:
         """Names of the attributes that have values in some row, ``data`` being among them."""
@@ -120,8 +128,11 @@ class FrameBuilder:
 
 
 def _text_bytes(data: Data) -> int:
-    texts = [column for column in (data.types, *data.attrs) if isinstance(column, Texts)]
-    return sum([TEXT_BYTES * len(each.names) + sum(map(len, each.names)) for each in texts])
+    size = 0
+    for column in (data.types, *data.attrs):
+        if isinstance(column, Texts):
+            size += TEXT_BYTES * len(column.names) + len("".join(column.names))
+    return size
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
