@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.pattern.compiled.derived import Read
 from engine.pattern.compiled.interval_joins import Joins, closed, closed_with
 from engine.pattern.compiled.records import (
     BY_START,
@@ -55,7 +56,7 @@ class Layout:
     """Tables, and what their numbers mean.
 
     ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
-    say which of ``steps`` its own are. ``attributes``: names by register. ``predicates``: by
+    say which of ``steps`` its own are. ``reads``: what each register has. ``predicates``: by
     number. ``own``: per step, what is asked of its event alone and no clock error changes.
     """
 
@@ -64,7 +65,7 @@ class Layout:
     branches: tuple[SeqPlan, ...]
     shapes: list[Shape]
     places: list[tuple[int, ...]]
-    attributes: list[str]
+    reads: list[Read]
     predicates: list[Predicate]
     own: list[Predicate | None]
 
@@ -92,9 +93,9 @@ class Layout:
         return {step.alias: number for number, step in enumerate(self.steps)}
 
     @property
-    def register(self) -> dict[str, int]:
-        """Register by attribute name."""
-        return {name: number for number, name in enumerate(self.attributes)}
+    def register(self) -> dict[Read, int]:
+        """Register by what it has."""
+        return {read: number for number, read in enumerate(self.reads)}
 
 
 def members_of(tables: Tables, branch: int) -> np.ndarray:
@@ -141,7 +142,7 @@ def _layout_of(key: SamePlan[Plan], index: str) -> Layout:
         branch.build()
     return Layout(
         builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
-        [b.places for b in made], list(builder.attributes), builder.predicates,
+        [b.places for b in made], list(builder.registers), builder.predicates,
         [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
     )  # fmt: skip
 
