@@ -69,12 +69,11 @@ class Jointly:
     errors: Sequence[np.ndarray]
 
     def apart(self, x: tuple[int, int], y: tuple[int, int], bound: int, *, strict: bool) -> Degree:
-        apart = self._time(x) - self._time(y)
-        return 2 * (apart < bound if strict else apart <= bound)
-
-    def _time(self, point: tuple[int, int]) -> np.ndarray:
-        of = self.records[point[0]]
-        return np.asarray(self.errors[point[0]] + (of.end if point[1] else of.start))
+        one, two = (self.records[row] for row, _ in (x, y))
+        apart = (one.end if x[1] else one.start) - (two.end if y[1] else two.start)
+        # Errors alone, first: what is shared cancels out without being rounded.
+        between = apart + (self.errors[x[0]] - self.errors[y[0]])
+        return 2 * (between < bound if strict else between <= bound)
 
 
 def clock_of(row: int, record: Record) -> object:
