@@ -7,7 +7,7 @@ finds matches is a ``engine.barrier.base.Matcher``, and its barrier makes an ope
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
@@ -60,8 +60,8 @@ class ResultPieces(ReadOneByOne):
     ``pieces``, everybody else reads this like a list.
     """
 
-    def __init__(self) -> None:
-        self.pieces: list[Sequence[Result]] = []
+    def __init__(self, pieces: Iterable[Sequence[Result]] = ()) -> None:
+        self.pieces = list(pieces)
 
     def extend(self, piece: Sequence[Result]) -> None:
         """Put ``piece`` behind what there is."""

@@ -27,14 +27,10 @@ class StreamReaders:
     def __init__(self, operators: Sequence[Operator], settings: ChainSettings) -> None:
         self._operators = operators
         self._with_halves = [bool(getattr(one, "takes_halves", False)) for one in operators]
+        self.take_halves = any(self._with_halves)
         self._by_clock = settings.pattern.purge == "slack"
         self._by_delay = settings.certainty == "max-delay"
         self._readers: dict[_Which, Readers] = {}
-
-    @property
-    def take_halves(self) -> bool:
-        """Whether one of them does."""
-        return any(self._with_halves)
 
     def tell(
         self, queries: tuple[int, int], released: Released | None, more: Released | None,

@@ -25,11 +25,12 @@ def gathered(frames: Iterable[Frame]) -> Iterator[Frame]:
     waiting: dict[str, list[Frame]] = {}
     rows = held = 0
     for frame in frames:
-        if frame.rows >= SMALL and frame.site not in waiting:
+        many = frame.batch.num_rows
+        if many >= SMALL and frame.site not in waiting:
             yield frame
             continue
         waiting.setdefault(frame.site, []).append(frame)
-        rows, held = rows + frame.rows, held + 1
+        rows, held = rows + many, held + 1
         if rows >= ROWS_PER_FILE or held >= _FRAMES_HELD:
             yield from _joined(waiting)
             waiting, rows, held = {}, 0, 0

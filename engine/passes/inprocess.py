@@ -89,7 +89,7 @@ def _run(
 
 
 def _records(frames: dict[str, list[Frame]]) -> int:
-    return sum(frame.rows for of_site in frames.values() for frame in of_site)
+    return sum(frame.batch.num_rows for of_site in frames.values() for frame in of_site)
 
 
 def _parts(

@@ -105,7 +105,7 @@ class Matches(ResultColumns):
         return map(columns_table, pieces)
 
     def __len__(self) -> int:
-        return len(self.given)
+        return len(self.given.at)
 
     def __iter__(self) -> Iterator[Result]:
         if not len(self):

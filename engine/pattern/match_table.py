@@ -33,7 +33,8 @@ def columns_table(matches: Matches) -> pa.Table:
     Raises:
         ContractViolation: an attribute is a NaN or an infinity, which JSON does not have.
     """
-    n, given = len(matches), matches.given
+    given = matches.given
+    n = len(given.at)
     more = pa.nulls(n, pa.string())
     if matches.computes:
         values = matches.values()

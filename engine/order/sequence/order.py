@@ -233,6 +233,8 @@ class Sequence:
         That is after every ``FORGET_EVERY`` records of the site, or nowhere while its sources, with
         the new ones of these rows, are not too many.
         """
+        if len(self._clocks.strings.texts) <= min(self._kept, _MANY_NEW - 1):
+            return [rows]  # there are no more sources than texts
         known = self._lanes.known(int(columns[r.SOURCE].max(initial=-1)) + 1 if rows else 0)
         heard = np.zeros(len(known), bool)
         if rows:

@@ -79,7 +79,8 @@ class Alphabet:
 
     def read(self, released: Released) -> np.ndarray:
         """The symbol of each event, int32 (n,); IGNORED for those of other types."""
-        of_type = np.full(len(released.strings) + 1, IGNORED, np.int32)  # a null's is the last
+        texts = released.strings.texts
+        of_type = np.full(len(texts) + 1, IGNORED, np.int32)  # a null's is the last
         for event_type in self._guards:
             code = released.strings.find(event_type)
             if code >= 0:
