@@ -40,7 +40,8 @@ class StreamClocks:
     ) -> None:
         self._by_clock = by_clock
         self._by_delay = by_delay
-        self._book = PromiseBook(types)
+        self._types = types
+        self._book: PromiseBook | None = None
         self.frontier = LONG_AGO
         self.horizon = NOTHING
         self._newest = LONG_AGO
@@ -86,6 +87,7 @@ class StreamClocks:
             progress = progress_steps(ref, status, release, first, steps, self.frontier)
             told, at = Told(clock, {ALL: progress}), steps.at
         else:
+            self._book = self._book or PromiseBook(self._types)
             told = Told(clock, self._book.steps(released, released.promises, first))
             at = released.promises.at
         self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
@@ -122,13 +124,15 @@ class StreamClocks:
         """Plain data."""
         clocks = [self.frontier, self.horizon, self._newest, self.t_a, self.rows]
         bound = [self.bound.unc_ns, self.bound.rate_ppb, self.bound.since]
-        return {"clocks": clocks, "bound": bound, "promises": self._book.snapshot()}
+        return {"clocks": clocks, "bound": bound, "promises": self._book and self._book.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.frontier, self.horizon, self._newest, self.t_a, self.rows = state["clocks"]
         self.bound = ClockBound(*state["bound"])
-        self._book.restore(state["promises"])
+        if state["promises"] is not None:
+            self._book = PromiseBook(self._types)
+            self._book.restore(state["promises"])
 
 
 def _running(before: int, values: np.ndarray) -> np.ndarray:

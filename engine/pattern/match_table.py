@@ -36,7 +36,7 @@ def columns_table(matches: Matches) -> pa.Table:
     given = matches.given
     n = len(given.at)
     more = pa.nulls(n, pa.string())
-    if matches.computes:
+    if any(plan.computed for plan in matches.layout.branches):
         values = matches.values()
         texts = [None if value is None else as_json({"value": value}) for value in values]
         more = pa.array(texts, pa.string())
@@ -78,7 +78,7 @@ def _events(matches: Matches) -> pa.Array:
 
 def _column(matches: Matches, name: str) -> pa.DictionaryArray:
     codes = matches.columns[name]
-    return decoded(codes, codes < 0, matches.strings.text)
+    return decoded(codes, codes < 0, matches.strings.texts.__getitem__)
 
 
 def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:
@@ -103,7 +103,7 @@ def _values(matches: Matches, name: str) -> pa.Array:
     values = matches.columns[ATTR_PREFIX + name]
     valid = matches.columns[VALID_PREFIX + name]
     if matches.attr_types[name] == "str":
-        return decoded(values, ~valid, matches.strings.text)
+        return decoded(values, ~valid, matches.strings.texts.__getitem__)
     if values.dtype.kind == "f" and not np.isfinite(values[valid]).all():
         raise ContractViolation(f"a result holds a NaN or an infinity as {name!r}")
     return pa.array(values, mask=~valid)

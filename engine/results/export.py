@@ -174,6 +174,7 @@ def _results(
     times: Mapping[str, Collection[str]],
 ) -> Iterator[tuple[int, Iterable[str]]]:
     """(number of lines, their texts) of each site, query and batch, in order of emission."""
+    kinds = {name: files for name, files in kinds.items() if files.count}
     for sites in site_groups(list(kinds.values())):
         if len(sites) == 1:
             yield from _of_site(kinds, sites, unit, queries, times)

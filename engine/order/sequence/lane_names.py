@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.stream.released import Strings
 
 Name = tuple[str, str]
 
@@ -18,11 +17,12 @@ class LaneNames:
         self._names: list[Name] = []
         self._by_name: list[int] = []
 
-    def by_name(self, lanes: int, name_of: Callable[[int], Name]) -> list[int]:
-        """All of so many lanes; those that are new are asked for their names."""
-        new = range(len(self._names), lanes)
+    def by_name(self, lanes: np.ndarray, strings: Strings) -> list[int]:
+        """All of ``lanes``, of which there may be new ones behind."""
+        new, texts = range(len(self._names), len(lanes)), strings.texts
         if new:
-            self._names += map(name_of, new)
+            fresh = (lanes[name][new.start :].tolist() for name in ("source", "stream"))
+            self._names += zip(*([texts[code] for code in codes] for codes in fresh), strict=True)
             self._by_name += new
             self._by_name.sort(key=self._names.__getitem__)
         return self._by_name

@@ -62,6 +62,7 @@ _ROW_COLUMNS: Final = {
 _EVENT_COLUMNS: Final = ("release", "ref", "unc", "status")
 """Columns that the kernel writes in release order."""
 _NOT_PAYLOAD: Final = (r.KIND, r.TE, r.SOURCE, r.STREAM)
+_NO_ROWS: Final = np.empty(0, ROW)
 _NO_INTS: Final = np.empty(0, np.int64)
 _NO_KINDS: Final = np.empty(0, np.int8)
 _NO_CODES: Final = np.empty(0, np.int32)
@@ -140,7 +141,7 @@ class Sequence:
         self._clocks = clocks
         self._wanted = wanted
         self._lanes = LaneTable(clocks.strings)
-        self._rows = np.empty(0, ROW)
+        self._rows = _NO_ROWS
         self._payload: Columns = {}
         tail_ppm = 1_000_000 - settings.quantile_ppm
         # What it starts with where that is not 0.
@@ -199,10 +200,12 @@ class Sequence:
                 "order sequence: an event without a number; number them (seq), or take an order "
                 "that asks for none, as kslack:2s"
             )
-        self._wake(columns[r.SOURCE])
+        if self._lanes.quiet.used:
+            self._wake(columns[r.SOURCE])
         pending = len(self._rows)
         all_rows = np.empty(pending + rows, ROW)
-        numbers_of(all_rows)[:pending] = numbers_of(self._rows)
+        if pending:
+            numbers_of(all_rows)[:pending] = numbers_of(self._rows)
         new_rows(
             all_rows[pending:], self._lanes.of(columns, rows, self._state), columns[r.SOURCE],
             columns[r.SEQ], columns[r.TS], columns[r.ARRIVAL],
@@ -281,7 +284,7 @@ class Sequence:
         keep = np.empty(total, np.int64)
         keep = keep[: survivors(s, keep)]
         ordered = self._ordered(s, payload)
-        self._rows = numbers_of(rows)[keep].view(ROW).reshape(len(keep))
+        self._rows = numbers_of(rows)[keep].view(ROW).reshape(len(keep)) if len(keep) else _NO_ROWS
         self._payload = {name: column[keep] for name, column in payload.items()}
         self._row_bytes = max(self._row_bytes, sum(c.itemsize for c in payload.values()))
         return ordered
@@ -289,7 +292,7 @@ class Sequence:
     def _sequencer(self, rows: np.ndarray, sources: int) -> Sequencer:
         """All that the kernels need, with a ring per lane as large as this call can need."""
         clocks = self._lanes.link(self._clocks, sources)
-        lanes = self._lanes.count
+        lanes = len(self._lanes.tables)
         low, high = np.empty((2, lanes), np.int64)
         offset = place_rings(rows, self._lanes.tables, low, high)
         if len(self._rings) < offset:
@@ -324,14 +327,14 @@ class Sequence:
                 "reason": bad["reason"].copy(),
             }
             quarantined.update({name: rows[name][where] for name in ("ref", "unc")})
-        of_gap = gap["lane"]
-        source = self._lanes.tables["source"][of_gap].astype(np.int32)
+        of_gap = self._lanes.tables[gap["lane"]]
         return Ordered(
             len(events),
             taken,
             Progress(*(step[name].copy() for name in ("released", "frontier", "at"))),
             Gaps(
-                gap["released"].copy(), source, self._lanes.stream_of(of_gap),
+                gap["released"].copy(), of_gap["source"].astype(np.int32),
+                of_gap["stream"].astype(np.int32),
                 gap["first"].copy(), gap["count"].copy(), gap["low"].copy(), gap["high"].copy(),
                 np.cumsum(is_step)[is_gap],
             ),
@@ -349,7 +352,7 @@ class Sequence:
         }
         taken[r.SOURCE] = self._lanes.tables["source"].astype(np.int32)[lanes]
         if self._wants(r.STREAM):
-            taken[r.STREAM] = self._lanes.stream_of(lanes)
+            taken[r.STREAM] = self._lanes.tables["stream"].astype(np.int32)[lanes]
         # "clip" only spares a check: every index is one of a row.
         taken.update({n: column.take(index, mode="clip") for n, column in payload.items()})
         if self._wants(r.TE):

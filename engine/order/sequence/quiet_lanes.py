@@ -38,6 +38,8 @@ class QuietLanes:
     """Packed lanes. Places are used again, so that one that goes moves no others."""
 
     def __init__(self) -> None:
+        self.used = 0
+        """How many there are."""
         self._heads = np.empty(0, LANE)
         self._source = np.empty(0, np.int64)  # NONE: nothing is here
         self._heard = np.empty(0, np.int64)
@@ -52,6 +54,7 @@ class QuietLanes:
 
     def add(self, lanes: Lanes) -> None:
         """Keep these."""
+        self.used += len(lanes.heads)
         lacking = len(lanes.heads) - len(self._free)
         if lacking > 0:
             self._grow(max(lacking, len(self._source), _LEAST))
@@ -87,6 +90,7 @@ class QuietLanes:
         places = np.flatnonzero(asked & (self._source != NONE))
         taken = self._at(places)
         self._source[places] = NONE
+        self.used -= len(places)
         for place in places.tolist():
             self._memories[place] = b""
             self._free.append(place)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from engine.pattern.compiled.tables import Layout
@@ -34,6 +36,7 @@ def members(layout: Layout, joined: list[list[Attribute]], released: Released) -
     return found
 
 
+@lru_cache(maxsize=64)
 def joined_attributes(layout: Layout) -> list[list[Attribute]]:
     """Per step what it is joined by with positive steps, in every branch that has it: without a
     value it can be joined to none.
@@ -53,6 +56,7 @@ def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
     return [a for group in groups for a in group if a.alias == step.alias]
 
 
+@lru_cache(maxsize=64)
 def kept_attributes(layout: Layout) -> set[str] | None:
     """Own attributes that matches need after the steps' own conditions; None = all."""
     plans = layout.branches

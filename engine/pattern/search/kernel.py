@@ -131,8 +131,9 @@ class Kernel:
         now["bound_since"], now["largest_t_a"] = bound.since, t_a
 
     def construct(
-        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],
+        stop: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``rows`` of
         ``engine.pattern.search.state.Search``, and ``doubts``; good until the next call.
 
@@ -141,13 +142,9 @@ class Kernel:
             first: its first new row.
             strings: the site's table.
             promised: by type or for all of them, what the purge may count on; none: no such purge.
+            stop: the end of them; None: there are no more.
         """
-        return self._constructed(store, first, store.n, strings, promised)
-
-    def _constructed(
-        self, store: Store, first: int, stop: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same, of the rows up to ``stop``."""
+        stop = store.n if stop is None else stop
         programs = self._compiled(store.kinds, strings)
         steps, now = len(self._layout.steps), self._state[0]
         now["found_n"] = now["doubts_n"] = now["moves_n"] = now["begun_n"] = 0
@@ -155,7 +152,12 @@ class Kernel:
             self._with_room(int(store.events["horizon"][max(0, first - 1)]) if first else LONG_AGO)
         moves, clock_of = self._moves(promised)
         room = max(_LEAST + (stop - first) // 2, self._room)
-        found, rows, doubts = self._written(room, steps)
+        # The last arrays again if they fit, as fresh memory is slow.
+        if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
+            found, rows, doubts = self._last
+        else:
+            found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
+            doubts = np.empty(room, scopes.DOUBT)
         while True:
             first, why = c.construct(
                 search.Search(
@@ -185,19 +187,12 @@ class Kernel:
             else:
                 found, rows, doubts = (_longer(part) for part in (found, rows, doubts))
 
-    def _written(self, room: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Arrays to write into: the last ones again if they fit, as fresh memory is slow."""
-        if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
-            return self._last
-        found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
-        return found, rows, np.empty(room, scopes.DOUBT)
-
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
         """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
         match is known.
         """
         self._state["join_orders_n"] = 0
-        self._constructed(store, first, stop, strings, {})
+        self.construct(store, first, strings, {}, stop)
         self._state["join_orders_n"] = len(self._layout.tables.join_orders)
 
     def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:

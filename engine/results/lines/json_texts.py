@@ -176,3 +176,9 @@ def rest(more: pa.Array) -> pa.Array | str:
 def in_one(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece, cut loose from what surrounds it."""
     return pa.concat_arrays(column.chunks)
+
+
+def columns_in_one(table: pa.Table) -> dict[str, pa.Array]:
+    """Every column of ``table``, ``in_one``."""
+    columns = zip(table.column_names, table.columns, strict=True)
+    return {name: pa.concat_arrays(column.chunks) for name, column in columns}
