@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ def gathered(frames: Iterable[Frame]) -> Iterator[Frame]:
 def _joined(waiting: dict[str, list[Frame]]) -> Iterator[Frame]:
     """A frame per site, and per run of frames with the same columns."""
     for site, frames in waiting.items():
-        for _, alike in groupby(frames, key=lambda frame: frame.batch.schema):
+        for _, alike in groupby(frames, key=attrgetter("batch.schema")):
             batches = [frame.batch for frame in alike]
             if len(batches) == 1:
                 yield Frame(site, batches[0])
