@@ -87,17 +87,14 @@ def add_fault(found: dict[int, str], rows: np.ndarray, reason: str) -> None:
 def _sync_faults(found: dict[int, str], given: dict[str, np.ndarray], is_sync: np.ndarray) -> None:
     nothing = np.zeros(len(is_sync), bool)
     offset, delay = given.get(r.OFFSET, nothing), given.get(r.DELAY, nothing)
-    add_fault(
-        found, is_sync & offset & ~delay, 'a record of kind sync needs "delay" beside "offset"'
-    )
-    add_fault(
-        found, is_sync & delay & ~offset, 'a record of kind sync needs "offset" beside "delay"'
-    )
+    needs = "a record of kind sync needs"
+    add_fault(found, is_sync & offset & ~delay, f'{needs} "delay" beside "offset"')
+    add_fault(found, is_sync & delay & ~offset, f'{needs} "offset" beside "delay"')
     # A source without a clock reading may still announce where its numbers start.
     announced = given.get(r.FIRST_SEQ, nothing) | given.get(r.INCARNATION, nothing)
     add_fault(
         found, is_sync & ~offset & ~announced,
-        'a record of kind sync needs "offset" and "delay" (or "first_seq", "incarnation")',
+        f'{needs} "offset" and "delay" (or "first_seq", "incarnation")',
     )  # fmt: skip
 
 
@@ -117,8 +114,10 @@ def beyond_said(field: str) -> str:
 
 def _value_faults(found: dict[int, str], columns: dict[str, pa.Array], unit_ns: int) -> None:
     for field, (low, high) in LIMITS.items():
-        extent = pc.min_max(columns[field]).as_py() if field in columns else {"min": None}
-        if extent["min"] is None or (extent["min"] >= low and extent["max"] <= high):
+        if field not in columns:
+            continue
+        least, most = pc.min_max(columns[field]).as_py().values()
+        if least is None or low <= least <= most <= high:
             continue
         values, _ = ints(columns[field])
         if field in _NOT_NEGATIVE:
