@@ -206,7 +206,8 @@ class Chain:
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
         """Order what has gathered, then hand it to every operator."""
         if parts:
-            columns, rows = join(parts, lengths), sum(lengths)
+            columns = join(parts, lengths) if len(parts) > 1 else parts[0]
+            rows = sum(lengths)
             now = int(columns[r.ARRIVAL][-1])
             parts.clear()
             lengths.clear()

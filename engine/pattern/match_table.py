@@ -59,8 +59,11 @@ def _events(matches: Matches) -> pa.Array:
     """One list of structs per result, of the steps that its match has."""
     present = matches.which >= 0
     row = pa.array(matches.which[present])
-    n = len(row)
-    fields = {name: _column(matches, name).take(row) for name in ("stream", "source", "type")}
+    n, text = len(row), matches.strings.texts.__getitem__
+    fields = {
+        name: decoded(matches.columns[name], matches.columns[name] < 0, text).take(row)
+        for name in ("stream", "source", "type")
+    }
     fields |= {
         name: pa.array(matches.columns[name], mask=matches.lacks.get(name)).take(row)
         for name in _TIMES
@@ -74,11 +77,6 @@ def _events(matches: Matches) -> pa.Array:
     events = pa.StructArray.from_arrays([fields[name] for name in names], names)
     ends = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), events)
-
-
-def _column(matches: Matches, name: str) -> pa.DictionaryArray:
-    codes = matches.columns[name]
-    return decoded(codes, codes < 0, matches.strings.texts.__getitem__)
 
 
 def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:

@@ -133,13 +133,11 @@ class SeqMatcher:
         The latter is of memory: a batch is held beside what it makes expire, whatever its size.
         ``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested.
         """
+        held = int((self.table.columns[EXPIRES][: self.table.n] >= self._horizon).sum())
         over = max(0, self.table.n - self.settings.buffer_warn)
-        counts = {"too_late": self._too_late, "buffered": self._held(), "beyond_limit": over}
+        counts = {"too_late": self._too_late, "buffered": held, "beyond_limit": over}
         counts |= {"buffered_max": self._most} | self._kernel.counters()
         return counts
-
-    def _held(self) -> int:
-        return int((self.table.columns[EXPIRES][: self.table.n] >= self._horizon).sum())
 
     @property
     def stacks(self) -> Stacks:

@@ -213,8 +213,6 @@ def is_valued(name: str) -> bool:
 
 def join(parts: list[Columns], lengths: list[int]) -> Columns:
     """The parts one after another; a column that some part lacks is filled in."""
-    if len(parts) == 1:
-        return parts[0]
     names: dict[str, np.ndarray] = {}
     for part in parts:
         names.update(part)

@@ -8,6 +8,8 @@ that a frame holds rows of one chunk.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +27,7 @@ _SourceKey = tuple[str, str | None]
 _CountKey = tuple[str, str, str, int]
 
 
+@dataclass(slots=True)
 class RowIntake:
     """Turns columns of one input into frames.
 
@@ -33,12 +36,12 @@ class RowIntake:
     ``arrival_given`` tells whether any row gave its arrival.
     """
 
-    def __init__(self, unit_ns: int) -> None:
-        self.unit_ns = unit_ns
-        self.arrival_given = False
-        self._next_seq: dict[_CountKey, int] = {}
-        self._incarnation: dict[_SourceKey, int] = {}
-        self._arrived: dict[str, tuple[int, int]] = {}  # site -> (arrival, line)
+    unit_ns: int
+    arrival_given: bool = False
+    _next_seq: dict[_CountKey, int] = field(default_factory=dict)
+    _incarnation: dict[_SourceKey, int] = field(default_factory=dict)
+    _arrived: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By site: (arrival, line) of the row that arrived last."""
 
     def check(
         self, columns: dict[str, pa.Array], lines: np.ndarray, *, ordered: bool = True

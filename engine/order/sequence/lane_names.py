@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from engine.kernels.integers import NONE
@@ -10,12 +12,12 @@ from engine.stream.released import Strings
 Name = tuple[str, str]
 
 
+@dataclass(slots=True)
 class LaneNames:
     """Names by lane. What is in order stays in order: only new names are put among the others."""
 
-    def __init__(self) -> None:
-        self._names: list[Name] = []
-        self._by_name: list[int] = []
+    _names: list[Name] = field(default_factory=list)
+    _by_name: list[int] = field(default_factory=list)
 
     def by_name(self, lanes: np.ndarray, strings: Strings) -> list[int]:
         """All of ``lanes``, of which there may be new ones behind."""

@@ -322,8 +322,10 @@ class LaneTable:
                 "source": texts[lane["source"]],
                 "stream": texts[lane["stream"]],
                 **{name: int(lane[name]) for name in told},
-                "newest_ts": _unless_none(lane["max_ts"]),
-                "last_arrival": _unless_none(lane["last_arrival"]),
+                **{
+                    name: None if lane[instant] == INT_MIN else lane[instant]
+                    for name, instant in (("newest_ts", "max_ts"), ("last_arrival", "last_arrival"))
+                },
                 "ended": bool(lane["closed"]),
                 "idle": not lane["closed"] and lane["silent"],
             }
@@ -380,7 +382,3 @@ def _renumber(rows: np.ndarray, state: np.ndarray, place: np.ndarray) -> None:
     rows["lane"] = place[rows["lane"]]
     if state["blocker"][0] != NONE:
         state["blocker"] = place[state["blocker"]]
-
-
-def _unless_none(instant: int) -> int | None:
-    return None if instant == INT_MIN else instant

@@ -261,7 +261,10 @@ class Sequence:
 
     def sources(self) -> dict[str, int]:
         """How many were forgotten, and may have come back."""
-        return self._lanes.forgotten.counters()
+        of = self._lanes.forgotten
+        return {
+            "sources_forgotten": of.sources, "sources_may_have_returned": of.may_have_returned,
+        }  # fmt: skip
 
     def flush(self) -> Ordered:
         """End of the input: everything held is let go at the last arrival."""

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from engine.pattern.compiled.tables import Layout
-from engine.query.expression import View, column, mask
+from engine.query.expression import View, column, view_mask
 from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute, Predicate, SeqPlan, Step
 from engine.stream.released import Released
@@ -78,9 +78,9 @@ def _chosen(
     names = released_columns([*attributes_in(where), *joined, Attribute("ref")])
     columns = {name: released.columns[name][rows] for name in names if name in released.columns}
     view = View.of(columns, released.attr_types, released.strings)
-    fine = _has_values(joined, view, len(rows))
+    fine = _has_values(joined, view, len(rows)) if joined else np.True_
     if where is not None:
-        fine &= mask(where, columns, view.valid_of, released.attr_types, released.strings)
+        fine = fine & view_mask(where, view, len(rows))
     return np.asarray(rows[fine])
 
 

@@ -26,6 +26,8 @@ _LEAST: Final = 1 << 10
 _FITS: Final = 8
 _NEVER: Final = 2**63 - 1
 _OPEN: Final = np.empty(0, np.float64)
+_NO_PROGRAMS: Final = compile_programs((), {}, {}, np.empty(0, np.int8), Strings())
+_NO_MOVES: Final = np.empty(0, search.MOVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +147,16 @@ class Kernel:
             stop: the end of them; None: there are no more.
         """
         stop = store.n if stop is None else stop
-        programs = self._compiled(store.kinds, strings)
+        programs = _NO_PROGRAMS
+        if self._layout.predicates:
+            programs = self._compiled(store.kinds, strings)
         steps, now = len(self._layout.steps), self._state[0]
         now["found_n"] = now["doubts_n"] = now["moves_n"] = now["begun_n"] = 0
         if len(self._begun):
             self._with_room(int(store.events["horizon"][max(0, first - 1)]) if first else LONG_AGO)
-        moves, clock_of = self._moves(promised)
+        moves, clock_of = _NO_MOVES, np.full(steps, -1)
+        if promised:
+            moves, clock_of = self._moves(promised)
         room = max(_LEAST + (stop - first) // 2, self._room)
         # The last arrays again if they fit, as fresh memory is slow.
         if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
@@ -203,7 +209,7 @@ class Kernel:
             names.index(step.type) if step.type in promised else everywhere
             for step in self._layout.steps
         ]
-        parts = [np.empty(0, search.MOVE)]
+        parts = []
         for clock, told in enumerate(promised.values()):
             part = np.empty(len(told.value) - 1, search.MOVE)
             part["moment"], part["clock"], part["value"] = told.moment[1:], clock, told.value[1:]

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.errors import UserError
 from engine.query.analysis.contradiction import find_conflict
-from engine.query.expression import View, mask
+from engine.query.expression import View, view_mask
 from engine.query.plan import Logic, Predicate
 from engine.stream.released import Released
 
@@ -101,7 +101,7 @@ class Alphabet:
         view = View.of(columns, released.attr_types, released.strings)
         combination = np.zeros(len(rows), np.int64)
         for place, guard in enumerate(guards):
-            true = mask(guard, columns, view.valid_of, view.attr_types, view.strings)
+            true = view_mask(guard, view, len(rows))
             combination |= true.astype(np.int64) << place
         found: np.ndarray = self._lookup(event_type, len(guards))[combination]
         return found

@@ -24,12 +24,8 @@ class Texts:
     """
 
     def __init__(self, unit: int = 1) -> None:
-        self._unit = unit
+        self.unit = unit
         self._made: dict[pa.DataType, list[tuple[pa.Array, pa.Array]]] = {}
-
-    def times(self, values: pa.Array) -> pa.Array:
-        """Whole numbers of the unit, rounded down."""
-        return self.of(in_unit(values, self._unit))
 
     def of(self, values: pa.Array) -> pa.Array:
         """Plain values; texts get quotes, nulls are ``null``."""
@@ -64,8 +60,8 @@ class Texts:
         """The fields of objects without their braces, to be ``woven``; ``times`` in the unit."""
         parts: list[str | pa.Array] = []
         for name, values in columns.items():
-            told = self.times(values) if name in times else self.of(values)
-            parts += [f'{", " if parts else ""}"{name}": ', told]
+            told = in_unit(values, self.unit) if name in times else values
+            parts += [f'{", " if parts else ""}"{name}": ', self.of(told)]
         return parts
 
     def _object(self, values: pa.StructArray) -> pa.Array:

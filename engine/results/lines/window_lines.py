@@ -40,13 +40,13 @@ def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> pa.
     for name in WINDOW_FIELDS:
         values = columns[name]
         if name == "window":
-            start, end = (texts.times(values.field(one)) for one in ("start", "end"))
+            start, end = (texts.of(in_unit(values.field(n), unit)) for n in ("start", "end"))
             told = ['{"start": ', start, ', "end": ', end, "}"]
         elif name in JSON_FIELDS:
             text = texts.objects(values)
             told = [text.fill_null("null") if text.null_count else text]
         else:
-            told = [texts.times(values) if name == "at" else texts.of(values)]
+            told = [texts.of(in_unit(values, unit) if name == "at" else values)]
         parts += [f', "{name}": ', *told]
     parts[0] = "{" + str(parts[0]).removeprefix(", ")
     for name in WINDOW_EXTRAS:
