@@ -14,7 +14,7 @@ from engine.results.schema import (
     MORE,
     as_json,
     decoded,
-    either,
+    one_of,
     same_for_all,
 )
 from engine.stream.columns import VALID_PREFIX
@@ -42,12 +42,12 @@ def columns_table(matches: Matches) -> pa.Table:
         more = pa.array(texts, pa.string())
     columns = [
         pa.array(np.arange(n)),
-        either(given.plus, "+", "-"),
+        one_of(("-", "+"), given.plus),
         same_for_all(matches.query, n),
         same_for_all(matches.site, n),
         pa.array(given.at),
         pa.array(given.known_at),
-        either(given.confirmed, "confirmed", "uncertain"),
+        one_of(("uncertain", "confirmed"), given.confirmed),
         pa.array(given.chance),
         _events(matches),
         more,

@@ -26,6 +26,7 @@ from engine.results.schema import (
     WINDOW_SCHEMA,
     WINDOWS,
     match_rows,
+    table_of,
     window_rows,
 )
 
@@ -77,10 +78,7 @@ def plain_kind(
             {POSITION: position, **result}
             for position, result in zip(positions, results, strict=True)
         ]
-        try:
-            return pa.Table.from_pylist(found, schema=schema)
-        except (pa.ArrowException, OverflowError) as error:
-            raise ContractViolation(f"a result does not fit its fields: {error}") from error
+        return table_of(found, schema)
 
     def texts(table: pa.Table, unit: int, _times: Collection[str]) -> pa.Array:
         columns = columns_in_one(table.select(schema.names[1:]))
