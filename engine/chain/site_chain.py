@@ -189,10 +189,8 @@ class Chain:
                 "order of arrival"
             )
         self._last_arrival = arrival[-1].as_py()
-        if r.KIND in frame.batch.schema.names:
-            self._records.update(records_by_kind(frame))
-        else:
-            self._records[r.Kind.EVENT.name.lower()] += len(arrival)
+        has_kinds = r.KIND in frame.batch.schema.names
+        self._records.update(records_by_kind(frame) if has_kinds else {"event": len(arrival)})
 
     def _learn(self, record: dict[str, Any]) -> None:
         """A sync record: where numbers start, and the source's offset unless it has none."""

@@ -14,7 +14,6 @@ from engine.pattern.compiled.tables import Layout
 from engine.pattern.search import construction as c
 from engine.pattern.search import scopes, stacks
 from engine.pattern.search import state as search
-from engine.pattern.search.dropping import no_starts
 from engine.pattern.search.program_machine import Programs
 from engine.pattern.store import Store
 from engine.pattern.verdict.certainty import Rule
@@ -79,9 +78,10 @@ class Kernel:
         self._beside = layout.tables.indexes if options.rip or options.rin else None
         now["drops"] = drops
         self._begun = np.empty(0, search.BEGUN)
-        self._open_at, self._open_n = no_starts(len(layout.steps))
-        self._heard, self._lost = (np.full(len(layout.steps), _NEVER) for _ in range(2))
-        self._covered = np.full(len(layout.steps), LONG_AGO)
+        steps = len(layout.steps)
+        self._open_at, self._open_n = np.empty((steps, 0), np.int64), np.zeros(steps, np.int64)
+        self._heard, self._lost = (np.full(steps, _NEVER) for _ in range(2))
+        self._covered = np.full(steps, LONG_AGO)
         self._stacks = stacks.empty_stacks(places=self._beside is not None)
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from engine.results.schema import KINDS_OF_ALERT
 from engine.scenario import Table
+
+_KINDS = ("alert", "cleared", "violation")
 
 
 def alert_tables(alerts: Mapping[str, Counter[tuple[str, str]]]) -> tuple[Table, ...]:
@@ -19,8 +20,8 @@ def alert_tables(alerts: Mapping[str, Counter[tuple[str, str]]]) -> tuple[Table,
         return ()
     rows: list[tuple[str | int, ...]] = []
     for query, counts in sorted(alerts.items()):
-        each = [counts[kind, "confirmed"] + counts[kind, "uncertain"] for kind in KINDS_OF_ALERT]
-        rows.append((query, *each, sum(counts[kind, "uncertain"] for kind in KINDS_OF_ALERT)))
+        each = [counts[kind, "confirmed"] + counts[kind, "uncertain"] for kind in _KINDS]
+        rows.append((query, *each, sum(counts[kind, "uncertain"] for kind in _KINDS)))
     return (
         Table(
             "Patterns under a constraint",
