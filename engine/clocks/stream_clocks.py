@@ -99,14 +99,13 @@ class StreamClocks:
         last = np.array([self._newest if self._by_clock else self.frontier])
         horizon = int(self._horizon(last, released)[0])
         self.horizon = max([self.horizon, *rows.horizon[-1:].tolist(), horizon])
-        closed, passed = self._less(told, 1), self._less(told, 2)
+        closed = passed = told
+        if self.t_a if self._by_delay else self.bound.unc_ns or self.bound.rate_ppb:
+            closed, passed = self._less(told, 1), self._less(told, 2)
         return Moved(first, rows, now, told, closed, passed, self.horizon, self.t_a)
 
     def _less(self, told: Told, errors: int) -> Told:
         """What was told less so many clocks' errors."""
-        bound = self.bound
-        if not (self.t_a if self._by_delay else bound.unc_ns or bound.rate_ppb):
-            return told
         promised = {name: self._shorter(of, errors) for name, of in told.promised.items()}
         return Told(self._shorter(told.clock, errors), promised)
 

@@ -47,7 +47,9 @@ def write_results(
             found = [*_by_site(chosen, results, kind), *found]
         # By site, and as a file has one schema, by that.
         parts: dict[pa.Schema, list[pa.Table]] = {}
-        for table in sorted(found, key=_site_of):
+        if len(found) > 1:
+            found.sort(key=_site_of)
+        for table in found:
             parts.setdefault(table.schema, []).append(table)
         if found or store.is_lasting:
             files += store.replace(name, batch_id, list(parts.values()))

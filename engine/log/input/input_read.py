@@ -113,7 +113,7 @@ class InputRead(ABC):
         if self._has_begun:
             self._begin()
         self._has_begun = True
-        with self._bad:
+        with self._bad.opened():
             yield from self._read()
         if self._sorter is not None:
             for rows in self._sorter.sorted():

@@ -66,7 +66,8 @@ class AttrTypes:
             if faults:
                 return None, faults
             if known is None or known.type is not kind:
-                self.known[name] = _Known(kind, known.line if known else _first(values, lines))
+                first = next((row for row, value in enumerate(values) if value is not None), 0)
+                self.known[name] = _Known(kind, known.line if known else int(lines[first]))
             if kind is float and int in types:  # Arrow takes none beyond 2**53, exact or not
                 values = [None if value is None else float(value) for value in values]
             return pa.array(values, type=_ARROW[kind]), []
@@ -102,7 +103,3 @@ class AttrTypes:
                     f"{label} {value} cannot be held exactly, as {label} also has fractions{since}"
                 )))  # fmt: skip
         return faults
-
-
-def _first(values: Sequence[Any], lines: np.ndarray) -> int:
-    return next(int(line) for value, line in zip(values, lines, strict=True) if value is not None)

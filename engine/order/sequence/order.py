@@ -12,6 +12,7 @@ are rebuilt from them at every call, so a snapshot is small and plain.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
-from engine.kernels.records import numbers_of
+from engine.kernels.records import numbers_of, one
 from engine.order.base import Guards, Order, Ordered, OrderSettings, OrderSite
 from engine.order.sequence.lanes import LaneTable
 from engine.order.sequence.run import flush, new_rows, place_rings, run, survivors
@@ -128,6 +129,21 @@ class SequenceSettings(OrderSettings):
         return Sequence(self, site.clocks, site.guards, site.wanted)
 
 
+@lru_cache(maxsize=64)
+def _first_state(settings: SequenceSettings, guards: Guards) -> np.ndarray:
+    """One STATE, as every site starts with it."""
+    tail_ppm = 1_000_000 - settings.quantile_ppm
+    return one(
+        STATE, mode=_MODES[settings.timeout], fixed=settings.fixed_ns, latency=settings.latency_ns,
+        alpha=settings.alpha_milli, beta=settings.beta_milli, tail_ppm=tail_ppm,
+        late_pass=settings.late == "pass", residual_drop=settings.residual == "drop",
+        guard=-1 if guards.guard_ns is None else guards.guard_ns,
+        default_uncertainty=guards.default_uncertainty_ns, window=memory_window(tail_ppm),
+        bits=resolution_bits(settings.latency_ns), silence_window=silence_window(tail_ppm),
+        clock=INT_MIN, frontier=INT_MIN, blocker=NONE, since=INT_MAX,
+    )  # fmt: skip
+
+
 class Sequence:
     """The ordering operator ``sequence`` with its merge over all lanes of a site."""
 
@@ -143,22 +159,7 @@ class Sequence:
         self._lanes = LaneTable(clocks.strings)
         self._rows = _NO_ROWS
         self._payload: Columns = {}
-        tail_ppm = 1_000_000 - settings.quantile_ppm
-        # What it starts with where that is not 0.
-        first = {
-            "mode": _MODES[settings.timeout], "fixed": settings.fixed_ns,
-            "latency": settings.latency_ns, "alpha": settings.alpha_milli,
-            "beta": settings.beta_milli, "tail_ppm": tail_ppm,
-            "late_pass": settings.late == "pass", "residual_drop": settings.residual == "drop",
-            "guard": -1 if guards.guard_ns is None else guards.guard_ns,
-            "default_uncertainty": guards.default_uncertainty_ns,
-            "window": memory_window(tail_ppm), "bits": resolution_bits(settings.latency_ns),
-            "silence_window": silence_window(tail_ppm),
-            "clock": INT_MIN, "frontier": INT_MIN, "blocker": NONE, "since": INT_MAX,
-        }  # fmt: skip
-        self._state = np.zeros(1, STATE)
-        for name, value in first.items():
-            self._state[name] = value
+        self._state = _first_state(settings, guards).copy()
         self._rings = np.empty(0, np.int32)
         self._kept = settings.sources
         self._counted = 0

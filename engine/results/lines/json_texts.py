@@ -27,15 +27,20 @@ class Texts:
         self.unit = unit
         self._made: dict[pa.DataType, list[tuple[pa.Array, pa.Array]]] = {}
 
-    def of(self, values: pa.Array) -> pa.Array:
-        """Plain values; texts get quotes, nulls are ``null``."""
-        return self._once(values, json_text)
+    def of(self, values: pa.Array, make: Callable[[pa.Array], pa.Array] | None = None) -> pa.Array:
+        """Plain values; texts get quotes, nulls are ``null``. Or what ``make`` makes of them."""
+        made = self._made.setdefault(values.type, [])
+        for known, text in made:
+            if _same(values, known):
+                return text
+        made.append((values, (make or json_text)(values)))
+        return made[-1][1]
 
     def objects(self, values: pa.Array) -> pa.Array:
         """Structs as objects, of ``BOUNDS`` as pairs; texts are JSON already. Nulls stay."""
         if pa.types.is_dictionary(values.type):
             return values.dictionary_decode()
-        return self._once(values, self._object) if pa.types.is_struct(values.type) else values
+        return self.of(values, self._object) if pa.types.is_struct(values.type) else values
 
     def attributes(self, values: pa.Array) -> pa.Array:
         """As ``objects``, but a field that is null is left out, and no object is an empty one."""
@@ -76,14 +81,6 @@ class Texts:
         if not pa.types.is_struct(values.type):
             return self.of(values)
         return json_pair(*(self.of(values.field(name)) for name in BOUNDS))
-
-    def _once(self, values: pa.Array, make: Callable[[pa.Array], pa.Array]) -> pa.Array:
-        made = self._made.setdefault(values.type, [])
-        for known, text in made:
-            if _same(values, known):
-                return text
-        made.append((values, make(values)))
-        return made[-1][1]
 
 
 def _same(left: pa.Array, right: pa.Array) -> bool:
