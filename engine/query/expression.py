@@ -82,16 +82,17 @@ def mask(
         bool array of shape (n,).
     """
     rows = len(next(iter(columns.values())))
-    return _one_view(predicate, View(columns, valid_of, attr_types, strings), rows)
+    return view_mask(predicate, View(columns, valid_of, attr_types, strings), rows)
 
 
 def released_mask(predicate: Predicate, released: Released) -> Bools:
     """``mask`` on all columns of a batch; bool array of shape (released.n,)."""
     view = View.of(released.columns, released.attr_types, released.strings)
-    return _one_view(predicate, view, released.n)
+    return view_mask(predicate, view, released.n)
 
 
-def _one_view(predicate: Predicate, view: View, rows: int) -> Bools:
+def view_mask(predicate: Predicate, view: View, rows: int) -> Bools:
+    """``mask`` on a view of ``rows`` events; bool array of shape (rows,)."""
     with np.errstate(all="ignore"):
         found = _where(predicate, _Given(lambda _alias: view, view.strings))
     return found if found.shape == (rows,) else np.broadcast_to(found, (rows,)).copy()

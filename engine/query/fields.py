@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
@@ -188,7 +188,8 @@ def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
     yield from plan.group_by
 
 
-def names(plans: Iterable[Plan], field: str) -> bool:
+@lru_cache(maxsize=64)
+def names(plans: tuple[Plan, ...], field: str) -> bool:
     """Whether one of ``plans`` names the record field ``field``."""
     return any(attribute.name == field for plan in plans for attribute in attributes_of(plan))
 
@@ -198,17 +199,19 @@ def shows_everything(plan: SeqPlan) -> bool:
     return not plan.returns and not plan.computed
 
 
-def needed_attributes(plan: Plan) -> set[str] | None:
+@lru_cache(maxsize=64)
+def needed_attributes(plan: Plan) -> frozenset[str] | None:
     """The events' own attributes that ``plan`` needs; None = all (a match shows its events)."""
     if any(shows_everything(branch) for branch in plan.branches):
         return None
     return named_attributes(plan)
 
 
-def named_attributes(plan: Plan) -> set[str]:
+@lru_cache(maxsize=64)
+def named_attributes(plan: Plan) -> frozenset[str]:
     """The events' own attributes that ``plan`` names."""
     names = (own_attribute(attribute.name) for attribute in attributes_of(plan))
-    return {name for name in names if name is not None}
+    return frozenset(name for name in names if name is not None)
 
 
 def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:

@@ -32,7 +32,7 @@ def text_ranks(strings: Strings, constants: Sequence[str]) -> np.ndarray:
         constants: of ``text_constants``.
 
     Returns:
-        int64 (len(strings) + len(constants),): by code; the constants' from the end backwards.
+        int64, of texts and constants: by code; the constants' from the end backwards.
     """
     texts = [*strings.texts, *reversed(constants)]
     place = {text: rank for rank, text in enumerate(sorted(set(texts)))}
