@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from edge_agent import messages as m
 from edge_agent import wire
@@ -23,6 +24,7 @@ from edge_agent.clock import Now
 from edge_agent.columns import Buffer, Codes, Column
 from edge_agent.deadlines import earliest
 from edge_agent.errors import WireError
+from edge_agent.excerpt import Events, Excerpt, Whole
 from edge_agent.greeting import SyncReports, hello_message
 from edge_agent.heartbeat import Heartbeat
 from edge_agent.outputs import (
@@ -34,7 +36,7 @@ from edge_agent.outputs import (
     SendDatagram,
     SessionState,
 )  # fmt: skip
-from edge_agent.packing import check_schemas, cut, data_message, encoded_data
+from edge_agent.packing import check_schemas, data_message, encoded_data
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
 from edge_agent.pull_back import TracedIntervals, ids_of
@@ -138,16 +140,23 @@ class AgentSession:
         index = self._index[stream]
         schema = self.streams[index]
         data = data_message(index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs)
-        return self.emit_part(data, now, 0, data.rows)
+        return self._emit(data, now)
 
-    def emit_part(self, data: m.Data, now: Now, start: int, end: int) -> Emitted:
-        """As ``emit``, of rows [start, end) of what ``packing.data_message`` has made."""
-        index, rows = data.stream, end - start
+    def emit_part(self, whole: Whole, now: Now, start: int, end: int) -> Emitted:
+        """As ``emit``, of rows [start, end) of ``whole``. They are not written out: what is to be
+        sent is the ``Excerpt``, and the driver makes bytes of it or carries it as it is.
+        """
+        return self._emit(whole.excerpt(start, end, self._numbers.next[whole.stream]), now)
+
+    def _emit(self, message: Events, now: Now) -> Emitted:
+        index, rows = message.stream, message.rows
         stream, first = self.streams[index].name, self._numbers.next[index]
         reason = self._refusal()
-        message = data if rows == data.rows else cut(data, start, end, first)
         if reason is None:
-            packed = encoded_data(message, first, stream)
+            if isinstance(message, Excerpt):
+                packed = cast(bytes, message)  # it is as long, and never looked into
+            else:
+                packed = encoded_data(message, first, stream)
             if self._unacked.fits(len(packed)):
                 self._numbers.take(index, rows)
                 self._unacked.add(index, first, rows, packed)

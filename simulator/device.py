@@ -210,8 +210,8 @@ class Device:
         self._plan()
 
     def _emit(self, part: Slice, now: Now) -> None:
-        stamped, data, _, low, high = part
-        emitted = self.session.emit_part(data, now, low, high)
+        stamped, whole, _, low, high = part
+        emitted = self.session.emit_part(whole, now, low, high)
         rows = high - low
         self.counts["polled"] += rows
         if emitted.accepted:

@@ -20,6 +20,7 @@ from typing import Final
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.errors import NtpRefused, WireError
+from edge_agent.excerpt import Excerpt
 from engine.gateway.addresses import Addresses
 from engine.gateway.arrival_clock import ArrivalClock
 from engine.gateway.commits import Commits
@@ -124,6 +125,21 @@ class GatewayCore:
         self._watch_rest(peer, whole, arrival)
         self._commit_if_due()
         return events
+
+    def took(self, connection: Hashable, message: Excerpt, now_ns: int) -> None:
+        """Events that are not written out arrive now, by a connection that has brought nothing but
+        whole messages: as ``received`` of their bytes.
+        """
+        arrival = self.clock.advance(now_ns)
+        peer = self._peers.get(connection)
+        if peer is None:
+            self.counts["", "", "closed_connection"] += 1
+            return
+        try:
+            self._take(peer, message, arrival)
+        except WireError as error:
+            self._refuse(peer, Refusal(error.reason, error.detail, retry=True), error.sample)
+        self._commit_if_due()
 
     def datagram_received(self, data: bytes, received_ns: int, sent_ns: int) -> bytes | None:
         """The answer to an NTP question, or None when it deserves none.
@@ -260,7 +276,7 @@ class GatewayCore:
         self._close(peer.connection, why, f"{site}/{name}".strip("/"))
         self._remove(peer.connection)
 
-    def _take(self, peer: Peer, message: m.Message, arrival: int) -> None:
+    def _take(self, peer: Peer, message: m.Message | Excerpt, arrival: int) -> None:
         if isinstance(message, m.Hello):
             if peer.source is not None:
                 raise WireError("hello_twice", "a connection says HELLO once")
@@ -277,7 +293,7 @@ class GatewayCore:
             return
         before = site.builder.bytes
         match message:
-            case m.Data():
+            case m.Data() | Excerpt():
                 if not self._intake.fits(source, site, message):
                     self._write(site, now=True)
                     before = site.builder.bytes

@@ -10,7 +10,7 @@ from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.deadlines import earliest
 from edge_agent.errors import SAMPLE_BYTES, WireError
-from edge_agent.packing import cut
+from edge_agent.excerpt import Events, part_of, written
 from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.dead_letter import DeadLetters
@@ -101,7 +101,7 @@ class Intake:
         source.promises = WaitingPromises()
         self.pull_back.forgot(source)
 
-    def fits(self, source: Source, site: Site, data: m.Data) -> bool:
+    def fits(self, source: Source, site: Site, data: Events) -> bool:
         """Whether the site's frame may take ``data`` too: each part fills the others' columns."""
         if not site.builder.rows or data.stream >= len(source.schemas):
             return True
@@ -109,7 +109,7 @@ class Intake:
         return site.builder.bytes_with(data, source.schemas[data.stream]) <= most
 
     def data(
-        self, connection: Hashable, source: Source, site: Site, data: m.Data, arrival: int
+        self, connection: Hashable, source: Source, site: Site, data: Events, arrival: int
     ) -> bool:
         """Records the events of ``data`` that did not come before; False: all of them did.
 
@@ -125,11 +125,11 @@ class Intake:
             self._counts[*source.key, "refused"] += refused.rows
             self._dead_letters.add(
                 arrival, (*source.key, str(connection)), refused.reason, refused.detail,
-                wire.encode(data)[:SAMPLE_BYTES], refused.rows,
+                wire.encode(written(data))[:SAMPLE_BYTES], refused.rows,
             )  # fmt: skip
             return True
 
-    def _events(self, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
+    def _events(self, source: Source, site: Site, data: Events, arrival: int) -> bool:
         """As ``data``.
 
         Raises:
@@ -167,7 +167,7 @@ class Intake:
             ts = int.from_bytes(data.ts[:8], "little", signed=True)
             self._announce(source, site, None, ts, arrival)
         for a, b in parts:
-            rows = data if b - a == data.rows else cut(data, a - first, b - first, a)
+            rows = data if b - a == data.rows else part_of(data, a - first, b - first)
             part = Part(
                 Kind.EVENT, arrival, rows, source.name, schema.name, a, source.incarnation, schema
             )
