@@ -62,7 +62,7 @@ class Excerpt:
     they are asked for.
     """
 
-    __slots__ = ("end", "first_seq", "rows", "start", "stream", "whole")
+    __slots__ = ("_size", "end", "first_seq", "rows", "start", "stream", "whole")
 
     def __init__(self, whole: Whole, start: int, end: int, first_seq: int) -> None:
         self.whole = whole
@@ -71,6 +71,7 @@ class Excerpt:
         self.first_seq = first_seq
         self.rows = end - start
         self.stream = whole.stream
+        self._size = 0
 
     def __len__(self) -> int:
         """Bytes that it has on the wire.
@@ -78,8 +79,10 @@ class Excerpt:
         Raises:
             ValueError: as ``packing.encoded_data``.
         """
-        size = self.whole.size(self.rows) + number_bytes(self.first_seq) - 1
-        return size if size <= m.MESSAGE_MAX else len(bytes(self))
+        if not self._size:
+            size = self.whole.size(self.rows) + number_bytes(self.first_seq) - 1
+            self._size = size if size <= m.MESSAGE_MAX else len(bytes(self))
+        return self._size
 
     def __bytes__(self) -> bytes:
         return encoded_data(self.written(), self.first_seq, self.whole.name)

@@ -62,7 +62,7 @@ class TracedIntervals:
 
     def ended(self, message: Events, data: bytes) -> None:
         """``message``, whose bytes are ``data``, is sent, or was taken to be."""
-        mine = self.over(message.stream, ids_of(message))
+        mine = self.over(message.stream, ids_of(message)) if self._open else ()
         if not mine or len(data) > self._bytes_max:
             return
         self._kept.append(KeptMessage(data, mine))

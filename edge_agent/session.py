@@ -94,6 +94,11 @@ class AgentSession:
         return self._numbers.incarnation
 
     @property
+    def ended(self) -> bool:
+        """Whether nothing more comes of it: all is acked, or the gateway refused for good."""
+        return self.state is SessionState.DONE or self.state is SessionState.FAILED
+
+    @property
     def sync_state(self) -> SyncState:
         return self._sync.state
 
@@ -164,8 +169,9 @@ class AgentSession:
                 self.counts["emitted"] += rows
                 self._heartbeat.spoke(index, now.mono_ns)
                 self._pump(now)
+                promising = self._promising[index]
                 promised = now.wall_ns - self.settings.heartbeat_lag_ns
-                for name in self._promising[index].due(rows, message.types):
+                for name in promising.due(rows, message.types) if promising.on else ():
                     self.promise(now, promised, stream=stream, type=name)
                 return Emitted(True, first)
             reason = "full"
@@ -195,7 +201,7 @@ class AgentSession:
 
     def finish(self, now: Now) -> None:
         """No more will be emitted: tell the gateway and stop when it has acked everything."""
-        if self.state in (SessionState.DONE, SessionState.FAILED) or self._eos_made:
+        if self.ended or self._eos_made:
             return
         eos = m.Eos(self._control_next, now.wall_ns, tuple(self._numbers.next))
         self._unacked.add(m.CONTROL, eos.number, 1, wire.encode(eos))

@@ -74,9 +74,10 @@ class LocalAlarm:
         """Ring when the clock first reads ``reading_ns`` from now on; None: not at all."""
         if reading_ns is None:
             self._due_ns = None
-        elif (
-            reading_ns != self._reading_ns or self._due_ns is None or self._due_ns <= self._env.now
-        ):
-            self._due_ns = self._when_reads(reading_ns, self._env.now)
+        else:
+            due_ns, now_ns = self._due_ns, self._env.now
+            if reading_ns == self._reading_ns and due_ns is not None and due_ns > now_ns:
+                return  # as it is, with nearly every message
+            self._due_ns = self._when_reads(reading_ns, now_ns)
         self._reading_ns = reading_ns
         self._alarm.set(self._due_ns)

@@ -67,11 +67,13 @@ class Feed:
         self._streams = {schema.name: (place, schema) for place, schema in enumerate(streams)}
         self._read = read
         self._open: list[_Open] = []
+        self._ahead_ns: int | None = None
+        """When the first event of ``_ahead`` is due."""
         self._ahead = self._pull()
 
     def next_due(self) -> int | None:
         """True instant at which the device has its next event; None: there is none."""
-        due_ns = None if self._ahead is None else self._ahead.due_ns[0]
+        due_ns = self._ahead_ns
         for each in self._open:
             next_ns = each.due_ns[each.at]
             if due_ns is None or next_ns < due_ns:
@@ -98,6 +100,7 @@ class Feed:
     def _pull(self) -> _Open | None:
         batch = next(self._batches, None)
         if batch is None:
+            self._ahead_ns = None
             return None
         stamped = StampedBatch.stamp(batch, self._clock)
         place, schema = self._streams[batch.stream]
@@ -114,4 +117,6 @@ class Feed:
         batch.attrs = {}  # from here on only the agent needs them
         self.generated.append(stamped)
         read = columns if batch.stream in self._read else None
-        return _Open(stamped, Whole(data, schema.name), read, batch.due_ns.tolist())
+        opened = _Open(stamped, Whole(data, schema.name), read, batch.due_ns.tolist())
+        self._ahead_ns = opened.due_ns[0]
+        return opened

@@ -136,23 +136,52 @@ def _bytes_of_texts(data: Data) -> int:
 
 
 class _Cuts(NamedTuple):
-    """Where the columns of each part are, and from which row to which they are its own."""
+    """Where the columns of the parts are: one piece of each message or batch that has some, and the
+    place of each row among the rows of all pieces; None: they are in order.
+    """
 
     data: list[Data]
+    schemas: list[StreamSchema]
     starts: list[int]
     ends: list[int]
     counts: np.ndarray
     longest: int
+    places: np.ndarray | None
 
     @classmethod
     def of(cls, parts: Sequence[Part], counts: np.ndarray) -> _Cuts:
-        data, starts, ends = zip(*[columns_of(part.data) for part in parts], strict=True)
-        return cls(list(data), list(starts), list(ends), counts, int(counts.max()))
+        found = [columns_of(part.data) for part in parts]
+        pieces: dict[int, int] = {}
+        of_each = [pieces.setdefault(id(data), len(pieces)) for data, _, _ in found]
+        if len(pieces) == len(parts):
+            data, starts, ends = map(list, zip(*found, strict=True))
+            schemas = [part.schema for part in parts]
+            return cls(data, schemas, starts, ends, counts, int(counts.max()), None)
+        piece = np.array(of_each)
+        first, last = np.array([a for _, a, _ in found]), np.array([b for _, _, b in found])
+        low = np.full(len(pieces), last.max())
+        np.minimum.at(low, piece, first)
+        high = np.zeros(len(pieces), np.int64)
+        np.maximum.at(high, piece, last)
+        rows = high - low
+        before = np.cumsum(rows) - rows
+        places = np.arange(counts.sum()) + np.repeat(
+            (before - low)[piece] + first - (np.cumsum(counts) - counts), counts
+        )
+        _, at = np.unique(piece, return_index=True)
+        data = [found[part][0] for part in at]
+        schemas = [parts[part].schema for part in at]
+        return cls(data, schemas, low.tolist(), high.tolist(), rows, int(rows.max()), places)
+
+    def in_order(self, rows: np.ndarray) -> np.ndarray:
+        """Of rows of all pieces those of the parts."""
+        return rows if self.places is None else rows[self.places]
 
     def numbers(self, columns: Sequence[Packed]) -> np.ndarray:
         """One column of int64 of theirs."""
         rows = zip(columns, self.starts, self.ends, strict=True)
-        return np.frombuffer(b"".join([each[8 * a : 8 * b] for each, a, b in rows]), INT)
+        given = b"".join([each[8 * a : 8 * b] for each, a, b in rows])
+        return self.in_order(np.frombuffer(given, INT))
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
@@ -183,7 +212,7 @@ def _batch(parts: list[Part]) -> pa.RecordBatch:
     columns[r.ARRIVAL] = pa.array(np.repeat([part.arrival for part in parts], counts))
     if any(part.sync is not None for part in parts):
         columns.update(_sync_columns(parts, counts))
-    columns.update(_attr_columns(parts, cuts))
+    columns.update(_attr_columns(cuts))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -223,7 +252,7 @@ def _values(columns: Sequence[Values | None], kind: str, cuts: _Cuts) -> pa.Arra
         for column, a, b in zip(columns, cuts.starts, cuts.ends, strict=True)
     ]
     dtype = {"int": "<i8", "float": "<f8", "bool": "u1"}[kind]
-    values = np.frombuffer(b"".join(given), dtype)
+    values = cuts.in_order(np.frombuffer(b"".join(given), dtype))
     if kind == "bool":
         values = values != 0
     # A fraction that is NaN is none (engine.stream.value_rules).
@@ -237,7 +266,7 @@ def _values(columns: Sequence[Values | None], kind: str, cuts: _Cuts) -> pa.Arra
         else column.valid[a:b]
         for column, a, b in zip(columns, cuts.starts, cuts.ends, strict=True)
     ]
-    absent = np.frombuffer(b"".join(masks), np.uint8) == 0
+    absent = cuts.in_order(np.frombuffer(b"".join(masks), np.uint8)) == 0
     if kind == "float":
         absent |= nan
     return pa.array(values, _ARROW[kind], mask=absent)
@@ -270,7 +299,7 @@ def _strings(columns: Sequence[Texts | None], cuts: _Cuts) -> pa.Array:
             place += [names.setdefault(name, len(names)) for name in key]
         bases.append(known[key])
     at = np.frombuffer(b"".join(given), CODE) + np.repeat(np.array(bases, np.int64), cuts.counts)
-    return _dictionary(np.array(place, np.int32)[at], list(names))
+    return _dictionary(np.array(place, np.int32)[cuts.in_order(at)], list(names))
 
 
 def _sync_columns(parts: list[Part], counts: np.ndarray) -> Iterable[tuple[str, pa.Array]]:
@@ -283,9 +312,9 @@ def _sync_columns(parts: list[Part], counts: np.ndarray) -> Iterable[tuple[str, 
     }.items()
 
 
-def _attr_columns(parts: list[Part], cuts: _Cuts) -> dict[str, pa.Array]:
+def _attr_columns(cuts: _Cuts) -> dict[str, pa.Array]:
     kinds: dict[str, str] = {}
-    schemas = {id(part.schema): part.schema for part in parts}
+    schemas = {id(schema): schema for schema in cuts.schemas}
     for schema in schemas.values():
         for name, kind in schema.attrs.items():
             assert kinds.setdefault(name, kind) == kind
@@ -293,8 +322,8 @@ def _attr_columns(parts: list[Part], cuts: _Cuts) -> dict[str, pa.Array]:
         return {}
     orders = {key: _order(schema, list(kinds)) for key, schema in schemas.items()}
     per_part = [
-        orders[id(part.schema)]((*data.attrs, None))
-        for part, data in zip(parts, cuts.data, strict=True)
+        orders[id(schema)]((*data.attrs, None))
+        for schema, data in zip(cuts.schemas, cuts.data, strict=True)
     ]
     columns: dict[str, pa.Array] = {}
     for (name, kind), given in zip(kinds.items(), zip(*per_part, strict=True), strict=True):
