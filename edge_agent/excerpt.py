@@ -13,6 +13,8 @@ gateway decide is the same either way.
 
 from __future__ import annotations
 
+from typing import cast
+
 from edge_agent import messages as m
 from edge_agent.packing import cut, encoded_data
 
@@ -23,17 +25,19 @@ class Whole:
     Attributes:
         data: its columns (``packing.data_message``), however many rows.
         stream: index of its stream.
+        given: how many attributes have values.
         name: of its stream.
         sound: the schema by which a gateway found the content of all rows right; None: not yet.
         text_bytes: what a gateway charges for its dictionaries; None: not yet known.
     """
 
-    __slots__ = ("_sizes", "data", "name", "sound", "stream", "text_bytes")
+    __slots__ = ("_sizes", "data", "given", "name", "sound", "stream", "text_bytes")
 
     def __init__(self, data: m.Data, name: str) -> None:
         self.data = data
         self.name = name
         self.stream = data.stream
+        self.given = len(data.attrs) - data.attrs.count(None)
         self.sound: m.StreamSchema | None = None
         self.text_bytes: int | None = None
         self._sizes: dict[int, int] = {}
@@ -130,6 +134,18 @@ def part_of(events: Events, start: int, end: int) -> Events:
 def written(events: Events) -> m.Data:
     """The same, with columns of its own."""
     return events.written() if isinstance(events, Excerpt) else events
+
+
+def bytes_of(events: Events, first_seq: int, name: str) -> bytes:
+    """What is to be sent: the bytes of ``events``, numbered from ``first_seq``, of stream ``name``;
+    or an excerpt itself, which is as long and nobody between its agent and its gateway looks into.
+
+    Raises:
+        ValueError: as ``packing.encoded_data``.
+    """
+    if isinstance(events, Excerpt):
+        return cast("bytes", events)
+    return encoded_data(events, first_seq, name)
 
 
 def number_bytes(number: int) -> int:

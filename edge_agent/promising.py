@@ -48,11 +48,6 @@ class Promising:
         self._settings = settings
         self._credit: dict[str | None, float] = {}
 
-    @property
-    def on(self) -> bool:
-        """Whether anything is ever promised."""
-        return self._settings.share > 0
-
     def due(self, rows: int, types: Texts | None) -> list[str | None]:
         """Types to promise after a message of ``rows`` events; None stands for every type.
 

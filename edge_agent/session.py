@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
 from edge_agent import messages as m
 from edge_agent import wire
@@ -24,7 +23,7 @@ from edge_agent.clock import Now
 from edge_agent.columns import Buffer, Codes, Column
 from edge_agent.deadlines import earliest
 from edge_agent.errors import WireError
-from edge_agent.excerpt import Events, Excerpt, Whole
+from edge_agent.excerpt import Events, Whole, bytes_of
 from edge_agent.greeting import SyncReports, hello_message
 from edge_agent.heartbeat import Heartbeat
 from edge_agent.outputs import (
@@ -36,11 +35,11 @@ from edge_agent.outputs import (
     SendDatagram,
     SessionState,
 )  # fmt: skip
-from edge_agent.packing import check_schemas, data_message, encoded_data
+from edge_agent.packing import check_schemas, data_message
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
 from edge_agent.pull_back import TracedIntervals, ids_of
-from edge_agent.sequence import Resumed
+from edge_agent.sequence import Resumed, check_acks
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncState, TimeSync
 from edge_agent.unacked import Unacked
@@ -94,11 +93,6 @@ class AgentSession:
         return self._numbers.incarnation
 
     @property
-    def ended(self) -> bool:
-        """Whether nothing more comes of it: all is acked, or the gateway refused for good."""
-        return self.state is SessionState.DONE or self.state is SessionState.FAILED
-
-    @property
     def sync_state(self) -> SyncState:
         return self._sync.state
 
@@ -148,9 +142,7 @@ class AgentSession:
         return self._emit(data, now)
 
     def emit_part(self, whole: Whole, now: Now, start: int, end: int) -> Emitted:
-        """As ``emit``, of rows [start, end) of ``whole``. They are not written out: what is to be
-        sent is the ``Excerpt``, and the driver makes bytes of it or carries it as it is.
-        """
+        """As ``emit``, of rows [start, end) of ``whole``; to be sent is the excerpt itself."""
         return self._emit(whole.excerpt(start, end, self._numbers.next[whole.stream]), now)
 
     def _emit(self, message: Events, now: Now) -> Emitted:
@@ -158,10 +150,7 @@ class AgentSession:
         stream, first = self.streams[index].name, self._numbers.next[index]
         reason = self._refusal()
         if reason is None:
-            if isinstance(message, Excerpt):
-                packed = cast(bytes, message)  # it is as long, and never looked into
-            else:
-                packed = encoded_data(message, first, stream)
+            packed = bytes_of(message, first, stream)
             if self._unacked.fits(len(packed)):
                 self._numbers.take(index, rows)
                 self._unacked.add(index, first, rows, packed)
@@ -169,10 +158,10 @@ class AgentSession:
                 self.counts["emitted"] += rows
                 self._heartbeat.spoke(index, now.mono_ns)
                 self._pump(now)
-                promising = self._promising[index]
-                promised = now.wall_ns - self.settings.heartbeat_lag_ns
-                for name in promising.due(rows, message.types) if promising.on else ():
-                    self.promise(now, promised, stream=stream, type=name)
+                if self.settings.promises.share:
+                    promised = now.wall_ns - self.settings.heartbeat_lag_ns
+                    for name in self._promising[index].due(rows, message.types):
+                        self.promise(now, promised, stream=stream, type=name)
                 return Emitted(True, first)
             reason = "full"
         self.intervals.over(index, ids_of(message))
@@ -201,7 +190,7 @@ class AgentSession:
 
     def finish(self, now: Now) -> None:
         """No more will be emitted: tell the gateway and stop when it has acked everything."""
-        if self.ended or self._eos_made:
+        if self.state.ended or self._eos_made:
             return
         eos = m.Eos(self._control_next, now.wall_ns, tuple(self._numbers.next))
         self._unacked.add(m.CONTROL, eos.number, 1, wire.encode(eos))
@@ -256,7 +245,7 @@ class AgentSession:
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
-        links, sync = self._pool.next_due(), self._sync.next_wake()
+        links, sync = self._pool.next_due, self._sync.next_wake()
         return earliest(links, sync, self._heartbeat.due, self._ack_watch.due)
 
     def wake(self, now: Now) -> None:
@@ -347,11 +336,7 @@ class AgentSession:
 
     def _acks(self, acks: tuple[int, ...], came_mono_ns: int | None) -> None:
         """Of the controls and of each stream; a WELCOME does not say when they came."""
-        if len(acks) != 1 + len(self.streams):
-            raise WireError("ack", f"{len(acks) - 1} numbers for {len(self.streams)} streams")
-        made = (self._control_next, *self._numbers.next)
-        if any(ack > own for ack, own in zip(acks, made, strict=True)):
-            raise WireError("ack", "numbers acked that were never sent")
+        check_acks(acks, (self._control_next, *self._numbers.next))
         for lane, ack in zip(self._acked, acks, strict=True):
             if ack > self._acked[lane]:
                 self._acked[lane] = ack

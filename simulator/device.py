@@ -105,7 +105,7 @@ class Device:
     @property
     def settled(self) -> bool:
         """Whether nothing more will come of this device."""
-        return bool(self.sessions) and self.session.ended and not self.network.busy
+        return bool(self.sessions) and self.session.state.ended and not self.network.busy
 
     # --- what the network calls
 
@@ -167,7 +167,7 @@ class Device:
 
     def _restart(self, event: Any) -> None:
         """Power off and on: connections break, what was not sent or not polled is gone."""
-        if self.session.ended:
+        if self.session.state.ended:
             return
         for connection in self._open.values():
             connection.close_from_agent()
@@ -289,7 +289,7 @@ class Device:
         if self._abstracts:
             due = earliest(due, self._abstraction.next_wake())
         self._alarm.set(due)
-        if session.ended and not self.told:
+        if session.state.ended and not self.told:
             self.told = True
             self._on_settled()
 

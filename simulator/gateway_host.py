@@ -83,10 +83,7 @@ class GatewayHost:
     def received(self, connection: Connection, data: bytes | Excerpt, events: int) -> None:
         name = connection.network.name
         self.delivered[name].add(events)
-        if isinstance(data, Excerpt):
-            self.core.took(connection.key, data, self._now())
-        else:
-            self.core.received(connection.key, data, self._now())
+        self.core.received(connection.key, data, self._now())
         self._carry_out()
         if connection.key not in self._connections:
             self.unheard[name] += events

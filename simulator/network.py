@@ -145,10 +145,10 @@ class Connection:
     def send_up(self, data: bytes | Excerpt) -> None:
         """One message of the agent."""
         events = data.rows if isinstance(data, Excerpt) else rows_in(data)
-        waiting = self.network.stray.under_way
-        for at_ns in self._up.transmit(self._env.now, len(data), events, events > 0):
+        env, waiting = self._env, self.network.stray.under_way
+        for at_ns in self._up.transmit(env.now, len(data), events, events > 0):
             waiting.add(events)
-            call_at(self._env, at_ns, self._came_up, (data, events))
+            call_at(env, at_ns, self._came_up, (data, events))
 
     def send_down(self, data: bytes) -> None:
         """Some bytes of the gateway."""

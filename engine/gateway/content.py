@@ -84,11 +84,10 @@ def _check_columns(data: Data, schema: StreamSchema) -> None:
 def _sound(data: Excerpt, schema: StreamSchema) -> bool:
     """Whether all rows of its batch are right; found out once, a message of it at least."""
     whole = data.whole
-    attrs = whole.data.attrs
-    if data.rows * (len(attrs) - attrs.count(None)) > CELLS_MAX:
+    if data.rows * whole.given > CELLS_MAX:
         return False
     if whole.sound is not schema:
-        if len(attrs) != len(schema.attrs):
+        if len(whole.data.attrs) != len(schema.attrs):
             return False
         try:
             _check_columns(whole.data, schema)

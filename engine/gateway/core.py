@@ -105,8 +105,10 @@ class GatewayCore:
         self.clock.advance(now_ns)
         self._remove(connection)
 
-    def received(self, connection: Hashable, data: bytes, now_ns: int) -> int:
-        """Bytes of a connection; the records in them arrive now. Gives how many events they are."""
+    def received(self, connection: Hashable, data: bytes | Excerpt, now_ns: int) -> int:
+        """Bytes of a connection, or an excerpt where messages only come whole; the records in them
+        arrive now. Gives how many events they are.
+        """
         arrival = self.clock.advance(now_ns)
         peer = self._peers.get(connection)
         if peer is None:
@@ -114,32 +116,18 @@ class GatewayCore:
             return 0
         whole = events = 0
         try:
-            for message in peer.decoder.feed(data):
+            for message in (data,) if isinstance(data, Excerpt) else peer.decoder.feed(data):
                 whole += 1
-                events += message.rows if isinstance(message, m.Data) else 0
+                events += message.rows if isinstance(message, (m.Data, Excerpt)) else 0
                 self._take(peer, message, arrival)
                 if connection not in self._peers:
                     break
         except WireError as error:
             self._refuse(peer, Refusal(error.reason, error.detail, retry=True), error.sample)
-        self._watch_rest(peer, whole, arrival)
+        if not isinstance(data, Excerpt):
+            self._watch_rest(peer, whole, arrival)
         self._commit_if_due()
         return events
-
-    def took(self, connection: Hashable, message: Excerpt, now_ns: int) -> None:
-        """Events that are not written out arrive now, by a connection that has brought nothing but
-        whole messages: as ``received`` of their bytes.
-        """
-        arrival = self.clock.advance(now_ns)
-        peer = self._peers.get(connection)
-        if peer is None:
-            self.counts["", "", "closed_connection"] += 1
-            return
-        try:
-            self._take(peer, message, arrival)
-        except WireError as error:
-            self._refuse(peer, Refusal(error.reason, error.detail, retry=True), error.sample)
-        self._commit_if_due()
 
     def datagram_received(self, data: bytes, received_ns: int, sent_ns: int) -> bytes | None:
         """The answer to an NTP question, or None when it deserves none.
@@ -310,11 +298,10 @@ class GatewayCore:
             # It came before: its ack may be lost with the connection that carried it.
             self._ack([source])
             return
-        site.heard(arrival, *self.settings.rhythm(len(self._sites)))
-        if commits.error is None and (
-            site.builder.rows >= self.settings.frame_rows
-            or site.builder.bytes >= self.settings.frame_bytes
-        ):
+        settings, builder = self.settings, site.builder
+        site.heard(arrival, *settings.rhythm(len(self._sites)))
+        full = builder.rows >= settings.frame_rows or builder.bytes >= settings.frame_bytes
+        if full and commits.error is None:
             self._write(site)
         self._timers.set(("site", site.name), site.due)
 

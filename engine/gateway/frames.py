@@ -72,6 +72,8 @@ class FrameBuilder:
         self._whole: StreamSchema | None = None
         """The schema of the last part that gave all its attributes."""
         self._text_bytes = 0
+        self.bytes = 0
+        """The frame's memory, about: a column that one part gives has every row of the frame."""
 
     def add(self, part: Part) -> None:
         """Rows that came after all rows added before."""
@@ -83,11 +85,7 @@ class FrameBuilder:
             if None not in columns_of(part.data)[0].attrs:
                 self._whole = part.schema
         self._text_bytes += _text_bytes(part.data)
-
-    @property
-    def bytes(self) -> int:
-        """The frame's memory, about: a column that one part gives has every row of the frame."""
-        return self.rows * (ROW_BYTES + CELL_BYTES * len(self._given)) + self._text_bytes
+        self.bytes = self.rows * (ROW_BYTES + CELL_BYTES * len(self._given)) + self._text_bytes
 
     def bytes_with(self, data: Events, schema: StreamSchema) -> int:
         """``bytes`` if ``data`` were added."""
@@ -99,7 +97,8 @@ class FrameBuilder:
         """Names of the attributes that have values in some row, ``data`` being among them."""
         if schema is self._whole:
             return self._given
-        named = zip(schema.attrs, columns_of(data)[0].attrs, strict=False)  # content is checked later
+        # Content is checked later.
+        named = zip(schema.attrs, columns_of(data)[0].attrs, strict=False)
         return self._given.union([name for name, column in named if column is not None])
 
     def tick(self, arrival: int) -> None:
@@ -118,7 +117,7 @@ class FrameBuilder:
         """The frame that was built is durable: begin the next one."""
         self._parts = []
         self._given, self._whole = set(), None
-        self.rows = self._text_bytes = 0
+        self.rows = self._text_bytes = self.bytes = 0
 
 
 def _text_bytes(data: Events) -> int:

@@ -141,21 +141,19 @@ class Intake:
         lane, schema = source.lanes[data.stream], source.schemas[data.stream]
         first, end = data.first_seq, data.first_seq + data.rows
         self.pull_back.came(source, data)
-        parts = lane.received.new_parts(first, end)
-        new = sum(b - a for a, b in parts)
+        received = lane.received
+        in_order = first == received.next and not received.islands
+        parts = [(first, end)] if in_order else received.new_parts(first, end)
+        new = data.rows if in_order else sum(b - a for a, b in parts)
         self._counts[*source.key, "received"] += data.rows
         if new < data.rows:
             self._counts[*source.key, "duplicate"] += data.rows - new
         if not parts:
             return False
-        try:
-            self._make_room(source, lane, first, end)
-        except WireError:
-            self._counts[*source.key, "put_off"] += new  # its connection closes: they come again
-            raise
-        if first > lane.received.next:
-            self.pull_back.gap(source, data.stream, arrival)
-        self._came(lane, first, end)
+        if in_order:
+            received.next = end
+        else:
+            self._out_of_order(source, lane, data, new, arrival)
         site.touched(source)
         try:
             check_data(data, schema)
@@ -175,6 +173,19 @@ class Intake:
         self._counts[*source.key, "recorded"] += new
         self._proven(source, site, data.stream, arrival)
         return True
+
+    def _out_of_order(
+        self, source: Source, lane: Lane, data: Events, new: int, arrival: int
+    ) -> None:
+        first, end = data.first_seq, data.first_seq + data.rows
+        try:
+            self._make_room(source, lane, first, end)
+        except WireError:
+            self._counts[*source.key, "put_off"] += new  # its connection closes: they come again
+            raise
+        if first > lane.received.next:
+            self.pull_back.gap(source, data.stream, arrival)
+        self._came(lane, first, end)
 
     def heard_again(
         self, source: Source, site: Site, hello: m.Hello, arrival: int, frame_every: int
