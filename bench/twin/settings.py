@@ -28,7 +28,7 @@ GAP_MIN_NS, GAP_MEAN_NS = 5 * MS, 22 * MS
 KEYS = 12
 RECORDING = "events.csv"
 QUERY = "pairs"
-SECONDS = 45
+SECONDS = 30
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,6 +96,7 @@ def validate_setup(
     fit, also with care; 1: not fit; 2: the input is at fault. Ctrl-C keeps what was measured.
     """
     # ruff: noqa: PLC0415 - what help and the language need not
+    from engine.cli.options.report_option import typed
     from engine.cli.validate_scenario import read_recorded, write_scenario
     from engine.validate.page import check_page, write_page
 
@@ -120,7 +121,7 @@ def validate_setup(
     if scenario is not None:
         write_scenario(found, asked, scenario, recorded)
     if out is not None:
-        write_page(found, out)
+        write_page(found, out, typed())
     _show(found, as_json=as_json)
     if found.fitness.value > 1:
         raise typer.Exit(_NOT_FIT)
