@@ -23,6 +23,8 @@ from engine.query.plan import (
     Constant,
     Drift,
     Expression,
+    JoinKind,
+    JoinPlan,
     Logic,
     Membership,
     MonitorPlan,
@@ -55,7 +57,7 @@ _SOFT: Final = frozenset({
     "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
     "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
     "tumbling", "drift", "each", "together", "sliding", "every",
-    "rows", "session", OWN,
+    "rows", "session", "inner", "left", "right", "full", "outer", "anti", OWN,
 })  # fmt: skip
 
 
@@ -69,6 +71,8 @@ def render(plan: Plan) -> str:
     match plan:
         case SeqPlan():
             return _seq(plan)
+        case JoinPlan():
+            return _join(plan)
         case TreePlan():
             return _or(plan, render_tree(plan.tree, plan.steps))
         case OrPlan():
@@ -232,6 +236,32 @@ def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan 
     if returned:
         clauses.append(f"RETURN {', '.join(returned)}")
     return " ".join(clauses)
+
+
+def _join(plan: JoinPlan) -> str:
+    kept = "" if plan.kind is JoinKind.INNER else f"{plan.kind.upper()} "
+    left, right = (
+        quote(str(step.stream)) + ("" if step.alias == step.stream else f" {quote(step.alias)}")
+        for step in plan.pair.steps
+    )
+    columns = ", ".join(_column(one) for one in plan.computed) or "*"
+    clauses = [f"SELECT {columns} FROM {left} {kept}JOIN {right}"]
+    if plan.on:
+        clauses.append(f"ON {' AND '.join(_term(each) for each in plan.on)}")
+    if plan.conjuncts:
+        clauses.append(f"WHERE {' AND '.join(_term(each) for each in plan.conjuncts)}")
+    if plan.window_ns is not None:
+        clauses.append(f"WINDOW TUMBLING {render_duration(plan.window_ns)}")
+    else:
+        clauses.append(f"WITHIN {render_duration(plan.pair.within_ns or 0)}")
+    return " ".join(clauses)
+
+
+def _column(one: Computed) -> str:
+    """Of a join's SELECT, whose plain attributes are named after themselves."""
+    text = render_expression(one.expression)
+    plain = one.expression.name if isinstance(one.expression, Attribute) else text
+    return text if one.label == plain else f"{text} AS {quote(one.label)}"
 
 
 def _computed(one: Computed) -> str:

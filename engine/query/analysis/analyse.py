@@ -8,6 +8,7 @@ from engine.errors import UserError
 from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import Context, duration_ns
 from engine.query.analysis.consistency import check_pattern
+from engine.query.analysis.join import join_plan
 from engine.query.analysis.pattern import Pattern, placed
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.selection import select_plan
@@ -65,6 +66,8 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     unit_ns(time_unit)
     if isinstance(parsed, s.ExplainQuery):
         parsed = parsed.query
+    if isinstance(parsed, s.SelectQuery) and any(isinstance(c, s.Join) for c in parsed.clauses):
+        return join_plan(parsed, text, time_unit, name)
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     pattern = _Event(parsed, text, time_unit).plan(name)

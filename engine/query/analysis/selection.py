@@ -75,13 +75,17 @@ class _Select:
         windows = [c for c in clauses if isinstance(c, Window)]
         if len(windows) > 1:
             raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
-        sources = [c for c in clauses if isinstance(c, s.From | s.Join)]
+        sources = [c for c in clauses if isinstance(c, s.From)]
         if len(sources) > 1:
             hint = "name all streams in one: FROM a, b"
             raise self._refuse(sources[1].at, "FROM is given twice", hint)
-        for clause in clauses:
-            if isinstance(clause, s.Join):
-                raise unsupported(self.text, clause.join_at, "JOIN")
+        within = only(clauses, s.Within, self.text)
+        if within is not None:
+            hint = "a window has its length: WINDOW TUMBLING 10 s"
+            raise self._refuse(within.at, "WITHIN is of patterns and joins", hint)
+        if not self.parsed.items:
+            hint = "name aggregates, as in SELECT count(*); SELECT * is of joins"
+            raise self._refuse(self.parsed.at, "nothing is aggregated", hint)
         if not windows:
             message = "a SELECT needs a WINDOW"
             raise self._refuse(self.parsed.at, message, "add, for example, WINDOW TUMBLING 10 s")
