@@ -32,7 +32,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``op`` is one of ``+ - * /`` (``/`` is true division)."""
+    """``op`` is one of ``+ - * /`` (``/`` is true division). ``//`` of integers, rounded down, is
+    written by joins alone: which window a time lies in.
+    """
 
     op: str
     left: Expression

@@ -25,6 +25,7 @@ from engine.query.clocked import (
     coefficients,
     difference,
     is_clocked,
+    one_window,
 )
 from engine.query.expression import join_mask
 from engine.query.fields import attributes_in
@@ -168,6 +169,11 @@ class _Writer:
             self._always(bool(join_mask(node, {})), then, other)
         elif isinstance(node, Membership):
             self._membership(node, then, other, certain=certain)
+        elif (of_window := one_window(node)) is not None:
+            size, events = of_window
+            start = _Operand(INT, len(self.table), machine.CONSTANT)
+            self.table += [size, *map(self._step, events)]
+            self._emit(clocked.ONE_WINDOW, start, _ZERO, int(certain), then, other)
         else:
             detail = _OUTCOMES[node.op] | (clocked.CERTAIN_BIT if certain else 0)
             moved = difference(node.left, node.right)

@@ -187,10 +187,7 @@ class _Join:
             hint = "leave DRIFT out; the certainty of each row tells what hangs on the clocks"
             raise self._refuse(window.at, "DRIFT is of aggregates; a join gives rows", hint)
         size = duration_ns(window.size, self.context, "the window")
-        if size == 1:
-            hint = "write ON a.ts = b.ts WITHIN 1 ns, or a longer window"
-            raise self._refuse(window.at, "a window of 1 ns holds one instant", hint)
-        return size - 1, size
+        return size, size
 
     def _terms(self, node: s.Node | None) -> list[_Term]:
         """The conjuncts of ``node``, in written order."""
