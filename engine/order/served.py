@@ -4,8 +4,8 @@
 (R19 2.3.3): the query says which window and which aggregate. Patterns and joins have neither (R19
 Table 2.2), so they are refused. ``ldop`` waits for ``|w|`` (R19 Eq 2.5): a pattern's WITHIN or a
 window's size, of several queries the largest. Both judge disorder by the events that the queries
-read: of a pattern those of its types, of a window or join those of its streams (R19 2.3.4: "filters out
-those event instances whose event types do not appear"). A WHERE is not looked at.
+read: of a pattern those of its types, of a window or join those of its streams (R19 2.3.4: "filters
+out those event instances whose event types do not appear"). A WHERE is not looked at.
 
 Without queries (``slackwater order``, ``compare``) a window is 1 s, what counts is the number of
 events, and every event is looked at.

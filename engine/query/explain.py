@@ -278,11 +278,11 @@ def _barrier(
     origin = "as given"
     if not given:
         origin = "no REALTIME" if plan.realtime is None else f"REALTIME {plan.realtime}"
-    if not given and isinstance(plan, JoinPlan):
-        origin = "as joins have it"
     kind = BARRIERS[force.name]
-    lets_go = kind.says.format(span=render_duration(force.span_ns))
-    found = [f"{name} ({origin}): {lets_go}"]
+    lets_go = f": {kind.says.format(span=render_duration(force.span_ns))}"
+    if isinstance(plan, JoinPlan):
+        origin, lets_go = origin if given else "as joins have it", ""  # told as ``final``
+    found = [f"{name} ({origin}){lets_go}"]
     if kind.closes is Closes.PROMISE and _any_negated(branches):
         found.append("promises are the order's progress; behind order none, the POGs of the stream")
     if force.ordered:

@@ -244,8 +244,8 @@ def _join(plan: JoinPlan) -> str:
         quote(str(step.stream)) + ("" if step.alias == step.stream else f" {quote(step.alias)}")
         for step in plan.pair.steps
     )
-    columns = ", ".join(_column(one) for one in plan.computed) or "*"
-    clauses = [f"SELECT {columns} FROM {left} {kept}JOIN {right}"]
+    columns = ", ".join(_column(one, plan.computed) for one in plan.computed) or "*"
+    clauses = [f"SELECT {columns}", f"FROM {left} {kept}JOIN {right}"]
     if plan.on:
         clauses.append(f"ON {' AND '.join(_term(each) for each in plan.on)}")
     if plan.conjuncts:
@@ -257,10 +257,15 @@ def _join(plan: JoinPlan) -> str:
     return " ".join(clauses)
 
 
-def _column(one: Computed) -> str:
-    """Of a join's SELECT, whose plain attributes are named after themselves."""
-    text = render_expression(one.expression)
-    plain = one.expression.name if isinstance(one.expression, Attribute) else text
+def _column(one: Computed, columns: Sequence[Computed]) -> str:
+    """Of a join's SELECT, whose plain attributes are named after themselves, with their side where
+    both have one of a name.
+    """
+    text = plain = render_expression(one.expression)
+    if isinstance(one.expression, Attribute):
+        each = [other.expression for other in columns]
+        names = [other.name for other in each if isinstance(other, Attribute)]
+        plain = one.expression.name if names.count(one.expression.name) == 1 else text
     return text if one.label == plain else f"{text} AS {quote(one.label)}"
 
 

@@ -18,6 +18,7 @@ from engine.query.fields import (
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, refuse
+from engine.query.language.sources import Join
 from engine.query.plan import (
     Arithmetic,
     Attribute,
@@ -184,7 +185,7 @@ def _references(text: str) -> list[s.Reference]:
                 nodes += [item.value for item in items]
             case s.GroupBy(references=references):
                 nodes += references
-            case s.Join(condition=node) if node is not None:
+            case Join(condition=node) if node is not None:
                 nodes.append(node)
     found = [reference for node in nodes for reference in _inside(node)]
     return sorted(found, key=_start)

@@ -29,11 +29,11 @@ JOINED: Final = "JOIN"
 class Between:
     """Where the negated step ``step`` must not occur (SPEC 4.1).
 
-    In an ISEQ ``left`` and ``right`` are empty: the plan's relations say when it counts. So they are
-    in a join: it counts up to WITHIN before and after, these instants included. Else
-    strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
-    front, from the last event - WITHIN on, this instant included. ``right`` empty: at the end, up
-    to the first event + WITHIN, this instant included. ``after_first``, of intervals: strictly
+    In an ISEQ ``left`` and ``right`` are empty: the plan's relations say when it counts. So are
+    they in a join: it counts up to WITHIN before and after, these instants included. Else strictly
+    after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the front, from
+    the last event - WITHIN on, this instant included. ``right`` empty: at the end, up to the first
+    event + WITHIN, this instant included. ``after_first``, of intervals: strictly
     after the first of these instead of all of ``left``, which is empty then. ``anywhere``: at any
     time.
     """

@@ -26,7 +26,9 @@ class Sided(released.Event):
     stream: str = "a"
 
 
-def batch(events: Sequence[Sided], strings: Strings, start: int, stop: int, **more: Any) -> Released:
+def batch(
+    events: Sequence[Sided], strings: Strings, start: int, stop: int, **more: Any
+) -> Released:
     """Rows [start, stop), which are numbered by their places."""
     made = released.batch(events, strings, start, stop, **more)
     codes = [strings.code(event.stream) for event in events[start:stop]]

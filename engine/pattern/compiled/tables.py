@@ -239,7 +239,7 @@ class _Branch:
         ]
         apart = any(x == y or (x, y) in self.before for x, y in outside)
         one, two = steps[positive], steps[negated]
-        apart = apart or None not in {one.stream, two.stream} and one.stream != two.stream
+        apart = apart or (None not in {one.stream, two.stream} and one.stream != two.stream)
         return one.type == two.type and not apart
 
     def _ends(self, between: Between) -> list[Related]:

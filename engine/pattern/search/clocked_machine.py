@@ -128,9 +128,7 @@ def _window_of(ref: int, error: float, size: int) -> int:
 
 
 @kernel
-def one_window(
-    table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, certain: bool
-) -> bool:
+def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, certain: bool) -> bool:
     """Whether two events lie in one window under some errors, or (``certain``) under all.
 
     Args:

@@ -21,6 +21,7 @@ from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.language.sources import Join
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, SeqPlan, Step
 from engine.query.shape import shape_of
 from engine.units import unit_ns
@@ -66,7 +67,7 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     unit_ns(time_unit)
     if isinstance(parsed, s.ExplainQuery):
         parsed = parsed.query
-    if isinstance(parsed, s.SelectQuery) and any(isinstance(c, s.Join) for c in parsed.clauses):
+    if isinstance(parsed, s.SelectQuery) and any(isinstance(c, Join) for c in parsed.clauses):
         return join_plan(parsed, text, time_unit, name)
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)

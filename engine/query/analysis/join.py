@@ -19,7 +19,7 @@ from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
-from engine.query.language.sources import Join, Source
+from engine.query.language.sources import From, Join, JoinSide
 from engine.query.plan import (
     Arithmetic,
     Attribute,
@@ -77,7 +77,7 @@ class _Join:
         self.parsed, self.text = parsed, text
         self.context = Context(text, time_unit, self._resolve)
         joins = [c for c in parsed.clauses if isinstance(c, Join)]
-        sources = [c for c in parsed.clauses if isinstance(c, s.From | Join)]
+        sources = [c for c in parsed.clauses if isinstance(c, From | Join)]
         if len(sources) > 1:
             hint = "two streams are joined: FROM a JOIN b; join a third with a query of its own"
             raise self._refuse(sources[1].at, "FROM is given twice", hint)
@@ -99,9 +99,7 @@ class _Join:
         computed = self._selected()
         left, right = (
             Step(alias, ANY_TYPE, stream=source.stream.text)
-            for alias, source in zip(
-                self.aliases, (self.join.left, self.join.right), strict=True
-            )
+            for alias, source in zip(self.aliases, (self.join.left, self.join.right), strict=True)
         )
         terms = [(term.predicate, term.at) for term in (*on, *where)]
         bare = SeqPlan(
@@ -111,7 +109,7 @@ class _Join:
         check_pattern(terms, bare, self.context)
         same = [] if window_ns is None else [_same_window(self.aliases, window_ns)]
         pair = self._pair(bare, on, where, same)
-        branches = () if self.kind is JoinKind.ANTI else (pair,)
+        branches: tuple[SeqPlan, ...] = () if self.kind is JoinKind.ANTI else (pair,)
         for side in (0, 1):
             if _KEPT[self.kind][side]:
                 branches += (self._alone(pair, side, on, same),)
@@ -267,9 +265,7 @@ class _Join:
         steps = tuple(
             replace(step, where=_all(asked)) for step, asked in zip(bare.steps, own, strict=True)
         )
-        return replace(
-            bare, steps=steps, equalities=tuple(equalities), others=(*others, *same)
-        )
+        return replace(bare, steps=steps, equalities=tuple(equalities), others=(*others, *same))
 
     def _key(self, predicate: Predicate) -> tuple[Attribute, Attribute] | None:
         """The two attributes that must be equal, of the left and of the right side."""
@@ -280,9 +276,7 @@ class _Join:
                 return (one, two) if one.alias == self.aliases[0] else (two, one)
         return None
 
-    def _alone(
-        self, pair: SeqPlan, side: int, on: list[_Term], same: list[Predicate]
-    ) -> SeqPlan:
+    def _alone(self, pair: SeqPlan, side: int, on: list[_Term], same: list[Predicate]) -> SeqPlan:
         """The events of a side that have no partner."""
         mine, other = pair.steps[side], pair.steps[1 - side]
         absent = replace(other, alias=other.alias + _NO_PARTNER, negated=True)
@@ -292,12 +286,14 @@ class _Join:
             absent = replace(absent, where=_all([_renamed(p, other, absent) for p in asked]))
         elif other.where is not None:
             absent = replace(absent, where=_renamed(other.where, other, absent))
-        others = []
+        others: list[Predicate] = []
         for predicate in (*(t.predicate for t in on), *same):
             named = {attribute.alias for attribute in attributes_in(predicate)}
             if named == {mine.alias}:
                 # It decides whether anything is a partner, so it goes with the partner.
-                here = Comparison("=", Attribute("stream", absent.alias), Constant(str(other.stream)))
+                here = Comparison(
+                    "=", Attribute("stream", absent.alias), Constant(str(other.stream))
+                )
                 others.append(Logic("and", (predicate, here)))
             elif len(named) == 2 and self._key(predicate) is None:
                 others.append(_renamed(predicate, other, absent))
@@ -317,7 +313,7 @@ class _Join:
         )  # fmt: skip
 
 
-def _named(source: Source) -> s.Name:
+def _named(source: JoinSide) -> s.Name:
     return source.alias or source.stream
 
 
@@ -329,9 +325,7 @@ def _all(terms: list[Predicate]) -> Predicate | None:
 
 def _same_window(aliases: tuple[str, str], size_ns: int) -> Predicate:
     """That two events lie in one window."""
-    left, right = (
-        Arithmetic("//", Attribute("ts", alias), Constant(size_ns)) for alias in aliases
-    )
+    left, right = (Arithmetic("//", Attribute("ts", alias), Constant(size_ns)) for alias in aliases)
     return Comparison("=", left, right)
 
 

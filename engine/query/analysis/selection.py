@@ -13,6 +13,7 @@ from engine.query.analysis.having import having_of
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
+from engine.query.language.sources import From
 from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
 from engine.query.render import default_label
 
@@ -42,7 +43,7 @@ class _Select:
 
     def plan(self, name: str) -> WindowPlan:
         clauses = self.parsed.clauses
-        sources = only(clauses, s.From, self.text)
+        sources = only(clauses, From, self.text)
         where = only(clauses, s.Where, self.text)
         groups = only(clauses, s.GroupBy, self.text)
         window = self._window()
@@ -75,7 +76,7 @@ class _Select:
         windows = [c for c in clauses if isinstance(c, Window)]
         if len(windows) > 1:
             raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
-        sources = [c for c in clauses if isinstance(c, s.From)]
+        sources = [c for c in clauses if isinstance(c, From)]
         if len(sources) > 1:
             hint = "name all streams in one: FROM a, b"
             raise self._refuse(sources[1].at, "FROM is given twice", hint)
@@ -91,7 +92,7 @@ class _Select:
             raise self._refuse(self.parsed.at, message, "add, for example, WINDOW TUMBLING 10 s")
         return windows[0]
 
-    def _streams(self, clause: s.From | None) -> tuple[str, ...]:
+    def _streams(self, clause: From | None) -> tuple[str, ...]:
         found: list[str] = []
         for stream in clause.streams if clause else ():
             if stream.text in found:

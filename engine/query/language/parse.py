@@ -13,7 +13,7 @@ from engine.query.language import syntax as s
 from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
 from engine.query.language.place import Span, refuse
-from engine.query.language.sources import Source
+from engine.query.language.sources import From, Join, JoinSide
 
 MAX_QUERY_CHARS: Final = 65_536
 MAX_DEPTH: Final = 100
@@ -189,11 +189,11 @@ class _Build(Transformer[Token, Any]):
     def item(self, value: s.Node, label: s.Name | None = None) -> s.Item:
         return s.Item(value, label)
 
-    def from_(self, word: Token, *streams: s.Name) -> s.From:
-        return s.From(_at(word), streams)
+    def from_(self, word: Token, *streams: s.Name) -> From:
+        return From(_at(word), streams)
 
-    def source(self, stream: s.Name, alias: s.Name | None = None) -> Source:
-        return Source(stream, alias)
+    def source(self, stream: s.Name, alias: s.Name | None = None) -> JoinSide:
+        return JoinSide(stream, alias)
 
     def join_kind(self, *words: Token) -> tuple[Token, ...]:
         return words
@@ -202,13 +202,13 @@ class _Build(Transformer[Token, Any]):
         return condition
 
     def join(
-        self, word: Token, left: Source, words: tuple[Token, ...], right: Source,
+        self, word: Token, left: JoinSide, words: tuple[Token, ...], right: JoinSide,
         condition: s.Node | None = None,
-    ) -> s.Join:  # fmt: skip
+    ) -> Join:  # fmt: skip
         named = {str(each).lower() for each in words}
         kind = next((each for each in ("anti", "left", "right", "full") if each in named), "inner")
         over = _over(_at(words[0]), _at(words[-1]))
-        return s.Join(_at(word), left, kind, over, right, condition)
+        return Join(_at(word), left, kind, over, right, condition)
 
     def group_by(self, word: Token, *references: s.Reference) -> s.GroupBy:
         return s.GroupBy(_at(word), references)

@@ -20,7 +20,7 @@ class From:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class JoinSide:
     """``stream [AS] alias``: one side of a join."""
 
     stream: Name
@@ -34,8 +34,8 @@ class Join:
     """
 
     at: Span
-    left: Source
+    left: JoinSide
     kind: str
     join_at: Span
-    right: Source
+    right: JoinSide
     condition: Node | None
