@@ -1,4 +1,4 @@
-"""Few elements are looked at by Python, many by NumPy: both refuse the same, with the same words."""
+"""Few elements are looked at by Python, many by NumPy: both refuse the same, in the same words."""
 
 from __future__ import annotations
 
