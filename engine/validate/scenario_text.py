@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
+from engine.stream.timeline import ANY_TYPE
 from engine.validate.delay_law import DelayLaw
 from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
 from engine.validate.report import Validation
@@ -209,7 +210,8 @@ def _link(link: LinkQuality) -> Iterator[str]:
 
 def _types(plans: Sequence[Plan]) -> list[str]:
     """The event types that the patterns name; where there are none, one."""
-    named = [step.type for plan in plans for branch in plan.branches for step in branch.steps]
+    named = [step.type for plan in plans for branch in plan.branches for step in branch.steps
+             if step.type != ANY_TYPE]  # fmt: skip
     return list(dict.fromkeys(named)) or ["EVENT"]
 
 
