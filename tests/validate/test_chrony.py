@@ -23,7 +23,6 @@ allow all
 port {PORT}
 cmdport 0
 pidfile {{folder}}/chronyd.pid
-driftfile {{folder}}/drift
 """
 MS = 10**6
 SECOND = 10**9
