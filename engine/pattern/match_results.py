@@ -91,7 +91,7 @@ class Matches(ResultColumns):
         names = [*EVENT_COLUMNS, *_computed_columns(layout) - {*EVENT_COLUMNS}]
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
-        self.columns = {n: store.columns[n][distinct] for n in names if n in store.columns}
+        self.columns = store.shown(distinct, names)
         self.shown = shown_attributes(layout)
         half = store.columns.get(HALF_COLUMN)
         self.lacks: dict[str, np.ndarray] = {}

@@ -109,7 +109,7 @@ class SeqMatcher:
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
         self._attributes = kept_attributes(self._layout)
-        self._store = Store(self._layout.attributes)
+        self._store = Store(self._layout.attributes, self._layout.keyed)
         self._kernel = Kernel(
             self._layout,
             self._rule,

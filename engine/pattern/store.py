@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from engine.pattern.compiled.records import EVENT
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
 from engine.pattern.verdict.certainty import EventTimes
 from engine.query.expression import View, column
-from engine.query.fields import released_columns
+from engine.query.fields import own_attribute, released_columns
 from engine.query.plan import Attribute
 from engine.query.values import Value
 from engine.stream.columns import VALID_PREFIX
@@ -39,6 +40,8 @@ _IN_RECORD: Final = {
     EXPIRES: "expires", MEMBER: "member", HORIZON: "horizon", T_A: "t_a", REF_END: "ref_end",
 }  # fmt: skip
 """What the kernel reads lies together, event by event, as EVENT; these columns are its fields."""
+_TE: Final = "te"
+"""Not held: it follows of ``REF_END``, ``ref`` and ``ts``."""
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
 _WHOLE: Final = 1
@@ -49,7 +52,9 @@ _KINDS: Final = {"int": INT, "float": FLOAT, "str": TEXT, "null": ABSENT}
 
 
 class Registers(NamedTuple):
-    """(registers, events); see ``engine.pattern.search.state.Search``."""
+    """(registers, events), of conditions two and of keys two; see
+    ``engine.pattern.search.state.Search``.
+    """
 
     raw: np.ndarray
     ok: np.ndarray
@@ -58,46 +63,76 @@ class Registers(NamedTuple):
 
 
 class Store:
-    """``columns``: ``FIELDS``, those of the constants above, attributes, each with a mask; filled
-    up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
+    """``columns``: ``FIELDS`` but ``te``, those of the constants above, attributes, each with a
+    mask; filled up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
+
+    A whole number that the kernel reads is held once: its column and its mask are views of its
+    register.
 
     Args:
-        registers: attributes (the plan's names) whose values the kernel reads.
+        conditions: attributes (the plan's names) that conditions read.
+        keys: attributes that must be equal.
     """
 
-    def __init__(self, registers: list[str]) -> None:
+    def __init__(self, conditions: list[str], keys: list[str]) -> None:
         self.attr_types: dict[str, str] = {}
         self.n = 0
-        self._names = registers
-        self.kinds = np.full(len(registers), ABSENT, np.int8)
-        """What the registers hold now; a kind may widen from int to float."""
+        self._names = conditions, keys
+        self._shared: set[str] = set()
+        """Own attributes whose columns are views."""
+        self._kinds = tuple(np.full(len(names), ABSENT, np.int8) for names in self._names)
         self._make(0, {})
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """What the registers of conditions hold now; a kind may widen from int to float."""
+        return self._kinds[0]
 
     def _make(self, room: int, like: dict[str, np.ndarray]) -> None:
         """Empty arrays; columns of the types of ``like``."""
         self._room = room
         self.events = np.zeros(room, EVENT)
+        for_conditions, for_keys = ((len(names), room) for names in self._names)
+        self.registers = Registers(
+            np.zeros(for_conditions, np.int64), np.zeros(for_conditions, np.bool_),
+            np.zeros(for_keys, np.int64), np.zeros(for_keys, np.int8),
+        )  # fmt: skip
+        views = {name: view for attr in self._shared for name, view in self._views(attr).items()}
         self.columns = {
             name: np.zeros(room, known.dtype) for name, known in like.items()
-            if name not in _IN_RECORD
+            if name not in _IN_RECORD and name not in views
         }  # fmt: skip
-        self.columns |= {name: self.events[field] for name, field in _IN_RECORD.items()}
-        shape = (len(self._names), room)
-        self.registers = Registers(
-            np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64),
-            np.zeros(shape, np.int8),
-        )  # fmt: skip
+        self.columns |= views | {name: self.events[field] for name, field in _IN_RECORD.items()}
+
+    def _views(self, attr: str) -> dict[str, np.ndarray]:
+        """What a register holds of an own attribute of whole numbers as its column and mask; none:
+        the kernel does not read it.
+        """
+        conditions, keys = ([own_attribute(name) for name in names] for names in self._names)
+        if attr in keys:
+            number = keys.index(attr)
+            value, known = self.registers.same[number], self.registers.tag[number].view(np.bool_)
+        elif attr in conditions:
+            number = conditions.index(attr)
+            value, known = self.registers.raw[number], self.registers.ok[number]
+        else:
+            return {}
+        return {ATTR_PREFIX + attr: value, VALID_PREFIX + attr: known}
 
     def _take_over(self, room: int, rows: np.ndarray | slice, kept: int) -> None:
         """The events ``rows``, which are ``kept``, in new arrays."""
         old, events, registers = self.columns, self.events, self.registers
         self._make(room, old)
         numbers_of(self.events)[:kept] = numbers_of(events)[rows]
-        for name, known in old.items():
-            if name not in _IN_RECORD:
-                self.columns[name][:kept] = known[rows]
+        for name, known in self._own(old).items():
+            self.columns[name][:kept] = known[rows]
         for was, new in zip(registers, self.registers, strict=True):
             new[:, :kept] = was[:, rows]
+
+    def _own(self, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Those that are no views of what is held elsewhere."""
+        shared = {prefix + attr for attr in self._shared for prefix in (ATTR_PREFIX, VALID_PREFIX)}
+        return {n: c for n, c in columns.items() if n not in _IN_RECORD and n not in shared}
 
     def append(
         self, released: Released, rows: np.ndarray, attributes: set[str] | None,
@@ -114,7 +149,7 @@ class Store:
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
         if "site" in released.columns:
             fresh["site"] = released.columns["site"][rows]
-        fresh[REF_END] = fresh["te"] + (fresh["ref"] - fresh["ts"])
+        fresh[REF_END] = fresh.pop(_TE) + (fresh["ref"] - fresh["ts"])
         for attr in released.attr_types:
             name = ATTR_PREFIX + attr
             if name not in released.columns or (attributes is not None and attr not in attributes):
@@ -134,6 +169,8 @@ class Store:
                 self.attr_types[attr] = kind
                 if kind == "float":
                     fresh[name] = fresh[name].astype(np.float64, copy=False)
+                if attr in self._shared and kind not in {"int", "null"}:
+                    self._part(attr)
         start, self.n = self.n, self.n + len(fresh[ORDER])
         if self.n > self._room:
             # Pages that nothing was written to take no memory; to copy what is held takes time.
@@ -150,11 +187,24 @@ class Store:
         """Copies of the columns of ``rows``, as ``add`` takes them."""
         return {name: known[: self.n][rows] for name, known in self.columns.items()}
 
+    def _part(self, attr: str) -> None:
+        """From now on the attribute has a column of its own."""
+        for name in self._views(attr):
+            self.columns[name] = self.columns[name].copy()
+        self._shared.remove(attr)
+
     def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
         """The column, made or widened if need be."""
         known = self.columns.get(name)
         if name in _IN_RECORD:
             return self.columns[name]
+        if known is None and dtype == np.int64 and name.startswith(ATTR_PREFIX):
+            attr = name.removeprefix(ATTR_PREFIX)
+            fits = self.attr_types.get(attr) == "int" and VALID_PREFIX + attr not in self.columns
+            if fits and (views := self._views(attr)):
+                self._shared.add(attr)
+                self.columns |= views
+                return self.columns[name]
         if known is None:
             self.columns[name] = np.zeros(self._room, dtype)
         elif known.dtype != dtype and np.promote_types(known.dtype, dtype) != known.dtype:
@@ -165,32 +215,42 @@ class Store:
 
     def _fill(self, rows: np.ndarray, strings: Strings) -> None:
         """The registers of new rows."""
-        for number, name in enumerate(self._names):
-            view = self.view(rows, released_columns([Attribute(name)]), strings)
-            value = column(name, view)
-            kind = _KINDS[value.kind]
-            known = int(self.kinds[number])
+        if not len(rows):
+            return
+        new, (conditions, keys), r = slice(int(rows[0]), self.n), self._names, self.registers
+        for number, name in enumerate(conditions):
+            value, kind = self._read(0, number, name, rows, strings)
             if kind == ABSENT:
                 continue
-            if known not in (ABSENT, kind):
-                if {known, kind} != {INT, FLOAT}:
-                    raise ContractViolation(f"attribute {name!r} is text and a number")
-                if known == INT:
-                    past = self.registers.raw[number, : rows[0]] if len(rows) else None
-                    if past is not None:
-                        past[:] = past.astype(np.float64).view(np.int64)
-                kind = FLOAT
-            self.kinds[number] = kind
-            self._write(number, rows, value, kind)
+            data = value.data
+            r.raw[number, new] = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
+            r.ok[number, new] = True if value.valid is None else value.valid
+        for number, name in enumerate(keys):
+            value, kind = self._read(1, number, name, rows, strings)
+            if kind == ABSENT:
+                continue
+            same, tag = comparable(value)
+            r.same[number, new] = same
+            r.tag[number, new] = tag if value.valid is None else np.where(value.valid, tag, 0)
 
-    def _write(self, number: int, rows: np.ndarray, value: Value, kind: int) -> None:
-        data, r = value.data, self.registers
-        ok = np.ones(len(rows), np.bool_) if value.valid is None else value.valid
-        same, tag = comparable(value)
-        raw = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
-        start, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-        r.raw[number, start:stop], r.ok[number, start:stop] = raw, ok
-        r.same[number, start:stop], r.tag[number, start:stop] = same, np.where(ok, tag, 0)
+    def _read(
+        self, which: int, number: int, name: str, rows: np.ndarray, strings: Strings
+    ) -> tuple[Value, int]:
+        """The values of new rows for a register of ``self._names[which]``, and its kind now."""
+        value = column(name, self.view(rows, released_columns([Attribute(name)]), strings))
+        kind, kinds = _KINDS[value.kind], self._kinds[which]
+        known = int(kinds[number])
+        if kind == ABSENT:
+            return value, kind
+        if known not in (ABSENT, kind):
+            if {known, kind} != {INT, FLOAT}:
+                raise ContractViolation(f"attribute {name!r} is text and a number")
+            if known == INT and not which:
+                past = self.registers.raw[number, : rows[0]]
+                past[:] = past.astype(np.float64).view(np.int64)
+            kind = FLOAT
+        kinds[number] = kind
+        return value, kind
 
     def keep(self, wanted: np.ndarray) -> np.ndarray:
         """Drop every event but those marked in ``wanted``.
@@ -212,8 +272,15 @@ class Store:
 
     def view(self, rows: np.ndarray, names: set[str], strings: Strings) -> View:
         """The columns ``names`` of ``rows``, for predicates."""
-        found = {name: self.columns[name][rows] for name in names if name in self.columns}
-        return View.of(found, self.attr_types, strings)
+        return View.of(self.shown(rows, names), self.attr_types, strings)
+
+    def shown(self, rows: np.ndarray, names: Iterable[str]) -> dict[str, np.ndarray]:
+        """The columns ``names`` of ``rows``, as far as there are such; ``te`` too."""
+        c = self.columns
+        found = {name: c[name][rows] for name in names if name in c}
+        if _TE in names:
+            found[_TE] = c[REF_END][rows] - (c["ref"][rows] - c["ts"][rows])
+        return found
 
     def codes(self) -> np.ndarray:
         """Codes of texts in use: no other column is of their type."""
@@ -222,20 +289,22 @@ class Store:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        columns = {name: known[: self.n].copy() for name, known in self.columns.items()}
+        own = self._own(self.columns)
         return {
-            "columns": {name: known for name, known in columns.items() if name not in _IN_RECORD},
+            "columns": {name: known[: self.n].copy() for name, known in own.items()},
+            "shared": sorted(self._shared),
             "events": copy_of(self.events[: self.n]),
             "attr_types": dict(self.attr_types),
             "n": self.n,
-            "kinds": self.kinds.copy(),
+            "kinds": [kinds.copy() for kinds in self._kinds],
             "registers": [matrix[:, : self.n].copy() for matrix in self.registers],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.attr_types, self.n = dict(state["attr_types"]), state["n"]
-        self.kinds = state["kinds"].copy()
+        self._kinds = tuple(kinds.copy() for kinds in state["kinds"])
+        self._shared = set(state["shared"])
         self._make(self.n, state["columns"])
         numbers_of(self.events)[:] = numbers_of(state["events"])
         for name, known in state["columns"].items():

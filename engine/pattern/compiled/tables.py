@@ -55,8 +55,9 @@ class Layout:
     """Tables, and what their numbers mean.
 
     ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
-    say which of ``steps`` its own are. ``attributes``: names by register. ``predicates``: by
-    number. ``own``: per step, what is asked of its event alone and no clock error changes.
+    say which of ``steps`` its own are. ``attributes``, ``keyed``: names by register, of conditions
+    and of keys. ``predicates``: by number. ``own``: per step, what is asked of its event alone and
+    no clock error changes.
     """
 
     tables: Tables
@@ -65,6 +66,7 @@ class Layout:
     shapes: list[Shape]
     places: list[tuple[int, ...]]
     attributes: list[str]
+    keyed: list[str]
     predicates: list[Predicate]
     own: list[Predicate | None]
 
@@ -93,7 +95,7 @@ class Layout:
 
     @property
     def register(self) -> dict[str, int]:
-        """Register by attribute name."""
+        """Register of conditions by attribute name."""
         return {name: number for number, name in enumerate(self.attributes)}
 
 
@@ -141,7 +143,7 @@ def _layout_of(key: SamePlan[Plan], index: str) -> Layout:
         branch.build()
     return Layout(
         builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
-        [b.places for b in made], list(builder.attributes), builder.predicates,
+        [b.places for b in made], list(builder.attributes), list(builder.keyed), builder.predicates,
         [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
     )  # fmt: skip
 
@@ -257,7 +259,7 @@ class _Branch:
 
     def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
         """Per group the register of ``step``, and a known step with its register."""
-        register, rows = self.builder.register, []
+        register, rows = self.builder.key, []
         for number in groups:
             group = self.groups[number]
             other = next(k for k in known if k in group)
