@@ -8,7 +8,7 @@ __all__ = ["paper"]
 _DATA = (
     "Made up anew: 1,000 sensors that send events of four types (eight by the query's length) at "
     "random, as the paper's generators do. The paper has over a million events; ours are 20,000, "
-    "3,000 by buffer and 10,000 by length, as each result is judged. It prints no rate, no window, "
+    "1,500 by buffer and 10,000 by length, as each result is judged. It prints no rate, no window, "
     "no length of an event and no K. Ours: a window of 10 minutes, as its section 5.2 has, 40 "
     "events in it (400 by buffer); durable events last W/20 on the average; what is out of order "
     "comes up to W/4 late, every delay as likely, and K covers that and the longest event. Beside "

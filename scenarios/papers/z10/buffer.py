@@ -15,7 +15,7 @@ from slackwater.scenario import NS_PER, Claim, number
 
 BUFFERS: Final = (50, 100, 250, 500, 750, 1000)
 """Events; Z10 draws from 0 on, and names 500."""
-SHAPE: Final = Shape(3_000, density=400)
+SHAPE: Final = Shape(1_500, density=400)
 """W and K hold 500 events."""
 _SHARE: Final = 0.18
 _CROSSING: Final = 500
