@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from engine.barrier.changes import ORDER
 from engine.errors import ContractViolation
 from engine.kernels.records import copy_of, numbers_of
+from engine.pattern.compiled.derived import Read
 from engine.pattern.compiled.records import EVENT
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
 from engine.pattern.verdict.certainty import EventTimes
-from engine.query.expression import View, column
-from engine.query.fields import own_attribute, released_columns
+from engine.query.expression import View, view_value
+from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute
 from engine.query.values import Value
 from engine.stream.columns import VALID_PREFIX
@@ -70,23 +71,24 @@ class Store:
     register.
 
     Args:
-        conditions: attributes (the plan's names) that conditions read.
-        keys: attributes that must be equal.
+        conditions: what conditions read, by register.
+        keys: attributes (the plan's names) that must be equal.
     """
 
-    def __init__(self, conditions: list[str], keys: list[str]) -> None:
+    def __init__(self, conditions: list[Read], keys: list[str]) -> None:
         self.attr_types: dict[str, str] = {}
         self.n = 0
-        self._names = conditions, keys
+        self._names: tuple[Sequence[Read], Sequence[Read]] = (conditions, keys)
+        self._own_names = [
+            [own_attribute(read) if isinstance(read, str) else None for read in names]
+            for names in self._names
+        ]
         self._shared: set[str] = set()
         """Own attributes whose columns are views."""
-        self._kinds = tuple(np.full(len(names), ABSENT, np.int8) for names in self._names)
-        self._make(0, {})
-
-    @property
-    def kinds(self) -> np.ndarray:
+        self._kinds = [np.full(len(names), ABSENT, np.int8) for names in self._names]
+        self.kinds = self._kinds[0]
         """What the registers of conditions hold now; a kind may widen from int to float."""
-        return self._kinds[0]
+        self._make(0, {})
 
     def _make(self, room: int, like: dict[str, np.ndarray]) -> None:
         """Empty arrays; columns of the types of ``like``."""
@@ -108,7 +110,7 @@ class Store:
         """What a register holds of an own attribute of whole numbers as its column and mask; none:
         the kernel does not read it.
         """
-        conditions, keys = ([own_attribute(name) for name in names] for names in self._names)
+        conditions, keys = self._own_names
         if attr in keys:
             number = keys.index(attr)
             value, known = self.registers.same[number], self.registers.tag[number].view(np.bool_)
@@ -217,40 +219,32 @@ class Store:
         """The registers of new rows."""
         if not len(rows):
             return
-        new, (conditions, keys), r = slice(int(rows[0]), self.n), self._names, self.registers
-        for number, name in enumerate(conditions):
-            value, kind = self._read(0, number, name, rows, strings)
-            if kind == ABSENT:
-                continue
-            data = value.data
-            r.raw[number, new] = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
-            r.ok[number, new] = True if value.valid is None else value.valid
-        for number, name in enumerate(keys):
-            value, kind = self._read(1, number, name, rows, strings)
-            if kind == ABSENT:
-                continue
-            same, tag = comparable(value)
-            r.same[number, new] = same
-            r.tag[number, new] = tag if value.valid is None else np.where(value.valid, tag, 0)
-
-    def _read(
-        self, which: int, number: int, name: str, rows: np.ndarray, strings: Strings
-    ) -> tuple[Value, int]:
-        """The values of new rows for a register of ``self._names[which]``, and its kind now."""
-        value = column(name, self.view(rows, released_columns([Attribute(name)]), strings))
-        kind, kinds = _KINDS[value.kind], self._kinds[which]
-        known = int(kinds[number])
-        if kind == ABSENT:
-            return value, kind
-        if known not in (ABSENT, kind):
-            if {known, kind} != {INT, FLOAT}:
-                raise ContractViolation(f"attribute {name!r} is text and a number")
-            if known == INT and not which:
-                past = self.registers.raw[number, : rows[0]]
-                past[:] = past.astype(np.float64).view(np.int64)
-            kind = FLOAT
-        kinds[number] = kind
-        return value, kind
+        new, r = slice(int(rows[0]), self.n), self.registers
+        for which, names in enumerate(self._names):
+            for number, read in enumerate(names):
+                node = Attribute(read) if isinstance(read, str) else read
+                view = self.view(rows, released_columns(attributes_in(node)), strings)
+                value = view_value(node, view)
+                kind, known = _KINDS[value.kind], int(self._kinds[which][number])
+                if kind == ABSENT:
+                    continue
+                if known not in (ABSENT, kind):
+                    if {known, kind} != {INT, FLOAT}:
+                        raise ContractViolation(f"{read!r} is text and a number")
+                    if known == INT and not which:
+                        past = r.raw[number, : rows[0]]
+                        past[:] = past.astype(np.float64).view(np.int64)
+                    kind = FLOAT
+                self._kinds[which][number] = kind
+                data, valid = value.data, value.valid
+                if which:
+                    same, tag = comparable(value)
+                    r.same[number, new] = same
+                    r.tag[number, new] = tag if valid is None else np.where(valid, tag, 0)
+                else:
+                    as_kept = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
+                    r.raw[number, new] = as_kept
+                    r.ok[number, new] = True if valid is None else valid
 
     def keep(self, wanted: np.ndarray) -> np.ndarray:
         """Drop every event but those marked in ``wanted``.
@@ -283,8 +277,11 @@ class Store:
         return found
 
     def codes(self) -> np.ndarray:
-        """Codes of texts in use: no other column is of their type."""
+        """Codes of texts in use: no other column is of their type. Functions make texts, too."""
         columns = [known[: self.n] for known in self.columns.values() if known.dtype == np.int32]
+        for number in np.flatnonzero(self.kinds == TEXT):
+            raw, ok = self.registers.raw[number, : self.n], self.registers.ok[number, : self.n]
+            columns.append(raw[ok].astype(np.int32))
         return np.unique(np.concatenate([self.columns["source"][: self.n], *columns]))
 
     def snapshot(self) -> dict[str, Any]:
@@ -303,7 +300,8 @@ class Store:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.attr_types, self.n = dict(state["attr_types"]), state["n"]
-        self._kinds = tuple(kinds.copy() for kinds in state["kinds"])
+        self._kinds = [kinds.copy() for kinds in state["kinds"]]
+        self.kinds = self._kinds[0]
         self._shared = set(state["shared"])
         self._make(self.n, state["columns"])
         numbers_of(self.events)[:] = numbers_of(state["events"])

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.floors import FAR, least_held
 from engine.pattern.search.state import Search, spread_of
@@ -125,8 +123,3 @@ def _least(s: Search, number: int, least: int, latest: int) -> int:
                 found = starts[i]
                 break
     return min(found, least_held(s, number, least, e[latest].horizon))
-
-
-def no_starts(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """``open_at`` and ``open_n`` of a search that has heard of nothing."""
-    return np.empty((steps, 0), np.int64), np.zeros(steps, np.int64)
