@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -126,15 +126,11 @@ class Store:
         old, events, registers = self.columns, self.events, self.registers
         self._make(room, old)
         numbers_of(self.events)[:kept] = numbers_of(events)[rows]
-        for name, known in self._own(old).items():
-            self.columns[name][:kept] = known[rows]
+        for name, known in old.items():
+            if known.base is None:  # no view
+                self.columns[name][:kept] = known[rows]
         for was, new in zip(registers, self.registers, strict=True):
             new[:, :kept] = was[:, rows]
-
-    def _own(self, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Those that are no views of what is held elsewhere."""
-        shared = {prefix + attr for attr in self._shared for prefix in (ATTR_PREFIX, VALID_PREFIX)}
-        return {n: c for n, c in columns.items() if n not in _IN_RECORD and n not in shared}
 
     def append(
         self, released: Released, rows: np.ndarray, attributes: set[str] | None,
@@ -265,16 +261,12 @@ class Store:
         return EventTimes(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
 
     def view(self, rows: np.ndarray, names: set[str], strings: Strings) -> View:
-        """The columns ``names`` of ``rows``, for predicates."""
-        return View.of(self.shown(rows, names), self.attr_types, strings)
-
-    def shown(self, rows: np.ndarray, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """The columns ``names`` of ``rows``, as far as there are such; ``te`` too."""
+        """The columns ``names`` of ``rows``, for predicates; ``te`` too."""
         c = self.columns
         found = {name: c[name][rows] for name in names if name in c}
         if _TE in names:
             found[_TE] = c[REF_END][rows] - (c["ref"][rows] - c["ts"][rows])
-        return found
+        return View.of(found, self.attr_types, strings)
 
     def codes(self) -> np.ndarray:
         """Codes of texts in use: no other column is of their type. Functions make texts, too."""
@@ -286,9 +278,9 @@ class Store:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        own = self._own(self.columns)
-        return {
-            "columns": {name: known[: self.n].copy() for name, known in own.items()},
+        n, columns = self.n, self.columns
+        return {  # without the columns that are views
+            "columns": {name: c[:n].copy() for name, c in columns.items() if c.base is None},
             "shared": sorted(self._shared),
             "events": copy_of(self.events[: self.n]),
             "attr_types": dict(self.attr_types),

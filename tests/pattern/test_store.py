@@ -63,8 +63,9 @@ def test_what_is_held_once_reads_as_if_held_for_itself(
     filled(reader, given, drops)
     filled(plain, given, drops)
     rows = np.arange(plain.n)
-    wanted = plain.shown(rows, [*plain.columns, "te"])
-    found = reader.shown(rows, [*plain.columns, "te"])
+    wanted, found = (
+        store.view(rows, {*plain.columns, "te"}, Strings()).columns for store in (plain, reader)
+    )
     assert found.keys() == wanted.keys()
     for name, column in wanted.items():
         assert column.dtype == found[name].dtype
