@@ -58,15 +58,15 @@ class ScenarioText:
             place = _PLACE.match(rest)
             raise self.wrong(place[0] if place else "", rest.removeprefix(": ")) from error
 
-    def check_queries(self, scenario: FileScenario) -> None:
-        """Reads its queries.
+    def check_queries(self, scenario: FileScenario, attributes: Mapping[str, str] | None) -> None:
+        """Reads its queries; ``attributes``: types of those that events have, None: any.
 
         Raises:
             UserError: one is wrong; names the line, and the place in it with a caret.
         """
         for name, text in scenario.queries.items():
             try:
-                slackwater.explain(text)
+                slackwater.explain(text, attributes=attributes)
             except UserError as error:
                 raise self.wrong(f"queries.{name}", f"queries.{name}: {error}") from error
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from edge_agent.near_miss import near_miss
 from engine.errors import UserError
+from simulator.abstracting import DeviceAbstraction
 from simulator.scenario import SECOND, Scenario, SourceSettings
 from simulator.scenario_file.joined import Joined
 from simulator.scenario_file.machine import Histories, Machine, Seen
@@ -35,6 +36,8 @@ TOP: Final = (
 )  # fmt: skip
 GROUP: Final = ("name", "count", "workload", "recording", "clock", "link")
 """Keys of ``[[sources]]`` that are not those of ``simulator.scenario.SourceSettings``."""
+_CONNECT_TIMEOUT: Final = "10 s"
+"""As the agent's driver; a handshake over a slow link takes its time."""
 _OF_LINK: Final = ("up", "down")
 
 
@@ -55,6 +58,17 @@ class FileScenario:
     queries: Mapping[str, str]
     answering: Answering
     thresholds: tuple[str, ...]
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Types of its events' attributes, whether or not an event comes."""
+        found: dict[str, str] = {}
+        for source in self.simulated.sources:
+            streams = source.workload.streams()
+            made = DeviceAbstraction(source.abstract, streams).streams.values()
+            for stream in (*streams, *made):
+                found |= stream.attrs
+        return found
 
 
 def build(
@@ -176,8 +190,8 @@ def _group(
     sources = tuple(
         parse(
             SourceSettings,
-            {**rest, "name": each, "workload": workload, "up": up, "down": down,
-             "clock": clock.of_member(seeds.generator(f"clock of {each}"))},
+            {"connect_timeout": _CONNECT_TIMEOUT, **rest, "name": each, "workload": workload,
+             "up": up, "down": down, "clock": clock.of_member(seeds.generator(f"clock of {each}"))},
             place,
         )
         for each, workload in work.items()
