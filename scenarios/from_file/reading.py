@@ -12,6 +12,7 @@ import slackwater
 from scenarios.from_file.overrides import overridden
 from scenarios.from_file.recordings import read_recording
 from scenarios.from_file.thresholds import Threshold, read_threshold
+from scenarios.soccer.network import WORLDS
 from slackwater.scenario import UserError
 from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
 
@@ -49,7 +50,7 @@ class ScenarioText:
         """
         tables = overridden(self.tables, values)
         try:
-            return build_from_tables(self.path.stem, tables, self._recording, _ROOT)
+            return build_from_tables(self.path.stem, tables, self._recording, _ROOT, WORLDS)
         except UserError as error:
             message = str(error)
             if not message.startswith(_ROOT):
