@@ -47,7 +47,5 @@ def test_what_it_is_set_to(tmp_path: Path) -> None:
 def test_a_gateway_that_is_none(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(FILE.read_text("utf-8").replace('hears = "away-2"', 'hears = "away-9"'))
-    with pytest.raises(
-        UserError, match=r"mine.toml:\d+: .*'away-9' is none of ball, home-1"
-    ):
+    with pytest.raises(UserError, match=r"mine.toml:\d+: .*'away-9' is none of ball, home-1"):
         FromFile(path)
