@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from scenarios.from_file.perfect_world import PerfectWorld, match_identity, wind
 from scenarios.from_file.thresholds import Threshold, shown
 from scenarios.runs import LATE, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
 from slackwater.scenario import Claim, Score, Table, Tile
-from slackwater.simulation import LOG
+from slackwater.simulation import LOG, MANIFEST
 
 STREAM: Final = "events"
 _CLOSE: Final = 1e-9
@@ -89,6 +90,9 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
+    if not _arrived(directory):
+        return {"events": float(happened), "missing": 1.0, "late": 0.0, "disorder": 0.0,
+                "hold_p95": 0.0}  # fmt: skip
     table = read_ordered(directory, label)
     status = ints(table, "status")
     late = (status == LATE) | (status == LATE_DROPPED)
@@ -106,6 +110,12 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
         "disorder": disorder / arrived if arrived else 0.0,
         "hold_p95": float(np.quantile(holds, 0.95, method="higher")) if holds.size else 0.0,
     }
+
+
+def _arrived(directory: Path) -> bool:
+    """Whether any event came to the gateway."""
+    manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text("utf-8"))
+    return bool(manifest["rows"].get("event"))
 
 
 def _judged(

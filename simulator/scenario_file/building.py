@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from edge_agent.near_miss import near_miss
 from engine.errors import UserError
+from simulator.abstracting import DeviceAbstraction
 from simulator.scenario import SECOND, Scenario, SourceSettings
 from simulator.scenario_file.joined import Joined
 from simulator.scenario_file.machine import Histories, Machine, Seen
@@ -16,6 +17,7 @@ from simulator.scenario_file.settings import (
     COUNT_MAX,
     Answering,
     GroupClock,
+    clocks_of,
     merged,
     parse_links,
     parse_queries,
@@ -35,6 +37,8 @@ TOP: Final = (
 )  # fmt: skip
 GROUP: Final = ("name", "count", "workload", "recording", "clock", "link")
 """Keys of ``[[sources]]`` that are not those of ``simulator.scenario.SourceSettings``."""
+_CONNECT_TIMEOUT: Final = "10 s"
+"""As the agent's driver; a handshake over a slow link takes its time."""
 _OF_LINK: Final = ("up", "down")
 
 
@@ -56,17 +60,30 @@ class FileScenario:
     answering: Answering
     thresholds: tuple[str, ...]
 
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Types of its events' attributes, whether or not an event comes."""
+        found: dict[str, str] = {}
+        for source in self.simulated.sources:
+            streams = source.workload.streams()
+            made = DeviceAbstraction(source.abstract, streams).streams.values()
+            for stream in (*streams, *made):
+                found |= stream.attrs
+        return found
+
 
 def build(
-    name: str, tables: Mapping[str, Any], read_recording: ReadRecording, place: str
-) -> FileScenario:
+    name: str, tables: Mapping[str, Any], read_recording: ReadRecording | None, place: str,
+    worlds: Mapping[str, type[Any]] | None = None,
+) -> FileScenario:  # fmt: skip
     """The scenario that the ``tables`` of a file describe.
 
     Args:
         name: of the scenario.
         tables: of the file.
-        read_recording: reads recordings.
+        read_recording: reads recordings; None: there is none.
         place: of the file, for messages.
+        worlds: models of workloads beside the plain ones, by name.
 
     Raises:
         UserError: names the setting by its place.
@@ -89,10 +106,14 @@ def _build(
     seed = parse_plain(int, tables.get("seed", 1), f"{place}.seed")
     check(seed >= 0, f"{place}.seed", "must not be negative")
     seeds = Seeds(seed)
-    groups = _groups(tables, read_recording, seeds, place)
+    groups = _groups(tables, read_recording, worlds or {}, place)
     members = {group.name: [each.name for each in group.sources] for group in groups}
-    sources = _with_machines([each for group in groups for each in group.sources], machines,
-                             members, place)  # fmt: skip
+    clocks = clocks_of({each.name: group.clock for group in groups for each in group.sources},
+                       seeds)  # fmt: skip
+    sources = _with_machines(
+        [replace(each, clock=clocks[each.name]) for group in groups for each in group.sources],
+        machines, members, place,
+    )  # fmt: skip
     longest = max((group.recorded_ns for group in groups), default=0)
     given = {
         key: tables[key] for key in ("duration", "warm_up", "drain", "gateway") if key in tables
@@ -128,12 +149,14 @@ class _Nothing:
 class _Group:
     name: str
     sources: tuple[SourceSettings, ...]
+    clock: GroupClock
     recorded_ns: int
 
 
 def _groups(
-    tables: Mapping[str, Any], read_recording: ReadRecording, seeds: Seeds, place: str
-) -> list[_Group]:
+    tables: Mapping[str, Any], read_recording: ReadRecording | None,
+    worlds: Mapping[str, type[Any]], place: str,
+) -> list[_Group]:  # fmt: skip
     given = tables["sources"]
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise UserError(f"{place}.sources: write tables, [[sources]], not {shown(given)}")
@@ -144,14 +167,14 @@ def _groups(
     groups = []
     for number, each in enumerate(given):
         spot = f"{place}.sources[{number}]"
-        groups.append(_group(_table(each, spot), general, read_recording, seeds, spot))
+        groups.append(_group(_table(each, spot), general, read_recording, worlds, spot))
     _once([group.name for group in groups], f"{place}.sources", "groups of sources")
     return groups
 
 
 def _group(
     given: Mapping[str, Any], general: Mapping[str, Mapping[str, Any]],
-    read_recording: ReadRecording, seeds: Seeds, place: str,
+    read_recording: ReadRecording | None, worlds: Mapping[str, type[Any]], place: str,
 ) -> _Group:  # fmt: skip
     for key in _OF_LINK:
         check(key not in given, f"{place}.{key}", f"write [sources.link.{key}]")
@@ -159,6 +182,8 @@ def _group(
         raise UserError(f"{place}.recording: give a workload or a recording, not both")
     recorded: Recording = {}
     if "recording" in given:
+        if read_recording is None:
+            raise UserError(f"{place}.recording: no recordings are read here")
         recorded = read_recording(_table(given["recording"], f"{place}.recording"), place)
         name = parse_plain(str, given.get("name", "recording"), f"{place}.name")
         check("count" not in given, f"{place}.count", "a recording says how many sources it has")
@@ -170,7 +195,7 @@ def _group(
         count = parse_plain(int, given.get("count", 1), f"{place}.count")
         check(1 <= count <= COUNT_MAX, f"{place}.count", f"must lie in 1..{COUNT_MAX}")
         own: Workload = (
-            parse_workload(given["workload"], f"{place}.workload")
+            parse_workload(given["workload"], f"{place}.workload", worlds)
             if "workload" in given
             else _Nothing()
         )
@@ -184,8 +209,8 @@ def _group(
     sources = tuple(
         parse(
             SourceSettings,
-            {**rest, "name": each, "workload": workload, "up": up, "down": down,
-             "clock": clock.of_member(seeds.generator(f"clock of {each}"))},
+            {"connect_timeout": _CONNECT_TIMEOUT, **rest, "name": each, "workload": workload,
+             "up": up, "down": down},
             place,
         )
         for each, workload in work.items()
@@ -195,7 +220,7 @@ def _group(
         for streams in recorded.values()
         for stream in streams
     ]
-    return _Group(name, sources, max(longest, default=0))
+    return _Group(name, sources, clock, max(longest, default=0))
 
 
 def _with_machines(
