@@ -89,12 +89,13 @@ def build(
         UserError: names the setting by its place.
     """
     with units_needed():
-        return _build(name, tables, read_recording, place)
+        return _build(name, tables, read_recording, place, worlds or {})
 
 
 def _build(
-    name: str, tables: Mapping[str, Any], read_recording: ReadRecording, place: str
-) -> FileScenario:
+    name: str, tables: Mapping[str, Any], read_recording: ReadRecording | None, place: str,
+    worlds: Mapping[str, type[Any]],
+) -> FileScenario:  # fmt: skip
     for key in tables:
         known = ", ".join(TOP)
         how = near_miss(key, TOP)
@@ -106,7 +107,7 @@ def _build(
     seed = parse_plain(int, tables.get("seed", 1), f"{place}.seed")
     check(seed >= 0, f"{place}.seed", "must not be negative")
     seeds = Seeds(seed)
-    groups = _groups(tables, read_recording, worlds or {}, place)
+    groups = _groups(tables, read_recording, worlds, place)
     members = {group.name: [each.name for each in group.sources] for group in groups}
     clocks = clocks_of({each.name: group.clock for group in groups for each in group.sources},
                        seeds)  # fmt: skip
