@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.pattern.compiled.derived import Read
 from engine.pattern.compiled.interval_joins import Joins, closed, closed_with
 from engine.pattern.compiled.records import (
     BY_START,
@@ -55,10 +56,10 @@ class Layout:
     """Tables, and what their numbers mean.
 
     ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
-    say which of ``steps`` its own are. ``attributes``: names by register. ``predicates``: by
+    say which of ``steps`` its own are. ``reads``: what each register has. ``predicates``: by
     number. ``own``: per step, what is asked of its event alone and no clock error changes.
     ``by_ends``: an ISEQ, whose intervals come and are ordered by their ends. ``place``: step by
-    alias; ``register``: by attribute name.
+    alias; ``register``: by what it has.
     """
 
     tables: Tables
@@ -66,12 +67,12 @@ class Layout:
     branches: tuple[SeqPlan, ...]
     shapes: list[Shape]
     places: list[tuple[int, ...]]
-    attributes: list[str]
+    reads: list[Read]
     predicates: list[Predicate]
     own: list[Predicate | None]
     by_ends: bool
     place: dict[str, int]
-    register: dict[str, int]
+    register: dict[Read, int]
 
     def negated(self) -> list[tuple[int, bool]]:
         """Steps of the scopes, and whether they stand at the front, as those of an ISEQ may."""
@@ -135,13 +136,13 @@ def _layout_of(key: SamePlan[Plan], index: str) -> Layout:
     made = [_Branch(builder, number, plan, index) for number, plan in enumerate(branches)]
     for branch in made:
         branch.build()
-    attributes = list(builder.attributes)
+    reads = list(builder.registers)
     return Layout(
         builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
-        [b.places for b in made], attributes, builder.predicates,
+        [b.places for b in made], reads, builder.predicates,
         [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
         of_intervals(branches[0]), {alias: number for number, alias in enumerate(steps)},
-        {name: number for number, name in enumerate(attributes)},
+        {read: number for number, read in enumerate(reads)},
     )  # fmt: skip
 
 

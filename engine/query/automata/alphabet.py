@@ -15,7 +15,7 @@ import numpy as np
 from engine.errors import UserError
 from engine.query.analysis.contradiction import find_conflict
 from engine.query.expression import View, view_mask
-from engine.query.plan import Logic, Predicate
+from engine.query.plan import Predicate
 from engine.stream.released import Released
 
 MAX_GUARDS: Final = 6
@@ -120,11 +120,9 @@ class Alphabet:
 
 
 def _possible(guards: list[Predicate], truths: tuple[bool, ...]) -> bool:
-    facts = [
-        guard if true else Logic("not", (guard,))
-        for guard, true in zip(guards, truths, strict=True)
-    ]
-    return find_conflict(facts) is None
+    both = list(zip(guards, truths, strict=True))
+    untrue = [guard for guard, true in both if not true]
+    return find_conflict([guard for guard, true in both if true], untrue) is None
 
 
 def _name(event_type: str, truths: tuple[bool, ...]) -> str:
