@@ -76,6 +76,10 @@ def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(occurs), place[rows]
 
 
+def _nowhere(_name: str) -> None:
+    """The mask of an attribute that is not there."""
+
+
 class Matches(ResultColumns):
     """Results of one query and site, of the kind ``matches``.
 
@@ -156,7 +160,9 @@ class Matches(ResultColumns):
                 continue
             views = {}
             for own, step in zip(plan.steps, self.layout.places[branch], strict=True):
-                if not own.negated:
+                if own.negated:
+                    views[own.alias] = View({}, _nowhere, {}, self.strings, absent=True)
+                else:
                     rows = self.which[mine, step]
                     columns = {name: column[rows] for name, column in self.columns.items()}
                     views[own.alias] = View.of(columns, self.attr_types, self.strings)

@@ -62,6 +62,8 @@ def coefficients(value: Expression) -> Coefficients | None:
             return {alias: 1.0} if name in CLOCKED else {}
         case Arithmetic(op="+" | "-" as op, left=left, right=right):
             return difference(left, right) if op == "-" else _sum(left, right, 1.0)
+        case Arithmetic(op="//", left=left):
+            return None if coefficients(left) else {}
         case Arithmetic(op=op, left=left, right=right):
             first, second = coefficients(left), coefficients(right)
             if first == {} and second == {}:
@@ -86,6 +88,20 @@ def clocked_aliases(values: Iterable[Expression]) -> list[str | None]:
         each.alias for value in values for each in attributes_in(value) if each.name in CLOCKED
     }
     return sorted(found, key=str)
+
+
+def one_window(predicate: Comparison) -> tuple[int, tuple[str | None, str | None]] | None:
+    """The length of the windows [ns] of which two events must be in one, and the aliases of these;
+    None: it asks something else.
+    """
+    match predicate:
+        case Comparison(
+            op="=",
+            left=Arithmetic(op="//", left=Attribute(alias=one), right=Constant(value=int(size))),
+            right=Arithmetic(op="//", left=Attribute(alias=two)),
+        ):
+            return size, (one, two)
+    return None
 
 
 def _sum(left: Expression, right: Expression, sign: float) -> Coefficients | None:

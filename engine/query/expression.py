@@ -53,6 +53,8 @@ class View:
     valid_of: ValidOf
     attr_types: Mapping[str, str]
     strings: Strings
+    absent: bool = False
+    """There are no such events: whatever is asked of them is null."""
 
     @classmethod
     def of(
@@ -191,6 +193,8 @@ def column(name: str, view: View) -> Value:
     An own attribute that ``view`` does not have is null for every event.
     """
     columns = view.columns
+    if view.absent:
+        return NULL
     match name:
         case "ts" | "ref":
             return Value("int", columns["ref"], None)

@@ -6,7 +6,7 @@ times; what the source's clock said is ``raw_ts`` and ``raw_te``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from functools import lru_cache, singledispatch
@@ -134,12 +134,19 @@ def attributes_in(node: Expression | Predicate | None) -> Iterator[Attribute]:
 
 def bare(node: _P) -> _P:
     """``node`` with no attribute's alias."""
+    return with_attributes(node, lambda attribute: replace(attribute, alias=None))
+
+
+def with_attributes(node: _P, of: Callable[[Attribute], Attribute]) -> _P:
+    """``node``, an expression or a predicate, with what ``of`` gives for each attribute."""
     if isinstance(node, Attribute):
-        return replace(node, alias=None)
+        return of(node)  # type: ignore[return-value]
     if isinstance(node, tuple):
-        return tuple(map(bare, node))  # type: ignore[return-value]
+        return tuple(with_attributes(part, of) for part in node)  # type: ignore[return-value]
     if is_dataclass(node) and not isinstance(node, type):
-        parts: dict[str, Any] = {each.name: bare(getattr(node, each.name)) for each in fields(node)}
+        parts: dict[str, Any] = {
+            each.name: with_attributes(getattr(node, each.name), of) for each in fields(node)
+        }
         return replace(node, **parts)
     return node
 

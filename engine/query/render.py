@@ -25,6 +25,8 @@ from engine.query.plan import (
     Constant,
     Drift,
     Expression,
+    JoinKind,
+    JoinPlan,
     Likeness,
     Logic,
     Membership,
@@ -59,7 +61,7 @@ _SOFT: Final = frozenset({
     "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
     "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
     "tumbling", "drift", "each", "together", "sliding", "every",
-    "rows", "session", OWN,
+    "rows", "session", "inner", "left", "right", "full", "outer", "anti", OWN,
 })  # fmt: skip
 
 
@@ -73,6 +75,8 @@ def render(plan: Plan) -> str:
     match plan:
         case SeqPlan():
             return _seq(plan)
+        case JoinPlan():
+            return _join(plan)
         case TreePlan():
             return _or(plan, render_tree(plan.tree, plan.steps))
         case OrPlan():
@@ -252,6 +256,37 @@ def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan 
     if returned:
         clauses.append(f"RETURN {', '.join(returned)}")
     return " ".join(clauses)
+
+
+def _join(plan: JoinPlan) -> str:
+    kept = "" if plan.kind is JoinKind.INNER else f"{plan.kind.upper()} "
+    left, right = (
+        quote(str(step.stream)) + ("" if step.alias == step.stream else f" {quote(step.alias)}")
+        for step in plan.pair.steps
+    )
+    columns = ", ".join(_column(one, plan.computed) for one in plan.computed) or "*"
+    clauses = [f"SELECT {columns}", f"FROM {left} {kept}JOIN {right}"]
+    if plan.on:
+        clauses.append(f"ON {' AND '.join(_term(each) for each in plan.on)}")
+    if plan.conjuncts:
+        clauses.append(f"WHERE {' AND '.join(_term(each) for each in plan.conjuncts)}")
+    if plan.window_ns is not None:
+        clauses.append(f"WINDOW TUMBLING {render_duration(plan.window_ns)}")
+    else:
+        clauses.append(f"WITHIN {render_duration(plan.pair.within_ns or 0)}")
+    return " ".join(clauses)
+
+
+def _column(one: Computed, columns: Sequence[Computed]) -> str:
+    """Of a join's SELECT, whose plain attributes are named after themselves, with their side where
+    both have one of a name.
+    """
+    text = plain = render_expression(one.expression)
+    if isinstance(one.expression, Attribute):
+        each = [other.expression for other in columns]
+        names = [other.name for other in each if isinstance(other, Attribute)]
+        plain = one.expression.name if names.count(one.expression.name) == 1 else text
+    return text if one.label == plain else f"{text} AS {quote(one.label)}"
 
 
 def _computed(one: Computed) -> str:

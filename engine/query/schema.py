@@ -21,6 +21,7 @@ from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, refuse
+from engine.query.language.sources import Join
 from engine.query.plan import (
     Arithmetic,
     Attribute,
@@ -29,6 +30,7 @@ from engine.query.plan import (
     Comparison,
     Constant,
     Expression,
+    JoinPlan,
     Likeness,
     Logic,
     Membership,
@@ -55,6 +57,8 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         UserError: an attribute is unknown (the message names the ones there are), text is
             compared or calculated with as if it were a number, or the other way round.
     """
+    if isinstance(plan, JoinPlan):
+        plan = plan.pair
     for attribute in attributes_of(plan):
         own = own_attribute(attribute.name)
         if own is not None and own not in known:
@@ -239,6 +243,8 @@ def _references(text: str) -> list[s.Reference]:
                 nodes += [item.value for item in items]
             case s.GroupBy(references=references):
                 nodes += references
+            case Join(condition=node) if node is not None:
+                nodes.append(node)
     found = [reference for node in nodes for reference in _inside(node)]
     return sorted(found, key=_start)
 

@@ -26,6 +26,7 @@ from engine.query.clocked import (
     coefficients,
     difference,
     is_clocked,
+    one_window,
 )
 from engine.query.expression import join_mask
 from engine.query.fields import attributes_in
@@ -145,6 +146,11 @@ class _Writer(Values):
     def _comparison(self, node: Comparison, then: int, other: int, *, certain: bool) -> None:
         if not any(attributes_in(node)):
             self.always(bool(join_mask(node, {})), then, other)
+        elif (of_window := one_window(node)) is not None:
+            size, events = of_window
+            start = Operand(INT, len(self.table), machine.CONSTANT)
+            self.table += [size, *map(self.step, events)]
+            self.emit(clocked.ONE_WINDOW, start, ZERO, int(certain), then, other)
         else:
             detail = _OUTCOMES[node.op] | (clocked.CERTAIN_BIT if certain else 0)
             moved = difference(node.left, node.right)

@@ -238,7 +238,9 @@ class _Branch:
             if end.strict
         ]
         apart = any(x == y or (x, y) in self.before for x, y in outside)
-        return steps[positive].type == steps[negated].type and not apart
+        one, two = steps[positive], steps[negated]
+        apart = apart or (None not in {one.stream, two.stream} and one.stream != two.stream)
+        return one.type == two.type and not apart
 
     def _ends(self, between: Between) -> list[Related]:
         """Relations of an event that lies in the scope."""
@@ -375,9 +377,9 @@ class _Branch:
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
             keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)
-            if scope.low is None or scope.low == scope.high or not keyed:
-                continue
             own = pivot is scope
+            if scope.low is None or not keyed or (scope.low == scope.high and not own):
+                continue
             for side, end, other in ((LOW, scope.low, scope.high), (HIGH, scope.high, scope.low)):
                 if end == step and (own or other in known):
                     keys = self._keys(scope.step, scope.groups, known)

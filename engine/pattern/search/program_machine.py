@@ -19,6 +19,7 @@ from engine.kernels.records import record
 from engine.pattern.search.clocked_machine import (
     NEAR_MIXED,
     NO_ERROR,
+    ONE_WINDOW,
     PLACE_SHIFT,
     SPREAD,
     WIDEN,
@@ -26,6 +27,7 @@ from engine.pattern.search.clocked_machine import (
     intervals,
     near,
     no_error,
+    one_window,
     spread,
     widened,
 )
@@ -219,6 +221,8 @@ def _clocked(
     if operation <= NEAR_MIXED:
         wide = real_of(work[detail >> PLACE_SHIFT])
         return near(operation, first, second, wide, detail, shifts)
+    if operation == ONE_WINDOW:
+        return one_window(programs.table, first, rows, errors, detail == 1)
     if operation == WIDEN:
         widened(first, real_of(work[second]), detail, work, shifts)
         return True

@@ -8,6 +8,7 @@ from engine.errors import UserError
 from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
+from engine.query.analysis.join import join_plan
 from engine.query.analysis.pattern import Pattern, placed
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.selection import select_plan
@@ -21,6 +22,7 @@ from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.language.sources import Join
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, SeqPlan, Step
 from engine.query.shape import shape_of
 from engine.units import unit_ns
@@ -66,6 +68,8 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     unit_ns(time_unit)
     if isinstance(parsed, s.ExplainQuery):
         parsed = parsed.query
+    if isinstance(parsed, s.SelectQuery) and any(isinstance(c, Join) for c in parsed.clauses):
+        return join_plan(parsed, text, time_unit, name)
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     pattern = _Event(parsed, text, time_unit).plan(name)

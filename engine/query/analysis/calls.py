@@ -89,8 +89,8 @@ def _unknown(node: s.Call, context: Context) -> Exception:
         hint = "it stands where a condition does, as in WHERE regexp_like(v, '^a')"
         return context.refuse(node.at, "regexp_like is a condition, and a value is needed", hint)
     near = closest(name.lower(), FUNCTIONS)
-    hint = f"the functions are {', '.join([*FUNCTIONS, REGEXP_LIKE])}"
-    hint += "; aggregates stand in the SELECT list, each as an entry of its own"
+    hint = "aggregates stand in the SELECT list, each as an entry of its own"
+    hint += f"; the functions are {', '.join([*FUNCTIONS, REGEXP_LIKE])}"
     message = f"there is no function {name!r} for values"
     return context.refuse(node.function.at, message, near or hint)
 

@@ -14,6 +14,7 @@ from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
+from engine.query.language.sources import From
 from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
 from engine.query.render import default_label
 
@@ -43,7 +44,7 @@ class _Select:
 
     def plan(self, name: str) -> WindowPlan:
         clauses = self.parsed.clauses
-        sources = only(clauses, s.From, self.text)
+        sources = only(clauses, From, self.text)
         where = only(clauses, s.Where, self.text)
         groups = only(clauses, s.GroupBy, self.text)
         window = self._window()
@@ -76,19 +77,23 @@ class _Select:
         windows = [c for c in clauses if isinstance(c, Window)]
         if len(windows) > 1:
             raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
-        sources = [c for c in clauses if isinstance(c, s.From | s.Join)]
+        sources = [c for c in clauses if isinstance(c, From)]
         if len(sources) > 1:
             hint = "name all streams in one: FROM a, b"
             raise self._refuse(sources[1].at, "FROM is given twice", hint)
-        for clause in clauses:
-            if isinstance(clause, s.Join):
-                raise unsupported(self.text, clause.join_at, "JOIN")
+        within = only(clauses, s.Within, self.text)
+        if within is not None:
+            hint = "a window has its length: WINDOW TUMBLING 10 s"
+            raise self._refuse(within.at, "WITHIN is of patterns and joins", hint)
+        if not self.parsed.items:
+            hint = "name aggregates, as in SELECT count(*); SELECT * is of joins"
+            raise self._refuse(self.parsed.at, "nothing is aggregated", hint)
         if not windows:
             message = "a SELECT needs a WINDOW"
             raise self._refuse(self.parsed.at, message, "add, for example, WINDOW TUMBLING 10 s")
         return windows[0]
 
-    def _streams(self, clause: s.From | None) -> tuple[str, ...]:
+    def _streams(self, clause: From | None) -> tuple[str, ...]:
         found: list[str] = []
         for stream in clause.streams if clause else ():
             if stream.text in found:

@@ -28,6 +28,7 @@ _SIGNS: Final = {
     "GROUP_BY": "GROUP BY", "$END": "the end of the query",
 }  # fmt: skip
 _ARITHMETIC: Final = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"}
+_KINDS_OF_JOIN: Final = {"INNER", "LEFT", "RIGHT", "FULL", "ANTI"}
 # Kinds of thing in the order in which people look for them.
 _ORDER: Final = (
     "a name", "an alias", "a value", "a number", "text in single quotes", "','", "'.'", "'('",
@@ -59,7 +60,8 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
     hint = ""
     if re.match(r"[^\W\d]", token):
         hint = closest(str(token), {word.strip("'") for word in words if word.isupper()})
-    if token.lower() in RESERVED and accepts & _NAMES:
+    begins = f"'{token.upper()} " in hint  # GROUP, of GROUP BY
+    if token.lower() in RESERVED and accepts & _NAMES and not begins:
         hint = f'{token.upper()} is a word of the language; as a name it is written "{token}"'
     if token.type == "COMPARE" and "COMPARE" not in accepts and "_AND" in accepts:
         hint = _CHAIN
@@ -125,6 +127,8 @@ def _expected(accepts: set[str]) -> list[str]:
     elif left & _NAMES:
         phrases.add("a name")
         left -= _NAMES
+    if "JOIN" in left:
+        left -= _KINDS_OF_JOIN
     if left >= _ARITHMETIC or {"PLUS", "MINUS"} <= left:
         left -= _ARITHMETIC
         phrases.add("+ - * / %")

@@ -14,6 +14,7 @@ from engine.query.language import syntax as s
 from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
 from engine.query.language.place import Span, refuse
+from engine.query.language.sources import From, Join, JoinSide
 
 MAX_QUERY_CHARS: Final = 65_536
 MAX_DEPTH: Final = 100
@@ -86,7 +87,7 @@ class _Build(Transformer[Token, Any]):
 
     def select_query(self, select: Token, *rest: Any) -> s.SelectQuery:
         items = tuple(entry for entry in rest if isinstance(entry, s.Item))
-        return s.SelectQuery(_at(select), items, rest[len(items) :])
+        return s.SelectQuery(_at(select), items, rest[max(len(items), 1) :])
 
     def group(self, op: Token, *rest: Any) -> s.GroupNode:
         return self._group(str(op).upper(), _at(op), rest)
@@ -189,13 +190,26 @@ class _Build(Transformer[Token, Any]):
     def item(self, value: s.Node, label: s.Name | None = None) -> s.Item:
         return s.Item(value, label)
 
-    def from_(self, word: Token, *streams: s.Name) -> s.From:
-        return s.From(_at(word), streams)
+    def from_(self, word: Token, *streams: s.Name) -> From:
+        return From(_at(word), streams)
+
+    def source(self, stream: s.Name, alias: s.Name | None = None) -> JoinSide:
+        return JoinSide(stream, alias)
+
+    def join_kind(self, *words: Token) -> tuple[Token, ...]:
+        return words
+
+    def on(self, condition: s.Node) -> s.Node:
+        return condition
 
     def join(
-        self, word: Token, left: s.Name, join: Token, right: s.Name, condition: s.Node
-    ) -> s.Join:
-        return s.Join(_at(word), left, right, condition, _at(join))
+        self, word: Token, left: JoinSide, words: tuple[Token, ...], right: JoinSide,
+        condition: s.Node | None = None,
+    ) -> Join:  # fmt: skip
+        named = {str(each).lower() for each in words}
+        kind = next((each for each in ("anti", "left", "right", "full") if each in named), "inner")
+        over = _over(_at(words[0]), _at(words[-1]))
+        return Join(_at(word), left, kind, over, right, condition)
 
     def group_by(self, word: Token, *references: s.Reference) -> s.GroupBy:
         return s.GroupBy(_at(word), references)

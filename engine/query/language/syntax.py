@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.query.language.place import Span
+from engine.query.language.sources import From, Join
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,25 +336,6 @@ class Under:
 
 
 @dataclass(frozen=True, slots=True)
-class From:
-    """``FROM stream, stream``."""
-
-    at: Span
-    streams: tuple[Name, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """``FROM left JOIN right ON condition``; ``join_at`` covers the word JOIN."""
-
-    at: Span
-    left: Name
-    right: Name
-    condition: Node
-    join_at: Span
-
-
-@dataclass(frozen=True, slots=True)
 class GroupBy:
     """``GROUP BY attribute, attribute``."""
 
@@ -412,7 +394,7 @@ class EventQuery:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """``SELECT item, item clause ...``; ``at`` covers the word SELECT."""
+    """``SELECT item, item clause ...``; ``at`` covers the word SELECT. No item: ``SELECT *``."""
 
     at: Span
     items: tuple[Item, ...]
