@@ -19,6 +19,7 @@ from engine.pattern.store import Store
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
+from engine.query.values import Value
 from engine.results.schema import MATCHES
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
@@ -147,25 +148,36 @@ class Matches(ResultColumns):
     def values(self) -> list[dict[str, Any] | None]:
         """Per result what RETURN computes; None where it computes nothing."""
         found: list[dict[str, Any] | None] = [None] * len(self)
+        for mine, columns in self.value_columns():
+            values = {
+                label: python_values(value, len(mine), self.strings)
+                for label, value in columns.items()
+            }
+            for place, *of_one in zip(mine.tolist(), *values.values(), strict=True):
+                found[place] = dict(zip(values, of_one, strict=True))
+        return found
+
+    def value_columns(self) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
+        """Of each branch that computes anything, which results are its, and by label their values:
+        as of ``engine.query.computed.computed_values``.
+        """
         for branch, plan in enumerate(self.layout.branches):
             mine = np.flatnonzero(self.given.branch == branch)
             if not plan.computed or not len(mine):
                 continue
             views = {}
+            used = [a for one in plan.computed for a in attributes_in(one.expression)]
             for own, step in zip(plan.steps, self.layout.places[branch], strict=True):
                 if own.negated:
                     views[own.alias] = View({}, _nowhere, {}, self.strings, absent=True)
                 else:
                     rows = self.which[mine, step]
-                    columns = {name: column[rows] for name, column in self.columns.items()}
+                    read = released_columns(a for a in used if a.alias == own.alias)
+                    columns = {
+                        name: self.columns[name][rows] for name in read & self.columns.keys()
+                    }
                     views[own.alias] = View.of(columns, self.attr_types, self.strings)
-            values = {
-                label: python_values(value, len(mine), self.strings)
-                for label, value in computed_values(plan, views, len(mine)).items()
-            }
-            for place, *of_one in zip(mine.tolist(), *values.values(), strict=True):
-                found[place] = dict(zip(values, of_one, strict=True))
-        return found
+            yield mine, computed_values(plan, views, len(mine))
 
     def _bare_events(self) -> list[dict[str, Any]]:
         columns: dict[str, list[Any]] = {}

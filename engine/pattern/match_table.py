@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from engine.errors import ContractViolation
+from engine.results.lines.json_texts import json_object, json_text, woven
 from engine.results.schema import (
     EVENT_FIELDS,
     MATCH_SCHEMA,
     MORE,
-    as_json,
     decoded,
     either,
     same_for_all,
@@ -22,6 +22,7 @@ from engine.stream.frame import ATTR_PREFIX
 
 if TYPE_CHECKING:
     from engine.pattern.match_results import Matches
+    from engine.query.values import Value
 
 _CODED: Final = ("stream", "source", "type")
 _TIMES: Final = ("ts", "te", "ref")
@@ -34,11 +35,6 @@ def columns_table(matches: Matches) -> pa.Table:
         ContractViolation: an attribute is a NaN or an infinity, which JSON does not have.
     """
     n, given = len(matches), matches.given
-    more = pa.nulls(n, pa.string())
-    if matches.computes:
-        values = matches.values()
-        texts = [None if value is None else as_json({"value": value}) for value in values]
-        more = pa.array(texts, pa.string())
     columns = [
         pa.array(np.arange(n)),
         either(given.plus, "+", "-"),
@@ -49,9 +45,32 @@ def columns_table(matches: Matches) -> pa.Table:
         either(given.confirmed, "confirmed", "uncertain"),
         pa.array(given.chance),
         _events(matches),
-        more,
+        _more(matches) if matches.computes else pa.nulls(n, pa.string()),
     ]
     return pa.table(columns, names=MATCH_SCHEMA.names)
+
+
+def _more(matches: Matches) -> pa.Array:
+    """What RETURN computes, as JSON; null where it computes nothing."""
+    found, rows = [pa.nulls(1, pa.string())], np.zeros(len(matches), np.int64)
+    told = 1
+    for mine, columns in matches.value_columns():
+        n = len(mine)
+        texts = {name: json_text(_array(one, n, matches)) for name, one in columns.items()}
+        found.append(woven('{"value": ', json_object(texts), "}"))
+        rows[mine] = np.arange(told, told + n)
+        told += n
+    return pa.concat_arrays(found).take(pa.array(rows))
+
+
+def _array(value: Value, n: int, matches: Matches) -> pa.Array:
+    """A value of ``n`` matches."""
+    if value.kind == "null":
+        return pa.nulls(n, pa.string())
+    absent = np.zeros(n, np.bool_) if value.valid is None else ~value.valid
+    if value.kind == "str":
+        return decoded(value.data, absent, matches.strings.text)
+    return pa.array(value.data, mask=absent)
 
 
 def _events(matches: Matches) -> pa.Array:
