@@ -1,7 +1,7 @@
 """Interval joins of two streams by key: 1 M events, 1,000 keys, WITHIN 100 ms, one core.
 
 12.5 % of the events are up to 1 s late; half of them are of stream ``a``, half of ``b``. Goal
-(issue 15): ahead of a join by hand in Python. Beside ours stand, on the same events in the same run:
+(issue 15): ahead of a join by hand in Python. Beside ours stand, on the same events in one run:
 
 * "by hand": dictionaries of lists, event by event, late ones found and old ones dropped. That is
   what an operator of bytewax has to do at least; its own cost for each event is not in it.
