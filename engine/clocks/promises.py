@@ -235,8 +235,8 @@ class PromiseBook:
 
     def _know(self, strings: Strings, *sources: np.ndarray) -> None:
         """A place for each source, and the codes of the types."""
-        if len(strings) + 1 >= len(self._place_of):  # the last place is what is not found
-            more = 2 * len(strings) + 3 - len(self._place_of)
+        if len(strings.texts) + 1 >= len(self._place_of):  # the last place is what is not found
+            more = 2 * len(strings.texts) + 3 - len(self._place_of)
             self._place_of = np.append(self._place_of, np.full(more, -1, np.int32))
             self._type_of = np.append(self._type_of, np.full(more, _OTHER, np.int32))
         for number, kind in enumerate(self._types):

@@ -11,15 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from engine.query.fields import attributes_in
 from engine.query.plan import (
     Arithmetic,
     Attribute,
+    Call,
+    Case,
     Comparison,
     Constant,
     Expression,
+    Likeness,
     Logic,
     Membership,
     Predicate,
+    Presence,
 )
 
 CLOCKED: Final = frozenset({"ts", "te", "ref"})
@@ -40,8 +45,10 @@ def is_clocked(predicate: Predicate) -> bool:
     match predicate:
         case Logic(terms=terms):
             return any(is_clocked(term) for term in terms)
-        case Membership(item=item):
+        case Membership(item=item) | Likeness(item=item):
             return coefficients(item) != {}
+        case Presence():
+            return False
         case Comparison(left=left, right=right):
             return difference(left, right) != {}
 
@@ -63,9 +70,11 @@ def coefficients(value: Expression) -> Coefficients | None:
                 return {}
             if op == "*" and isinstance(left, Constant) and second is not None:
                 return _times(second, left)
-            if isinstance(right, Constant) and first is not None:
+            if isinstance(right, Constant) and first is not None and op != "%":
                 return _times(first, right, inverse=op == "/")
             return None
+        case Call() | Case():
+            return None if clocked_aliases([value]) else {}
 
 
 def difference(left: Expression, right: Expression) -> Coefficients | None:
@@ -75,13 +84,9 @@ def difference(left: Expression, right: Expression) -> Coefficients | None:
 
 def clocked_aliases(values: Iterable[Expression]) -> list[str | None]:
     """The events whose clocks the ``values`` read, each once."""
-    stack, found = list(values), dict[str | None, None]()
-    while stack:
-        match stack.pop():
-            case Attribute(name=name, alias=alias) if name in CLOCKED:
-                found[alias] = None
-            case Arithmetic(left=left, right=right):
-                stack += [left, right]
+    found = {
+        each.alias for value in values for each in attributes_in(value) if each.name in CLOCKED
+    }
     return sorted(found, key=str)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from engine.query.regular import Regular
 
@@ -32,8 +32,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``op`` is one of ``+ - * /`` (``/`` is true division). ``//`` of integers, rounded down, is
-    written by joins alone: which window a time lies in.
+    """``op`` is one of ``+ - * / %`` (``/`` is true division; ``%`` has the sign of ``left``).
+
+    ``//`` of integers, rounded down, is written by joins alone: which window a time lies in.
     """
 
     op: str
@@ -42,8 +43,28 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """``function(arguments)``, of ``engine.query.functions.FUNCTIONS``."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The value of the first of ``whens`` that is true, else ``otherwise``; None: null."""
+
+    whens: tuple[tuple[Predicate, Expression | None], ...]
+    otherwise: Expression | None
+
+
+OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+"""By comparison, the one that is true where it is false."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """``op`` is one of ``= != < <= > >=``; false when a side is null."""
+    """``op`` is one of ``= != < <= > >=``; unknown when a side is null."""
 
     op: str
     left: Expression
@@ -52,22 +73,40 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """``item IN (options)``."""
+    """``item IN (options)``; unknown when the item is null."""
 
     item: Expression
     options: tuple[Constant, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Presence:
+    """``item IS NOT NULL``."""
+
+    item: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """``item LIKE pattern``; ``regular``: ``regexp_like(item, pattern)``. Unknown when the item is
+    null.
+    """
+
+    item: Expression
+    pattern: str
+    regular: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Logic:
-    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term)."""
+    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term), of three values."""
 
     op: str
     terms: tuple[Predicate, ...]
 
 
-Expression = Attribute | Constant | Arithmetic
-Predicate = Comparison | Membership | Logic
+Expression = Attribute | Constant | Arithmetic | Call | Case
+Predicate = Comparison | Membership | Presence | Likeness | Logic
 
 
 @dataclass(frozen=True, slots=True)

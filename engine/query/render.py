@@ -18,6 +18,8 @@ from engine.query.plan import (
     Aggregate,
     Arithmetic,
     Attribute,
+    Call,
+    Case,
     Comparison,
     Computed,
     Constant,
@@ -25,6 +27,7 @@ from engine.query.plan import (
     Expression,
     JoinKind,
     JoinPlan,
+    Likeness,
     Logic,
     Membership,
     MonitorPlan,
@@ -33,6 +36,7 @@ from engine.query.plan import (
     Plan,
     PointRelation,
     Predicate,
+    Presence,
     SeqPlan,
     Step,
     TreePart,
@@ -121,6 +125,13 @@ def render_predicate(predicate: Predicate) -> str:
         case Membership(item=item, options=options):
             listed = ", ".join(render_expression(option) for option in options)
             return f"{render_expression(item)} IN ({listed})"
+        case Presence(item=item):
+            return f"{render_expression(item)} IS NOT NULL"
+        case Likeness(item=item, pattern=pattern, regular=regular):
+            value, text = render_expression(item), render_expression(Constant(pattern))
+            return f"regexp_like({value}, {text})" if regular else f"{value} LIKE {text}"
+        case Logic(op="not", terms=(Presence(item=item),)):
+            return f"{render_expression(item)} IS NULL"
         case Logic(op="not", terms=(term,)):
             return f"NOT ({render_predicate(term)})"
         case Logic(op=op, terms=terms):
@@ -144,6 +155,15 @@ def render_expression(expression: Expression, tightness: int = 0) -> str:
             first, second = render_expression(left, own), render_expression(right, own + 1)
             text = f"{first} {op} {second}"
             return f"({text})" if own < tightness else text
+        case Call(function=function, arguments=arguments):
+            return f"{function}({', '.join(map(render_expression, arguments))})"
+        case Case(whens=whens, otherwise=otherwise):
+            cases = [f"WHEN {render_predicate(w)} THEN {_or_null(then)}" for w, then in whens]
+            return f"CASE {' '.join(cases)} ELSE {_or_null(otherwise)} END"
+
+
+def _or_null(expression: Expression | None) -> str:
+    return "NULL" if expression is None else render_expression(expression)
 
 
 def quote(name: str) -> str:

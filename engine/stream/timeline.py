@@ -98,7 +98,7 @@ class Moved:
         ``by_start``: it asks when intervals begin, so a row is beyond a promise by its start.
         """
         strings, columns = released.strings, released.columns
-        place = np.full(len(strings) + 3, -1)
+        place = np.full(len(strings.texts) + 3, -1)
         place[[strings.find(kind) for kind in types]] = np.arange(len(types))
         place[-2:] = -1
         empty = np.empty(0, np.int64)

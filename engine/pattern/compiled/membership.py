@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from engine.pattern.compiled.tables import Layout
-from engine.query.expression import View, column, mask
+from engine.query.expression import View, column, view_mask
 from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute, Predicate, SeqPlan, Step
 from engine.query.shape import of_streams
@@ -47,6 +49,7 @@ def _of_kind(step: Step, released: Released) -> np.ndarray:
     return np.flatnonzero(fine)
 
 
+@lru_cache(maxsize=64)
 def joined_attributes(layout: Layout) -> list[list[Attribute]]:
     """Per step what it is joined by with positive steps, in every branch that has it: without a
     value it can be joined to none.
@@ -66,6 +69,7 @@ def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
     return [a for group in groups for a in group if a.alias == step.alias]
 
 
+@lru_cache(maxsize=64)
 def kept_attributes(layout: Layout) -> set[str] | None:
     """Own attributes that matches need after the steps' own conditions; None = all."""
     plans = layout.branches
@@ -87,9 +91,9 @@ def _chosen(
     names = released_columns([*attributes_in(where), *joined, Attribute("ref")])
     columns = {name: released.columns[name][rows] for name in names if name in released.columns}
     view = View.of(columns, released.attr_types, released.strings)
-    fine = _has_values(joined, view, len(rows))
+    fine = _has_values(joined, view, len(rows)) if joined else np.True_
     if where is not None:
-        fine &= mask(where, columns, view.valid_of, released.attr_types, released.strings)
+        fine = fine & view_mask(where, view, len(rows))
     return np.asarray(rows[fine])
 
 

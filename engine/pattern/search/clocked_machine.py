@@ -29,23 +29,23 @@ from engine.pattern.verdict.outcomes import (
 )
 from engine.stream.released import NO_EPOCH
 
-SPREAD: Final = 13
+SPREAD: Final = 19
 """The spread of a table's events into ``work``; with errors given, the shift."""
-NO_ERROR: Final = 14
+NO_ERROR: Final = 20
 """Whether no event of a table has a clock error."""
-NEAR_INT: Final = 15
+NEAR_INT: Final = 21
 """Comparisons whose left side has a spread: its place in ``work`` is in DETAIL."""
-NEAR_FLOAT: Final = 16
-NEAR_MIXED: Final = 17
-WIDEN: Final = 18
+NEAR_FLOAT: Final = 22
+NEAR_MIXED: Final = 23
+WIDEN: Final = 24
 """A float and the place of its spread make an interval: two places of ``work``."""
-ADD_INTERVALS: Final = 19
-SUBTRACT_INTERVALS: Final = 20
-MULTIPLY_INTERVALS: Final = 21
-DIVIDE_INTERVALS: Final = 22
-COMPARE_INTERVALS: Final = 23
+ADD_INTERVALS: Final = 25
+SUBTRACT_INTERVALS: Final = 26
+MULTIPLY_INTERVALS: Final = 27
+DIVIDE_INTERVALS: Final = 28
+COMPARE_INTERVALS: Final = 29
 """The left one with 0."""
-ONE_WINDOW: Final = 24
+ONE_WINDOW: Final = 30
 """Whether two events lie in one window; DETAIL 1: for certain."""
 
 # What DETAIL of a comparison holds, besides the outcomes that pass.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only
-from engine.query.analysis.conditions import Context, duration_ns
+from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.join import join_plan
 from engine.query.analysis.pattern import Pattern, placed
@@ -16,6 +16,7 @@ from engine.query.analysis.spans.branches import bare_branches, tree_plan
 from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.split import Term, read_terms, split
 from engine.query.analysis.tlist import Restrictions, TList
+from engine.query.analysis.typed import Context
 from engine.query.analysis.under import monitor_plan
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.errors import UserError
-from engine.query.analysis.conditions import Context
 from engine.query.analysis.contradiction import Conflict, find_conflict
+from engine.query.analysis.typed import Context
 from engine.query.fields import attributes_in
 from engine.query.language.place import Span, listed, printable
 from engine.query.plan import (

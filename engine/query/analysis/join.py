@@ -8,15 +8,16 @@ kept for how long are those of patterns.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only
-from engine.query.analysis.conditions import Context, condition, conjuncts, duration_ns, value
+from engine.query.analysis.conditions import duration_ns, terms_of, value
 from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.extent import Window
+from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
-from engine.query.fields import OWN, attribute_name, attributes_in
+from engine.query.fields import OWN, attribute_name, attributes_in, with_attributes
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.sources import From, Join, JoinSide
@@ -31,7 +32,6 @@ from engine.query.plan import (
     JoinKind,
     JoinPlan,
     Logic,
-    Membership,
     Predicate,
     SeqPlan,
     Step,
@@ -40,6 +40,7 @@ from engine.query.render import render_expression
 from engine.query.shape import JOINED
 from engine.stream.timeline import ANY_TYPE
 
+_P = TypeVar("_P")
 _NO_PARTNER: Final = "\0no partner"
 """Ends the alias of a side where there is no event of it; no query can write such a name."""
 _KEPT: Final = {
@@ -190,12 +191,11 @@ class _Join:
     def _terms(self, node: s.Node | None) -> list[_Term]:
         """The conjuncts of ``node``, in written order."""
         found = []
-        for inner in conjuncts(node) if node else []:
-            predicate = condition(inner, self.context)
+        for predicate, at in terms_of(node, self.context):
             sides = frozenset(self.aliases.index(str(a.alias)) for a in attributes_in(predicate))
             if not sides:
-                raise self._refuse(inner.at, "this condition names no event", "leave it out")
-            found.append(_Term(predicate, sides, inner.at))
+                raise self._refuse(at, "this condition names no event", "leave it out")
+            found.append(_Term(predicate, sides, at))
         return found
 
     def _check_where(self, where: list[_Term]) -> None:
@@ -307,7 +307,7 @@ class _Join:
         return replace(
             pair, steps=(mine, absent), equalities=equalities, others=tuple(others),
             computed=tuple(
-                Computed(one.label, _renamed_value(one.expression, other, absent))
+                Computed(one.label, _renamed(one.expression, other, absent))
                 for one in pair.computed
             ),
         )  # fmt: skip
@@ -329,23 +329,10 @@ def _same_window(aliases: tuple[str, str], size_ns: int) -> Predicate:
     return Comparison("=", left, right)
 
 
-def _renamed(predicate: Predicate, old: Step, new: Step) -> Predicate:
-    """``predicate`` of the step ``new`` instead of ``old``."""
-    match predicate:
-        case Logic(op=op, terms=terms):
-            return Logic(op, tuple(_renamed(term, old, new) for term in terms))
-        case Comparison(op=op, left=left, right=right):
-            return Comparison(op, _renamed_value(left, old, new), _renamed_value(right, old, new))
-        case Membership(item=item, options=options):
-            return Membership(_renamed_value(item, old, new), options)
+def _renamed(node: _P, old: Step, new: Step) -> _P:
+    """``node`` of the step ``new`` instead of ``old``."""
 
+    def of(attribute: Attribute) -> Attribute:
+        return replace(attribute, alias=new.alias) if attribute.alias == old.alias else attribute
 
-def _renamed_value(value: Expression, old: Step, new: Step) -> Expression:
-    match value:
-        case Attribute(alias=alias):
-            return replace(value, alias=new.alias if alias == old.alias else alias)
-        case Arithmetic(left=left, right=right):
-            return replace(
-                value, left=_renamed_value(left, old, new), right=_renamed_value(right, old, new)
-            )
-    return value
+    return with_attributes(node, of)

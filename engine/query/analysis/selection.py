@@ -6,10 +6,11 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only, unsupported
-from engine.query.analysis.conditions import Context, condition, conjuncts, value
+from engine.query.analysis.conditions import terms_of, value
 from engine.query.analysis.consistency import check_select
 from engine.query.analysis.extent import Window, extent_of
 from engine.query.analysis.having import having_of
+from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
@@ -129,11 +130,10 @@ class _Select:
         if clause is None:
             return None
         terms: list[tuple[Predicate, Span]] = []
-        for node in conjuncts(clause.condition):
-            predicate = condition(node, self.context)
+        for predicate, at in terms_of(clause.condition, self.context):
             if next(attributes_in(predicate), None) is None:
-                raise self._refuse(node.at, "this condition names no attribute", "leave it out")
-            terms.append((predicate, node.at))
+                raise self._refuse(at, "this condition names no attribute", "leave it out")
+            terms.append((predicate, at))
         check_select(terms, self.context)
         predicates = tuple(predicate for predicate, _ in terms)
         return predicates[0] if len(predicates) == 1 else Logic("and", predicates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -248,9 +249,11 @@ class _Build(Transformer[Token, Any]):
         return s.Junction(op, terms, at, _deeper(at, *terms))
 
     def compare(self, left: s.Node, op: Token, right: s.Node) -> s.Binary:
+        return self._binary({"==": "=", "<>": "!="}.get(str(op), str(op)), left, right)
+
+    def _binary(self, op: str, left: s.Node, right: s.Node) -> s.Binary:
         at = _over(left.at, right.at)
-        word = {"==": "=", "<>": "!="}.get(str(op), str(op))
-        return s.Binary(word, left, right, at, _deeper(at, left, right))
+        return s.Binary(op, left, right, at, _deeper(at, left, right))
 
     def among(self, item: s.Node, *options: s.Node) -> s.Among:
         at = _over(item.at, options[-1].at)
@@ -260,19 +263,58 @@ class _Build(Transformer[Token, Any]):
         inside = self.among(item, *options)
         return s.Junction("not", (inside,), inside.at, _deeper(inside.at, inside))
 
+    def between(self, item: s.Node, *rest: Any) -> s.Junction:
+        """Two comparisons; ``rest``: perhaps NOT, the lower bound and the upper one."""
+        *negated, low, high = rest
+        inside = self.both(self._binary(">=", item, low), self._binary("<=", item, high))
+        return self.not_(negated[0], inside) if negated else inside
+
+    def like(self, item: s.Node, *rest: Token) -> s.Like | s.Junction:
+        *negated, pattern = rest
+        text = self.text(pattern)
+        at = _over(item.at, text.at)
+        inside = s.Like(item, text, at, _deeper(at, item))
+        return self.not_(negated[0], inside) if negated else inside
+
+    def is_null(self, item: s.Node, *rest: Token) -> s.IsNull | s.Junction:
+        *negated, null = rest
+        at = _over(item.at, _at(null))
+        inside = s.IsNull(item, at, _deeper(at, item))
+        return self.not_(negated[0], inside) if negated else inside
+
+    def null(self, word: Token) -> s.Null:
+        return s.Null(_at(word))
+
+    def when(self, when: s.Node, then: s.Node) -> tuple[s.Node, s.Node]:
+        return when, then
+
+    def case(self, word: Token, *rest: Any) -> s.CaseNode:
+        """``rest``: perhaps an operand, the pairs of WHEN, perhaps that of ELSE, and END."""
+        *parts, end = rest
+        whens = tuple(part for part in parts if isinstance(part, tuple))
+        operand = None if isinstance(parts[0], tuple) else parts[0]
+        otherwise = None if isinstance(parts[-1], tuple) else parts[-1]
+        at = _over(_at(word), _at(end))
+        inside = [node for when in whens for node in when]
+        inside += [node for node in (operand, otherwise) if node is not None]
+        return s.CaseNode(operand, whens, otherwise, at, _deeper(at, *inside))
+
     def arithmetic(self, left: s.Node, op: Token, right: s.Node) -> s.Binary:
-        at = _over(left.at, right.at)
-        return s.Binary(str(op), left, right, at, _deeper(at, left, right))
+        return self._binary(str(op), left, right)
 
     def negative(self, minus: Token, term: s.Node) -> s.Negative:
         at = _over(_at(minus), term.at)
         return s.Negative(term, at, _deeper(at, term))
 
-    def number(self, value: Token, unit: Token | None = None) -> s.Number:
-        if unit is None:
+    def number(self, value: Token, *rest: Token) -> s.Number:
+        if not rest:
             return s.Number(str(value), None, _at(value))
-        at = _over(_at(value), _at(unit))
-        return s.Number(str(value), s.Name(str(unit), _at(unit)), at)
+        words = (value, *rest)
+        first, *more = (
+            s.Number(str(number), s.Name(str(unit), _at(unit)), _over(_at(number), _at(unit)))
+            for number, unit in zip(words[::2], words[1::2], strict=True)
+        )
+        return replace(first, at=_over(first.at, _at(rest[-1])), more=tuple(more))
 
     def duration(self, *rest: Any) -> s.Duration:
         number = rest[-1]

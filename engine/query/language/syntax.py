@@ -31,12 +31,13 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as written, with its time unit if it has one."""
+    """A number as written, with its time unit if it has one; ``more`` follow it: ``1 min 30 s``."""
 
     text: str
     unit: Name | None
     at: Span
     depth: int = 0
+    more: tuple[Number, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +59,46 @@ class Negative:
 
 
 @dataclass(frozen=True, slots=True)
+class Null:
+    """``NULL``."""
+
+    at: Span
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """``item IS NULL``."""
+
+    item: Node
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """``item LIKE pattern``."""
+
+    item: Node
+    pattern: Literal
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseNode:
+    """``CASE [operand] WHEN ... THEN ... ELSE otherwise END``; ``whens``: (when, then)."""
+
+    operand: Node | None
+    whens: tuple[tuple[Node, Node], ...]
+    otherwise: Node | None
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Binary:
-    """Arithmetic (``+ - * /``) or a comparison (``= != < <= > >=``)."""
+    """Arithmetic (``+ - * / %``) or a comparison (``= != < <= > >=``)."""
 
     op: str
     left: Node
@@ -99,7 +138,10 @@ class Call:
     depth: int
 
 
-Node = Reference | Number | Literal | Negative | Binary | Among | Junction | Call
+Node = (
+    Reference | Number | Literal | Null | Negative | Binary | Among | IsNull | Like | Junction
+    | Call | CaseNode
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
