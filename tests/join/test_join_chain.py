@@ -36,7 +36,7 @@ TEXTS = {
 }  # fmt: skip
 
 
-def records(n: int = 600, late: int = 60) -> list[dict[str, Any]]:
+def records(n: int = 300, late: int = 60) -> list[dict[str, Any]]:
     """Each stream has a source of its own, whose numbers tell its events apart."""
     chance, found, numbers = random.Random(3), list[dict[str, Any]](), Counter[str]()
     for arrival in range(n):
@@ -104,29 +104,29 @@ def run(chosen: ChainSettings, given: Sequence[Frame], every: int) -> list[list[
 @pytest.mark.parametrize(
     ("order", "barrier"),
     [
-        ("none", "immediate"), ("none", None), ("none", "bounded:60"), ("kslack:60", None),
-        ("kslack:5", None), ("sequence:latency=100,late=pass", None), ("kslack:5", "hold:10"),
+        ("none", "immediate"), ("none", "bounded:60"), ("kslack:60", None), ("kslack:5", None),
+        ("sequence:latency=100,late=pass", None),
     ],
 )  # fmt: skip
 def test_late_events_and_any_cut(tmp_path: Path, order: str, barrier: str | None) -> None:
     made = records()
     given, chosen = frames(made, tmp_path), settings(order, barrier)
     whole = run(chosen, given, 10_000)
-    assert run(chosen, given, 37) == whole
+    assert run(chosen, given, 53) == whole
     taken_back = 0
     for name, results in zip(TEXTS, whole, strict=True):
         assert left_of(results) == expected(name, made)
         taken_back += sum(one["op"] == "-" for one in results)
     # What is in order when it comes, or waits long enough, is never taken back.
     assert (taken_back > 0) == ((order, barrier) in {
-        ("none", "immediate"), ("kslack:5", None), ("kslack:5", "hold:10"),
+        ("none", "immediate"), ("kslack:5", None),
     } or order.startswith("sequence"))  # fmt: skip
 
 
 @pytest.mark.parametrize("keyed", [True, False])
 def test_state_on_disk(tmp_path: Path, keyed: bool) -> None:
     """Events up to 300 late; memory holds 40."""
-    made = records(late=300)
+    made = records(400, late=300)
     chosen = settings("none", "bounded:10", pattern=PatternSettings(keep_late_ns=1000))
     if not keyed:
         texts = {name: text.replace("a.id = b.id", "a.id <= b.id AND a.id >= b.id")
@@ -137,13 +137,13 @@ def test_state_on_disk(tmp_path: Path, keyed: bool) -> None:
     spill = SpillSettings(tmp_path / "chunks", 40, 25, pending=5, wait_ns=100)
     with (tmp_path / "t.jsonl").open("w") as lines:
         lines.writelines(json.dumps(one) + "\n" for one in made)
-    log = log_of((tmp_path / "t.jsonl").read_text(), tmp_path, 200, 100)
+    log = log_of((tmp_path / "t.jsonl").read_text(), tmp_path, 100, 50)
     counters = run_in_process(log, replace(chosen, spill=spill), tmp_path / "parts")
     results = [json.loads(line) for line in answers(tmp_path / "parts", TEXTS).splitlines()]
     for name in TEXTS:
         mine = [one for one in results if one["query"] == name]
         assert left_of(mine) == expected(name, made), name
-        assert counters["sites"]["main"]["queries"][name]["spilled"] > 100
+        assert counters["sites"]["main"]["queries"][name]["spilled"] > 50
 
 
 def test_values_are_the_same_one_by_one_and_as_lines(tmp_path: Path) -> None:
