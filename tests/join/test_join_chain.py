@@ -127,20 +127,17 @@ def test_late_events_and_any_cut(tmp_path: Path, order: str, barrier: str | None
 def test_state_on_disk(tmp_path: Path, keyed: bool) -> None:
     """Events up to 300 late; memory holds 40."""
     made = records(400, late=300)
-    chosen = settings("none", "bounded:10", pattern=PatternSettings(keep_late_ns=1000))
-    if not keyed:
-        texts = {name: text.replace("a.id = b.id", "a.id <= b.id AND a.id >= b.id")
-                 for name, text in TEXTS.items()}  # fmt: skip
-        chosen = replace(
-            chosen, plans=tuple(query(text, name=name) for name, text in texts.items())
-        )
+    names = ["inner0", "left0", "full1", "anti0"]
+    key = "a.id = b.id" if keyed else "a.id <= b.id AND a.id >= b.id"
+    plans = tuple(query(TEXTS[name].replace("a.id = b.id", key), name=name) for name in names)
+    chosen = replace(
+        settings("none", "bounded:10", pattern=PatternSettings(keep_late_ns=1000)), plans=plans
+    )
     spill = SpillSettings(tmp_path / "chunks", 40, 25, pending=5, wait_ns=100)
-    with (tmp_path / "t.jsonl").open("w") as lines:
-        lines.writelines(json.dumps(one) + "\n" for one in made)
-    log = log_of((tmp_path / "t.jsonl").read_text(), tmp_path, 100, 50)
+    log = log_of("".join(json.dumps(one) + "\n" for one in made), tmp_path, 100, 50)
     counters = run_in_process(log, replace(chosen, spill=spill), tmp_path / "parts")
-    results = [json.loads(line) for line in answers(tmp_path / "parts", TEXTS).splitlines()]
-    for name in TEXTS:
+    results = [json.loads(line) for line in answers(tmp_path / "parts", names).splitlines()]
+    for name in names:
         mine = [one for one in results if one["query"] == name]
         assert left_of(mine) == expected(name, made), name
         assert counters["sites"]["main"]["queries"][name]["spilled"] > 50
