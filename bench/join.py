@@ -28,7 +28,7 @@ from engine.operator import ResultPieces
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.query import query
-from engine.query.plan import JoinPlan
+from engine.query.join_plan import JoinPlan
 from engine.stream.frame import Frame
 
 EVENTS = 1_000_000

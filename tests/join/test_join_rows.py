@@ -14,7 +14,7 @@ from engine.barrier.registry import parse_barrier
 from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
-from engine.query.plan import JoinPlan
+from engine.query.join_plan import JoinPlan
 from engine.stream.released import IN_ORDER, LATE, Strings
 from tests.join.sides import Definition, Row, Sided, batch, net, row_of, run, tumbling, within
 
