@@ -16,7 +16,7 @@ from engine.barrier.changes import Given
 from engine.operator import Result, ResultColumns
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.match_table import columns_table
-from engine.pattern.store import Store
+from engine.pattern.store import REF_END, Store
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
@@ -99,7 +99,9 @@ class Matches(ResultColumns):
         names = [*EVENT_COLUMNS, *_computed_columns(layout) - {*EVENT_COLUMNS}]
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
-        self.columns = {n: store.columns[n][distinct] for n in names if n in store.columns}
+        columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}
+        columns["te"] = store.columns[REF_END][distinct] - (columns["ref"] - columns["ts"])
+        self.columns = columns
         self.shown = shown_attributes(layout)
         half = store.columns.get(HALF_COLUMN)
         self.lacks: dict[str, np.ndarray] = {}

@@ -77,7 +77,8 @@ class FromFile:
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         scenario = self._of(options)
         thresholds = self._read.thresholds(scenario)
-        return score_run(directory, MAIN, scenario.queries, thresholds)
+        every = scenario.simulated.gateway.frame_every_ns
+        return score_run(directory, MAIN, scenario.queries, thresholds, every)
 
     def _of(self, options: Mapping[str, Any]) -> FileScenario:
         """The file with these options, checked once."""

@@ -32,13 +32,13 @@ class ScenarioText:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.text = path.read_text(encoding="utf-8")
+            self.text = path.read_bytes().decode()
             self.tables: Mapping[str, Any] = tomllib.loads(self.text)
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise UserError(f"{path}: not a text in UTF-8: {error}") from error
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also digits without end, and depth
             raise UserError(f"{path}: not TOML: {error}") from error
 
     def scenario(self, values: Mapping[str, Any]) -> FileScenario:

@@ -23,7 +23,7 @@ from simulator.scenario_file.settings import (
     parse_workload,
 )
 from simulator.seeds import Seeds
-from simulator.settings import check, parse, parse_many, parse_plain, shown
+from simulator.settings import check, parse, parse_many, parse_plain, shown, units_needed
 from simulator.workload import Workload
 
 Recording = Mapping[str, tuple[RecordedStream, ...]]
@@ -71,6 +71,13 @@ def build(
     Raises:
         UserError: names the setting by its place.
     """
+    with units_needed():
+        return _build(name, tables, read_recording, place)
+
+
+def _build(
+    name: str, tables: Mapping[str, Any], read_recording: ReadRecording, place: str
+) -> FileScenario:
     for key in tables:
         known = ", ".join(TOP)
         how = near_miss(key, TOP)
@@ -93,8 +100,9 @@ def build(
     if "duration" not in given:
         if not longest:
             raise UserError(f"{place}: duration is missing")
-        given["duration"] = longest + 1
-    given.setdefault("warm_up", 5 * SECOND)
+        given["duration_ns"] = longest + 1
+    if "warm_up" not in given:
+        given["warm_up_ns"] = 5 * SECOND
     scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **given}, place)
     return FileScenario(
         parse_plain(str, tables.get("title", name), f"{place}.title"),

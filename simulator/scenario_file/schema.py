@@ -25,7 +25,7 @@ Schema = dict[str, Any]
 DURATION: Final[Schema] = {
     "anyOf": [
         {"type": "string", "pattern": r"^\s*-?[0-9.]+\s*(ns|us|ms|s|m|min|h|d)\s*$"},
-        {"type": "integer", "description": "ns"},
+        {"const": 0},
     ],
     "description": 'a duration with its unit, such as "20 ms"',
 }

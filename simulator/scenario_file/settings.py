@@ -149,9 +149,9 @@ def _parse_link(given: Mapping[str, Any], place: str) -> LinkSettings:
         least = parse(_Delay, {"delay": delay}, place).delay_ns
         more = 0 if jitter is None else parse(_Delay, {"delay": jitter}, f"{place}.jitter").delay_ns
         values["delay"] = (
-            {MODEL: "exponential", "min": least, "mean": least + more}
+            {MODEL: "exponential", "min_ns": least, "mean_ns": least + more}
             if more
-            else {MODEL: "constant", "delay": least}
+            else {MODEL: "constant", "delay_ns": least}
         )
     return parse(LinkSettings, values, place)
 
