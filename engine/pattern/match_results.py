@@ -20,12 +20,13 @@ from engine.pattern.store import REF_END, Store
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
+from engine.query.values import Value
+from engine.results.lines.json_texts import json_object, json_text, woven
 from engine.results.schema import (
     EVENT_FIELDS,
     MATCH_SCHEMA,
     MATCHES,
     MORE,
-    as_json,
     decoded,
     one_of,
     same_for_all,
@@ -156,25 +157,36 @@ class Matches(ResultColumns):
     def values(self) -> list[dict[str, Any] | None]:
         """Per result what RETURN computes; None where it computes nothing."""
         found: list[dict[str, Any] | None] = [None] * len(self)
+        for mine, columns in self.value_columns():
+            values = {
+                label: python_values(value, len(mine), self.strings)
+                for label, value in columns.items()
+            }
+            for place, *of_one in zip(mine.tolist(), *values.values(), strict=True):
+                found[place] = dict(zip(values, of_one, strict=True))
+        return found
+
+    def value_columns(self) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
+        """Of each branch that computes anything, which results are its, and by label their values:
+        as of ``engine.query.computed.computed_values``.
+        """
         for branch, plan in enumerate(self.layout.branches):
             mine = np.flatnonzero(self.given.branch == branch)
             if not plan.computed or not len(mine):
                 continue
             views = {}
+            used = [a for one in plan.computed for a in attributes_in(one.expression)]
             for own, step in zip(plan.steps, self.layout.places[branch], strict=True):
                 if own.negated:
                     views[own.alias] = View({}, _nowhere, {}, self.strings, absent=True)
                 else:
                     rows = self.which[mine, step]
-                    columns = {name: column[rows] for name, column in self.columns.items()}
+                    read = released_columns(a for a in used if a.alias == own.alias)
+                    columns = {
+                        name: self.columns[name][rows] for name in read & self.columns.keys()
+                    }
                     views[own.alias] = View.of(columns, self.attr_types, self.strings)
-            values = {
-                label: python_values(value, len(mine), self.strings)
-                for label, value in computed_values(plan, views, len(mine)).items()
-            }
-            for place, *of_one in zip(mine.tolist(), *values.values(), strict=True):
-                found[place] = dict(zip(values, of_one, strict=True))
-        return found
+            yield mine, computed_values(plan, views, len(mine))
 
     def _bare_events(self) -> list[dict[str, Any]]:
         columns: dict[str, list[Any]] = {}
@@ -214,11 +226,7 @@ def columns_table(matches: Matches) -> pa.Table:
     """
     given = matches.given
     n = len(given.at)
-    more = pa.nulls(n, pa.string())
-    if any(plan.computed for plan in matches.layout.branches):
-        values = matches.values()
-        texts = [None if value is None else as_json({"value": value}) for value in values]
-        more = pa.array(texts, pa.string())
+    computes = any(plan.computed for plan in matches.layout.branches)
     columns = [
         pa.array(np.arange(n)),
         one_of(("-", "+"), given.plus),
@@ -229,9 +237,32 @@ def columns_table(matches: Matches) -> pa.Table:
         one_of(("uncertain", "confirmed"), given.confirmed),
         pa.array(given.chance),
         _events(matches),
-        more,
+        _more(matches) if computes else pa.nulls(n, pa.string()),
     ]
     return pa.table(columns, names=MATCH_SCHEMA.names)
+
+
+def _more(matches: Matches) -> pa.Array:
+    """What RETURN computes, as JSON; null where it computes nothing."""
+    found, rows = [pa.nulls(1, pa.string())], np.zeros(len(matches.given.at), np.int64)
+    told = 1
+    for mine, columns in matches.value_columns():
+        n = len(mine)
+        texts = {name: json_text(_array(one, n, matches)) for name, one in columns.items()}
+        found.append(woven('{"value": ', json_object(texts), "}"))
+        rows[mine] = np.arange(told, told + n)
+        told += n
+    return pa.concat_arrays(found).take(pa.array(rows))
+
+
+def _array(value: Value, n: int, matches: Matches) -> pa.Array:
+    """A value of ``n`` matches."""
+    if value.kind == "null":
+        return pa.nulls(n, pa.string())
+    absent = np.zeros(n, np.bool_) if value.valid is None else ~value.valid
+    if value.kind == "str":
+        return decoded(value.data, absent, matches.strings.text)
+    return pa.array(value.data, mask=absent)
 
 
 def _events(matches: Matches) -> pa.Array:

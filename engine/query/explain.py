@@ -19,12 +19,12 @@ from engine.query.endpoints.told_tree import tree_sections
 from engine.query.endpoints.tree_joins import COST
 from engine.query.explain_join import join_sections
 from engine.query.fields import attributes_in, shows_everything
+from engine.query.join_plan import JoinPlan
 from engine.query.language.place import listed
 from engine.query.plan import (
     Comparison,
     Drift,
     Group,
-    JoinPlan,
     MonitorPlan,
     OrPlan,
     Part,

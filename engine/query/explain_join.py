@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
-from engine.query.plan import JoinKind, JoinPlan, Plan
+from engine.query.join_plan import JoinKind, JoinPlan
+from engine.query.plan import Plan
 from engine.query.render import render_duration, render_expression, render_predicate
 
 _ROWS: Final = {

@@ -276,34 +276,6 @@ class TreePlan(OrPlan):
     tree: Tree = Tree("SEQ", (), ())
 
 
-class JoinKind(StrEnum):
-    """Which events of a join's two sides give a row though they have no partner."""
-
-    INNER = "inner"
-    LEFT = "left"
-    RIGHT = "right"
-    FULL = "full"
-    ANTI = "anti"
-    """Those of the left side, and they alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinPlan(OrPlan):
-    """``SELECT ... FROM a LEFT JOIN b ON a.id = b.id WITHIN d``: two streams' events whose times
-    are at most ``d`` apart, or (``window_ns``) that lie in one window of that length.
-
-    Of its ``branches`` one has the pairs, and one for each side that is kept has its events without
-    a partner: there the partner is a negated step. ``pair``: the branch of the pairs, which ANTI
-    does not ask for; its steps are the two sides. ``on`` is the condition, ``conjuncts`` what WHERE
-    asks besides.
-    """
-
-    kind: JoinKind = JoinKind.INNER
-    pair: SeqPlan = SeqPlan("", "", ())
-    on: tuple[Predicate, ...] = ()
-    window_ns: int | None = None
-
-
 class Drift(StrEnum):
     """How R19's three windows are used and emitted."""
 

@@ -13,6 +13,7 @@ from typing import Final
 from edge_agent.units import NS_PER
 from engine.errors import ContractViolation
 from engine.query.fields import OWN
+from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.language.mistakes import RESERVED
 from engine.query.plan import (
     Aggregate,
@@ -25,8 +26,6 @@ from engine.query.plan import (
     Drift,
     Expression,
     FunctionCall,
-    JoinKind,
-    JoinPlan,
     Likeness,
     Logic,
     Membership,

@@ -18,6 +18,7 @@ from engine.query.fields import (
     own_attribute,
 )
 from engine.query.functions import FUNCTIONS
+from engine.query.join_plan import JoinPlan
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, refuse
@@ -30,7 +31,6 @@ from engine.query.plan import (
     Constant,
     Expression,
     FunctionCall,
-    JoinPlan,
     Likeness,
     Logic,
     Membership,

@@ -14,7 +14,7 @@ from engine.barrier.registry import parse_barrier
 from engine.pattern.alone import Alone
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.query import query
-from engine.query.plan import JoinPlan
+from engine.query.join_plan import JoinPlan
 from engine.stream.released import IN_ORDER, LATE, Strings
 from tests.join.sides import Definition, Row, Sided, batch, net, row_of, run, tumbling, within
 
@@ -84,7 +84,7 @@ def in_order(events: Sequence[Sided]) -> bool:
     return all(x.ref <= y.ref for x, y in itertools.pairwise(events))
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(
     events=EVENTS, kind=st.sampled_from([*KINDS]), on=st.sampled_from([*ON]),
     near=st.sampled_from([*NEAR]), barrier=st.sampled_from(BARRIERS),
@@ -111,7 +111,7 @@ def test_rows_are_those_of_the_definition(
         assert all(one["op"] == "+" for one in found)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(
     events=EVENTS,
     kind=st.sampled_from([*KINDS]),
@@ -136,7 +136,7 @@ def test_where_chooses_among_rows(events: list[Sided], kind: str, near: str, ask
     assert set(net(found, lambda result: row_of(result, "a", "b"))) == want
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(events=EVENTS, kind=st.sampled_from([*KINDS]), on=st.sampled_from(["a key", "nothing"]))
 def test_a_stream_joined_with_itself(events: list[Sided], kind: str, on: str) -> None:
     """An event is not its own partner."""

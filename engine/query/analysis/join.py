@@ -15,9 +15,11 @@ from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import duration_ns, terms_of, value
 from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.extent import Window
+from engine.query.analysis.selection import AGGREGATES
 from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name, attributes_in, with_attributes
+from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.sources import From, Join, JoinSide
@@ -29,8 +31,6 @@ from engine.query.plan import (
     Constant,
     Expression,
     Group,
-    JoinKind,
-    JoinPlan,
     Logic,
     Predicate,
     SeqPlan,
@@ -214,12 +214,12 @@ class _Join:
         """The columns of a row; none: ``SELECT *``."""
         columns: list[tuple[s.Item, Expression]] = []
         for item in self.parsed.items:
-            if isinstance(item.value, s.Call):
+            if _aggregates(item.value):
                 message = "a join gives rows and aggregates nothing"
                 hint = "name attributes of the two sides, as in " + ", ".join(
                     f"{alias}.ts" for alias in self.aliases
                 )
-                raise self._refuse(item.value.function.at, message, hint)
+                raise self._refuse(item.value.at, message, hint)
             expression = value(item.value, self.context)
             named = {str(attribute.alias) for attribute in attributes_in(expression)}
             if not named:
@@ -311,6 +311,10 @@ class _Join:
                 for one in pair.computed
             ),
         )  # fmt: skip
+
+
+def _aggregates(node: s.Node) -> bool:
+    return isinstance(node, s.Call) and node.function.text.lower() in AGGREGATES
 
 
 def _named(source: JoinSide) -> s.Name:
