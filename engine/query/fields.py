@@ -60,6 +60,8 @@ FIELDS: Final[dict[str, ValueKind]] = {
 """Record fields: names that win over an event's own attribute of that name."""
 
 OWN: Final = "attrs"
+TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
+"""Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
 _COLUMNS_OF: Final[dict[str, tuple[str, ...]]] = {
     "ts": ("ref",),
     "te": ("te", "ref", "ts"),
@@ -159,6 +161,7 @@ def _of_monitor(plan: MonitorPlan) -> Iterator[Attribute]:
 def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
     for aggregate in plan.aggregates:
         yield from attributes_in(aggregate.argument)
+        yield from attributes_in(aggregate.by)
     yield from attributes_in(plan.where)
     yield from plan.group_by
 
@@ -192,7 +195,9 @@ def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
         plan.name: {
             one.label
             for one in window.aggregates
-            if one.function not in {"count", "var"} and one.argument and is_time(one.argument)
+            if one.function not in {"count", "count_distinct", "var"}
+            and one.argument
+            and is_time(one.argument)
         }
         for plan in plans
         for window in plan.windows

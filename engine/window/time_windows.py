@@ -29,6 +29,7 @@ from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import Drift, WindowPlan
+from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
@@ -49,6 +50,7 @@ from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
 from engine.window.shown.having import shown
 from engine.window.shown.results import WindowResults
+from engine.window.shown.text_codes import text_codes
 
 _CHUNK: Final = 1 << 16
 _FIRST: Final = 256
@@ -90,10 +92,10 @@ class TimeWindows:
         self._left_out = 0
         self._state = one(a.STATE, frontier=a.INT_MIN, close_at=a.INT_MIN)
         self._note_closed()
-        self._arguments, of = arguments_asked(plan)
+        self._arguments, of, picked = arguments_asked(plan)
         self._held = Held(
             asked_of(plan, self._arguments), _MODES[plan.drift],
-            new_cells(_FIRST, len(plan.group_by)), new_sums(of, _FIRST),
+            new_cells(_FIRST, len(plan.group_by)), new_sums(of, picked, _FIRST),
             new_kept(_FIRST, len(of)),
         )  # fmt: skip
         n = len(plan.aggregates)
@@ -101,7 +103,8 @@ class TimeWindows:
         self._outbox = t.new_outbox(_FIRST, len(plan.group_by), n)
         self._scratch = new_content(n)
         self._room = a.room_factor(self._geo)
-        self._panes = new_panes(of, _FIRST, len(plan.group_by), _CHUNK if self.in_panes else 0)
+        chunk = _CHUNK if self.in_panes else 0
+        self._panes = new_panes(of, picked, _FIRST, len(plan.group_by), chunk)
         chunk = max(_CHUNK, 2 * SPARE * self._room)
         self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
         self._no_key = np.zeros((1, len(plan.group_by)), np.int64)
@@ -179,10 +182,10 @@ class TimeWindows:
 
     def _values(self, released: Released) -> Values:
         """Of each argument of an aggregate the values of all rows."""
-        found = argument_values(self.plan, self._arguments, released)
         sums = self._held.sums
+        found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()
-        values = values_of(found, sums, released.n)
+        values = values_of(found, sums, ends_of(released))
         for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
             widen_kept(self._held.kept, m)
             widen(self._panes.sums, m)
@@ -319,7 +322,7 @@ class TimeWindows:
 
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
-            told = shown(self.plan, t.in_words(self._outbox))
+            told = shown(self.plan, t.in_words(self._outbox), self._keys.strings)
             if told.tally[0]:
                 results.extend(WindowResults(told, self.plan, self._keys, self.site))
             self._outbox.tally[0] = 0
@@ -337,7 +340,8 @@ class TimeWindows:
         cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
         keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
         # Of events no longer kept, too: which those are takes longer to find than they matter.
-        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream])
+        told = text_codes(self._held, self._standing)
+        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream, told])
 
     def snapshot(self) -> dict[str, Any]:
         held = self._held
@@ -354,7 +358,7 @@ class TimeWindows:
             "closed": list(self._closing.closed),
             "left_out": self._left_out,
             "missing": self._missing.snapshot(),
-            "keys": self._keys.snapshot(held.cells.keys[live]),
+            "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
             **{
                 name: without_floats(part)
                 for name, part in parts.items()

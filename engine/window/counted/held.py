@@ -40,6 +40,7 @@ class Counted(NamedTuple):
     """``of``: GROUP per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of groups
     ``open`` (with a window to tell) and ``kept`` (with told ones). ``prev``: of each kept event,
     the one before it. ``places``: room for a window's events; ``cells`` for their cell.
+    ``nothing``: of no length.
     """
 
     of: np.ndarray
@@ -50,6 +51,7 @@ class Counted(NamedTuple):
     prev: np.ndarray
     places: np.ndarray
     cells: np.ndarray
+    nothing: np.ndarray
 
 
 class CountedBook(NamedTuple):
@@ -69,7 +71,7 @@ def new_counted(cells: int, kept: int, rows: int) -> Counted:
     closes, leaves, opened, held = (np.zeros(cells, np.int64) for _ in range(4))
     return Counted(
         np.zeros(cells, GROUP), closes, leaves, opened, held, np.zeros(kept, np.int64),
-        np.zeros(rows, np.int64), np.zeros(rows, np.int64),
+        np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(0, np.int64),
     )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def tell_window(window: int, batch: OwnBatch, book: CountedBook, st: Record, at:
         counted.places[j], counted.cells[j] = place, window
         last, place = place, kept.next[place]
     clear(held.sums, window)
-    values = Values(kept.ints.T, kept.floats.T, kept.valid.T)
+    values = Values(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
     add_rows(counted.places, counted.cells, values, held.sums)
     cells.rows[window], cells.first[window] = rows, first
     kept.next[last] = NONE  # for aggregates of all values, which read on to the end

@@ -17,12 +17,13 @@ from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import WindowPlan
+from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window import told as t
 from engine.window.assign import Agenda, Rows
 from engine.window.doubt.missing import Missing
 from engine.window.drift import Geometry
-from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of
+from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, no_values, values_of
 from engine.window.held.aggregate import arguments_asked, asked_of
 from engine.window.held.cells import Cells, grown, new_cells
 from engine.window.held.content import PLAIN, Held, new_content
@@ -35,6 +36,7 @@ from engine.window.rows_read import FIXED_COLUMNS, argument_values, rows_of, str
 from engine.window.settings import WindowSettings, horizon_ns
 from engine.window.shown.having import shown
 from engine.window.shown.results import WindowResults
+from engine.window.shown.text_codes import text_codes
 
 _CHUNK: Final = 1 << 14
 _FIRST: Final = 256
@@ -64,10 +66,10 @@ class OwnWindows(ABC):
         self.site = site
         self._keys = GroupKeys(plan.group_by, plan.name)
         self._missing = Missing()
-        self._arguments, of = arguments_asked(plan)
+        self._arguments, of, picked = arguments_asked(plan)
         self._held = Held(
             asked_of(plan, self._arguments), PLAIN, new_cells(_FIRST, len(plan.group_by)),
-            new_sums(of, _FIRST), new_kept(_FIRST, len(of)),
+            new_sums(of, picked, _FIRST), new_kept(_FIRST, len(of)),
         )  # fmt: skip
         behind = len(plan.aggregates) + 1
         self._standing = t.new_standing(_FIRST, PLAIN, behind)
@@ -104,11 +106,9 @@ class OwnWindows(ABC):
     def finish(self, at: int) -> Sequence[Result]:
         none, at_once = np.empty(0, np.int64), np.zeros(1, np.int64)
         agenda = Agenda(at_once, np.full(1, b.END), np.full(1, at), none, none)
-        ints = np.zeros((len(self._arguments), 0), np.int64)
-        valid = np.zeros(ints.shape, np.bool_)
         known = len(self._missing.table.left)
         rows = no_rows(len(self.plan.group_by))
-        return self._run(rows, Values(ints, ints.view(np.float64), valid), agenda, known)
+        return self._run(rows, no_values(len(self._arguments)), agenda, known)
 
     def _run(self, rows: Rows, values: Values, agenda: Agenda, known: int) -> ResultPieces:
         results = ResultPieces()
@@ -150,8 +150,8 @@ class OwnWindows(ABC):
     def _values(self, released: Released) -> Values:
         sums = self._held.sums
         before = sums.of["is_float"].copy()
-        found = argument_values(self.plan, self._arguments, released)
-        values = values_of(found, sums, released.n)
+        found = argument_values(self.plan, self._arguments, sums.of, released)
+        values = values_of(found, sums, ends_of(released))
         for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
             widen_kept(self._held.kept, m)
         return values
@@ -177,7 +177,7 @@ class OwnWindows(ABC):
 
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
-            told = shown(self.plan, t.in_words(self._outbox))
+            told = shown(self.plan, t.in_words(self._outbox), self._keys.strings)
             if told.tally[0]:
                 results.extend(WindowResults(told, self.plan, self._keys, self.site))
             self._outbox.tally[0] = 0
@@ -192,7 +192,8 @@ class OwnWindows(ABC):
     def codes(self) -> np.ndarray | None:
         cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
         keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
-        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream])
+        told = text_codes(self._held, self._standing)
+        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream, told])
 
     def snapshot(self) -> dict[str, Any]:
         held = self._held
@@ -204,7 +205,7 @@ class OwnWindows(ABC):
         return {
             "state": {name: int(self._state[name][0]) for name in self.lasting},
             "missing": self._missing.snapshot(),
-            "keys": self._keys.snapshot(held.cells.keys[live]),
+            "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
             **{name: without_floats(part) for name, part in parts.items()},
         }
 
