@@ -27,34 +27,22 @@ import numpy as np
 from edge_agent.records import DEFAULT_SITE
 from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
-from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import Drift, WindowPlan
-from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
+from engine.window.base import FIRST, OUTBOX_MAX, Windows
 from engine.window.closing import Closing
-from engine.window.doubt.missing import Missing
 from engine.window.drift import Geometry, considered_delay
-from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of, widen
-from engine.window.held.aggregate import arguments_asked, asked_of
-from engine.window.held.cells import SPARE, Cells, grown, new_cells
-from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER, Held, new_content
-from engine.window.held.copies import copied, with_floats, without_floats
-from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
+from engine.window.held.accumulate import widen
+from engine.window.held.cells import SPARE
+from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER
 from engine.window.held.windows_freed import free_over
-from engine.window.keys import GroupKeys
 from engine.window.panes.held import Entries, new_panes
-from engine.window.rows_read import FIXED_COLUMNS, argument_values, rows_of, stream_codes
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
-from engine.window.shown.having import shown
-from engine.window.shown.results import WindowResults
-from engine.window.shown.text_codes import text_codes
 
 _CHUNK: Final = 1 << 16
-_FIRST: Final = 256
-_OUTBOX_MAX: Final = 1 << 14
 _TOLD_AT_ONCE: Final = 1 << 10
 """Keys, or those of one window if it has more: bounds what is told, and so the outbox."""
 _COUNTERS: Final = {
@@ -64,55 +52,33 @@ _COUNTERS: Final = {
 _MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
 
 
-class TimeWindows:
-    """Operator of a ``WindowPlan``.
+class TimeWindows(Windows):
+    """Operator of a ``WindowPlan``."""
 
-    Args:
-        plan: the query.
-        settings: bounds.
-        site: named in results.
-    """
-
-    types: Final = None
+    lasting = a.LASTING
     in_panes = False
     """Whether rows go to panes, which the windows share."""
 
     def __init__(
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:
-        self.plan = plan
-        self.settings = settings or WindowSettings()
-        self.site = site
+        super().__init__(plan, settings, site, mode=_MODES[plan.drift])
         self._geo = Geometry(
             plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns), plan.step_ns
         )
-        self._keys = GroupKeys(plan.group_by, plan.name)
         self._closing = Closing(plan.drift)
-        self._missing = Missing()
         self._left_out = 0
         self._state = one(a.STATE, frontier=a.INT_MIN, close_at=a.INT_MIN)
         self._note_closed()
-        self._arguments, of, picked = arguments_asked(plan)
-        self._held = Held(
-            asked_of(plan, self._arguments), _MODES[plan.drift],
-            new_cells(_FIRST, len(plan.group_by)), new_sums(of, picked, _FIRST),
-            new_kept(_FIRST, len(of)),
-        )  # fmt: skip
-        n = len(plan.aggregates)
-        self._standing = t.new_standing(_FIRST, self._held.mode, n)
-        self._outbox = t.new_outbox(_FIRST, len(plan.group_by), n)
-        self._scratch = new_content(n)
         self._room = a.room_factor(self._geo)
+        columns = len(plan.group_by)
         chunk = _CHUNK if self.in_panes else 0
-        self._panes = new_panes(of, picked, _FIRST, len(plan.group_by), chunk)
+        self._panes = new_panes(self._of, self._picked, FIRST, columns, chunk)
         chunk = max(_CHUNK, 2 * SPARE * self._room)
         self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
-        self._no_key = np.zeros((1, len(plan.group_by)), np.int64)
+        self._no_key = np.zeros((1, columns), np.int64)
         self._changed = np.empty((2, a.windows_of_a_row(self._geo)), np.int64)
         self._extent = (plan.step_ns, plan.size_ns)
-
-    def required_columns(self) -> set[str]:
-        return set(FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
 
     def counters(self) -> dict[str, int]:
         """Rows that some window did not get: see ``WindowSettings`` and the module.
@@ -134,20 +100,12 @@ class TimeWindows:
         for field in a.BATCH:
             self._state[field] = 0
         self._set_close_at()
-        codes = stream_codes(self.plan, released)
-        gaps = released.gaps
-        read = np.ones(len(gaps.row), np.bool_) if codes is None else np.isin(gaps.stream, codes)
-        known = len(self._missing.table.left)
-        gap_row, gap_steps = self._missing.take(gaps, read, self._geo)
-        steps = released.slack if len(released.slack.row) else released.progress
-        agenda = a.Agenda(steps.row, steps.frontier, steps.at, gap_row, gap_steps)
-        rows, values = rows_of(self.plan, self._keys, released, codes), self._values(released)
+        rows, values, agenda, known = self._read(released, self._geo)
         why = None
         while why != a.DONE:
-            can_grow = len(self._held.cells.window) < self.settings.cells_max
             batch = a.Batch(
-                rows, values, agenda, self._missing.table, known, self._geo, self._room, can_grow,
-                self.in_panes, self._panes_grow(),
+                rows, values, agenda, self._missing.table, known, self._geo, self._room,
+                self._can_grow(), self.in_panes, self._panes_grow(),
             )  # fmt: skip
             why = run(batch, self._book())
             if why == a.CLOSING:
@@ -155,17 +113,14 @@ class TimeWindows:
                 self._close(int(self._state["frontier_at"][0]), so_far, results)
             elif why == a.OUTBOX_FULL:
                 self._send(results)
-                most = max(_OUTBOX_MAX, 2 * t.SPARE * self._room)
-                self._make_outbox(min(2 * len(self._outbox.at), most))
+                most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
+                self._more_outbox(min(2 * len(self._outbox.at), most))
             elif why != a.DONE:
                 self._grow(why)
         self._send(results)
         if len(self._missing.table.left):
             self._forget_gaps()
         return results
-
-    def advance(self, now: int) -> Sequence[Result]:  # noqa: ARG002 - no window goes by this clock
-        return []
 
     def finish(self, at: int) -> Sequence[Result]:
         results = ResultPieces()
@@ -180,16 +135,9 @@ class TimeWindows:
 
     # ---- a batch ----------------------------------------------------------------------------
 
-    def _values(self, released: Released) -> Values:
-        """Of each argument of an aggregate the values of all rows."""
-        sums = self._held.sums
-        found = argument_values(self.plan, self._arguments, sums.of, released)
-        before = sums.of["is_float"].copy()
-        values = values_of(found, sums, ends_of(released))
-        for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
-            widen_kept(self._held.kept, m)
-            widen(self._panes.sums, m)
-        return values
+    def _widen(self, m: int) -> None:
+        super()._widen(m)
+        widen(self._panes.sums, m)
 
     def _book(self) -> t.Book:
         return t.Book(
@@ -207,18 +155,12 @@ class TimeWindows:
 
     def _grow(self, why: int) -> None:
         """Double what has too little room."""
-        held = self._held
         if why == a.GROW_CELLS:
-            cells = grown(held.cells)
-            sums = more_sums(held.sums, len(cells.window))
-            self._held = held._replace(cells=cells, sums=sums)
+            self._more_cells()
         elif why == a.GROW_KEPT:
-            self._held = held._replace(kept=more_kept(held.kept))
+            self._more_kept()
         else:
-            self._stand(2 * len(self._standing.next))
-
-    def _stand(self, capacity: int) -> None:
-        self._standing = t.more_standing(self._standing, capacity, self._held.mode)
+            self._more_standing()
 
     # ---- results ----------------------------------------------------------------------------
 
@@ -307,25 +249,12 @@ class TimeWindows:
             leaders = leaders[order]
         needed = keys + len(headers) + t.SPARE
         if self._standing.tally["live"][0] + needed > len(self._standing.next):
-            self._stand(2 * len(self._standing.next) + needed)
+            self._more_standing(needed)
         if self._outbox.tally[0] + 2 * needed > len(self._outbox.at):
             self._send(results)
-            self._make_outbox(max(4 * needed, min(2 * len(self._outbox.at), _OUTBOX_MAX)))
+            self._more_outbox(max(4 * needed, min(2 * len(self._outbox.at), OUTBOX_MAX)))
         ends = np.cumsum(counts)
         t.tell_windows(self._book(), headers, stages, leaders, ends, self._extent, at)
-
-    def _make_outbox(self, capacity: int) -> None:
-        """Larger ones make fewer and longer pieces of results, but every site has one."""
-        if capacity > len(self._outbox.at):
-            columns, n = len(self.plan.group_by), len(self.plan.aggregates)
-            self._outbox = t.new_outbox(capacity, columns, n)
-
-    def _send(self, results: ResultPieces) -> None:
-        if self._outbox.tally[0]:
-            told = shown(self.plan, t.in_words(self._outbox), self._keys.strings)
-            if told.tally[0]:
-                results.extend(WindowResults(told, self.plan, self._keys, self.site))
-            self._outbox.tally[0] = 0
 
     def _forget_gaps(self) -> None:
         """Drop gaps that no window still kept can touch."""
@@ -336,46 +265,14 @@ class TimeWindows:
 
     # ---- state ------------------------------------------------------------------------------
 
-    def codes(self) -> np.ndarray | None:
-        cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
-        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
-        # Of events no longer kept, too: which those are takes longer to find than they matter.
-        told = text_codes(self._held, self._standing)
-        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream, told])
-
     def snapshot(self) -> dict[str, Any]:
-        held = self._held
-        live = held.cells.table[held.cells.table >= 0]
-        parts: dict[str, dict[str, np.ndarray]] = {
-            "cells": held.cells._asdict(),
-            "sums": held.sums._asdict(),
-            "kept": held.kept._asdict(),
-            "standing": self._standing._asdict(),
-        }
-        return {
-            "state": {name: int(self._state[name][0]) for name in a.LASTING},
-            "geo": list(self._geo),
-            "closed": list(self._closing.closed),
+        return super().snapshot() | {
+            "geo": list(self._geo), "closed": list(self._closing.closed),
             "left_out": self._left_out,
-            "missing": self._missing.snapshot(),
-            "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
-            **{
-                name: without_floats(part)
-                for name, part in parts.items()
-            },
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._state = one(a.STATE, **state["state"])
+        super().restore(state)
         self._geo = Geometry(*state["geo"])
         self._closing.closed = list(state["closed"])
         self._left_out = state["left_out"]
-        self._missing.restore(state["missing"])
-        self._keys.restore(state["keys"])
-        sums = with_floats(state["sums"], FLOATS)
-        kept = with_floats(state["kept"], np.float64)
-        self._held = self._held._replace(
-            cells=Cells(**copied(state["cells"])), kept=Kept(**kept),
-            sums=self._held.sums._replace(**sums),
-        )  # fmt: skip
-        self._standing = t.Standing(**copied(state["standing"]))

@@ -53,6 +53,8 @@ class Outbox(NamedTuple):
     """Results that go out, in order; ``tally`` of them. ``plus``: inserted, or else taken back.
 
     ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
+    ``block``: those of one number, in one stage of a window, were brought up to date together;
+    ``tally``: how many results, and the number of the last block.
     """
 
     plus: np.ndarray
@@ -64,6 +66,7 @@ class Outbox(NamedTuple):
     kinds: np.ndarray
     words: np.ndarray
     counts: np.ndarray
+    block: np.ndarray
     tally: np.ndarray
 
 
@@ -133,7 +136,8 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> Outbox:
         np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int8), np.zeros(capacity, np.int64),
         np.zeros((capacity, columns), np.int64), np.zeros((capacity, numbers), np.int8),
-        np.zeros((capacity, numbers), WORDS), np.zeros(capacity, COUNTS), np.zeros(1, np.int64),
+        np.zeros((capacity, numbers), WORDS), np.zeros(capacity, COUNTS),
+        np.zeros(capacity, np.int64), np.zeros(2, np.int64),
     )  # fmt: skip
 
 
@@ -179,6 +183,7 @@ def _send(book: Teller, leader: int, stage: int, place: int, plus: bool, at: int
     outbox.at[n] = at
     outbox.window[n] = cells.window[leader]
     outbox.stage[n] = stage
+    outbox.block[n] = outbox.tally[1]
     columns = cells.keys.shape[1]
     # A header stands for no key: all of its columns are null.
     header = cells.tag[leader] == HEADER
@@ -269,6 +274,7 @@ def tell_keys(
     stands for it. ``every``: ``keys`` are all that the window has.
     """
     some, held = False, book.held
+    book.outbox.tally[1] += 1
     for leader in keys:
         some = some or has_result(held, leader, stage)
     nobody = every and not some and held.cells.missing[header] > 0

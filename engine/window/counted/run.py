@@ -11,7 +11,7 @@ from engine.kernels.heap import pop, push
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record
-from engine.stream.released import IN_ORDER, LATE
+from engine.stream.released import LATE
 from engine.window.counted.enter import enter, last_of, wait
 from engine.window.counted.held import SPARE, CountedBook
 from engine.window.counted.tell import tell_window
@@ -28,7 +28,7 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
     """Go on from the state's row; gives ``DONE`` or why it stopped (``engine.window.own``)."""
     st, n = book.state[0], len(batch.rows.ref)
     while True:
-        why = _room(batch, book)
+        why = b.room(batch, book, SPARE)
         if why != b.DONE:
             return why
         if st.asked != NONE:
@@ -42,22 +42,11 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
                 _mark(batch.gaps, batch.known + st.gap, batch.size, book, st)
                 st.gap += 1
             elif what == b.STEP:
-                st.frontier = max(st.frontier, batch.agenda.step_frontier[st.step])
-                st.frontier_at = batch.agenda.step_at[st.step]
-                st.step += 1
+                b.take_step(batch, st)
             elif i < n:
                 _take_row(i, batch, book, st)
             else:
                 return b.DONE
-
-
-@inline
-def _room(batch: b.OwnBatch, book: CountedBook) -> int:
-    """``DONE`` if there is room for whatever one step may ask for."""
-    cells = book.held.cells
-    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE:
-        return b.GROW_CELLS
-    return b.room(book, SPARE)
 
 
 @inline
@@ -72,10 +61,7 @@ def _take_row(i: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
     if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
         st.told_at = rows.release[i]
         enter(i, batch, book, st)
-    if rows.status[i] == IN_ORDER:
-        st.frontier = max(st.frontier, rows.ref[i])
-    st.frontier_at = rows.release[i]  # of a late one, too: what it fills may be told at once
-    st.row = i + 1
+    b.row_taken(i, rows, st)
 
 
 @kernel

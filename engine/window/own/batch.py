@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
+from engine.stream.released import IN_ORDER
 from engine.window.assign import Agenda, Rows
 from engine.window.doubt.missing import GapTable
 from engine.window.held.accumulate import Values, add_rows
@@ -49,9 +50,28 @@ def due(i: int, batch: OwnBatch, st: Record) -> int:
 
 
 @inline
-def room(book: Any, spare: int) -> int:
-    """``DONE`` if there is room for ``spare`` kept events and results."""
-    kept, standing = book.held.kept, book.standing
+def take_step(batch: OwnBatch, st: Record) -> None:
+    """Progress takes its next step."""
+    st.frontier = max(st.frontier, batch.agenda.step_frontier[st.step])
+    st.frontier_at = batch.agenda.step_at[st.step]
+    st.step += 1
+
+
+@inline
+def row_taken(i: int, rows: Rows, st: Record) -> None:
+    """Row ``i`` is done."""
+    if rows.status[i] == IN_ORDER:
+        st.frontier = max(st.frontier, rows.ref[i])
+    st.frontier_at = rows.release[i]  # of a late one, too: what it fills may be told at once
+    st.row = i + 1
+
+
+@inline
+def room(batch: OwnBatch, book: Any, spare: int) -> int:
+    """``DONE`` if there is room for ``spare`` cells, kept events and results."""
+    cells, kept, standing = book.held.cells, book.held.kept, book.standing
+    if batch.can_grow and cells.tally[0].live > len(cells.window) - spare:
+        return GROW_CELLS
     if kept.tally[0].live > len(kept.next) - spare:
         return GROW_KEPT
     if standing.tally[0].live > len(standing.next) - spare:

@@ -71,7 +71,7 @@ class PaneWindows(TimeWindows):
         for window in sorted({window for window, _ in due if window > made}):
             why = None
             while why != MADE:
-                grow = self._panes_grow(), len(self._held.cells.window) < self.settings.cells_max
+                grow = self._panes_grow(), self._can_grow()
                 why, refused = make_window(
                     window, self._geo, self._panes, self._held, self._missing.table, known,
                     book.no_key, *grow,

@@ -12,7 +12,7 @@ from engine.kernels.heap import pop, push
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record
-from engine.stream.released import IN_ORDER, LATE
+from engine.stream.released import LATE
 from engine.window.doubt.missing import GapTable, take_off
 from engine.window.drift import UNLIKELY
 from engine.window.held.accumulate import clear
@@ -50,9 +50,7 @@ def run(batch: b.OwnBatch, book: SessionBook) -> int:
                 _mark(batch.gaps, batch.known + st.gap, batch, book, st)
                 st.gap += 1
             elif what == b.STEP:
-                st.frontier = max(st.frontier, batch.agenda.step_frontier[st.step])
-                st.frontier_at = batch.agenda.step_at[st.step]
-                st.step += 1
+                b.take_step(batch, st)
             elif i < n:
                 _take_row(i, batch, book, st)
             elif st.entries == 0:
@@ -68,12 +66,10 @@ def run(batch: b.OwnBatch, book: SessionBook) -> int:
 @inline
 def _room(batch: b.OwnBatch, book: SessionBook) -> int:
     """``DONE`` if there is room for whatever one step may ask for."""
-    cells, sessions = book.held.cells, book.sessions
-    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE:
-        return b.GROW_CELLS
+    sessions = book.sessions
     if sessions.tally[0].live > len(sessions.seam) - SPARE:
         return b.GROW_MORE
-    return b.room(book, SPARE)
+    return b.room(batch, book, SPARE)
 
 
 @inline
@@ -104,10 +100,7 @@ def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
         filled = take_off(batch.gaps, batch.known + st.gap, event)
         if filled != NONE:
             _mark(batch.gaps, filled, batch, book, st)
-    if rows.status[i] == IN_ORDER:
-        st.frontier = max(st.frontier, rows.ref[i])
-    st.frontier_at = rows.release[i]  # of a late one, too: what it fills may be told at once
-    st.row = i + 1
+    b.row_taken(i, rows, st)
 
 
 @kernel

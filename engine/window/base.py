@@ -1,0 +1,170 @@
+"""What operators of windows share: what they hold, how they read a batch, what a snapshot has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent.records import DEFAULT_SITE
+from engine.kernels.records import one
+from engine.operator import Result, ResultPieces
+from engine.query.fields import attributes_of, released_columns
+from engine.query.plan import WindowPlan
+from engine.stream.released import Released
+from engine.window import told as t
+from engine.window.assign import Agenda, Rows
+from engine.window.doubt.missing import Missing
+from engine.window.drift import Geometry
+from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of
+from engine.window.held.aggregate import arguments_asked, asked_of
+from engine.window.held.cells import Cells, grown, new_cells
+from engine.window.held.content import PLAIN, Held, new_content
+from engine.window.held.copies import copied, with_floats, without_floats
+from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
+from engine.window.keys import GroupKeys
+from engine.window.rows_read import FIXED_COLUMNS, argument_values, rows_of, stream_codes
+from engine.window.settings import WindowSettings
+from engine.window.shown.having import shown
+from engine.window.shown.results import WindowResults
+from engine.window.shown.text_codes import text_codes
+
+FIRST: Final = 256
+"""Room at the beginning, of whatever grows."""
+OUTBOX_MAX: Final = 1 << 14
+
+
+class Windows(ABC):
+    """Cells of groups, their sums and events, what of them was told, and events missing.
+
+    Args:
+        plan: the query.
+        settings: bounds.
+        site: named in results.
+        mode: of ``engine.window.held.content``.
+        behind: how many columns of numbers a result has behind those of its aggregates.
+    """
+
+    types: Final = None
+    lasting: tuple[str, ...]
+    """Fields of the pass's state that a snapshot has."""
+    _state: Any
+
+    def __init__(
+        self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE,
+        *, mode: int = PLAIN, behind: int = 0,
+    ) -> None:  # fmt: skip
+        self.plan = plan
+        self.settings = settings or WindowSettings()
+        self.site = site
+        self._keys = GroupKeys(plan.group_by, plan.name)
+        self._missing = Missing()
+        self._arguments, self._of, self._picked = arguments_asked(plan)
+        self._held = Held(
+            asked_of(plan, self._arguments), mode, new_cells(FIRST, len(plan.group_by)),
+            new_sums(self._of, self._picked, FIRST), new_kept(FIRST, len(self._of)),
+        )  # fmt: skip
+        self._numbers = len(plan.aggregates) + behind
+        self._standing = t.new_standing(FIRST, mode, self._numbers)
+        self._outbox = t.new_outbox(FIRST, len(plan.group_by), self._numbers)
+        self._scratch = new_content(self._numbers)
+
+    def required_columns(self) -> set[str]:
+        return set(FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
+
+    @abstractmethod
+    def process(self, released: Released) -> Sequence[Result]:
+        """As of ``engine.operator.Operator``."""
+
+    def advance(self, now: int) -> Sequence[Result]:  # noqa: ARG002 - no window goes by this clock
+        return []
+
+    # ---- a batch ----------------------------------------------------------------------------
+
+    def _read(self, released: Released, spans: Geometry) -> tuple[Rows, Values, Agenda, int]:
+        """The rows, the values of all arguments of aggregates, and what else the batch says; its
+        gaps, in ``spans``, are put behind as many as were known, which is the last.
+        """
+        known = len(self._missing.table.left)
+        codes = stream_codes(self.plan, released)
+        gaps = released.gaps
+        read = np.ones(len(gaps.row), np.bool_) if codes is None else np.isin(gaps.stream, codes)
+        gap_row, gap_steps = self._missing.take(gaps, read, spans)
+        steps = released.slack if len(released.slack.row) else released.progress
+        agenda = Agenda(steps.row, steps.frontier, steps.at, gap_row, gap_steps)
+        rows = rows_of(self.plan, self._keys, released, codes)
+        sums = self._held.sums
+        found = argument_values(self.plan, self._arguments, sums.of, released)
+        before = sums.of["is_float"].copy()
+        values = values_of(found, sums, rows.ref)
+        for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
+            self._widen(m)
+        return rows, values, agenda, known
+
+    def _widen(self, m: int) -> None:
+        """Argument ``m`` has floats from now on."""
+        widen_kept(self._held.kept, m)
+
+    def _can_grow(self) -> bool:
+        return len(self._held.cells.window) < self.settings.cells_max
+
+    def _more_cells(self) -> None:
+        cells = grown(self._held.cells)
+        sums = more_sums(self._held.sums, len(cells.window))
+        self._held = self._held._replace(cells=cells, sums=sums)
+
+    def _more_kept(self) -> None:
+        self._held = self._held._replace(kept=more_kept(self._held.kept))
+
+    def _more_standing(self, needed: int = 0) -> None:
+        """Twice the room, and ``needed``."""
+        capacity = 2 * len(self._standing.next) + needed
+        self._standing = t.more_standing(self._standing, capacity, self._held.mode)
+
+    def _more_outbox(self, capacity: int) -> None:
+        """Larger ones make fewer and longer pieces of results, but every site has one."""
+        if capacity > len(self._outbox.at):
+            self._outbox = t.new_outbox(capacity, len(self.plan.group_by), self._numbers)
+
+    def _send(self, results: ResultPieces) -> None:
+        if self._outbox.tally[0]:
+            told = shown(self.plan, t.in_words(self._outbox), self._keys.strings)
+            if told.tally[0]:
+                results.extend(WindowResults(told, self.plan, self._keys, self.site))
+            self._outbox.tally[0] = 0
+
+    # ---- state ------------------------------------------------------------------------------
+
+    def codes(self) -> np.ndarray | None:
+        cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
+        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
+        # Of events no longer kept, too: which those are takes longer to find than they matter.
+        told = text_codes(self._held, self._standing)
+        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream, told])
+
+    def snapshot(self) -> dict[str, Any]:
+        held = self._held
+        live = held.cells.table[held.cells.table >= 0]
+        return {
+            "state": {name: int(self._state[name][0]) for name in self.lasting},
+            "missing": self._missing.snapshot(),
+            "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
+            "cells": without_floats(held.cells._asdict()),
+            "sums": without_floats(held.sums._asdict()),
+            "kept": without_floats(held.kept._asdict()),
+            "standing": without_floats(self._standing._asdict()),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._state = one(self._state.dtype, **state["state"])
+        self._missing.restore(state["missing"])
+        self._keys.restore(state["keys"])
+        sums = with_floats(state["sums"], FLOATS)
+        kept = with_floats(state["kept"], np.float64)
+        self._held = self._held._replace(
+            cells=Cells(**copied(state["cells"])), kept=Kept(**kept),
+            sums=self._held.sums._replace(**sums),
+        )  # fmt: skip
+        self._standing = t.Standing(**copied(state["standing"]))
