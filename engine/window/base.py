@@ -28,6 +28,7 @@ from engine.window.keys import GroupKeys
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, rows_of, stream_codes
 from engine.window.settings import WindowSettings
 from engine.window.shown.having import shown
+from engine.window.shown.ranking import RankedGroups
 from engine.window.shown.results import WindowResults
 from engine.window.shown.text_codes import text_codes
 
@@ -60,6 +61,7 @@ class Windows(ABC):
         self.settings = settings or WindowSettings()
         self.site = site
         self._keys = GroupKeys(plan.group_by, plan.name)
+        self._ranked = None if plan.ranking is None else RankedGroups(plan, self._keys)
         self._missing = Missing()
         self._arguments, self._of, self._picked = arguments_asked(plan)
         self._held = Held(
@@ -131,6 +133,8 @@ class Windows(ABC):
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
             told = shown(self.plan, t.in_words(self._outbox), self._keys.strings)
+            if self._ranked is not None and told.tally[0]:
+                told = self._ranked.told(told)
             if told.tally[0]:
                 results.extend(WindowResults(told, self.plan, self._keys, self.site))
             self._outbox.tally[0] = 0

@@ -207,6 +207,9 @@ class TimeWindows(Windows):
             ends = windows * self.plan.step_ns + self.plan.size_ns
             over = ended & (ends <= frontier - self._geo.horizon)
             free_over(self._held, self._standing, headers[over])
+            if self._ranked is not None and over.any():
+                self._send(results)
+                self._ranked.forget(windows[over])
         self._set_close_at()
 
     def _tell_due(
@@ -269,6 +272,7 @@ class TimeWindows(Windows):
         return super().snapshot() | {
             "geo": list(self._geo), "closed": list(self._closing.closed),
             "left_out": self._left_out,
+            "ranked": [] if self._ranked is None else self._ranked.snapshot(),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -276,3 +280,5 @@ class TimeWindows(Windows):
         self._geo = Geometry(*state["geo"])
         self._closing.closed = list(state["closed"])
         self._left_out = state["left_out"]
+        if self._ranked is not None:
+            self._ranked.restore(state["ranked"])

@@ -31,6 +31,7 @@ AGGREGATES: Final = (
     "min_by", "max_by",
 )  # fmt: skip
 _BY: Final = ("min_by", "max_by")
+_OF_ONE_EVENT: Final = ("first", "last", *_BY)
 
 
 def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> WindowPlan:
@@ -62,6 +63,8 @@ class _Select:
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
         extent = extent_of(window, self.context)
+        if isinstance(window, s.TimeWindow) and window.drift == "together":
+            self._check_means(aggregates)
         having = only(clauses, s.Having, self.text)
         ranking = only(clauses, OrderBy, self.text)
 
@@ -167,6 +170,17 @@ class _Select:
             at = self.parsed.items[0].value.at
             raise self._refuse(at, "nothing is aggregated", "add, for example, count(*)")
         return tuple(found)
+
+    def _check_means(self, aggregates: tuple[Aggregate, ...]) -> None:
+        for item, aggregate in zip(self._calls(), aggregates, strict=True):
+            if aggregate.function in _OF_ONE_EVENT:
+                name = aggregate.function
+                message = f"{name} is one event's value: those of LOW, MIDDLE and HIGH have no mean"
+                hint = "tell each of the three: DRIFT EACH; or leave DRIFT out"
+                raise self._refuse(item.value.at, message, hint)
+
+    def _calls(self) -> list[s.Item]:
+        return [item for item in self.parsed.items if isinstance(item.value, s.Call)]
 
     def _plain(self, item: s.Item, reference: s.Reference, group_by: tuple[Attribute, ...]) -> None:
         attribute = self._resolve(reference)

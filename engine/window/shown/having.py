@@ -39,15 +39,15 @@ def shown(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
             columns[ATTR_PREFIX + one.label] = np.where(valid[one.label], words[:, 1], -1)
             types[one.label] = "str"
             continue
-        columns[ATTR_PREFIX + one.label] = found = _numbers(kinds, words)
+        columns[ATTR_PREFIX + one.label] = found = numbers(kinds, words)
         types[one.label] = "int" if found.dtype.kind == "i" else "float"
     held = mask(plan.having, columns, valid.get, types, strings)
     kept = {name: column[:n][held] for name, column in outbox._asdict().items() if name != "tally"}
     return Outbox(**kept, tally=np.array([int(held.sum())]))
 
 
-def _numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """As integers where all are and fit into 64 bits, else as floats."""
+def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """A column of numbers: as integers where all are and fit into 64 bits, else as floats."""
     high, low = words[:, 0], words[:, 1]
     is_float = kinds == FLOAT
     if not is_float.any() and ((high >= -_INT_MAX) & (high < _INT_MAX)).all():
