@@ -65,6 +65,8 @@ def by_definition(events: list[Event]) -> list[Any]:
 
 def windows(kind: str, events: list[Event]) -> list[tuple[int, int, list[Event]]]:
     """(start, end, members) of one group's windows by definition."""
+    if not events:
+        return []
     words = kind.split()
     size, step = int(words[1]), int(words[-1])
     if words[0] == "ROWS":
@@ -74,9 +76,8 @@ def windows(kind: str, events: list[Event]) -> list[tuple[int, int, list[Event]]
         cuts = [k for k in range(1, len(events)) if events[k].ref - events[k - 1].ref >= size]
         parts = [events[i:j] for i, j in itertools.pairwise([0, *cuts, len(events)])]
         return [(some[0].ref, some[-1].ref + size, some) for some in parts]
-    starts = {
-        k * step for e in events for k in range((e.ref - size) // step + 1, e.ref // step + 1)
-    }
+    first, last = (events[0].ref - size) // step + 1, events[-1].ref // step
+    starts = [k * step for k in range(first, last + 1)]
     return [(s, s + size, [e for e in events if s <= e.ref < s + size]) for s in starts]
 
 

@@ -39,7 +39,7 @@ def test_the_largest_groups_come_first_and_equal_ones_by_key() -> None:
         "SELECT sum(v) AS s, count(*) GROUP BY g ORDER BY count(*), s LIMIT 9 WINDOW TUMBLING 100"
     )
     assert [r["key"]["g"] for r in told(text, Stream(events))] == ["e", "a", "b", "c", "d"]
-    text = "SELECT first(source) GROUP BY g ORDER BY first(source) DESC LIMIT 1 WINDOW TUMBLING 100"
+    text = "SELECT first(source) AS f GROUP BY g ORDER BY f DESC LIMIT 1 WINDOW TUMBLING 100"
     by_text = tuple(Event(at, key=at, source=name) for at, name in enumerate(["x", "z", "y"]))
     assert brief(told(text, Stream(by_text))) == [("+", 10**6, 1, "z")]
 
