@@ -15,7 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from engine.constraint.alerts import CERTAINTIES, KINDS_OF_ALERT, AlertColumns, Alerts, one_of
-from engine.constraint.traces import TRACE, Events, Tables, Told, follow, keep_open, room_for
+from engine.constraint.traces import (
+    OVER,
+    TRACE,
+    VIOLATION,
+    Events,
+    Tables,
+    Told,
+    follow,
+    keep_open,
+    room_for,
+)
 from engine.kernels.table import empty_slots, enter
 from engine.query.automata.alphabet import IGNORED
 from engine.query.automata.compiled import automata_of
@@ -43,7 +53,6 @@ class MonitorOperator:
         told[UNSATISFIABLE] = True
         told[SATISFIABLE] = plan.by_types
         self._tables = Tables(both.table, both.verdict, both.broken, both.ended, told)
-        self._start = both.start
         self._allowed = _allowed(automata.alphabet.names, both.table, both.broken)
         self._keys = GroupKeys((plan.trace,), plan.name)
         self._traces, self._open, self._slots = np.zeros(0, TRACE), 0, empty_slots(0)
@@ -70,8 +79,8 @@ class MonitorOperator:
         events = Events(symbols, keys[:, 0], *(columns[name] for name in _OF_CLOCKS))
         told = room_for(read)
         self._open, count = follow(
-            self._traces, _numbers(self._traces), self._slots, self._open, self._start,
-            self._tables, events, told,
+            self._traces, _numbers(self._traces), self._slots, self._open, self._tables,
+            events, told,
         )  # fmt: skip
         found = self._results(released, keys[:, 0], Told(*(each[:count] for each in told)))
         self._forget()
@@ -96,9 +105,12 @@ class MonitorOperator:
         self._slots = empty_slots(room)
         enter(self._slots, _numbers(self._traces)[: self._open, :1], 0)
 
+    def _over(self) -> int:
+        return int((self._traces["flags"][: self._open] & OVER != 0).sum())
+
     def _forget(self) -> None:
         """Traces that are over leave once they are half of all."""
-        over = int((self._traces["flags"][: self._open] & 1).sum())
+        over = self._over()
         if over > _LEAST and 2 * over > self._open:
             self._counts["over"] += over
             kept = keep_open(self._traces, self._open)
@@ -112,7 +124,7 @@ class MonitorOperator:
         none = np.zeros(len(at), np.bool_)
         traces = self._keys.columns(np.zeros(len(at), np.int64), keys[at][:, None])
         seq = columns["seq"][at]
-        broken = told.kind == KINDS_OF_ALERT.index("violation")
+        broken = told.kind == VIOLATION
         found = AlertColumns(
             at=pa.array(columns["release"][at]),
             alert=one_of(KINDS_OF_ALERT, told.kind),
@@ -133,7 +145,7 @@ class MonitorOperator:
         return ()
 
     def counters(self) -> dict[str, int]:
-        over = int((self._traces["flags"][: self._open] & 1).sum())
+        over = self._over()
         return {**self._counts, "over": self._counts["over"] + over, "open": self._open - over}
 
     def codes(self) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import kernel
 from engine.kernels.table import slot_of
+from engine.query.automata.verdicts import SATISFIABLE, START
 from engine.stream.released import NO_EPOCH
 
 TRACE: Final = np.dtype(
@@ -25,7 +26,7 @@ TRACE: Final = np.dtype(
         ("source", np.int32),
         ("state", np.uint16),
         ("before", np.uint16),  # the state before the last event
-        ("symbol", np.uint8),  # of the last event
+        ("symbol", np.uint16),  # of the last event
         ("flags", np.uint8),
     ],
     align=True,
@@ -92,8 +93,8 @@ def room_for(events: int) -> Told:
 
 @kernel
 def follow(
-    traces: np.ndarray, keys: np.ndarray, slots: np.ndarray, known: int, start: int,
-    tables: Tables, events: Events, told: Told,
+    traces: np.ndarray, keys: np.ndarray, slots: np.ndarray, known: int, tables: Tables,
+    events: Events, told: Told,
 ) -> tuple[int, int]:  # fmt: skip
     """Take each event to its trace; ``keys`` is the memory of ``traces`` as rows of int64.
 
@@ -114,7 +115,7 @@ def follow(
         trace = traces[slots[slot]]
         if fresh or trace.flags & OVER:
             fresh = True
-            trace.state = start
+            trace.state = START
             trace.until = INT_MIN
             trace.until_before = INT_MIN
             trace.flags = 0
@@ -141,7 +142,7 @@ def follow(
         verdict = tables.verdict[new]
         if tables.told[verdict] and (fresh or tables.verdict[old] != verdict):
             told.event[rows] = i
-            told.kind[rows] = verdict - 1
+            told.kind[rows] = ALERT if verdict == SATISFIABLE else CLEARED
             told.doubtful[rows] = trace.flags & DOUBTFUL != 0
             told.before[rows] = old
             rows += 1

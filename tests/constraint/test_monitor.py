@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from engine.constraint.monitor import MonitorOperator
 from engine.query import query
 from engine.query.automata.compiled import automata_of
+from engine.query.automata.verdicts import START
 from engine.query.plan import MonitorPlan
 from engine.query.regular import Regular
 from engine.stream.released import LATE_DROPPED, Strings
@@ -135,7 +136,7 @@ def test_what_is_confirmed_holds_in_every_order_that_clocks_allow(
         seen = [event for event in events[: result["seq"] + 1] if event.type in names]
         states = set()
         for order in orders(seen):
-            state = both.start
+            state = START
             for event in order:
                 state = int(both.table[state, names.index(event.type)])
             states.add((bool(both.broken[state]), int(both.verdict[state])))
@@ -158,6 +159,21 @@ def test_an_alert_that_hangs_on_the_order_of_two_clocks_is_uncertain() -> None:
         ("2", "alert", "confirmed"),
         ("3", "alert", "confirmed"),
     ]
+
+
+def test_the_last_event_is_known_among_more_than_256_types() -> None:
+    flow = " | ".join(f"T{number}" for number in range(300))
+    plan = query(
+        "EVENT OR(SEQ(T298 a, T299 b), SEQ(T299 c, T42 d)) "
+        f"UNDER CONSTRAINT flow FOR TRACE BY id AS ({flow})*"
+    )
+    assert isinstance(plan, MonitorPlan)
+    events = [
+        Event("T298", 10, 3, "p", attrs={"id": 1}),
+        Event("T299", 14, 3, "q", attrs={"id": 1}),
+    ]
+    found = run(lambda: MonitorOperator(plan, "main"), events)
+    assert [(r["alert"], r["certainty"]) for r in found] == [("alert", "uncertain")]
 
 
 def test_keys_of_every_type_and_counters() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.errors import UserError
 from engine.query import explain, query, to_text
 from engine.query.automata.compiled import Automata, automata_of
-from engine.query.automata.verdicts import BasicCheck
+from engine.query.automata.verdicts import START, BasicCheck
 from engine.query.plan import MonitorPlan
 from engine.query.regular import (
     Choice,
@@ -40,7 +40,7 @@ def plan_of(pattern: str, constraint: str) -> MonitorPlan:
 
 def told(automata: Automata, trace: list[str]) -> list[str]:
     """The verdict beforehand and after each event; ``broken`` once the constraint is."""
-    both, state = automata.encoded, automata.encoded.start
+    both, state = automata.encoded, START
     found = [NAMES[both.static]]
     for name in trace:
         state = both.table[state, automata.alphabet.names.index(name)]
@@ -90,7 +90,7 @@ def test_example_3_7_the_state_just_entered_is_asked() -> None:
     """Algorithm 2 as printed would tell of h3's second event only with the third."""
     automata = automata_of(plan_of(EXP2, EXP1))
     both, names = automata.encoded, automata.alphabet.names
-    state = both.table[both.table[both.start, names.index("A")], names.index("K")]
+    state = both.table[both.table[START, names.index("A")], names.index("K")]
     assert NAMES[both.verdict[state]] == "satisfiable"
 
 
@@ -188,7 +188,7 @@ def check(expression: Regular, seq: Seq, trace: str) -> None:
     rest, begun = expression, FIRST
     letters = "ABC"
     assert shown == [verdict(rest, begun, seq, letters)] == [NAMES[basic.known()]]
-    state, both = automata.encoded.start, automata.encoded
+    state, both = START, automata.encoded
     for letter in trace:
         if letter not in automata.alphabet.names:
             continue  # neither names it
@@ -267,7 +267,7 @@ def test_explain_shows_what_is_known_beforehand_and_the_chart() -> None:
 
 def test_states_are_those_that_a_trace_comes_to() -> None:
     both = automata_of(plan_of(EXP2, EXP1)).encoded
-    reached, waiting = {both.start}, [both.start]
+    reached, waiting = {START}, [START]
     while waiting:
         for ahead in set(both.table[waiting.pop()].tolist()) - reached:
             reached.add(ahead)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.query.automata.compiled import Automata, automata_of
-from engine.query.automata.verdicts import OPEN, SATISFIABLE, UNSATISFIABLE
+from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
 from engine.query.plan import MonitorPlan
 from engine.query.render import quote, render_predicate, render_regular
 
@@ -58,7 +58,7 @@ def mermaid(automata: Automata) -> Iterator[str]:
     """
     both, names = automata.encoded, automata.alphabet.names
     yield "stateDiagram-v2"
-    yield f"[*] --> s{both.start}"
+    yield f"[*] --> s{START}"
     for state, row in enumerate(both.table.tolist()):
         if both.broken[state]:
             continue

@@ -35,6 +35,8 @@ from engine.query.automata.too_large import MAX_STATES, TooLargeError
 OPEN: Final = 0
 SATISFIABLE: Final = 1
 UNSATISFIABLE: Final = 2
+START: Final = 0
+"""The state in which every trace begins."""
 MAX_PAIRS: Final = 1 << 22
 """Of a state of each automaton; bounds the memory of their product."""
 
@@ -50,7 +52,6 @@ class Encoded:
         broken: bool (states,): C has not allowed the trace.
         ended: bool (states,): C allows nothing more after it, so the trace is over.
         constraint_state: int32 (states,): where C's automaton is; DEAD where it is broken.
-        start: where a trace begins.
     """
 
     table: np.ndarray
@@ -58,12 +59,11 @@ class Encoded:
     broken: np.ndarray
     ended: np.ndarray
     constraint_state: np.ndarray
-    start: int
 
     @property
     def static(self) -> int:
         """What is known before any event."""
-        return int(self.verdict[self.start])
+        return int(self.verdict[START])
 
 
 def product(constraint: Dfa, pattern: Dfa) -> tuple[Dfa, np.ndarray]:
@@ -126,7 +126,6 @@ def encoded(constraint: Dfa, pattern: Dfa) -> Encoded:
         broken=c == DEAD,
         ended=_of_each((constraint.table == DEAD).all(axis=1), c),
         constraint_state=c,
-        start=0,
     )
 
 
