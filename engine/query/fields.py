@@ -60,8 +60,6 @@ FIELDS: Final[dict[str, ValueKind]] = {
 """Record fields: names that win over an event's own attribute of that name."""
 
 OWN: Final = "attrs"
-TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
-"""Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
 _COLUMNS_OF: Final[dict[str, tuple[str, ...]]] = {
     "ts": ("ref",),
     "te": ("te", "ref", "ts"),

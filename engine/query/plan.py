@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from engine.query.regular import Regular
 
@@ -248,6 +248,10 @@ class WindowKind(StrEnum):
     """Silence of a group."""
     ROWS = "rows"
     """The number of a group's events."""
+
+
+TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
+"""Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,
     OWN,
-    TAKES_TEXT,
     ValueKind,
     attribute_name,
     attributes_of,
@@ -20,6 +19,7 @@ from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, refuse
 from engine.query.plan import (
+    TAKES_TEXT,
     Arithmetic,
     Attribute,
     Comparison,

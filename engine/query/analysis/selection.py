@@ -15,7 +15,6 @@ from engine.query.analysis.ranking import ranking_of
 from engine.query.fields import (
     FIELDS,
     OWN,
-    TAKES_TEXT,
     ValueKind,
     attribute_name,
     attributes_in,
@@ -23,7 +22,15 @@ from engine.query.fields import (
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.ranking import OrderBy
-from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
+from engine.query.plan import (
+    TAKES_TEXT,
+    Aggregate,
+    Attribute,
+    Expression,
+    Logic,
+    Predicate,
+    WindowPlan,
+)
 from engine.query.render import default_label
 
 AGGREGATES: Final = (

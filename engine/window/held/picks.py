@@ -15,7 +15,7 @@ import numpy as np
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record, record
-from engine.query.plan import Aggregate
+from engine.query.plan import Aggregate, Expression
 
 PICKED: Final = record("value", "key", "sign", "tie")
 """Which arguments: of the value, and of the key (-1: the time). ``sign``: 1 the smallest key, -1
@@ -31,12 +31,12 @@ MINUS_ZERO: Final = -(2**63)
 """The bits of -0.0, which equals 0.0."""
 
 
-def picked_of(aggregates: tuple[Aggregate, ...], place: dict[object, int]) -> np.ndarray:
+def picked_of(aggregates: tuple[Aggregate, ...], place: dict[Expression, int]) -> np.ndarray:
     """PICKED of those aggregates that pick, in their order; ``place`` has their arguments'."""
     found = [
         (place[one.argument], NONE if one.by is None else place[one.by], *FUNCTIONS[one.function])
         for one in aggregates
-        if one.function in FUNCTIONS
+        if one.function in FUNCTIONS and one.argument is not None
     ]
     return np.array(found, PICKED)
 

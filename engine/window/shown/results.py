@@ -146,7 +146,7 @@ class WindowResults(ResultColumns):
     def _python(self, aggregate: int, place: int) -> list[Any]:
         kinds, words = self.numbers(aggregate, place)
         if (kinds == TEXT).any():
-            return decoded(words[:, 1], kinds == NULL, self.keys.text).to_pylist()
+            return list(decoded(words[:, 1], kinds == NULL, self.keys.text).to_pylist())
         return python_numbers(kinds, words)
 
     def distinct_keys(self) -> tuple[list[dict[str, Any]], np.ndarray]:
