@@ -82,10 +82,10 @@ def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) ->
 
 @inline
 def wait(group: int, book: CountedBook, st: Record) -> None:
-    """The group's next window is to be told when its last event can be overtaken no more."""
+    """The group's next window is to be told when none of its events can be overtaken any more."""
     counted, kept = book.counted, book.held.kept
     limit = counted.of[group].limit
-    counted.closes[group] = kept.ref[limit] + kept.unc[limit] + st.widest
+    counted.closes[group] = kept.ref[limit] + 2 * st.widest
     push(counted.open, st.open, counted.closes, group)
     counted.of[group].in_open = 1
     st.open += 1

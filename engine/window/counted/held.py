@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.records import numbers_of, record
+from engine.window.counted.bounds import Doubts
 from engine.window.held.content import Content, Held
 from engine.window.panes.held import Entries
 from engine.window.told import Outbox, Standing
@@ -55,7 +56,7 @@ class Counted(NamedTuple):
 
 
 class CountedBook(NamedTuple):
-    """What the pass changes; ``state``: one STATE."""
+    """What the pass changes; ``state``: one STATE. ``doubts``: room for those of one window."""
 
     state: np.ndarray
     held: Held
@@ -64,6 +65,7 @@ class CountedBook(NamedTuple):
     scratch: Content
     entries: Entries
     counted: Counted
+    doubts: Doubts
 
 
 def new_counted(cells: int, kept: int, rows: int) -> Counted:
