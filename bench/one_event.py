@@ -30,10 +30,13 @@ _KERNEL: Final = ROOT + "engine/kernels/jit.py"
 
 
 class Way(NamedTuple):
-    """What was called: each function with its file, and how often the file changed."""
+    """What was called: each function with its file, and how often the file changed; and every call
+    in turn: (how deep, file, function, whether the file changed).
+    """
 
     functions: frozenset[tuple[str, str, int]]
     changes: int
+    calls: tuple[tuple[int, str, str, bool], ...]
 
     @property
     def files(self) -> set[str]:
@@ -44,10 +47,11 @@ def way_of(work: Callable[[], Any]) -> Way:
     """The way that ``work`` takes through our files."""
     functions: set[tuple[str, str, int]] = set()
     kernel: FrameType | None = None  # whose inside is not looked at
-    now, changes = "", 0
+    calls: list[tuple[int, str, str, bool]] = []
+    now, changes, depth = "", 0, 0
 
     def look(frame: FrameType, event: str, _: Any) -> None:
-        nonlocal kernel, now, changes
+        nonlocal kernel, now, changes, depth
         if kernel is not None:
             kernel = None if event == "return" and frame is kernel else kernel
             return
@@ -63,6 +67,10 @@ def way_of(work: Callable[[], Any]) -> Way:
         if not is_function or code.co_name in _COMPREHENSIONS:
             return
         functions.add((file.removeprefix(ROOT), code.co_qualname, code.co_firstlineno))
+        if event == "call":
+            calls.append((depth, file.removeprefix(ROOT), code.co_qualname, now != file))
+        if kernel is None:
+            depth += 1 if event == "call" else -1
         changes += now not in ("", file)
         now = file
 
@@ -72,7 +80,7 @@ def way_of(work: Callable[[], Any]) -> Way:
         work()
     finally:
         sys.setprofile(before)
-    return Way(frozenset(functions), changes)
+    return Way(frozenset(functions), changes, tuple(calls))
 
 
 def from_line_to_line() -> Way:
@@ -114,13 +122,13 @@ def whole_command() -> Way:
 
 
 def main() -> None:
-    """Print both ways; with a word, every function of the first."""
+    """Print both ways; with a word, every call of the second in turn, starred in another file."""
     print(f"{'':16} functions  files  changes of file")
     for name, way in (("whole command", whole_command()), ("line to line", from_line_to_line())):
         print(f"{name:16} {len(way.functions):9}  {len(way.files):5}  {way.changes:15}")
     if len(sys.argv) > 1:
-        for function in sorted(way.functions):
-            print(*function)
+        for depth, file, name, is_elsewhere in way.calls:
+            print(f"{'  ' * depth}{name}{' * ' + file if is_elsewhere else ''}")
 
 
 if __name__ == "__main__":

@@ -9,5 +9,8 @@ def earliest(*dues: int | None) -> int | None:
     >>> earliest(5, None, 3), earliest(None)
     (3, None)
     """
-    given = [due for due in dues if due is not None]
-    return min(given) if given else None
+    first = None
+    for due in dues:
+        if due is not None and (first is None or due < first):
+            first = due
+    return first

@@ -23,6 +23,11 @@ class SessionState(Enum):
     FAILED = "failed"
     """The gateway refused for good; ``failure`` says why."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self is SessionState.DONE or self is SessionState.FAILED
+
 
 class Connect(NamedTuple):
     """Open this connection of the pool, then call ``connected`` or ``disconnected``."""

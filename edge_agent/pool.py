@@ -55,13 +55,12 @@ class Pool:
         self._jitter = jitter
         self._backoff_ns = backoff_ns
         self._backoff_ns_max = backoff_ns_max
+        self.next_due: int | None = None
+        """The earliest ``due`` of all connections."""
+        self.ready = False
+        """Whether some connection can take messages."""
         self._ready: list[Link] = []
         self._turn = 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether some connection can take messages."""
-        return bool(self._ready)
 
     def next_ready(self) -> Link:
         """The connection whose turn it is."""
@@ -70,9 +69,11 @@ class Pool:
 
     def asked(self, link: Link, due: int) -> None:
         link.state, link.due = LinkState.ASKED, due
+        self._changed()
 
     def greeting(self, link: Link, due: int) -> None:
         link.state, link.due, link.decoder = LinkState.GREETING, due, Decoder()
+        self._changed()
 
     def welcomed(self, link: Link) -> bool:
         """The gateway took the connection: it is used from now on. True: there was no other."""
@@ -80,6 +81,7 @@ class Pool:
         link.state, link.due, link.backoff_ns = LinkState.READY, None, self._backoff_ns
         self._ready.append(link)
         self._ready.sort(key=lambda each: each.number)
+        self._changed()
         return first
 
     def lost(self, link: Link, mono_ns: int) -> None:
@@ -87,6 +89,7 @@ class Pool:
         link.state, link.due = LinkState.ABSENT, mono_ns + self._jitter(link.backoff_ns)
         link.backoff_ns = min(2 * link.backoff_ns, self._backoff_ns_max)
         self._ready = [each for each in self._ready if each is not link]
+        self._changed()
 
     def close(self) -> list[Link]:
         """Give up for good: the connections that were open or asked for."""
@@ -94,8 +97,9 @@ class Pool:
         for link in self.links:
             link.state, link.due = LinkState.ABSENT, None
         self._ready = []
+        self._changed()
         return opened
 
-    def next_due(self) -> int | None:
-        """The earliest ``due`` of all connections."""
-        return earliest(*[link.due for link in self.links])
+    def _changed(self) -> None:
+        self.ready = bool(self._ready)
+        self.next_due = earliest(*[link.due for link in self.links])

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from edge_agent import wire
-from edge_agent.messages import Data, Intervals, Lacking
+from edge_agent.excerpt import Events
+from edge_agent.messages import Intervals, Lacking
 
 OPEN_MAX: Final = 1 << 16
 """So many intervals that have begun and not ended are known of; then the oldest are not."""
@@ -59,9 +60,9 @@ class TracedIntervals:
         if len(self._open) > OPEN_MAX:
             del self._open[next(iter(self._open))]
 
-    def ended(self, message: Data, data: bytes) -> None:
+    def ended(self, message: Events, data: bytes) -> None:
         """``message``, whose bytes are ``data``, is sent, or was taken to be."""
-        mine = self.over(message.stream, ids_of(message))
+        mine = self.over(message.stream, ids_of(message)) if self._open else ()
         if not mine or len(data) > self._bytes_max:
             return
         self._kept.append(KeptMessage(data, mine))
@@ -102,6 +103,7 @@ def lacking(unended: Sequence[Interval], gone: Sequence[Interval]) -> list[bytes
     return [wire.encode(Lacking(tuple(unended), tuple(gone)))]
 
 
-def ids_of(message: Data) -> Sequence[int]:
+def ids_of(message: Events) -> Sequence[int]:
     """The ids of its intervals; none where it has none."""
-    return () if message.ids is None else struct.unpack(f"<{message.rows}q", message.ids)
+    ids = message.ids
+    return () if ids is None else struct.unpack(f"<{message.rows}q", ids)

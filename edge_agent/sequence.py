@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edge_agent.errors import SettingsError
+from edge_agent.errors import SettingsError, WireError
 from edge_agent.limits import COUNTER_MAX
 from edge_agent.messages import ErrorMessage
 
@@ -127,3 +127,15 @@ class Numbers:
         assert first + count < SEQ_MAX
         self.next[stream] = first + count
         return first
+
+
+def check_acks(acks: Sequence[int], made: Sequence[int]) -> None:
+    """Refuses acks, of controls and of each stream, that are not of what was ``made``.
+
+    Raises:
+        WireError: ``ack``.
+    """
+    if len(acks) != len(made):
+        raise WireError("ack", f"{len(acks) - 1} numbers for {len(made) - 1} streams")
+    if any(ack > own for ack, own in zip(acks, made, strict=True)):
+        raise WireError("ack", "numbers acked that were never sent")

@@ -23,6 +23,7 @@ from edge_agent.clock import Now
 from edge_agent.columns import Buffer, Codes, Column
 from edge_agent.deadlines import earliest
 from edge_agent.errors import WireError
+from edge_agent.excerpt import Events, Whole, bytes_of
 from edge_agent.greeting import SyncReports, hello_message
 from edge_agent.heartbeat import Heartbeat
 from edge_agent.outputs import (
@@ -34,11 +35,11 @@ from edge_agent.outputs import (
     SendDatagram,
     SessionState,
 )  # fmt: skip
-from edge_agent.packing import check_schemas, cut, data_message, encoded_data
+from edge_agent.packing import check_schemas, data_message
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
 from edge_agent.pull_back import TracedIntervals, ids_of
-from edge_agent.sequence import Resumed
+from edge_agent.sequence import Resumed, check_acks
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncState, TimeSync
 from edge_agent.unacked import Unacked
@@ -138,16 +139,18 @@ class AgentSession:
         index = self._index[stream]
         schema = self.streams[index]
         data = data_message(index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs)
-        return self.emit_part(data, now, 0, data.rows)
+        return self._emit(data, now)
 
-    def emit_part(self, data: m.Data, now: Now, start: int, end: int) -> Emitted:
-        """As ``emit``, of rows [start, end) of what ``packing.data_message`` has made."""
-        index, rows = data.stream, end - start
+    def emit_part(self, whole: Whole, now: Now, start: int, end: int) -> Emitted:
+        """As ``emit``, of rows [start, end) of ``whole``; to be sent is the excerpt itself."""
+        return self._emit(whole.excerpt(start, end, self._numbers.next[whole.stream]), now)
+
+    def _emit(self, message: Events, now: Now) -> Emitted:
+        index, rows = message.stream, message.rows
         stream, first = self.streams[index].name, self._numbers.next[index]
         reason = self._refusal()
-        message = data if rows == data.rows else cut(data, start, end, first)
         if reason is None:
-            packed = encoded_data(message, first, stream)
+            packed = bytes_of(message, first, stream)
             if self._unacked.fits(len(packed)):
                 self._numbers.take(index, rows)
                 self._unacked.add(index, first, rows, packed)
@@ -155,9 +158,10 @@ class AgentSession:
                 self.counts["emitted"] += rows
                 self._heartbeat.spoke(index, now.mono_ns)
                 self._pump(now)
-                promised = now.wall_ns - self.settings.heartbeat_lag_ns
-                for name in self._promising[index].due(rows, message.types):
-                    self.promise(now, promised, stream=stream, type=name)
+                if self.settings.promises.share:
+                    promised = now.wall_ns - self.settings.heartbeat_lag_ns
+                    for name in self._promising[index].due(rows, message.types):
+                        self.promise(now, promised, stream=stream, type=name)
                 return Emitted(True, first)
             reason = "full"
         self.intervals.over(index, ids_of(message))
@@ -186,7 +190,7 @@ class AgentSession:
 
     def finish(self, now: Now) -> None:
         """No more will be emitted: tell the gateway and stop when it has acked everything."""
-        if self.state in (SessionState.DONE, SessionState.FAILED) or self._eos_made:
+        if self.state.ended or self._eos_made:
             return
         eos = m.Eos(self._control_next, now.wall_ns, tuple(self._numbers.next))
         self._unacked.add(m.CONTROL, eos.number, 1, wire.encode(eos))
@@ -241,7 +245,7 @@ class AgentSession:
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
-        links, sync = self._pool.next_due(), self._sync.next_wake()
+        links, sync = self._pool.next_due, self._sync.next_wake()
         return earliest(links, sync, self._heartbeat.due, self._ack_watch.due)
 
     def wake(self, now: Now) -> None:
@@ -332,11 +336,7 @@ class AgentSession:
 
     def _acks(self, acks: tuple[int, ...], came_mono_ns: int | None) -> None:
         """Of the controls and of each stream; a WELCOME does not say when they came."""
-        if len(acks) != 1 + len(self.streams):
-            raise WireError("ack", f"{len(acks) - 1} numbers for {len(self.streams)} streams")
-        made = (self._control_next, *self._numbers.next)
-        if any(ack > own for ack, own in zip(acks, made, strict=True)):
-            raise WireError("ack", "numbers acked that were never sent")
+        check_acks(acks, (self._control_next, *self._numbers.next))
         for lane, ack in zip(self._acked, acks, strict=True):
             if ack > self._acked[lane]:
                 self._acked[lane] = ack

@@ -29,14 +29,12 @@ class Outgoing:
     urgent: bool
     index: int
     """Order of making, over all lanes."""
+    cost: int
+    """Bytes that are charged for it."""
     connection: int = NOT_SENT
     sent_mono_ns: int = 0
     tries: int = 0
     done: bool = False
-
-    @property
-    def cost(self) -> int:
-        return len(self.data) + OVERHEAD_BYTES
 
 
 class Unacked:
@@ -61,20 +59,23 @@ class Unacked:
 
         An ``urgent`` message is sent before all others; its numbers are the lane's lowest.
         """
-        message = Outgoing(lane, first, count, data, urgent, self._made)
+        cost = len(data) + OVERHEAD_BYTES
+        message = Outgoing(lane, first, count, data, urgent, self._made, cost)
         self._made += 1
         if urgent:
             self._lanes[lane].appendleft(message)
         else:
             self._lanes[lane].append(message)
-        self.bytes += message.cost
+        self.bytes += cost
         self._wait(message)
         return message
 
     def replace(self, message: Outgoing, data: bytes) -> None:
         """Says something newer in a message that was never sent."""
         assert message.tries == 0
-        self.bytes += len(data) - len(message.data)
+        more = len(data) - len(message.data)
+        self.bytes += more
+        message.cost += more
         message.data = data
 
     def acked(self, lane: int, next_number: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self, overload
 
 import numpy as np
@@ -53,6 +54,7 @@ class ResultColumns(ReadOneByOne):
         """
 
 
+@dataclass(eq=False, slots=True)
 class ResultPieces(ReadOneByOne):
     """Results of one query in order, in the pieces in which an operator gave them.
 
@@ -60,8 +62,7 @@ class ResultPieces(ReadOneByOne):
     ``pieces``, everybody else reads this like a list.
     """
 
-    def __init__(self) -> None:
-        self.pieces: list[Sequence[Result]] = []
+    pieces: list[Sequence[Result]] = field(default_factory=list)
 
     def extend(self, piece: Sequence[Result]) -> None:
         """Put ``piece`` behind what there is."""

@@ -23,7 +23,7 @@ def unit_ns(name: str) -> int:
     Raises:
         UserError: unknown unit; the message lists the known ones.
     """
-    key = time_unit(name)
+    key = name if name in NS_PER else time_unit(name)
     if key is None:
         raise UserError(f"unknown time unit {name!r}; use one of {', '.join(NS_PER)}")
     return NS_PER[key]

@@ -28,6 +28,7 @@ from engine.errors import ContractViolation
 from simulator.settings import check, parse_many, parsed_by
 
 SECOND: Final = 10**9
+_FOREVER_NS: Final = 1 << 63
 RATE_MAX_PPB: Final = 500_000_000
 """Skew plus wander stay below half: a clock that runs backwards has no inverse."""
 
@@ -113,6 +114,9 @@ class Clock:
         self._start_list: list[int] = self._starts.tolist()
         self._offset_list: list[int] = self._offsets.tolist()
         self._rate_list: list[int] = self._rates.tolist()
+        self._line = (0, 0, 0, 0, 0)
+        """Of the last reading: the true instants from which and until when its row of the table
+        holds, where the row begins, its offset and its rate."""
 
     def monotonic(self) -> Clock:
         """The device's timer: the same crystal, but never set, and exact to the nanosecond."""
@@ -128,12 +132,22 @@ class Clock:
 
     def read(self, true_ns: int) -> int:
         """What the clock shows at ``true_ns``."""
-        # The same as true_ns - self.offset(true_ns), without a call: read at every message.
-        since = true_ns - self.origin_ns
-        row = bisect_right(self._start_list, since) - 1 if since > 0 else 0
-        run = since - self._start_list[row]
-        reading = true_ns - self._offset_list[row] - run * self._rate_list[row] // SECOND
+        # As true_ns - self.offset(true_ns): read several times at every message, mostly on the
+        # line of the reading before.
+        low, high, begin, offset, rate = self._line
+        if not low <= true_ns < high:
+            low, high, begin, offset, rate = self._line = self._line_at(true_ns)
+        reading = true_ns - offset - (true_ns - begin) * rate // SECOND
         return reading - reading % self._step if self._step > 1 else reading
+
+    def _line_at(self, true_ns: int) -> tuple[int, int, int, int, int]:
+        starts, origin = self._start_list, self.origin_ns
+        row = max(bisect_right(starts, true_ns - origin) - 1, 0)
+        begin = origin + starts[row]
+        last = row + 1 == len(starts)
+        high = max(true_ns, begin) + _FOREVER_NS if last else origin + starts[row + 1]
+        low = begin if row else min(true_ns, begin)
+        return low, high, begin, self._offset_list[row], self._rate_list[row]
 
     def read_many(self, true_ns: np.ndarray) -> np.ndarray:
         """``read`` of an int64 array, number for number."""

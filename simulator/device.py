@@ -18,7 +18,7 @@ from edge_agent.abstraction.machine import Begun
 from edge_agent.clock import Now
 from edge_agent.deadlines import earliest
 from edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema
-from edge_agent.outputs import Connect, SendBytes, SendDatagram, SessionState
+from edge_agent.outputs import Connect, SendBytes, SendDatagram
 from edge_agent.promising import PromiseSettings
 from edge_agent.rows import Row, columns_of
 from edge_agent.session import AgentSession
@@ -31,7 +31,6 @@ from simulator.network import Connection, Network
 from simulator.scenario import SourceSettings
 from simulator.workload import Columns, Span
 
-SETTLED: Final = frozenset({SessionState.DONE, SessionState.FAILED})
 COLUMN_BYTES: Final = 9
 """Of one row of one attribute, at most: 8 bytes and a mask."""
 
@@ -87,6 +86,7 @@ class Device:
         )
         self._on_settled = settled
         self._abstraction = DeviceAbstraction(settings.abstract, settings.workload.streams())
+        self._abstracts = bool(settings.abstract)
         self.told = False
         self._ended = False
         self._open: dict[int, Connection] = {}
@@ -105,7 +105,7 @@ class Device:
     @property
     def settled(self) -> bool:
         """Whether nothing more will come of this device."""
-        return bool(self.sessions) and self.session.state in SETTLED and not self.network.busy
+        return bool(self.sessions) and self.session.state.ended and not self.network.busy
 
     # --- what the network calls
 
@@ -167,7 +167,7 @@ class Device:
 
     def _restart(self, event: Any) -> None:
         """Power off and on: connections break, what was not sent or not polled is gone."""
-        if self.session.state in SETTLED:
+        if self.session.state.ended:
             return
         for connection in self._open.values():
             connection.close_from_agent()
@@ -197,7 +197,7 @@ class Device:
         for part in self.feed.take(self._env.now):
             if part.columns is not None:
                 self._abstract(part, part.columns, now)
-            if not self._abstraction.passes(part.stamped.batch.stream):
+            if self._abstracts and not self._abstraction.passes(part.stamped.batch.stream):
                 self.counts["polled"] += part.high - part.low
                 self.counts["abstracted"] += part.high - part.low
                 continue
@@ -210,13 +210,14 @@ class Device:
         self._plan()
 
     def _emit(self, part: Slice, now: Now) -> None:
-        stamped, data, _, low, high = part
-        emitted = self.session.emit_part(data, now, low, high)
+        stamped, whole, _, low, high = part
+        session = self.sessions[-1]
+        emitted = session.emit_part(whole, now, low, high)
         rows = high - low
         self.counts["polled"] += rows
         if emitted.accepted:
             self.counts["accepted"] += rows
-            stamped.numbered.append((low, high, emitted.first_seq, self.session))
+            stamped.numbered_as(low, high, emitted.first_seq, session)
         else:
             assert emitted.reason is not None
             self.refused[emitted.reason] += rows
@@ -270,11 +271,12 @@ class Device:
 
     def _carry_out(self) -> None:
         """Does what the session asks for, and waits for its next deadline."""
-        session = self.session
+        session = self.sessions[-1]
         for output in session.outputs():
             if isinstance(output, SendBytes):
-                self.counts["bytes"] += len(output.data)
-                self._open[output.connection].send_up(output.data)
+                data = output.data
+                self.counts["bytes"] += len(data)
+                self._open[output.connection].send_up(data)
             elif isinstance(output, SendDatagram):
                 self.network.ask(output.data, self)
             elif isinstance(output, Connect):
@@ -283,8 +285,11 @@ class Device:
                 connection = self._open.pop(output.connection, None)
                 if connection is not None:
                     connection.close_from_agent()
-        self._alarm.set(earliest(session.next_wake(), self._abstraction.next_wake()))
-        if not self.told and session.state in SETTLED:
+        due = session.next_wake()
+        if self._abstracts:
+            due = earliest(due, self._abstraction.next_wake())
+        self._alarm.set(due)
+        if session.state.ended and not self.told:
             self.told = True
             self._on_settled()
 

@@ -12,7 +12,8 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from edge_agent.messages import Data, StreamSchema
+from edge_agent.excerpt import Whole
+from edge_agent.messages import StreamSchema
 from edge_agent.packing import data_message
 from simulator.clocks import Clock
 from simulator.truth import StampedBatch
@@ -22,12 +23,12 @@ from simulator.workload import Batch, Columns
 class Slice(NamedTuple):
     """Rows ``low`` to ``high`` of a stamped batch.
 
-    ``data``: the batch as the agent takes it, to be cut; ``columns``: its attributes, of a stream
+    ``whole``: the batch as the agent takes it, to be cut; ``columns``: its attributes, of a stream
     that is read on the device.
     """
 
     stamped: StampedBatch
-    data: Data
+    whole: Whole
     columns: Columns | None
     low: int
     high: int
@@ -36,7 +37,7 @@ class Slice(NamedTuple):
 @dataclass(slots=True)
 class _Open:
     stamped: StampedBatch
-    data: Data
+    whole: Whole
     columns: Columns | None
     due_ns: list[int]
     at: int = 0
@@ -66,11 +67,13 @@ class Feed:
         self._streams = {schema.name: (place, schema) for place, schema in enumerate(streams)}
         self._read = read
         self._open: list[_Open] = []
+        self._ahead_ns: int | None = None
+        """When the first event of ``_ahead`` is due."""
         self._ahead = self._pull()
 
     def next_due(self) -> int | None:
         """True instant at which the device has its next event; None: there is none."""
-        due_ns = None if self._ahead is None else self._ahead.due_ns[0]
+        due_ns = self._ahead_ns
         for each in self._open:
             next_ns = each.due_ns[each.at]
             if due_ns is None or next_ns < due_ns:
@@ -87,7 +90,7 @@ class Feed:
         for each in self._open:
             high = bisect_right(each.due_ns, now_ns, each.at)
             if high > each.at:
-                taken.append(Slice(each.stamped, each.data, each.columns, each.at, high))
+                taken.append(Slice(each.stamped, each.whole, each.columns, each.at, high))
                 each.at = high
                 ended |= high == len(each.due_ns)
         if ended:
@@ -97,6 +100,7 @@ class Feed:
     def _pull(self) -> _Open | None:
         batch = next(self._batches, None)
         if batch is None:
+            self._ahead_ns = None
             return None
         stamped = StampedBatch.stamp(batch, self._clock)
         place, schema = self._streams[batch.stream]
@@ -113,4 +117,6 @@ class Feed:
         batch.attrs = {}  # from here on only the agent needs them
         self.generated.append(stamped)
         read = columns if batch.stream in self._read else None
-        return _Open(stamped, data, read, batch.due_ns.tolist())
+        opened = _Open(stamped, Whole(data, schema.name), read, batch.due_ns.tolist())
+        self._ahead_ns = opened.due_ns[0]
+        return opened

@@ -12,6 +12,7 @@ from typing import Any
 
 from simpy import Environment
 
+from edge_agent.excerpt import Excerpt
 from engine.gateway.core import Close, GatewayCore
 from simulator.alarm import LocalAlarm, call_at
 from simulator.clocks import Clock
@@ -79,7 +80,7 @@ class GatewayHost:
         self.core.disconnected(connection.key, self._now())
         self._carry_out()
 
-    def received(self, connection: Connection, data: bytes, events: int) -> None:
+    def received(self, connection: Connection, data: bytes | Excerpt, events: int) -> None:
         name = connection.network.name
         self.delivered[name].add(events)
         self.core.received(connection.key, data, self._now())

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from simpy import Environment
 
+from edge_agent.excerpt import Excerpt
 from simulator.alarm import call_at
 from simulator.links import Bottleneck, Link, LinkSettings, Place, Tally
 from simulator.seeds import Seeds
@@ -40,7 +41,7 @@ class GatewaySide(Protocol):
 
     def opened(self, connection: Connection) -> None: ...
     def closed(self, connection: Connection) -> None: ...
-    def received(self, connection: Connection, data: bytes, events: int) -> None: ...
+    def received(self, connection: Connection, data: bytes | Excerpt, events: int) -> None: ...
     def datagram(self, network: Network, data: bytes) -> None: ...
 
 
@@ -141,13 +142,13 @@ class Connection:
             call_at(self._env, at_ns, self._reached_gateway)
         call_at(self._env, self._env.now + CONNECT_TIMEOUT_NS, self._waited)
 
-    def send_up(self, data: bytes) -> None:
+    def send_up(self, data: bytes | Excerpt) -> None:
         """One message of the agent."""
-        events = rows_in(data)
-        waiting = self.network.stray.under_way
-        for at_ns in self._up.transmit(self._env.now, len(data), events, events > 0):
+        events = data.rows if isinstance(data, Excerpt) else rows_in(data)
+        env, waiting = self._env, self.network.stray.under_way
+        for at_ns in self._up.transmit(env.now, len(data), events, events > 0):
             waiting.add(events)
-            call_at(self._env, at_ns, self._came_up, (data, events))
+            call_at(env, at_ns, self._came_up, (data, events))
 
     def send_down(self, data: bytes) -> None:
         """Some bytes of the gateway."""

@@ -66,6 +66,15 @@ class StampedBatch:
     te: np.ndarray | None
     numbered: list[tuple[int, int, int, Start]]
 
+    def numbered_as(self, low: int, high: int, first_seq: int, start: Start) -> None:
+        """Rows [low, high) got the numbers from ``first_seq`` on."""
+        if self.numbered:
+            before, until, number, by = self.numbered[-1]
+            if until == low and by is start and number + low - before == first_seq:
+                self.numbered[-1] = (before, high, number, start)
+                return
+        self.numbered.append((low, high, first_seq, start))
+
     @classmethod
     def stamp(cls, batch: Batch, clock: Clock) -> StampedBatch:
         """The batch as the device with this clock sees it."""

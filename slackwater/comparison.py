@@ -88,7 +88,7 @@ class Comparison:
             UserError: the folder holds other files.
         """
         need("report")
-        write_comparison(self._measured, self._name, Path(out))
+        write_comparison(self._measured, self._name, Path(out), "")
         return Path(out) / HTML
 
     def __repr__(self) -> str:

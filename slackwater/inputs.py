@@ -122,7 +122,7 @@ def read(
         raise
     return Input(
         path or str(InputKind.TABLE), prepared.directory, time_unit or DEFAULT_UNIT, folder,
-        arrival_given=prepared.arrival_given, bad_count=prepared.bad_count,
+        arrival_given=prepared.log.arrival_given, bad_count=prepared.bad_count,
     )  # fmt: skip
 
 

@@ -7,24 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.real_sockets import device_clock
 from bench.real_sockets.device_clock import Bend
+from bench.real_sockets.programs import FIRST, PATIENCE_SECONDS, SLACKWATER, Programs
 from bench.real_sockets.setup import DEVICES, GATEWAY, SECOND, Device, Setup
 from simulator.emulator.settings import read_links_file
 
-ROOT = Path(__file__).resolve().parents[2]
-SLACKWATER = [sys.executable, "-c", "from engine.cli import main; main()"]
-PATIENCE_SECONDS = 60.0
-FIRST = ("chrt", "--rr", "1")
-"""Other work of the machine is not part of the set-up, and must not delay it."""
-CONGESTION = "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"
-"""What every kernel has; defaults differ, and BBR spaces packets."""
 BEND_ERROR_NS = 20_000
 """The bend must be a line as exactly as this, or nothing is known of the truth."""
 
@@ -61,48 +53,37 @@ class RealWorld:
         self._setup = setup
         self._folder = folder
         self._prefix = f"swreal{os.getpid()}-"
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._programs = Programs(folder, self._prefix)
 
     def run(self) -> RealRun:
         """Raises RuntimeError: a program failed; says what it said."""
-        try:
-            return self._run()
-        finally:
-            for process in self._running.values():
-                if process.poll() is None:
-                    process.terminate()
-            for process in self._running.values():
-                process.wait(PATIENCE_SECONDS)
+        with self._programs as programs:
+            return self._run(programs)
 
-    def _run(self) -> RealRun:
+    def _run(self, programs: Programs) -> RealRun:
         folder, setup = self._folder, self._setup
-        links = folder / "links.toml"
-        links.write_text(setup.links_file(self._prefix))
         (folder / "site.toml").write_text(setup.site_file())
-        gateway = read_links_file(links).addresses[GATEWAY]
-        self._start("links", [*SLACKWATER, "emulate", "links.toml"])
-        self._until("links", (folder / "links.json").exists)
-        for namespace in [GATEWAY, *(device.name for device in DEVICES)]:
-            subprocess.run([*self._inside(namespace), "sh", "-c", CONGESTION], check=True)
+        names = [device.name for device in DEVICES]
+        programs.start_links(setup.links_file(self._prefix), [GATEWAY, *names])
+        gateway = read_links_file(folder / "links.toml").addresses[GATEWAY]
         serve = [*SLACKWATER, "serve", "--config", "site.toml"]
-        self._start(GATEWAY, [*self._inside(GATEWAY), *serve])
-        self._until(GATEWAY, lambda: "listening" in self._said(GATEWAY))
+        programs.start(GATEWAY, [*programs.inside(GATEWAY), *serve])
+        programs.until(GATEWAY, lambda: "listening" in programs.said(GATEWAY))
         for device in DEVICES:
             self._start_agent(device, gateway)
         bends = {device.name: self._bend(device) for device in DEVICES}
-        for device in DEVICES:
-            self._until(device.name, lambda name=device.name: ": running" in self._said(name))
+        for name in names:
+            programs.until(name, lambda name=name: ": running" in programs.said(name))
         start_ns = device_clock.true_ns() + SECOND
-        for device in DEVICES:
-            start = folder / f"{device.name}.start"
-            start.with_suffix(".writing").write_text(str(bends[device.name].device_ns(start_ns)))
+        for name in names:
+            start = folder / f"{name}.start"
+            start.with_suffix(".writing").write_text(str(bends[name].device_ns(start_ns)))
             start.with_suffix(".writing").replace(start)
-        for device in DEVICES:
-            self._ended(device.name, self._setup.seconds + PATIENCE_SECONDS)
-            self._check_bend(device, bends[device.name])
+        for name in names:
+            programs.ended(name, self._setup.seconds + PATIENCE_SECONDS)
+            check_bend(folder, name, bends[name])
         for name in (GATEWAY, "links"):
-            self._running[name].terminate()
-            self._ended(name, PATIENCE_SECONDS)
+            programs.stop(name)
         counts = json.loads((folder / "links.json").read_text())["links"]
         return RealRun(folder / "site.log", start_ns, bends, counts)
 
@@ -122,43 +103,17 @@ class RealWorld:
         (self._folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
         bend = f"{device.fast_ns // SECOND:+d}s x{device.rate:.6f}"
         program = [sys.executable, "-m", "bench.real_sockets.bent_agent", str(self._folder), name]
-        self._start(name, [*self._inside(name), "faketime", "-f", bend, *program])
+        self._programs.start(name, [*self._programs.inside(name), "faketime", "-f", bend, *program])
 
     def _bend(self, device: Device) -> Bend:
         path = self._folder / f"{device.name}.clock"
-        self._until(device.name, path.exists)
+        self._programs.until(device.name, path.exists)
         return Bend(device_clock.load(path)[0], device.rate)
 
-    def _check_bend(self, device: Device, bend: Bend) -> None:
-        last = device_clock.load(self._folder / f"{device.name}.clock")[-1]
-        error_ns = last.device_ns - bend.device_ns(last.true_ns)
-        if abs(error_ns) > BEND_ERROR_NS:
-            raise RuntimeError(f"{device.name}: its clock left its line by {error_ns} ns")
 
-    def _inside(self, namespace: str) -> list[str]:
-        return ["ip", "netns", "exec", self._prefix + namespace]
-
-    def _start(self, name: str, words: list[str]) -> None:
-        with (self._folder / f"{name}.txt").open("wb") as said:
-            self._running[name] = subprocess.Popen(
-                [*FIRST, *words], cwd=self._folder, env=os.environ | {"PYTHONPATH": str(ROOT)},
-                stdin=subprocess.DEVNULL, stdout=said, stderr=said,
-            )  # fmt: skip
-
-    def _said(self, name: str) -> str:
-        return (self._folder / f"{name}.txt").read_text()
-
-    def _until(self, name: str, true: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not true():
-            if self._running[name].poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"{name} did not come up; it said:\n{self._said(name)}")
-            time.sleep(0.05)
-
-    def _ended(self, name: str, seconds: float) -> None:
-        try:
-            code = self._running[name].wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise RuntimeError(f"{name} does not end; it said:\n{self._said(name)}") from None
-        if code:
-            raise RuntimeError(f"{name} ended with {code}; it said:\n{self._said(name)}")
+def check_bend(folder: Path, name: str, bend: Bend) -> None:
+    """Raises RuntimeError: the clock of the device ``name`` has left its line."""
+    last = device_clock.load(folder / f"{name}.clock")[-1]
+    error_ns = last.device_ns - bend.device_ns(last.true_ns)
+    if abs(error_ns) > BEND_ERROR_NS:
+        raise RuntimeError(f"{name}: its clock left its line by {error_ns} ns")

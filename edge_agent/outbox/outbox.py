@@ -155,11 +155,6 @@ class Outbox:
         except OSError:
             self.counts["store_failed"] += 1
 
-    @property
-    def acked_all(self) -> bool:
-        """Whether nothing is wanted any more."""
-        return all(spool.next <= ack for spool, ack in zip(self.spools, self._acked, strict=True))
-
     def acked(self, acked: Sequence[int]) -> None:
         """The gateway has these numbers of each stream, or was told that they are gone."""
         self._acked = [max(pair) for pair in zip(self._acked, acked, strict=True)]

@@ -102,13 +102,17 @@ class Listener(Protocol):
 class Barrier(Protocol):
     """Stands between a matcher and the output; knows nothing of how matches are found."""
 
-    def process(self, changes: Changes | None, timeline: Timeline, store: EventTable) -> Given:
-        """What a batch's rows do to matches, in order, and its clocks; gives what is let go."""
+    def process(
+        self, changes: Changes | None, timeline: Timeline, store: EventTable
+    ) -> Given | None:
+        """What a batch's rows do to matches, in order, and its clocks; gives what is let go, if
+        anything.
+        """
 
-    def advance(self, now: int) -> Given:
+    def advance(self, now: int) -> Given | None:
         """The arrival clock has come to ``now``: gives what was due before it."""
 
-    def finish(self, at: int) -> Given:
+    def finish(self, at: int) -> Given | None:
         """End of the input at arrival-clock instant ``at``: everything held is decided."""
 
     def held_rows(self) -> np.ndarray:

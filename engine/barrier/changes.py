@@ -83,15 +83,3 @@ class Given:
     known_at: np.ndarray
     confirmed: np.ndarray
     chance: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-
-def nothing_given(steps: int) -> Given:
-    """No result."""
-    none = np.empty(0, np.int64)
-    return Given(
-        np.empty((0, steps), np.int64), none, np.empty(0, np.bool_), none, none,
-        np.empty(0, np.bool_), np.empty(0, np.float64),
-    )  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from engine.barrier.base import Asked
-from engine.barrier.changes import ORDER, Changes, EventTable, Given, nothing_given
+from engine.barrier.changes import ORDER, Changes, EventTable, Given
 from engine.barrier.replay import (
     CHANGED,
     DUE,
@@ -106,7 +106,6 @@ class Holding:
     def __init__(self, policy: Policy, asked: Asked, *, ordered: bool) -> None:
         self._policy = policy
         self._ordered = ordered
-        self._steps = asked.steps
         self._purged = asked.purged
         self._fates = one(FATES, adapts=policy.adapts, waits=not policy.adapts)
         self._held: _Held | None = None
@@ -124,7 +123,9 @@ class Holding:
             "matches_held": 0 if self._held is None else len(self._held.number),
         }
 
-    def process(self, changes: Changes | None, timeline: Timeline, store: EventTable) -> Given:
+    def process(
+        self, changes: Changes | None, timeline: Timeline, store: EventTable
+    ) -> Given | None:
         broken = self._policy.broken(timeline)
         if self._purged:
             broken = broken | timeline.below_promises()
@@ -135,24 +136,24 @@ class Holding:
             fresh = self._taken_in(changes, store)
             held = fresh if held is None else held.and_then(fresh)
         if held is None or not (len(held.number) or changes):
-            return nothing_given(self._steps)
+            return None
         due = self._becoming_due(held, changes, timeline, store)
         parts = [*due, _deadlines(held, timeline.now)]
         if changes is not None:
             parts.insert(0, _changing(held, old, changes, store))
         return self._replayed(held, old, changes, parts)
 
-    def advance(self, now: int) -> Given:
+    def advance(self, now: int) -> Given | None:
         held = self._held
         if held is None or not (held.deadline < now).any():
-            return nothing_given(self._steps)
+            return None
         return self._replayed(held, len(held.number), None, [_deadlines(held, now)])
 
-    def finish(self, at: int) -> Given:
+    def finish(self, at: int) -> Given | None:
         """Everything is due: what has a deadline until then at that, the rest at the end."""
         held = self._held
         if held is None:
-            return nothing_given(self._steps)
+            return None
         every = np.arange(len(held.number))
         parts = [_deadlines(held, at)]
         parts += [

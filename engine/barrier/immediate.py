@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.barrier.base import Asked
-from engine.barrier.changes import Changes, EventTable, Given, nothing_given
+from engine.barrier.changes import Changes, EventTable, Given
 from engine.stream.timeline import Timeline
 
 
@@ -25,15 +25,16 @@ class Immediate:
     """
 
     def __init__(self, asked: Asked) -> None:
-        self._steps = asked.steps
         self._purged = asked.purged
         self._broken = 0
 
-    def process(self, changes: Changes | None, timeline: Timeline, store: EventTable) -> Given:
+    def process(
+        self, changes: Changes | None, timeline: Timeline, store: EventTable
+    ) -> Given | None:
         if self._purged:
             self._broken += int(timeline.below_promises().sum())
         if changes is None:
-            return nothing_given(self._steps)
+            return None
         before, after = changes.before, changes.after
         if after.stands.all() and not before.stands.any():
             return Given(
@@ -55,11 +56,11 @@ class Immediate:
             np.where(plus, after.chance[change], before.chance[change]),
         )
 
-    def advance(self, now: int) -> Given:  # noqa: ARG002 - nothing is held
-        return nothing_given(self._steps)
+    def advance(self, now: int) -> None:
+        """Nothing is held."""
 
-    def finish(self, at: int) -> Given:  # noqa: ARG002 - nothing is held
-        return nothing_given(self._steps)
+    def finish(self, at: int) -> None:
+        """Nothing is held."""
 
     def held_rows(self) -> np.ndarray:
         return np.empty(0, np.int64)

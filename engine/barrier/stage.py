@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,32 +32,30 @@ class BarrierStage:
             self._matcher.begins(begun)
 
     def process(self, released: Released) -> Sequence[Result]:
-        return self._let_go(self._matcher.process(released))
+        return self._let_go(self._matcher.process(released), None)
 
     def advance(self, now: int) -> Sequence[Result]:
-        results = self._let_go(self._matcher.advance(now))
-        self._show(self._barrier.advance(now), results)
-        return results
+        return self._let_go(self._matcher.advance(now), partial(self._barrier.advance, now))
 
     def finish(self, at: int) -> Sequence[Result]:
-        results = self._let_go(self._matcher.finish(at))
-        self._show(self._barrier.finish(at), results)
-        return results
+        return self._let_go(self._matcher.finish(at), partial(self._barrier.finish, at))
 
-    def _let_go(self, happened: Iterable[Happened]) -> ResultPieces:
-        """What the barrier gives at each of these; then rows that none holds may go."""
-        results = ResultPieces()
+    def _let_go(
+        self, happened: Iterable[Happened], then: Callable[[], Given | None] | None
+    ) -> Sequence[Result]:
+        """What the barrier gives at each of these, and ``then``; rows that none holds may go."""
+        pieces: list[Sequence[Result]] = []
         for changes, timeline in happened:
             given = self._barrier.process(changes, timeline, self._matcher.table)
-            self._show(given, results)
+            if given is not None and len(given.at):
+                pieces.append(self._matcher.shown(given))
             number = self._matcher.purge(self._barrier.held_rows)
             if number is not None:
                 self._barrier.renumber(number)
-        return results
-
-    def _show(self, given: Given, results: ResultPieces) -> None:
-        if len(given):
-            results.extend(self._matcher.shown(given))
+        given = then() if then else None
+        if given is not None and len(given.at):
+            pieces.append(self._matcher.shown(given))
+        return pieces[0] if len(pieces) == 1 else ResultPieces(pieces) if pieces else ()
 
     def counters(self) -> dict[str, int]:
         """Of both."""

@@ -85,9 +85,9 @@ class Halves:
 
     @staticmethod
     def hidden(columns: Columns) -> Columns:
-        """``columns`` as the order sees them, which knows one kind of half."""
-        kind = columns.get(r.KIND)
-        if kind is None or not (kind == int(r.Kind.IBE)).any():
+        """``columns`` with kinds as the order sees them, which knows one kind of half."""
+        kind = columns[r.KIND]
+        if not (kind == int(r.Kind.IBE)).any():
             return columns
         known = np.where(kind == int(r.Kind.IBE), int(r.Kind.IBP), kind).astype(kind.dtype)
         return {**columns, r.KIND: known}
@@ -118,9 +118,10 @@ def _behind_others(columns: Columns, places: np.ndarray) -> np.ndarray:
 
 
 def begun_in(columns: Columns, clocks: SourceClocks) -> dict[str, np.ndarray] | None:
-    """The IBPs among ``columns``, as ``engine.barrier.base.Listener`` hears of them; None: none."""
-    kind = columns.get(r.KIND)
-    rows = np.empty(0, np.int64) if kind is None else np.flatnonzero(kind == int(r.Kind.IBP))
+    """The IBPs among ``columns`` with kinds, as ``engine.barrier.base.Listener`` hears of them;
+    None: none.
+    """
+    rows = np.flatnonzero(columns[r.KIND] == int(r.Kind.IBP))
     if not len(rows):
         return None
     names = (r.TYPE, r.SOURCE, r.TS, r.ARRIVAL, r.ID, r.INCARNATION)

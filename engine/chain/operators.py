@@ -13,13 +13,12 @@ from engine.errors import UserError
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
-from engine.query.plan import MonitorPlan, OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
+from engine.pattern.verdict.certainty import Rule
+from engine.query.plan import JoinPlan, MonitorPlan, OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
 from engine.query.shape import of_intervals
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
-
-_CERTAINTIES: Final = ("pairwise", "max-delay")
 
 
 def _pattern(
@@ -81,6 +80,7 @@ def _monitor(
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
+    JoinPlan: _pattern,
     TreePlan: _tree,
     WindowPlan: _windows,
     MonitorPlan: _monitor,
@@ -97,6 +97,5 @@ def build_operator(
     Raises:
         UserError: an unknown certainty rule, naming the known ones.
     """
-    if settings.certainty not in _CERTAINTIES:
-        raise UserError(f"certainty {settings.certainty!r}: use {' or '.join(_CERTAINTIES)}")
+    Rule(settings.certainty)
     return OPERATORS[type(plan)](plan, settings, site, chunks)

@@ -25,7 +25,7 @@ def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
     tables: dict[str, list[pa.Table]] = {}
     for of_query in output.results:
         columns = [piece for piece in of_query.pieces if isinstance(piece, ResultColumns)]
-        for kind, of_kind in groupby(columns, lambda piece: piece.__class__):
+        for kind, of_kind in groupby(columns, attrgetter("__class__")):
             tables.setdefault(kind.kind, []).extend(kind.tables(list(of_kind)))
     for name, of_name in tables.items():
         for _, alike in groupby(of_name, attrgetter("schema")):

@@ -79,6 +79,7 @@ class Chain:
             build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
         ]
+        self._listeners = [each for each in self._operators if isinstance(each, Listener)]
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
         self._attributes, wanted = self._projection()
@@ -126,12 +127,14 @@ class Chain:
             UserError: arrival goes back, or an event lacks what it needs.
             ContractViolation: a frame of another site.
         """
-        self._reclaim()
+        if len(self.strings.codes) >= self._texts_most:
+            self._reclaim()
         output = ChainOutput([ResultPieces() for _ in self._operators])
         parts: list[Columns] = []
         lengths: list[int] = []
         for frame in frames:
-            if not frame.rows:
+            rows = frame.batch.num_rows
+            if not rows:
                 continue
             self._check(frame)
             columns, types = decode(frame, self.strings, self._attributes)
@@ -139,7 +142,7 @@ class Chain:
                 self._run(parts, lengths, output)  # released with the type they came with
             promote(columns, types, self._types, self.site)
             start = 0
-            for together in at_once(sync_records(frame)):
+            for together in at_once(sync_records(frame)) if r.KIND in columns else ():
                 # The order sees the records themselves too: they move the arrival clock, so that
                 # what was due before them is let go by what was known then.
                 end = int(together[-1]["row"]) + 1
@@ -151,9 +154,9 @@ class Chain:
                 start = end
             if start:
                 columns = {name: column[start:] for name, column in columns.items()}
-            if frame.rows > start:
+            if rows > start:
                 parts.append(columns)
-                lengths.append(frame.rows - start)
+                lengths.append(rows - start)
             if sum(lengths) >= _BATCH_ROWS:
                 self._run(parts, lengths, output)
         self._run(parts, lengths, output)
@@ -164,8 +167,6 @@ class Chain:
 
         Which text has which code shows nowhere, so this may depend on how the log is cut.
         """
-        if self.strings.in_use < self._texts_most:
-            return
         held = [self._order.codes(), self.clocks.codes()]
         held += [operator.codes() for operator in self._operators]
         if self._site_code >= 0:
@@ -174,19 +175,22 @@ class Chain:
         if table is not None:
             self.strings = self.clocks.strings = table
             self._order.adopt(table)
-        self._texts_most = max(_GROWTH * self.strings.in_use, _TEXTS)
+        self._texts_most = max(_GROWTH * len(self.strings.codes), _TEXTS)
 
     def _check(self, frame: Frame) -> None:
         if frame.site != self.site:
             raise ContractViolation(f"chain of site {self.site!r} got a frame of {frame.site!r}")
-        if frame.first_arrival < self._last_arrival:
+        arrival = frame.batch.column(r.ARRIVAL)
+        first = arrival[0].as_py()
+        if first < self._last_arrival:
             raise UserError(
                 f"site {self.site!r}: arrival goes back from {self._last_arrival} to "
-                f"{frame.first_arrival} ns: put the log's files, or the rows of a stream, in the "
+                f"{first} ns: put the log's files, or the rows of a stream, in the "
                 "order of arrival"
             )
-        self._last_arrival = frame.last_arrival
-        self._records.update(records_by_kind(frame))
+        self._last_arrival = arrival[-1].as_py()
+        has_kinds = r.KIND in frame.batch.schema.names
+        self._records.update(records_by_kind(frame) if has_kinds else {"event": len(arrival)})
 
     def _learn(self, record: dict[str, Any]) -> None:
         """A sync record: where numbers start, and the source's offset unless it has none."""
@@ -200,33 +204,40 @@ class Chain:
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
         """Order what has gathered, then hand it to every operator."""
         if parts:
-            columns, rows = join(parts, lengths), sum(lengths)
+            columns = join(parts, lengths) if len(parts) > 1 else parts[0]
+            rows = sum(lengths)
             now = int(columns[r.ARRIVAL][-1])
             parts.clear()
             lengths.clear()
             start, order = 0, self._order
-            self._announce(columns)
-            columns = by_end(columns)
+            if self._listeners and r.KIND in columns:
+                self._announce(columns)
+            if r.TE in columns:
+                columns = by_end(columns)
             ends = order.cuts(columns, rows)
             if self._halves is not None:
                 ends = self._halves.cuts(columns, rows, ends)
             for end in ends:
                 whole = end - start == rows
                 part = columns if whole else {n: c[start:end] for n, c in columns.items()}
-                self.clocks.seen(part)
+                if self.clocks.unanchored:
+                    self.clocks.seen(part)
                 halves = None if self._halves is None else self._halves.taken(part)
-                self._hand_on(order.process(Halves.hidden(part), end - start), output, halves)
-                self.clocks.forget(list(order.forget()))
+                if r.KIND in part:
+                    part = Halves.hidden(part)
+                self._hand_on(order.process(part, end - start), output, halves)
+                gone = order.forget()
+                if len(gone):
+                    self.clocks.forget(list(gone))
                 start = end
             for results, operator in zip(output.results, self._operators, strict=True):
                 results.extend(operator.advance(now))
 
     def _announce(self, columns: Columns) -> None:
         """IBPs go past the order: they tell what has begun, and put nothing in its place."""
-        listeners = [each for each in self._operators if isinstance(each, Listener)]
-        begun = begun_in(columns, self.clocks) if listeners else None
+        begun = begun_in(columns, self.clocks)
         if begun is not None:
-            for listener in listeners:
+            for listener in self._listeners:
                 listener.begins(begun)
 
     def _hand_on(
@@ -235,18 +246,24 @@ class Chain:
     ) -> None:  # fmt: skip
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
         for columns in (ordered.quarantined, ordered.columns, *(t.columns for t in ordered.taps)):
-            from_start(columns)
-        room = _QUARANTINE_SHOWN - len(self._quarantined)
-        self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
-        if self.settings.aside != "no":
-            refused = quarantined_columns(ordered)
+            if r.TE in columns:  # without it, their readers ask for no start: ref is of the end
+                from_start(columns)
+        if ordered.quarantined:
+            room = _QUARANTINE_SHOWN - len(self._quarantined)
+            self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
+            refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
         taps = ordered.taps[: len(self._operators)]
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, goes_out=tap is ordered)
             end = number + 1 if number < len(taps) else len(self._operators)
-            self._tell(tap, released, halves, output.results, (number, end))
+            more = released
+            if halves is not None and len(halves[0]["ref"]):
+                both = among(tap, *halves)
+                more = self._seen(both.n, both.columns, both)
+            if more is not None:
+                self._readers.tell((number, end), released, more, output.results)
             if released is None:
                 continue
             if tap is ordered and self.settings.ordered != "no" and ordered.n:
@@ -254,24 +271,13 @@ class Chain:
             if tap is ordered and self.settings.aside != "no":
                 output.late += self._side.late_of(released)
 
-    def _tell(
-        self, tap: Ordered, released: Released | None, halves: tuple[Columns, np.ndarray] | None,
-        results: list[ResultPieces], queries: tuple[int, int],
-    ) -> None:  # fmt: skip
-        """The ``queries`` from one to another read ``tap``; some of them with ``halves``."""
-        more = released
-        if halves is not None and len(halves[0]["ref"]):
-            both = among(tap, *halves)
-            more = self._seen(both.n, both.columns, both)
-        self._readers.tell(queries, released, more, results)
-
     def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
         told = (ordered.progress.row, ordered.slack.row, ordered.gaps.row)
         promises = ordered.promises
         if not ordered.n and not any(map(len, told)) and not (promises and len(promises.row)):
             return None
-        if ordered.n:
+        if ordered.n and self.clocks.next_epoch:
             self.clocks.release(ordered.columns, counts=goes_out)
         return self._seen(ordered.n, ordered.columns, ordered)
 
@@ -288,7 +294,7 @@ class Chain:
             present.update({n: t for n, t in self._types.items() if n.startswith("$")})
         return Released(
             rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
-            ordered.gaps, ordered.promises, self.clocks.bound, ordered.slack,
+            ordered.gaps, ordered.promises, self.clocks.site.bound, ordered.slack,
             self.clocks.delays() if self._asks_delays else np.empty(0, np.int64),
         )  # fmt: skip
 

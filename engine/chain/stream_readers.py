@@ -1,14 +1,21 @@
-"""Which queries of a chain read which stream: a tap of their own, or one with halves."""
+"""Which queries of a chain read which stream, and the clocks of each stream, kept once for all.
+
+A chain has one stream, and one more for each query that an order serves by itself (its tap);
+queries that take halves of intervals read one with them among its events.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from engine.chain.settings import ChainSettings
-from engine.clocks.readers import Readers
+from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Operator, ResultPieces
-from engine.stream.released import Released
+from engine.stream.in_stream import in_stream
+from engine.stream.released import LATE_DROPPED, Released
 
 _Which = tuple[int, int, bool]
 """The first of the queries that read one stream, the end of them, and whether it is those of them
@@ -27,14 +34,12 @@ class StreamReaders:
     def __init__(self, operators: Sequence[Operator], settings: ChainSettings) -> None:
         self._operators = operators
         self._with_halves = [bool(getattr(one, "takes_halves", False)) for one in operators]
+        self.take_halves = any(self._with_halves)
+        """Whether one of them does."""
         self._by_clock = settings.pattern.purge == "slack"
         self._by_delay = settings.certainty == "max-delay"
-        self._readers: dict[_Which, Readers] = {}
-
-    @property
-    def take_halves(self) -> bool:
-        """Whether one of them does."""
-        return any(self._with_halves)
+        self._clocks: dict[_Which, StreamClocks | None] = {}
+        """None: nobody asks for them."""
 
     def tell(
         self, queries: tuple[int, int], released: Released | None, more: Released | None,
@@ -43,25 +48,43 @@ class StreamReaders:
         """Those of ``queries`` that take halves are told ``more``, the others ``released``."""
         for with_halves, told in ((False, released), (True, more)):
             mine = [n for n in range(*queries) if self._with_halves[n] == with_halves]
-            if mine and told is not None:
-                readers = self._of((*queries, with_halves))
-                readers.process(told, [results[number] for number in mine])
+            if not mine or told is None:
+                continue
+            ordered = told
+            clocks = self._clocks_of((*queries, with_halves))
+            if clocks is not None:
+                if (told.columns["status"] == LATE_DROPPED).any():
+                    ordered = in_stream(told)
+                ordered = replace(ordered, moved=clocks.advance(ordered))
+            for number in mine:
+                operator = self._operators[number]
+                given = told if operator.types is None else ordered
+                results[number].extend(operator.process(given))
 
-    def _of(self, which: _Which) -> Readers:
-        if which not in self._readers:
+    def _clocks_of(self, which: _Which) -> StreamClocks | None:
+        if which not in self._clocks:
             first, end, with_halves = which
-            self._readers[which] = Readers(
-                [self._operators[n] for n in range(first, end)
-                 if self._with_halves[n] == with_halves],
-                by_clock=self._by_clock, by_delay=self._by_delay,
+            asked = [
+                named for n in range(first, end) if self._with_halves[n] == with_halves
+                and (named := self._operators[n].types) is not None
+            ]  # fmt: skip
+            types = frozenset(chain.from_iterable(asked))
+            self._clocks[which] = (
+                StreamClocks(types, by_clock=self._by_clock, by_delay=self._by_delay)
+                if asked else None
             )  # fmt: skip
-        return self._readers[which]
+        return self._clocks[which]
 
     def snapshot(self) -> dict[_Which, Any]:
-        """Plain data."""
-        return {which: readers.snapshot() for which, readers in self._readers.items()}
+        """Plain data, of the clocks; operators have their own."""
+        return {
+            which: None if clocks is None else clocks.snapshot()
+            for which, clocks in self._clocks.items()
+        }
 
     def restore(self, state: dict[_Which, Any]) -> None:
         """Takes over a snapshot."""
-        for which, clocks in state.items():
-            self._of(which).restore(clocks)
+        for which, saved in state.items():
+            clocks = self._clocks_of(which)
+            if clocks is not None:
+                clocks.restore(saved)

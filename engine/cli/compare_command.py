@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from engine.cli.options.input_options import reads_input
+from engine.cli.options.report_option import typed
 from engine.cli.query_commands import Guard, Input, TimeUnit
 from engine.cli.terminal.plain_console import PlainConsole
 from engine.cli.terminal.visible import json_out
@@ -103,7 +104,7 @@ def compare_orders(
     if not found.arrival_given:
         sys.stderr.write(f"{NO_ARRIVALS}\n")
     if out is not None:
-        write_comparison(found, source, out)
+        write_comparison(found, source, out, typed())
     if as_json_lines:
         json_out().write(as_json(plain(as_plain(found, source, versions())), indent=1) + "\n")
         return

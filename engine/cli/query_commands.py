@@ -34,7 +34,7 @@ from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
-from engine.passes.doubts import of_line_numbers, of_numbers, of_promises
+from engine.passes.doubts import of_joins, of_line_numbers, of_numbers, of_promises
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
@@ -188,7 +188,8 @@ def query(
         given = prepare(source, folder, form, on_bad, letters, hold=hold)
         check_plans(given.log, plans)
         _warn(of_promises(given.log, plans, asked.order, asked.barrier))
-        _warn(of_line_numbers(asked.barrier, time_unit, arrival_given=given.arrival_given))
+        _warn(of_joins(plans))
+        _warn(of_line_numbers(asked.barrier, time_unit, arrival_given=given.log.arrival_given))
         tell_types(given.log, plans, quiet=quiet)
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
@@ -249,7 +250,7 @@ def _report(asked: Asked, given: Prepared, made: PartStore, into: Path | None) -
     if into is not None:
         from engine.passes.own_report import write_own_report  # noqa: PLC0415 - needs an extra
 
-        write_own_report(asked, made, into, arrival_given=given.arrival_given)
+        write_own_report(asked, made, into, arrival_given=given.log.arrival_given)
 
 
 def _tell_report(report: Path | None, against: Path | None, *, quiet: bool) -> None:
@@ -266,7 +267,7 @@ def _run(
     """The counters of one pass; an interrupted one says whether the same command goes on."""
     goes_on = keeps and host.master is not None
     saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
-    settings = guarded(settings, arrival_given=given.arrival_given)
+    settings = guarded(settings, arrival_given=given.log.arrival_given)
     with saying, watched(verb, quiet=quiet) as advanced:
         return host.run(given.log, settings, made, advanced)
 

@@ -61,6 +61,10 @@ Scenario = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write a scenario file with these clocks and links."),
 ]
+Recording = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --scenario: what its sources see, a recording."),
+]
 
 
 def validate_setup(
@@ -80,6 +84,7 @@ def validate_setup(
     ] = False,
     out: Out = None,
     scenario: Scenario = None,
+    recording: Recording = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
     ] = False,
@@ -91,6 +96,8 @@ def validate_setup(
     fit, also with care; 1: not fit; 2: the input is at fault. Ctrl-C keeps what was measured.
     """
     # ruff: noqa: PLC0415 - what help and the language need not
+    from engine.cli.options.report_option import typed
+    from engine.cli.validate_scenario import read_recorded, write_scenario
     from engine.validate.page import check_page, write_page
 
     given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
@@ -99,6 +106,9 @@ def validate_setup(
     asked = _questions(site, queries or [])
     wanted = _wanted(asked, uncertain, gap)
     seconds = _seconds(duration)
+    if recording is not None and scenario is None:
+        raise UserError("--recording FILE goes with --scenario FILE, which names it")
+    recorded = None if recording is None else read_recorded(recording, scenario)
     if out is not None:
         check_page(out)
     if two_logs is not None:
@@ -109,9 +119,9 @@ def validate_setup(
     else:
         found = _of_device(config, asked, wanted, servers or [], seconds, rate=rate, quiet=quiet)
     if scenario is not None:
-        _write_scenario(found, asked, scenario)
+        write_scenario(found, asked, scenario, recorded)
     if out is not None:
-        write_page(found, out)
+        write_page(found, out, typed())
     _show(found, as_json=as_json)
     if found.fitness.value > 1:
         raise typer.Exit(_NOT_FIT)
@@ -175,6 +185,7 @@ def _of_device(
     config: Path | None, asked: Questions, wanted: Wanted, servers: Sequence[str], seconds: float,
     *, rate: bool, quiet: bool,
 ) -> Validation:  # fmt: skip
+    from engine.validate.agent_habits import habits_of
     from engine.validate.device_quality import AgentFacts, setup_of
     from engine.validate.report import validation
 
@@ -188,7 +199,7 @@ def _of_device(
     facts = AgentFacts(
         sync.attempts, sync.resync_ns, sync.skew_error_ppb,
         settings.session.delivery.value == "resend", settings.outbox_bytes_max,
-        tuple(stream.name for stream in settings.streams),
+        tuple(stream.name for stream in settings.streams), habits_of(settings.session),
     )  # fmt: skip
     setup = setup_of(found, facts, round(_STEP_S * 1e9))
     return validation(str(config), "device", setup, plans, wanted)
@@ -211,15 +222,6 @@ def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Vali
     with work_folder(None) as folder, watched("answering", quiet=quiet) as advanced:
         answers = measured_answers(log, settings, folder, advanced)
     return validation(str(log), "log", setup, settings.plans, wanted, answers.get)
-
-
-def _write_scenario(found: Validation, asked: Questions, file: Path) -> None:
-    from engine.log.whole_file import whole_file
-    from engine.validate.scenario_text import scenario_text
-
-    text = scenario_text(found, asked.plans(), asked.order, asked.barrier or None)
-    with whole_file(file) as sink:
-        sink.write(text.encode())
 
 
 def _agent(config: Path) -> AgentSettings:

@@ -19,7 +19,7 @@ import numpy as np
 from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import inline, kernel
 from engine.stream.released import Promises, Released, Strings
-from engine.stream.timeline import LONG_AGO, Steps
+from engine.stream.timeline import ANY_TYPE, LONG_AGO, Steps
 
 _OTHER: Final = -1
 """A type that the query does not name."""
@@ -235,12 +235,13 @@ class PromiseBook:
 
     def _know(self, strings: Strings, *sources: np.ndarray) -> None:
         """A place for each source, and the codes of the types."""
-        if len(strings) + 1 >= len(self._place_of):  # the last place is what is not found
-            more = 2 * len(strings) + 3 - len(self._place_of)
+        if len(strings.texts) + 1 >= len(self._place_of):  # the last place is what is not found
+            more = 2 * len(strings.texts) + 3 - len(self._place_of)
             self._place_of = np.append(self._place_of, np.full(more, -1, np.int32))
             self._type_of = np.append(self._type_of, np.full(more, _OTHER, np.int32))
         for number, kind in enumerate(self._types):
-            self._type_of[strings.find(kind) + 1] = number
+            if kind != ANY_TYPE:  # which is covered by what is said of all types alone
+                self._type_of[strings.find(kind) + 1] = number
         self._type_of[[-1, 0]] = _OTHER, len(self._types)
         for codes in sources:
             fresh = np.unique(codes[self._place_of[codes + 1] < 0])

@@ -37,7 +37,6 @@ from engine.clocks.prediction import (
 )
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.kernels.jit import kernel
-from engine.stream.clock_bound import ClockBound
 from engine.stream.columns import Columns
 from engine.stream.released import LATE_DROPPED, Strings
 
@@ -118,15 +117,10 @@ class SourceClocks:
         self.next_epoch = 0
         self.clocks = _empty(0)
         self._predict = predict
-        self._unanchored: set[int] = set()
+        self.unanchored: set[int] = set()
         self._known: dict[str, _Known] = {}
         self._forgotten_delay = 0
-        self._site = SiteClocks(default_uncertainty_ns)
-
-    @property
-    def bound(self) -> ClockBound:
-        """How wrong the clock of any source may be, whether it has sent anything or not."""
-        return self._site.bound
+        self.site = SiteClocks(default_uncertainty_ns)
 
     @property
     def t_a(self) -> int:
@@ -155,8 +149,8 @@ class SourceClocks:
             known = self._known.pop(self.strings.text(code) or "", None)
             if known is not None:
                 self._forgotten_delay = max(self._forgotten_delay, known.delay)
-                self._site.forget(code)
-                self._unanchored.discard(code)
+                self.site.forget(code)
+                self.unanchored.discard(code)
         known_codes = [code for code in sources if code < len(self.clocks)]
         self.clocks[known_codes] = _empty(1)
 
@@ -189,17 +183,15 @@ class SourceClocks:
             start = self._predicted(code, known, before, start)
         self._enter(code, start, known.line, self.next_epoch)
         if known.line.anchor == _UNANCHORED:
-            self._unanchored.add(code)
+            self.unanchored.add(code)
         self.next_epoch += 1
 
     def seen(self, columns: Columns) -> None:
         """Records are to come, in order of arrival: an offset measured at no stated time, before
-        any event of its source, is as old as the first one.
+        any event of its source, as those ``unanchored`` were, is as old as the first one.
         """
-        if not self._unanchored:
-            return
         source = columns["source"]
-        mine = np.isin(source, np.fromiter(self._unanchored, np.int64))
+        mine = np.isin(source, np.fromiter(self.unanchored, np.int64))
         if "kind" in columns:
             mine &= columns["kind"] == int(r.Kind.EVENT)
         rows = np.flatnonzero(mine)
@@ -209,8 +201,8 @@ class SourceClocks:
             anchors[anchors == _UNANCHORED] = ts
             known = self._known[self.strings.texts[code]]
             known.line = replace(known.line, anchor=ts)
-            self._site.begins(int(code), known.line)
-            self._unanchored.discard(int(code))
+            self.site.begins(int(code), known.line)
+            self.unanchored.discard(int(code))
 
     def _predicted(self, code: int, known: _Known, before: Line, start: int) -> int:
         """Fit the line of ``known`` anew, after ``before``; gives where it starts to apply."""
@@ -257,8 +249,8 @@ class SourceClocks:
         if n:
             last = epochs[n - 1]
             grown = max(0, start - int(last["anchor"])) * int(last["rate"]) // NS_PER_S
-            self._site.ends(int(last["unc"]) + grown)
-        self._site.begins(code, line)
+            self.site.ends(int(last["unc"]) + grown)
+        self.site.begins(code, line)
         # start, offset, unc, rate, anchor, ident, skew, doubt
         epochs[n] = (
             min(max(start, INT_MIN), INT_MAX), line.offset, min(line.unc, UNC_MAX_NS),
@@ -282,7 +274,7 @@ class SourceClocks:
             columns: of a ``Released`` stream; ``unc`` and ``epoch`` are changed in place.
             counts: False where the same events leave once more, from a later buffer.
         """
-        if self._predict and self.next_epoch:
+        if self._predict:
             source, status = columns["source"], columns["status"]
             _release(self.clocks, source, status, columns["unc"], columns["epoch"], counts)
 
@@ -311,24 +303,24 @@ class SourceClocks:
         """Plain data."""
         return {
             "next_epoch": self.next_epoch,
-            "unanchored": sorted(self._unanchored),
+            "unanchored": sorted(self.unanchored),
             "forgotten_delay": self._forgotten_delay,
             "known": {source: astuple(known) for source, known in self._known.items()},
             "clocks": self.clocks.copy(),
-            "site": self._site.snapshot(),
+            "site": self.site.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
         self.next_epoch = state["next_epoch"]
-        self._unanchored = set(state["unanchored"])
+        self.unanchored = set(state["unanchored"])
         self._forgotten_delay = state["forgotten_delay"]
         self._known = {
             source: _Known(delay, report, Line(*line), [Sample(*each) for each in samples], *counts)
             for source, (delay, report, line, samples, *counts) in state["known"].items()
         }
         self.clocks = state["clocks"].copy()
-        self._site.restore(state["site"])
+        self.site.restore(state["site"])
 
 
 @kernel

@@ -40,7 +40,8 @@ class StreamClocks:
     ) -> None:
         self._by_clock = by_clock
         self._by_delay = by_delay
-        self._book = PromiseBook(types)
+        self._types = types
+        self._book: PromiseBook | None = None
         self.frontier = LONG_AGO
         self.horizon = NOTHING
         self._newest = LONG_AGO
@@ -86,6 +87,7 @@ class StreamClocks:
             progress = progress_steps(ref, status, release, first, steps, self.frontier)
             told, at = Told(clock, {ALL: progress}), steps.at
         else:
+            self._book = self._book or PromiseBook(self._types)
             told = Told(clock, self._book.steps(released, released.promises, first))
             at = released.promises.at
         self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
@@ -97,14 +99,13 @@ class StreamClocks:
         last = np.array([self._newest if self._by_clock else self.frontier])
         horizon = int(self._horizon(last, released)[0])
         self.horizon = max([self.horizon, *rows.horizon[-1:].tolist(), horizon])
-        closed, passed = self._less(told, 1), self._less(told, 2)
+        closed = passed = told
+        if self.t_a if self._by_delay else self.bound.unc_ns or self.bound.rate_ppb:
+            closed, passed = self._less(told, 1), self._less(told, 2)
         return Moved(first, rows, now, told, closed, passed, self.horizon, self.t_a)
 
     def _less(self, told: Told, errors: int) -> Told:
         """What was told less so many clocks' errors."""
-        bound = self.bound
-        if not (self.t_a if self._by_delay else bound.unc_ns or bound.rate_ppb):
-            return told
         promised = {name: self._shorter(of, errors) for name, of in told.promised.items()}
         return Told(self._shorter(told.clock, errors), promised)
 
@@ -122,13 +123,15 @@ class StreamClocks:
         """Plain data."""
         clocks = [self.frontier, self.horizon, self._newest, self.t_a, self.rows]
         bound = [self.bound.unc_ns, self.bound.rate_ppb, self.bound.since]
-        return {"clocks": clocks, "bound": bound, "promises": self._book.snapshot()}
+        return {"clocks": clocks, "bound": bound, "promises": self._book and self._book.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.frontier, self.horizon, self._newest, self.t_a, self.rows = state["clocks"]
         self.bound = ClockBound(*state["bound"])
-        self._book.restore(state["promises"])
+        if state["promises"] is not None:
+            self._book = PromiseBook(self._types)
+            self._book.restore(state["promises"])
 
 
 def _running(before: int, values: np.ndarray) -> np.ndarray:

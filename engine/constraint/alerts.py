@@ -11,8 +11,6 @@ import pyarrow as pa
 from engine.operator import Result, ResultColumns
 from engine.results.schema import ALERT_FIELDS, ALERTS, POSITION, SHARED_FIELDS, same_for_all
 
-KINDS_OF_ALERT: Final = ("alert", "cleared", "violation")
-"""By ``engine.constraint.traces``'s numbers."""
 _ORDER: Final = (POSITION, *SHARED_FIELDS, *ALERT_FIELDS)
 CERTAINTIES: Final = ("confirmed", "uncertain")
 
@@ -59,11 +57,3 @@ class Alerts(ResultColumns):
     def __iter__(self) -> Iterator[Result]:
         for table in self.tables([self]):
             yield from table.drop_columns(POSITION).to_pylist()
-
-
-def one_of(
-    texts: Sequence[str], places: np.ndarray, absent: np.ndarray | None = None
-) -> pa.DictionaryArray:
-    """The text at each of ``places``; null where ``absent``."""
-    found = pa.array(places.astype(np.int32), mask=absent)
-    return pa.DictionaryArray.from_arrays(found, pa.array(texts, pa.string()))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.constraint.alerts import CERTAINTIES, KINDS_OF_ALERT, AlertColumns, Alerts, one_of
+from engine.constraint.alerts import CERTAINTIES, AlertColumns, Alerts
 from engine.constraint.traces import (
     OVER,
     TRACE,
@@ -32,7 +32,7 @@ from engine.query.automata.compiled import automata_of
 from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import MonitorPlan
-from engine.results.schema import decoded
+from engine.results.schema import KINDS_OF_ALERT, decoded, one_of
 from engine.stream.released import LATE_DROPPED, Released
 from engine.window.keys import GroupKeys
 

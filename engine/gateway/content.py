@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from edge_agent.errors import WireError
+from edge_agent.excerpt import Events, Excerpt
 from edge_agent.limits import TIME_MAX_NS
 from edge_agent.messages import CELLS_MAX, Data, Packed, StreamSchema, Texts, Values
 
@@ -30,7 +31,7 @@ class ContentRefused(WireError):  # noqa: N818 - a refusal is expected traffic
     rows = 0
 
 
-def check_data(data: Data, schema: StreamSchema) -> None:
+def check_data(data: Events, schema: StreamSchema) -> None:
     """Refuses a message that the engine could not read.
 
     Raises:
@@ -38,12 +39,21 @@ def check_data(data: Data, schema: StreamSchema) -> None:
             are given beyond CELLS_MAX), ``time`` (beyond the years 1823-2116), ``te`` (an event
             that ends before it begins), ``codes`` (outside their dictionary) or ``infinite``.
     """
+    if isinstance(data, Excerpt):
+        if _sound(data, schema):
+            return
+        data = data.written()
     if len(data.attrs) != len(schema.attrs):
         detail = f"{len(data.attrs)} attributes instead of {len(schema.attrs)}"
         raise ContentRefused("attrs", detail)
     rows = data.rows
     if rows * (len(data.attrs) - data.attrs.count(None)) > CELLS_MAX:
         raise ContentRefused("cells", f"more than {CELLS_MAX} values in one message")
+    _check_columns(data, schema)
+
+
+def _check_columns(data: Data, schema: StreamSchema) -> None:
+    rows = data.rows
     ts = np.frombuffer(data.ts, INT)
     _check_times(ts, "ts")
     if data.te is not None:
@@ -69,6 +79,22 @@ def check_data(data: Data, schema: StreamSchema) -> None:
         for (name, kind), column in zip(schema.attrs.items(), data.attrs, strict=True):
             if kind == "float" and isinstance(column, Values):
                 _check_finite(column, name)
+
+
+def _sound(data: Excerpt, schema: StreamSchema) -> bool:
+    """Whether all rows of its batch are right; found out once, a message of it at least."""
+    whole = data.whole
+    if data.rows * whole.given > CELLS_MAX:
+        return False
+    if whole.sound is not schema:
+        if len(whole.data.attrs) != len(schema.attrs):
+            return False
+        try:
+            _check_columns(whole.data, schema)
+        except ContentRefused:
+            return False
+        whole.sound = schema
+    return True
 
 
 def _check_times(times: np.ndarray, name: str) -> None:

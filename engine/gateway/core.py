@@ -20,6 +20,7 @@ from typing import Final
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.errors import NtpRefused, WireError
+from edge_agent.excerpt import Excerpt
 from engine.gateway.addresses import Addresses
 from engine.gateway.arrival_clock import ArrivalClock
 from engine.gateway.commits import Commits
@@ -104,8 +105,10 @@ class GatewayCore:
         self.clock.advance(now_ns)
         self._remove(connection)
 
-    def received(self, connection: Hashable, data: bytes, now_ns: int) -> int:
-        """Bytes of a connection; the records in them arrive now. Gives how many events they are."""
+    def received(self, connection: Hashable, data: bytes | Excerpt, now_ns: int) -> int:
+        """Bytes of a connection, or an excerpt where messages only come whole; the records in them
+        arrive now. Gives how many events they are.
+        """
         arrival = self.clock.advance(now_ns)
         peer = self._peers.get(connection)
         if peer is None:
@@ -113,15 +116,16 @@ class GatewayCore:
             return 0
         whole = events = 0
         try:
-            for message in peer.decoder.feed(data):
+            for message in (data,) if isinstance(data, Excerpt) else peer.decoder.feed(data):
                 whole += 1
-                events += message.rows if isinstance(message, m.Data) else 0
+                events += message.rows if isinstance(message, (m.Data, Excerpt)) else 0
                 self._take(peer, message, arrival)
                 if connection not in self._peers:
                     break
         except WireError as error:
             self._refuse(peer, Refusal(error.reason, error.detail, retry=True), error.sample)
-        self._watch_rest(peer, whole, arrival)
+        if not isinstance(data, Excerpt):
+            self._watch_rest(peer, whole, arrival)
         self._commit_if_due()
         return events
 
@@ -260,7 +264,7 @@ class GatewayCore:
         self._close(peer.connection, why, f"{site}/{name}".strip("/"))
         self._remove(peer.connection)
 
-    def _take(self, peer: Peer, message: m.Message, arrival: int) -> None:
+    def _take(self, peer: Peer, message: m.Message | Excerpt, arrival: int) -> None:
         if isinstance(message, m.Hello):
             if peer.source is not None:
                 raise WireError("hello_twice", "a connection says HELLO once")
@@ -277,7 +281,7 @@ class GatewayCore:
             return
         before = site.builder.bytes
         match message:
-            case m.Data():
+            case m.Data() | Excerpt():
                 if not self._intake.fits(source, site, message):
                     self._write(site, now=True)
                     before = site.builder.bytes
@@ -294,11 +298,10 @@ class GatewayCore:
             # It came before: its ack may be lost with the connection that carried it.
             self._ack([source])
             return
-        site.heard(arrival, *self.settings.rhythm(len(self._sites)))
-        if commits.error is None and (
-            site.builder.rows >= self.settings.frame_rows
-            or site.builder.bytes >= self.settings.frame_bytes
-        ):
+        settings, builder = self.settings, site.builder
+        site.heard(arrival, *settings.rhythm(len(self._sites)))
+        full = builder.rows >= settings.frame_rows or builder.bytes >= settings.frame_bytes
+        if full and commits.error is None:
             self._write(site)
         self._timers.set(("site", site.name), site.due)
 

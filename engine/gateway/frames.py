@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
+from edge_agent.excerpt import Events, Excerpt, columns_of
 from edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
 from edge_agent.records import Kind
 from engine.gateway.content import CODE, INT
@@ -40,7 +41,7 @@ class Part(NamedTuple):
 
     kind: Kind
     arrival: int
-    data: Data
+    data: Events
     source: str | None = None
     stream: str | None = None
     seq: int | None = None
@@ -71,6 +72,8 @@ class FrameBuilder:
         self._whole: StreamSchema | None = None
         """The schema of the last part that gave all its attributes."""
         self._text_bytes = 0
+        self.bytes = 0
+        """The frame's memory, about: a column that one part gives has every row of the frame."""
 
     def add(self, part: Part) -> None:
         """Rows that came after all rows added before."""
@@ -79,25 +82,23 @@ class FrameBuilder:
         self.rows += part.rows
         if part.schema.attrs:
             self._given = self._given_with(part.data, part.schema)
-            self._whole = part.schema if None not in part.data.attrs else self._whole
+            if None not in columns_of(part.data)[0].attrs:
+                self._whole = part.schema
         self._text_bytes += _text_bytes(part.data)
+        self.bytes = self.rows * (ROW_BYTES + CELL_BYTES * len(self._given)) + self._text_bytes
 
-    @property
-    def bytes(self) -> int:
-        """The frame's memory, about: a column that one part gives has every row of the frame."""
-        return self.rows * (ROW_BYTES + CELL_BYTES * len(self._given)) + self._text_bytes
-
-    def bytes_with(self, data: Data, schema: StreamSchema) -> int:
+    def bytes_with(self, data: Events, schema: StreamSchema) -> int:
         """``bytes`` if ``data`` were added."""
         given = len(self._given_with(data, schema))
         rows = self.rows + data.rows
         return rows * (ROW_BYTES + CELL_BYTES * given) + self._text_bytes + _text_bytes(data)
 
-    def _given_with(self, data: Data, schema: StreamSchema) -> set[str]:
+    def _given_with(self, data: Events, schema: StreamSchema) -> set[str]:
         """Names of the attributes that have values in some row, ``data`` being among them."""
         if schema is self._whole:
             return self._given
-        named = zip(schema.attrs, data.attrs, strict=False)  # content is checked later
+        # Content is checked later.
+        named = zip(schema.attrs, columns_of(data)[0].attrs, strict=False)
         return self._given.union([name for name, column in named if column is not None])
 
     def tick(self, arrival: int) -> None:
@@ -116,12 +117,70 @@ class FrameBuilder:
         """The frame that was built is durable: begin the next one."""
         self._parts = []
         self._given, self._whole = set(), None
-        self.rows = self._text_bytes = 0
+        self.rows = self._text_bytes = self.bytes = 0
 
 
-def _text_bytes(data: Data) -> int:
+def _text_bytes(data: Events) -> int:
+    if not isinstance(data, Excerpt):
+        return _bytes_of_texts(data)
+    whole = data.whole
+    if whole.text_bytes is None:
+        whole.text_bytes = _bytes_of_texts(whole.data)
+    return whole.text_bytes
+
+
+def _bytes_of_texts(data: Data) -> int:
     texts = [column for column in (data.types, *data.attrs) if isinstance(column, Texts)]
     return sum([TEXT_BYTES * len(each.names) + sum(map(len, each.names)) for each in texts])
+
+
+class _Cuts(NamedTuple):
+    """Where the columns of the parts are: one piece of each message or batch that has some, and the
+    place of each row among the rows of all pieces; None: they are in order.
+    """
+
+    data: list[Data]
+    schemas: list[StreamSchema]
+    starts: list[int]
+    ends: list[int]
+    counts: np.ndarray
+    longest: int
+    places: np.ndarray | None
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], counts: np.ndarray) -> _Cuts:
+        found = [columns_of(part.data) for part in parts]
+        pieces: dict[int, int] = {}
+        of_each = [pieces.setdefault(id(data), len(pieces)) for data, _, _ in found]
+        if len(pieces) == len(parts):
+            data, starts, ends = map(list, zip(*found, strict=True))
+            schemas = [part.schema for part in parts]
+            return cls(data, schemas, starts, ends, counts, int(counts.max()), None)
+        piece = np.array(of_each)
+        first, last = np.array([a for _, a, _ in found]), np.array([b for _, _, b in found])
+        low = np.full(len(pieces), last.max())
+        np.minimum.at(low, piece, first)
+        high = np.zeros(len(pieces), np.int64)
+        np.maximum.at(high, piece, last)
+        rows = high - low
+        before = np.cumsum(rows) - rows
+        places = np.arange(counts.sum()) + np.repeat(
+            (before - low)[piece] + first - (np.cumsum(counts) - counts), counts
+        )
+        _, at = np.unique(piece, return_index=True)
+        data = [found[part][0] for part in at]
+        schemas = [parts[part].schema for part in at]
+        return cls(data, schemas, low.tolist(), high.tolist(), rows, int(rows.max()), places)
+
+    def in_order(self, rows: np.ndarray) -> np.ndarray:
+        """Of rows of all pieces those of the parts."""
+        return rows if self.places is None else rows[self.places]
+
+    def numbers(self, columns: Sequence[Packed]) -> np.ndarray:
+        """One column of int64 of theirs."""
+        rows = zip(columns, self.starts, self.ends, strict=True)
+        given = b"".join([each[8 * a : 8 * b] for each, a, b in rows])
+        return self.in_order(np.frombuffer(given, INT))
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
@@ -137,21 +196,22 @@ def _batch(parts: list[Part]) -> pa.RecordBatch:
     incarnations = np.array([part.incarnation for part in parts], np.int64)
     if incarnations.any():
         columns[r.INCARNATION] = pa.array(np.repeat(incarnations, counts))
-    if any(part.data.types is not None for part in parts):
-        columns[r.TYPE] = _strings([part.data.types for part in parts], counts)
-    ts = np.frombuffer(b"".join(part.data.ts for part in parts), INT)
+    cuts = _Cuts.of(parts, counts)
+    if any(data.types is not None for data in cuts.data):
+        columns[r.TYPE] = _strings([data.types for data in cuts.data], cuts)
+    ts = cuts.numbers([data.ts for data in cuts.data])
     columns[r.TS] = pa.array(ts)
-    if any(part.data.te is not None for part in parts):
-        te = np.frombuffer(b"".join(part.data.te or part.data.ts for part in parts), INT)
+    if any(data.te is not None for data in cuts.data):
+        te = cuts.numbers([data.te or data.ts for data in cuts.data])
         if (te != ts).any():
             columns[r.TE] = pa.array(te)
-    if any(part.data.ids is not None for part in parts):
-        ids = [None if part.data.ids is None else Values(part.data.ids, None) for part in parts]
-        columns[r.ID] = _values(ids, "int", counts)
+    if any(data.ids is not None for data in cuts.data):
+        ids = [None if data.ids is None else Values(data.ids, None) for data in cuts.data]
+        columns[r.ID] = _values(ids, "int", cuts)
     columns[r.ARRIVAL] = pa.array(np.repeat([part.arrival for part in parts], counts))
     if any(part.sync is not None for part in parts):
         columns.update(_sync_columns(parts, counts))
-    columns.update(_attr_columns(parts, counts))
+    columns.update(_attr_columns(cuts))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
@@ -182,35 +242,36 @@ def _numbers(parts: list[Part], counts: np.ndarray) -> pa.Array:
     return pa.array(seq, mask=np.repeat(firsts < 0, counts))
 
 
-def _values(columns: Sequence[Values | None], kind: str, counts: np.ndarray) -> pa.Array:
+def _values(columns: Sequence[Values | None], kind: str, cuts: _Cuts) -> pa.Array:
     """Numbers or bools of all parts; None stands for a part whose rows are all null."""
     size = 1 if kind == "bool" else 8
-    zeros = bytes(int(counts.max()) * size)
-    rows = counts.tolist()
+    zeros = bytes(cuts.longest * size)
     given = [
-        zeros[: size * n] if column is None else column.values
-        for column, n in zip(columns, rows, strict=True)
+        zeros[: size * (b - a)] if column is None else column.values[size * a : size * b]
+        for column, a, b in zip(columns, cuts.starts, cuts.ends, strict=True)
     ]
     dtype = {"int": "<i8", "float": "<f8", "bool": "u1"}[kind]
-    values = np.frombuffer(b"".join(given), dtype)
+    values = cuts.in_order(np.frombuffer(b"".join(given), dtype))
     if kind == "bool":
         values = values != 0
     # A fraction that is NaN is none (engine.stream.value_rules).
     nan = np.isnan(values) if kind == "float" else np.zeros(0, bool)
     if not nan.any() and all(c is not None and c.valid is None for c in columns):
         return pa.array(values)
-    ones = bytes([1]) * int(counts.max())
+    ones = bytes([1]) * cuts.longest
     masks = [
-        zeros[:n] if column is None else ones[:n] if column.valid is None else column.valid
-        for column, n in zip(columns, rows, strict=True)
+        (zeros if column is None else ones)[: b - a]
+        if column is None or column.valid is None
+        else column.valid[a:b]
+        for column, a, b in zip(columns, cuts.starts, cuts.ends, strict=True)
     ]
-    absent = np.frombuffer(b"".join(masks), np.uint8) == 0
+    absent = cuts.in_order(np.frombuffer(b"".join(masks), np.uint8)) == 0
     if kind == "float":
         absent |= nan
     return pa.array(values, _ARROW[kind], mask=absent)
 
 
-def _strings(columns: Sequence[Texts | None], counts: np.ndarray) -> pa.Array:
+def _strings(columns: Sequence[Texts | None], cuts: _Cuts) -> pa.Array:
     """Strings of all parts in one dictionary; None stands for a part of nulls.
 
     ``place`` maps every part's own codes to the frame's: part i's code c is at ``base[i] + c``, and
@@ -220,13 +281,13 @@ def _strings(columns: Sequence[Texts | None], counts: np.ndarray) -> pa.Array:
     place: list[int] = [-1, -1]
     bases: list[int] = []
     known: dict[tuple[str, ...], int] = {}
-    zeros = bytes(4 * int(counts.max()))
+    zeros = bytes(4 * cuts.longest)
     given: list[Packed] = []
-    for column, n in zip(columns, counts.tolist(), strict=True):
+    for column, a, b in zip(columns, cuts.starts, cuts.ends, strict=True):
         if column is None or column.codes is None:
-            given.append(zeros[: 4 * n])
+            given.append(zeros[: 4 * (b - a)])
         else:
-            given.append(column.codes)
+            given.append(column.codes[4 * a : 4 * b])
         if column is None:
             bases.append(1)
             continue
@@ -236,8 +297,8 @@ def _strings(columns: Sequence[Texts | None], counts: np.ndarray) -> pa.Array:
             known[key] = len(place)
             place += [names.setdefault(name, len(names)) for name in key]
         bases.append(known[key])
-    at = np.frombuffer(b"".join(given), CODE) + np.repeat(np.array(bases, np.int64), counts)
-    return _dictionary(np.array(place, np.int32)[at], list(names))
+    at = np.frombuffer(b"".join(given), CODE) + np.repeat(np.array(bases, np.int64), cuts.counts)
+    return _dictionary(np.array(place, np.int32)[cuts.in_order(at)], list(names))
 
 
 def _sync_columns(parts: list[Part], counts: np.ndarray) -> Iterable[tuple[str, pa.Array]]:
@@ -250,21 +311,24 @@ def _sync_columns(parts: list[Part], counts: np.ndarray) -> Iterable[tuple[str, 
     }.items()
 
 
-def _attr_columns(parts: list[Part], counts: np.ndarray) -> dict[str, pa.Array]:
+def _attr_columns(cuts: _Cuts) -> dict[str, pa.Array]:
     kinds: dict[str, str] = {}
-    schemas = {id(part.schema): part.schema for part in parts}
+    schemas = {id(schema): schema for schema in cuts.schemas}
     for schema in schemas.values():
         for name, kind in schema.attrs.items():
             assert kinds.setdefault(name, kind) == kind
     if not kinds:
         return {}
     orders = {key: _order(schema, list(kinds)) for key, schema in schemas.items()}
-    per_part = [orders[id(part.schema)]((*part.data.attrs, None)) for part in parts]
+    per_part = [
+        orders[id(schema)]((*data.attrs, None))
+        for schema, data in zip(cuts.schemas, cuts.data, strict=True)
+    ]
     columns: dict[str, pa.Array] = {}
     for (name, kind), given in zip(kinds.items(), zip(*per_part, strict=True), strict=True):
         if given.count(None) < len(given):
             build = _strings if kind == "str" else partial(_values, kind=kind)
-            columns[ATTR_PREFIX + name] = build(given, counts=counts)
+            columns[ATTR_PREFIX + name] = build(given, cuts=cuts)
     return columns
 
 

@@ -10,7 +10,7 @@ from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.deadlines import earliest
 from edge_agent.errors import SAMPLE_BYTES, WireError
-from edge_agent.packing import cut
+from edge_agent.excerpt import Events, part_of, written
 from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.dead_letter import DeadLetters
@@ -101,7 +101,7 @@ class Intake:
         source.promises = WaitingPromises()
         self.pull_back.forgot(source)
 
-    def fits(self, source: Source, site: Site, data: m.Data) -> bool:
+    def fits(self, source: Source, site: Site, data: Events) -> bool:
         """Whether the site's frame may take ``data`` too: each part fills the others' columns."""
         if not site.builder.rows or data.stream >= len(source.schemas):
             return True
@@ -109,7 +109,7 @@ class Intake:
         return site.builder.bytes_with(data, source.schemas[data.stream]) <= most
 
     def data(
-        self, connection: Hashable, source: Source, site: Site, data: m.Data, arrival: int
+        self, connection: Hashable, source: Source, site: Site, data: Events, arrival: int
     ) -> bool:
         """Records the events of ``data`` that did not come before; False: all of them did.
 
@@ -125,11 +125,11 @@ class Intake:
             self._counts[*source.key, "refused"] += refused.rows
             self._dead_letters.add(
                 arrival, (*source.key, str(connection)), refused.reason, refused.detail,
-                wire.encode(data)[:SAMPLE_BYTES], refused.rows,
+                wire.encode(written(data))[:SAMPLE_BYTES], refused.rows,
             )  # fmt: skip
             return True
 
-    def _events(self, source: Source, site: Site, data: m.Data, arrival: int) -> bool:
+    def _events(self, source: Source, site: Site, data: Events, arrival: int) -> bool:
         """As ``data``.
 
         Raises:
@@ -141,21 +141,19 @@ class Intake:
         lane, schema = source.lanes[data.stream], source.schemas[data.stream]
         first, end = data.first_seq, data.first_seq + data.rows
         self.pull_back.came(source, data)
-        parts = lane.received.new_parts(first, end)
-        new = sum(b - a for a, b in parts)
+        received = lane.received
+        in_order = first == received.next and not received.islands
+        parts = [(first, end)] if in_order else received.new_parts(first, end)
+        new = data.rows if in_order else sum(b - a for a, b in parts)
         self._counts[*source.key, "received"] += data.rows
         if new < data.rows:
             self._counts[*source.key, "duplicate"] += data.rows - new
         if not parts:
             return False
-        try:
-            self._make_room(source, lane, first, end)
-        except WireError:
-            self._counts[*source.key, "put_off"] += new  # its connection closes: they come again
-            raise
-        if first > lane.received.next:
-            self.pull_back.gap(source, data.stream, arrival)
-        self._came(lane, first, end)
+        if in_order:
+            received.next = end
+        else:
+            self._out_of_order(source, lane, data, new, arrival)
         site.touched(source)
         try:
             check_data(data, schema)
@@ -167,7 +165,7 @@ class Intake:
             ts = int.from_bytes(data.ts[:8], "little", signed=True)
             self._announce(source, site, None, ts, arrival)
         for a, b in parts:
-            rows = data if b - a == data.rows else cut(data, a - first, b - first, a)
+            rows = data if b - a == data.rows else part_of(data, a - first, b - first)
             part = Part(
                 Kind.EVENT, arrival, rows, source.name, schema.name, a, source.incarnation, schema
             )
@@ -175,6 +173,19 @@ class Intake:
         self._counts[*source.key, "recorded"] += new
         self._proven(source, site, data.stream, arrival)
         return True
+
+    def _out_of_order(
+        self, source: Source, lane: Lane, data: Events, new: int, arrival: int
+    ) -> None:
+        first, end = data.first_seq, data.first_seq + data.rows
+        try:
+            self._make_room(source, lane, first, end)
+        except WireError:
+            self._counts[*source.key, "put_off"] += new  # its connection closes: they come again
+            raise
+        if first > lane.received.next:
+            self.pull_back.gap(source, data.stream, arrival)
+        self._came(lane, first, end)
 
     def heard_again(
         self, source: Source, site: Site, hello: m.Hello, arrival: int, frame_every: int

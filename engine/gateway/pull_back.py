@@ -17,13 +17,14 @@ sources; a gateway that starts again knows of none.
 from __future__ import annotations
 
 import heapq
-import struct
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
 from edge_agent import messages as m
+from edge_agent.excerpt import Events
+from edge_agent.pull_back import ids_of
 from engine.gateway.peers import OpenInterval, Source
 from engine.gateway.settings import GatewaySettings
 
@@ -63,11 +64,11 @@ class PullBack:
         source.open[key] = interval = OpenInterval(arrival + self._after_ns)
         self._push(source, key, interval)
 
-    def came(self, source: Source, data: m.Data) -> None:
+    def came(self, source: Source, data: Events) -> None:
         """Events came, for the first time or again."""
-        if not source.open or data.ids is None:
+        if not source.open:
             return
-        ids, stream = set(struct.unpack(f"<{data.rows}q", data.ids)), data.stream
+        ids, stream = set(ids_of(data)), data.stream
         if len(source.open) < len(ids):
             mine = [key for key in source.open if key[0] == stream and key[1] in ids]
         else:

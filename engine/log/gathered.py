@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
@@ -25,11 +26,12 @@ def gathered(frames: Iterable[Frame]) -> Iterator[Frame]:
     waiting: dict[str, list[Frame]] = {}
     rows = held = 0
     for frame in frames:
-        if frame.rows >= SMALL and frame.site not in waiting:
+        many = frame.batch.num_rows
+        if many >= SMALL and frame.site not in waiting:
             yield frame
             continue
         waiting.setdefault(frame.site, []).append(frame)
-        rows, held = rows + frame.rows, held + 1
+        rows, held = rows + many, held + 1
         if rows >= ROWS_PER_FILE or held >= _FRAMES_HELD:
             yield from _joined(waiting)
             waiting, rows, held = {}, 0, 0
@@ -39,7 +41,7 @@ def gathered(frames: Iterable[Frame]) -> Iterator[Frame]:
 def _joined(waiting: dict[str, list[Frame]]) -> Iterator[Frame]:
     """A frame per site, and per run of frames with the same columns."""
     for site, frames in waiting.items():
-        for _, alike in groupby(frames, key=lambda frame: frame.batch.schema):
+        for _, alike in groupby(frames, key=attrgetter("batch.schema")):
             batches = [frame.batch for frame in alike]
             if len(batches) == 1:
                 yield Frame(site, batches[0])

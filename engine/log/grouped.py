@@ -22,9 +22,6 @@ class Groups:
     code: np.ndarray
     first_row: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.starts)
-
 
 def group_rows(keys: list[np.ndarray]) -> Groups:
     """Groups of rows with equal ``keys`` (int columns of one length), numbered from 0."""

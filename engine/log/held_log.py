@@ -7,6 +7,7 @@ packed, written, read, checked and unpacked again.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -18,21 +19,21 @@ HELD_BYTES: Final = 128 << 20
 """What an input may take in memory instead of being written."""
 
 
+@dataclass(frozen=True, slots=True)
 class HeldLog:
     """Frames of one input, in order, each site's with one type an attribute; see ``LogReader``."""
 
-    def __init__(self, frames: list[Frame], *, arrival_given: bool) -> None:
-        self._frames = frames
-        self.arrival_given = arrival_given
+    frames: list[Frame]
+    arrival_given: bool
 
     def site_names(self) -> list[str]:
-        return sorted({frame.site for frame in self._frames})
+        return sorted({frame.site for frame in self.frames})
 
     def of_sites(self, sites: Collection[str] | None) -> Iterator[Frame]:
-        return (frame for frame in self._frames if sites is None or frame.site in sites)
+        return (frame for frame in self.frames if sites is None or frame.site in sites)
 
     def one_by_one(self) -> Iterator[Frame]:
-        return iter(self._frames)
+        return iter(self.frames)
 
 
 Log = LogReader | HeldLog

@@ -4,8 +4,8 @@
 (R19 2.3.3): the query says which window and which aggregate. Patterns and joins have neither (R19
 Table 2.2), so they are refused. ``ldop`` waits for ``|w|`` (R19 Eq 2.5): a pattern's WITHIN or a
 window's size, of several queries the largest. Both judge disorder by the events that the queries
-read: of a pattern those of its types, of a window those of its streams (R19 2.3.4: "filters out
-those event instances whose event types do not appear"). A WHERE is not looked at.
+read: of a pattern those of its types, of a window or join those of its streams (R19 2.3.4: "filters
+out those event instances whose event types do not appear"). A WHERE is not looked at.
 
 Without queries (``slackwater order``, ``compare``) a window is 1 s, what counts is the number of
 events, and every event is looked at.
@@ -26,6 +26,7 @@ from engine.query.fields import own_attribute
 from engine.query.plan import Attribute, Plan, WindowKind
 from engine.stream.columns import Columns
 from engine.stream.released import Strings
+from engine.stream.timeline import ANY_TYPE
 
 WINDOW_NS: Final = 1_000_000_000
 """Where there are no queries."""
@@ -73,7 +74,7 @@ def reads_of(plans: Sequence[Plan]) -> Reads:
         if plan.windows and not plan.streams:
             return Reads()
         streams.update(plan.streams)
-        types.update(step.type for step in plan.steps)
+        types.update(step.type for step in plan.steps if step.type != ANY_TYPE)
     return Reads(frozenset(types), frozenset(streams)) if plans else Reads()
 
 

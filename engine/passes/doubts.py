@@ -14,8 +14,10 @@ from engine.log.held_log import Log
 from engine.order.backwards import numbers_mislead
 from engine.order.base import OrderSettings
 from engine.passes.unpromised import never_promised
+from engine.query.explain_join import cost_without_key
 from engine.query.plan import Plan
 from engine.report.units import number
+from engine.stream.timeline import ANY_TYPE
 from engine.units import neat, unit_ns
 
 
@@ -24,11 +26,15 @@ def of_promises(
 ) -> list[str]:
     """Queries that could only wait for the end of the input, and what helps."""
     return [
-        f"{name}: nothing in the input promises {' or '.join(types)} (kind pog), so matches wait "
-        "until its sources end or the input does; take an order such as sequence, or a barrier "
-        "such as bounded:1s or hold:1s"
+        f"{name}: nothing in the input promises {' or '.join(map(_type, types))} (kind pog), so "
+        "matches wait until its sources end or the input does; take an order such as sequence, or "
+        "a barrier such as bounded:1s or hold:1s"
         for name, types in never_promised(log, plans, order, barrier).items()
     ]
+
+
+def _type(name: str) -> str:
+    return "anything of all types" if name == ANY_TYPE else name
 
 
 def of_line_numbers(
@@ -68,6 +74,12 @@ def of_numbers(counters: dict[str, Any], see: str) -> list[str]:
         f"place. One that goes by event time can: --order kslack:{neat(most)}, or see {see}"
     )
     return [text]
+
+
+def of_joins(plans: Iterable[Plan]) -> list[str]:
+    """Joins that compare all with all."""
+    costly = [(plan.name, cost_without_key(plan)) for plan in plans]
+    return [f"{name}: {cost}; add an equality to ON" for name, cost in costly if cost]
 
 
 def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:

@@ -52,44 +52,39 @@ def run_in_process(
     """
     store = store_of(out)
     with sole_use(store.directory) if store.is_lasting else nullcontext():
-        return _run(log, settings, RunWriter(store), advanced)
-
-
-def _run(
-    log: Path | Log, settings: ChainSettings, writer: RunWriter, advanced: Callable[[int], None]
-) -> dict[str, Any]:
-    started, loaded = time.perf_counter(), loading.seconds
-    writer.clear()  # this host always begins anew
-    reader = opened(log)
-    sites = reader.site_names()
-    rows = batch = 0
-    for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
-        some = sites[first : first + _SITES_AT_ONCE]
-        chains: dict[str, Chain] = {}
-        given = reader.of_sites(some if len(some) < len(sites) else None)
-        batches = by_site(given, _ROWS_PER_BATCH)
-        begin = next(batches, {})
-        # One that is not full is the only one.
-        with plain() if len(sites) == 1 and _records(begin) <= _FEW else nullcontext():
-            for frames in chain([begin], batches):
-                writer.write(batch, _parts(settings, chains, frames))
-                now = _records(frames)
-                advanced(now)
-                rows, batch = rows + now, batch + 1
-            last = [part for site in sorted(chains) for part in last_parts(chains[site])]
-            writer.write(batch, last)
-        batch += 1
-    seconds = time.perf_counter() - started
-    return writer.finish(
-        host="in-process",
-        events=rows,
-        seconds=seconds,
-        computing=seconds - (loading.seconds - loaded),
-    )
+        writer = RunWriter(store)
+        started, loaded = time.perf_counter(), loading.seconds
+        writer.clear()  # this host always begins anew
+        reader = opened(log)
+        sites = reader.site_names()
+        rows = batch = 0
+        for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
+            some = sites[first : first + _SITES_AT_ONCE]
+            chains: dict[str, Chain] = {}
+            given = reader.of_sites(some if len(some) < len(sites) else None)
+            batches = by_site(given, _ROWS_PER_BATCH)
+            begin = next(batches, {})
+            # One that is not full is the only one.
+            with plain() if len(sites) == 1 and _records(begin) <= _FEW else nullcontext():
+                for frames in chain([begin], batches):
+                    writer.write(batch, _parts(settings, chains, frames))
+                    now = _records(frames)
+                    advanced(now)
+                    rows, batch = rows + now, batch + 1
+                last = [part for site in sorted(chains) for part in last_parts(chains[site])]
+                writer.write(batch, last)
+            batch += 1
+        seconds = time.perf_counter() - started
+        return writer.finish(
+            host="in-process",
+            events=rows,
+            seconds=seconds,
+            computing=seconds - (loading.seconds - loaded),
+        )
 
 
 def _records(frames: dict[str, list[Frame]]) -> int:
-    return sum(frame.rows for of_site in frames.values() for frame in of_site)
+    return sum(frame.batch.num_rows for of_site in frames.values() for frame in of_site)
 
 
 def _parts(

@@ -77,7 +77,6 @@ class Prepared:
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``."""
 
     log: Log
-    arrival_given: bool
     bad_count: int
 
     @property
@@ -110,13 +109,12 @@ def prepare(
     """
     given = open_input(source, form, on_bad, dead_letter)
     if isinstance(given, LogReader):
-        return Prepared(given, given.arrival_given, 0)
+        return Prepared(given, 0)
     frames = gathered(given)
     if hold:
         found, frames = held(frames)
         if found is not None:
-            log_in_memory = HeldLog(found, arrival_given=given.arrival_given)
-            return Prepared(log_in_memory, given.arrival_given, given.bad_count)
+            return Prepared(HeldLog(found, given.arrival_given), given.bad_count)
     log, unfinished = work / "log", work / ".log.making"
     if unfinished.exists():
         shutil.rmtree(unfinished)  # of a call that was cut off
@@ -132,7 +130,7 @@ def prepare(
             raise UserError(f"{log}: is the log of another input; choose another --work")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Prepared(LogReader(log), given.arrival_given, given.bad_count)
+    return Prepared(LogReader(log), given.bad_count)
 
 
 def _content(log: Path) -> list[tuple[str, bytes]]:

@@ -13,6 +13,7 @@ from edge_agent import records as r
 from engine.log.held_log import Log, opened
 from engine.query.language.place import closest
 from engine.query.plan import Plan
+from engine.stream.timeline import ANY_TYPE
 
 _LISTED = 8
 
@@ -27,7 +28,9 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
         UserError: not an arrival log, or a damaged one.
     """
     named = {
-        plan.name: dict.fromkeys(step.type for step in plan.steps) for plan in plans if plan.steps
+        plan.name: dict.fromkeys(step.type for step in plan.steps if step.type != ANY_TYPE)
+        for plan in plans
+        if plan.steps
     }
     missing = {kind for kinds in named.values() for kind in kinds}
     seen: set[str] = set()

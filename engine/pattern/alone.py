@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
-from engine.clocks.readers import Readers
+from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Result, ResultPieces
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.verdict.certainty import Rule
+from engine.stream.in_stream import in_stream
 from engine.stream.released import Released
 
 
@@ -27,16 +29,18 @@ class Alone:
         self.matcher = matcher
         self._stage = BarrierStage(matcher, build_barrier(in_force, matcher.asked))
         settings = matcher.settings
-        self._readers = Readers(
-            [self._stage],
+        self._clocks = StreamClocks(
+            frozenset(matcher.types),
             by_clock=settings.purge == "slack",
             by_delay=settings.certainty == Rule.MAX_DELAY.value,
         )
 
     def process(self, released: Released) -> ResultPieces:
         """What a batch makes known."""
+        ordered = in_stream(released)
+        ordered = replace(ordered, moved=self._clocks.advance(ordered))
         results = ResultPieces()
-        self._readers.process(released, [results])
+        results.extend(self._stage.process(ordered))
         return results
 
     def advance(self, now: int) -> Sequence[Result]:
@@ -53,9 +57,9 @@ class Alone:
 
     def snapshot(self) -> dict[str, Any]:
         """State as plain data."""
-        return {"stage": self._stage.snapshot(), "clocks": self._readers.snapshot()}
+        return {"stage": self._stage.snapshot(), "clocks": self._clocks.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot of one with equal settings."""
         self._stage.restore(state["stage"])
-        self._readers.restore(state["clocks"])
+        self._clocks.restore(state["clocks"])

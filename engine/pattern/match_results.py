@@ -6,6 +6,7 @@ A result is a dict only where somebody looks at it one by one; sinks take the ta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ END_HALF = 2
 EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
 
 
+@lru_cache(maxsize=64)
 def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
     """Per step the own attributes that RETURN selects; None = all that the event has."""
     if not any(plan.returns or plan.computed for plan in layout.branches):
@@ -44,6 +46,7 @@ def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
     ]
 
 
+@lru_cache(maxsize=64)
 def _computed_columns(layout: Layout) -> set[str]:
     """Columns that RETURN's expressions read, besides own attributes."""
     used = [a for plan in layout.branches for one in plan.computed
@@ -62,6 +65,10 @@ def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     place = np.cumsum(occurs) - 1
     place[n] = -1
     return np.flatnonzero(occurs), place[rows]
+
+
+def _nowhere(_name: str) -> None:
+    """The mask of an attribute that is not there."""
 
 
 class Matches(ResultColumns):
@@ -105,7 +112,7 @@ class Matches(ResultColumns):
         return map(columns_table, pieces)
 
     def __len__(self) -> int:
-        return len(self.given)
+        return len(self.given.at)
 
     def __iter__(self) -> Iterator[Result]:
         if not len(self):
@@ -135,11 +142,6 @@ class Matches(ResultColumns):
             }
             yield result if value is None else result | {"value": value}
 
-    @property
-    def computes(self) -> bool:
-        """Whether RETURN computes anything, for any result."""
-        return any(plan.computed for plan in self.layout.branches)
-
     def values(self) -> list[dict[str, Any] | None]:
         """Per result what RETURN computes; None where it computes nothing."""
         found: list[dict[str, Any] | None] = [None] * len(self)
@@ -149,7 +151,9 @@ class Matches(ResultColumns):
                 continue
             views = {}
             for own, step in zip(plan.steps, self.layout.places[branch], strict=True):
-                if not own.negated:
+                if own.negated:
+                    views[own.alias] = View({}, _nowhere, {}, self.strings, absent=True)
+                else:
                     rows = self.which[mine, step]
                     columns = {name: column[rows] for name, column in self.columns.items()}
                     views[own.alias] = View.of(columns, self.attr_types, self.strings)

@@ -14,7 +14,7 @@ from engine.results.schema import (
     MORE,
     as_json,
     decoded,
-    either,
+    one_of,
     same_for_all,
 )
 from engine.stream.columns import VALID_PREFIX
@@ -33,20 +33,21 @@ def columns_table(matches: Matches) -> pa.Table:
     Raises:
         ContractViolation: an attribute is a NaN or an infinity, which JSON does not have.
     """
-    n, given = len(matches), matches.given
+    given = matches.given
+    n = len(given.at)
     more = pa.nulls(n, pa.string())
-    if matches.computes:
+    if any(plan.computed for plan in matches.layout.branches):
         values = matches.values()
         texts = [None if value is None else as_json({"value": value}) for value in values]
         more = pa.array(texts, pa.string())
     columns = [
         pa.array(np.arange(n)),
-        either(given.plus, "+", "-"),
+        one_of(("-", "+"), given.plus),
         same_for_all(matches.query, n),
         same_for_all(matches.site, n),
         pa.array(given.at),
         pa.array(given.known_at),
-        either(given.confirmed, "confirmed", "uncertain"),
+        one_of(("uncertain", "confirmed"), given.confirmed),
         pa.array(given.chance),
         _events(matches),
         more,
@@ -58,8 +59,11 @@ def _events(matches: Matches) -> pa.Array:
     """One list of structs per result, of the steps that its match has."""
     present = matches.which >= 0
     row = pa.array(matches.which[present])
-    n = len(row)
-    fields = {name: _column(matches, name).take(row) for name in ("stream", "source", "type")}
+    n, text = len(row), matches.strings.texts.__getitem__
+    fields = {
+        name: decoded(matches.columns[name], matches.columns[name] < 0, text).take(row)
+        for name in ("stream", "source", "type")
+    }
     fields |= {
         name: pa.array(matches.columns[name], mask=matches.lacks.get(name)).take(row)
         for name in _TIMES
@@ -73,11 +77,6 @@ def _events(matches: Matches) -> pa.Array:
     events = pa.StructArray.from_arrays([fields[name] for name in names], names)
     ends = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), events)
-
-
-def _column(matches: Matches, name: str) -> pa.DictionaryArray:
-    codes = matches.columns[name]
-    return decoded(codes, codes < 0, matches.strings.text)
 
 
 def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:
@@ -102,7 +101,7 @@ def _values(matches: Matches, name: str) -> pa.Array:
     values = matches.columns[ATTR_PREFIX + name]
     valid = matches.columns[VALID_PREFIX + name]
     if matches.attr_types[name] == "str":
-        return decoded(values, ~valid, matches.strings.text)
+        return decoded(values, ~valid, matches.strings.texts.__getitem__)
     if values.dtype.kind == "f" and not np.isfinite(values[valid]).all():
         raise ContractViolation(f"a result holds a NaN or an infinity as {name!r}")
     return pa.array(values, mask=~valid)

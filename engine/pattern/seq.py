@@ -33,12 +33,11 @@ from engine.pattern.search.stacks import Stacks
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
 from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
-from engine.query.endpoints.path import IBP, check_index
+from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import COST
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
-from engine.query.shape import of_intervals
 from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
 
@@ -88,12 +87,10 @@ class SeqMatcher:
         self.plan = plan
         self.settings = settings or PatternSettings()
         self.site = site
-        self._rule = _rule(self.settings)
+        self._rule = Rule(self.settings.certainty)
         if self.settings.purge not in PURGES:
             raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
-        self._layout = layout_of(plan, check_index(self.settings.intervals))
-        for branch in self._layout.branches:
-            _check(branch)
+        self._layout = layout_of(plan, self.settings.intervals)
         steps = self._layout.steps
         self.asked = Asked(
             tuple(steps[step].type for step in self._layout.tables.scopes["step"].tolist()),
@@ -104,12 +101,13 @@ class SeqMatcher:
         self.types = tuple(sorted({step.type for step in steps}))
         self.takes_halves = False
         self._horizon = NOTHING
-        self._by_ends = of_intervals(plan)
+        self._by_ends = self._layout.by_ends
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
         self._attributes = kept_attributes(self._layout)
-        self._store = Store(self._layout.attributes)
+        self.table = Store(self._layout.reads)
+        """The events held."""
         self._kernel = Kernel(
             self._layout,
             self._rule,
@@ -135,21 +133,11 @@ class SeqMatcher:
         The latter is of memory: a batch is held beside what it makes expire, whatever its size.
         ``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested.
         """
-        over = max(0, self._store.n - self.settings.buffer_warn)
-        counts = {"too_late": self._too_late, "buffered": self._held(), "beyond_limit": over}
+        held = int((self.table.columns[EXPIRES][: self.table.n] >= self._horizon).sum())
+        over = max(0, self.table.n - self.settings.buffer_warn)
+        counts = {"too_late": self._too_late, "buffered": held, "beyond_limit": over}
         counts |= {"buffered_max": self._most} | self._kernel.counters()
         return counts
-
-    def _held(self) -> int:
-        n = self._store.n
-        if not n:
-            return 0
-        return int((self._store.columns[EXPIRES][:n] >= self._horizon).sum())
-
-    @property
-    def table(self) -> Store:
-        """The events held."""
-        return self._store
 
     @property
     def stacks(self) -> Stacks:
@@ -178,7 +166,7 @@ class SeqMatcher:
         return ()
 
     def shown(self, given: Given) -> Sequence[Result]:
-        return Matches(given, self._store, self._layout, self._strings, self.plan.name, self.site)
+        return Matches(given, self.table, self._layout, self._strings, self.plan.name, self.site)
 
     def _changes(
         self, released: Released, moved: Moved, promised: dict[str, Steps]
@@ -186,14 +174,14 @@ class SeqMatcher:
         # Promises are of ends, and the purge asks when an event may still begin.
         by_promises = self.settings.purge == "promises" and not self._by_ends
         promised = promised if by_promises else {}
-        first_new, rows = self._store.n, self._taken_in(released, moved)
+        first_new, rows = self.table.n, self._taken_in(released, moved)
         if not (len(rows) or (promised and first_new)):
             return None
-        self._most = max(self._most, self._store.n)
+        self._most = max(self._most, self.table.n)
         if promised:
             self._kernel.count_on(released.bound, moved.t_a)
-        found = self._kernel.construct(self._store, first_new, released.strings, promised)
-        judge = Judge(self._layout, self._rule, self._store, released.strings)
+        found = self._kernel.construct(self.table, first_new, released.strings, promised)
+        judge = Judge(self._layout, self._rule, self.table, released.strings)
         return judge.changes(*found)
 
     def _taken_in(self, released: Released, moved: Moved) -> np.ndarray:
@@ -217,7 +205,7 @@ class SeqMatcher:
         rows = rows[now]
         if len(rows):
             more = {name: column[now] for name, column in more.items()}
-            self._store.append(released, rows, self._attributes, more)
+            self.table.append(released, rows, self._attributes, more)
         return rows
 
     def _members(self, released: Released) -> np.ndarray:
@@ -249,25 +237,25 @@ class SeqMatcher:
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop expired events once they are half of what is held."""
-        n = self._store.n
+        n = self.table.n
         if not n:
             return None
-        alive = self._store.columns[EXPIRES][:n] >= self._horizon
+        alive = self.table.columns[EXPIRES][:n] >= self._horizon
         return self._kept(alive, held_rows) if 2 * int(alive.sum()) <= n else None
 
     def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
         """Keep these rows and those held; gives the new number of each."""
         alive[held_rows()] = True
-        number = self._store.keep(alive)
-        self._kernel.renumber(number, self._store)
+        number = self.table.keep(alive)
+        self._kernel.renumber(number, self.table)
         return number
 
     def codes(self) -> np.ndarray | None:
-        return self._store.codes()
+        return self.table.codes()
 
     def snapshot(self) -> dict[str, Any]:
         return {
-            "store": self._store.snapshot(),
+            "store": self.table.snapshot(),
             "horizon": self._horizon,
             "too_late": self._too_late,
             "most": self._most,
@@ -276,29 +264,11 @@ class SeqMatcher:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._store.restore(state["store"])
+        self.table.restore(state["store"])
         self._horizon = state["horizon"]
         self._too_late, self._most = state["too_late"], state["most"]
         self._kernel.restore(state["kernel"])
         self._strings = Strings(state["strings"])
-
-
-def _check(plan: SeqPlan) -> None:
-    """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
-    if all(step.negated for step in plan.steps):
-        raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
-    if of_intervals(plan):
-        return
-    for end in (plan.steps[0], plan.steps[-1]):
-        if end.negated and plan.within_ns is None:
-            raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")
-
-
-def _rule(settings: PatternSettings) -> Rule:
-    known = [rule.value for rule in Rule]
-    if settings.certainty not in known:
-        raise UserError(f"certainty {settings.certainty!r} is unknown; use {' or '.join(known)}")
-    return Rule(settings.certainty)
 
 
 def _keep_ns(within_ns: int | None, settings: PatternSettings) -> int | None:

@@ -9,11 +9,12 @@ import numpy as np
 from engine.barrier.changes import ORDER
 from engine.errors import ContractViolation
 from engine.kernels.records import copy_of, numbers_of
+from engine.pattern.compiled.derived import Read
 from engine.pattern.compiled.records import EVENT
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
 from engine.pattern.verdict.certainty import EventTimes
-from engine.query.expression import View, column
-from engine.query.fields import released_columns
+from engine.query.expression import View, view_value
+from engine.query.fields import attributes_in, released_columns
 from engine.query.plan import Attribute
 from engine.query.values import Value
 from engine.stream.columns import VALID_PREFIX
@@ -62,13 +63,13 @@ class Store:
     up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
 
     Args:
-        registers: attributes (the plan's names) whose values the kernel reads.
+        registers: whose values the kernel reads.
     """
 
-    def __init__(self, registers: list[str]) -> None:
+    def __init__(self, registers: list[Read]) -> None:
         self.attr_types: dict[str, str] = {}
         self.n = 0
-        self._names = registers
+        self._reads = registers
         self.kinds = np.full(len(registers), ABSENT, np.int8)
         """What the registers hold now; a kind may widen from int to float."""
         self._make(0, {})
@@ -82,7 +83,7 @@ class Store:
             if name not in _IN_RECORD
         }  # fmt: skip
         self.columns |= {name: self.events[field] for name, field in _IN_RECORD.items()}
-        shape = (len(self._names), room)
+        shape = (len(self._reads), room)
         self.registers = Registers(
             np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64),
             np.zeros(shape, np.int8),
@@ -165,16 +166,17 @@ class Store:
 
     def _fill(self, rows: np.ndarray, strings: Strings) -> None:
         """The registers of new rows."""
-        for number, name in enumerate(self._names):
-            view = self.view(rows, released_columns([Attribute(name)]), strings)
-            value = column(name, view)
+        for number, read in enumerate(self._reads):
+            node = Attribute(read) if isinstance(read, str) else read
+            view = self.view(rows, released_columns(attributes_in(node)), strings)
+            value = view_value(node, view)
             kind = _KINDS[value.kind]
             known = int(self.kinds[number])
             if kind == ABSENT:
                 continue
             if known not in (ABSENT, kind):
                 if {known, kind} != {INT, FLOAT}:
-                    raise ContractViolation(f"attribute {name!r} is text and a number")
+                    raise ContractViolation(f"{read!r} is text and a number")
                 if known == INT:
                     past = self.registers.raw[number, : rows[0]] if len(rows) else None
                     if past is not None:
@@ -216,8 +218,11 @@ class Store:
         return View.of(found, self.attr_types, strings)
 
     def codes(self) -> np.ndarray:
-        """Codes of texts in use: no other column is of their type."""
+        """Codes of texts in use: no other column is of their type. Functions make texts, too."""
         columns = [known[: self.n] for known in self.columns.values() if known.dtype == np.int32]
+        for number in np.flatnonzero(self.kinds == TEXT):
+            raw, ok = self.registers.raw[number, : self.n], self.registers.ok[number, : self.n]
+            columns.append(raw[ok].astype(np.int32))
         return np.unique(np.concatenate([self.columns["source"][: self.n], *columns]))
 
     def snapshot(self) -> dict[str, Any]:

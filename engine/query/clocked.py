@@ -11,15 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from engine.query.fields import attributes_in
 from engine.query.plan import (
     Arithmetic,
     Attribute,
+    Call,
+    Case,
     Comparison,
     Constant,
     Expression,
+    Likeness,
     Logic,
     Membership,
     Predicate,
+    Presence,
 )
 
 CLOCKED: Final = frozenset({"ts", "te", "ref"})
@@ -40,8 +45,10 @@ def is_clocked(predicate: Predicate) -> bool:
     match predicate:
         case Logic(terms=terms):
             return any(is_clocked(term) for term in terms)
-        case Membership(item=item):
+        case Membership(item=item) | Likeness(item=item):
             return coefficients(item) != {}
+        case Presence():
+            return False
         case Comparison(left=left, right=right):
             return difference(left, right) != {}
 
@@ -55,15 +62,19 @@ def coefficients(value: Expression) -> Coefficients | None:
             return {alias: 1.0} if name in CLOCKED else {}
         case Arithmetic(op="+" | "-" as op, left=left, right=right):
             return difference(left, right) if op == "-" else _sum(left, right, 1.0)
+        case Arithmetic(op="//", left=left):
+            return None if coefficients(left) else {}
         case Arithmetic(op=op, left=left, right=right):
             first, second = coefficients(left), coefficients(right)
             if first == {} and second == {}:
                 return {}
             if op == "*" and isinstance(left, Constant) and second is not None:
                 return _times(second, left)
-            if isinstance(right, Constant) and first is not None:
+            if isinstance(right, Constant) and first is not None and op != "%":
                 return _times(first, right, inverse=op == "/")
             return None
+        case Call() | Case():
+            return None if clocked_aliases([value]) else {}
 
 
 def difference(left: Expression, right: Expression) -> Coefficients | None:
@@ -73,14 +84,24 @@ def difference(left: Expression, right: Expression) -> Coefficients | None:
 
 def clocked_aliases(values: Iterable[Expression]) -> list[str | None]:
     """The events whose clocks the ``values`` read, each once."""
-    stack, found = list(values), dict[str | None, None]()
-    while stack:
-        match stack.pop():
-            case Attribute(name=name, alias=alias) if name in CLOCKED:
-                found[alias] = None
-            case Arithmetic(left=left, right=right):
-                stack += [left, right]
+    found = {
+        each.alias for value in values for each in attributes_in(value) if each.name in CLOCKED
+    }
     return sorted(found, key=str)
+
+
+def one_window(predicate: Comparison) -> tuple[int, tuple[str | None, str | None]] | None:
+    """The length of the windows [ns] of which two events must be in one, and the aliases of these;
+    None: it asks something else.
+    """
+    match predicate:
+        case Comparison(
+            op="=",
+            left=Arithmetic(op="//", left=Attribute(alias=one), right=Constant(value=int(size))),
+            right=Arithmetic(op="//", left=Attribute(alias=two)),
+        ):
+            return size, (one, two)
+    return None
 
 
 def _sum(left: Expression, right: Expression, sign: float) -> Coefficients | None:

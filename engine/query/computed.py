@@ -18,8 +18,8 @@ def computed_values(plan: SeqPlan, views: Mapping[str, View], n: int) -> dict[st
 
     Args:
         plan: the plan, or a branch of an OR.
-        views: by alias of the positive steps, the columns of the events that the matches have
-            there; row i of each belongs to match i, arrays have the shape (n,).
+        views: by alias of the steps, the columns of the events that the matches have there; row i
+            of each belongs to match i, arrays have the shape (n,). Of a negated step: ``absent``.
         n: the number of matches.
 
     Returns:

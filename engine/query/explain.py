@@ -17,12 +17,14 @@ from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.endpoints.told_tree import tree_sections
 from engine.query.endpoints.tree_joins import COST
+from engine.query.explain_join import join_sections
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.language.place import listed
 from engine.query.plan import (
     Comparison,
     Drift,
     Group,
+    JoinPlan,
     MonitorPlan,
     OrPlan,
     Part,
@@ -90,6 +92,8 @@ def explain(
             found[1:2] = interval_sections(plan, intervals, promises=by_promises)
         return _text(plan, [*sections, *found, *whole])
     told = f"{len(branches)}: each answers by itself; the matches are those of all"
+    if isinstance(plan, JoinPlan):
+        return _text(plan, [*sections, *join_sections(plan, force), *whole[1:]])
     sections += whole
     if isinstance(plan, TreePlan):
         for number, branch in enumerate(branches, 1):
@@ -276,8 +280,10 @@ def _barrier(
     if not given:
         origin = "no REALTIME" if plan.realtime is None else f"REALTIME {plan.realtime}"
     kind = BARRIERS[force.name]
-    lets_go = kind.says.format(span=render_duration(force.span_ns))
-    found = [f"{name} ({origin}): {lets_go}"]
+    lets_go = f": {kind.says.format(span=render_duration(force.span_ns))}"
+    if isinstance(plan, JoinPlan):
+        origin, lets_go = origin if given else "as joins have it", ""  # told as ``final``
+    found = [f"{name} ({origin}){lets_go}"]
     if kind.closes is Closes.PROMISE and _any_negated(branches):
         found.append("promises are the order's progress; behind order none, the POGs of the stream")
     if force.ordered:
@@ -299,7 +305,7 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
         return never + (by_promises if purge.name == "promises" else "")
     width = render_duration(within_ns)
     leading = sorted({
-        branch.steps[between.step].alias
+        branch.steps[between.step].alias.partition("\0")[0]
         for branch in branches
         for between in shape_of(branch).between
         if between.leading
@@ -322,10 +328,8 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
 
 
 # ---- windows ----------------------------------------------------------------------------------
-_OF_ALL_VALUES: Final = {
-    "count_distinct": "count(DISTINCT)",
-    "median": "median",
-    "quantile": "quantile",
+_OF_ALL_VALUES: Final = {name: name for name in ("median", "quantile")} | {
+    "count_distinct": "count(DISTINCT)"
 }
 _CLOSES: Final = (
     "when the order's progress passes its end; an event that comes later corrects its result for "
@@ -348,7 +352,7 @@ def _panes(plan: WindowPlan) -> list[str]:
         return []
     if any(one.function in _OF_ALL_VALUES for one in plan.aggregates):
         windows = -(-plan.size_ns // plan.step_ns)
-        why = listed(_OF_ALL_VALUES.values())
+        why = listed(sorted(_OF_ALL_VALUES.values()))
         return [f"none, for {why}: an event is added up to {windows} times"]
     step = render_duration(plan.step_ns)
     rest = plan.size_ns % plan.step_ns

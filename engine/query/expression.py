@@ -1,31 +1,39 @@
 """Evaluates a plan's predicates and expressions on whole columns.
 
-A comparison with null (absent, or a NaN) is false, and NOT of it is therefore true: every predicate
-is true or false, unlike in SQL.
+As in SQL, a comparison with null (absent, or a NaN) is neither true nor false, nor is NOT of it;
+AND and OR take it so, and a condition holds where it is true.
 
 Integers stay int64: beyond 2**53 they are compared exactly, with floats too; a result outside
 int64 is null, and so is a division by zero. Text is compared by code for equality and by its
-characters' code points for order. A comparison of text with a number is false.
+characters' code points for order. A comparison of text with a number is as one with null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from engine.errors import ContractViolation
+from engine.query.functions import called, likeness
 from engine.query.plan import (
+    OPPOSITE,
+    Arithmetic,
     Attribute,
+    Call,
+    Case,
     Comparison,
     Constant,
     Expression,
+    Likeness,
     Logic,
     Membership,
     Predicate,
+    Presence,
 )
-from engine.query.values import NULL, Value, arithmetic, compare, is_in
+from engine.query.values import NULL, Value, arithmetic, choose, compare, is_in, present
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Released, Strings
 
@@ -45,6 +53,8 @@ class View:
     valid_of: ValidOf
     attr_types: Mapping[str, str]
     strings: Strings
+    absent: bool = False
+    """There are no such events: whatever is asked of them is null."""
 
     @classmethod
     def of(
@@ -74,18 +84,19 @@ def mask(
         bool array of shape (n,).
     """
     rows = len(next(iter(columns.values())))
-    return _one_view(predicate, View(columns, valid_of, attr_types, strings), rows)
+    return view_mask(predicate, View(columns, valid_of, attr_types, strings), rows)
 
 
 def released_mask(predicate: Predicate, released: Released) -> Bools:
     """``mask`` on all columns of a batch; bool array of shape (released.n,)."""
     view = View.of(released.columns, released.attr_types, released.strings)
-    return _one_view(predicate, view, released.n)
+    return view_mask(predicate, view, released.n)
 
 
-def _one_view(predicate: Predicate, view: View, rows: int) -> Bools:
+def view_mask(predicate: Predicate, view: View, rows: int) -> Bools:
+    """``mask`` on a view of ``rows`` events; bool array of shape (rows,)."""
     with np.errstate(all="ignore"):
-        found = _where(predicate, lambda _alias: view)
+        found = _where(predicate, _Given(lambda _alias: view, view.strings))
     return found if found.shape == (rows,) else np.broadcast_to(found, (rows,)).copy()
 
 
@@ -111,63 +122,68 @@ def join_value(expression: Expression, views: Mapping[str, View]) -> Value:
 def view_value(expression: Expression, view: View) -> Value:
     """The values of ``expression``, which names no aliases, of the rows of ``view``."""
     with np.errstate(all="ignore"):
-        return _value(expression, lambda _alias: view)
+        return _value(expression, _Given(lambda _alias: view, view.strings))
 
 
-def _by_alias(views: Mapping[str, View]) -> Callable[[str | None], View]:
+class _Given(NamedTuple):
+    """The columns of each alias, and the string table of all."""
+
+    view_of: Callable[[str | None], View]
+    strings: Strings
+
+
+def _by_alias(views: Mapping[str, View]) -> _Given:
     def view_of(alias: str | None) -> View:
         if alias is None or alias not in views:
             raise ContractViolation(f"alias {alias!r} is named, which has no columns")
         return views[alias]
 
-    return view_of
+    return _Given(view_of, next((view.strings for view in views.values()), Strings()))
 
 
-def _where(predicate: Predicate, view_of: Callable[[str | None], View]) -> Bools:
-    """Where ``predicate`` is true."""
+def _where(predicate: Predicate, given: _Given, *, truth: bool = True) -> Bools:
+    """Where ``predicate`` is ``truth``."""
     match predicate:
         case Logic(op="not", terms=(term,)):
-            return np.asarray(~_where(term, view_of))
+            return _where(term, given, truth=not truth)
         case Logic(op=op, terms=terms):
-            found = _where(terms[0], view_of)
+            found = _where(terms[0], given, truth=truth)
             for term in terms[1:]:
-                other = _where(term, view_of)
-                found = found & other if op == "and" else found | other
+                other = _where(term, given, truth=truth)
+                found = found & other if (op == "and") == truth else found | other
             return found
         case Comparison(op=op, left=left, right=right):
-            first, second = _value(left, view_of), _value(right, view_of)
-            return compare(op, first, second, _strings(predicate, view_of))
+            first, second = _value(left, given), _value(right, given)
+            op = op if truth else OPPOSITE[op]
+            return compare(op, first, second, given.strings)
         case Membership(item=item, options=options):
-            table = _strings(predicate, view_of)
             constants = [option.value for option in options]
-            return is_in(_value(item, view_of), constants, table)
+            return is_in(_value(item, given), constants, given.strings, truth=truth)
+        case Presence(item=item):
+            there = present(_value(item, given))
+            return there if truth else np.asarray(~there)
+        case Likeness(item=item, pattern=pattern, regular=regular):
+            fits = likeness(_value(item, given), pattern, given.strings, regular=regular)
+            return compare("=", fits, Value.constant(truth), given.strings)
 
 
-def _strings(
-    predicate: Comparison | Membership, view_of: Callable[[str | None], View]
-) -> Strings | None:
-    """The string table of the views that ``predicate`` reads; None when it reads no attribute."""
-    stack: list[Expression] = (
-        [predicate.item] if isinstance(predicate, Membership) else [predicate.left, predicate.right]
-    )
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Attribute):
-            return view_of(node.alias).strings
-        if not isinstance(node, Constant):
-            stack += [node.left, node.right]
-    return None
-
-
-def _value(expression: Expression, view_of: Callable[[str | None], View]) -> Value:
+def _value(expression: Expression, given: _Given) -> Value:
     match expression:
         case Constant(value=constant):
             return Value.constant(constant)
         case Attribute(name=name, alias=alias):
-            return column(name, view_of(alias))
-        case _:
-            left = _value(expression.left, view_of)
-            return arithmetic(expression.op, left, _value(expression.right, view_of))
+            return column(name, given.view_of(alias))
+        case Arithmetic(op=op, left=left, right=right):
+            return arithmetic(op, _value(left, given), _value(right, given))
+        case Call(function=function, arguments=arguments):
+            return called(function, [_value(each, given) for each in arguments], given.strings)
+        case Case(whens=whens, otherwise=otherwise):
+            cases = [(_where(when, given), _or_null(then, given)) for when, then in whens]
+            return choose(cases, _or_null(otherwise, given), given.strings)
+
+
+def _or_null(expression: Expression | None, given: _Given) -> Value:
+    return NULL if expression is None else _value(expression, given)
 
 
 def column(name: str, view: View) -> Value:
@@ -177,6 +193,8 @@ def column(name: str, view: View) -> Value:
     An own attribute that ``view`` does not have is null for every event.
     """
     columns = view.columns
+    if view.absent:
+        return NULL
     match name:
         case "ts" | "ref":
             return Value("int", columns["ref"], None)

@@ -6,29 +6,35 @@ times; what the source's clock said is ``raw_ts`` and ``raw_te``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
-from functools import singledispatch
-from typing import Final
+from functools import lru_cache, singledispatch
+from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
 from engine.query.plan import (
     Arithmetic,
     Attribute,
+    Call,
+    Case,
     Comparison,
-    Constant,
     Expression,
+    Likeness,
     Logic,
     Membership,
     MonitorPlan,
     OrPlan,
     Plan,
     Predicate,
+    Presence,
     SeqPlan,
     WindowPlan,
 )
 from engine.query.regular import occurrences
 from engine.stream.frame import ATTR_PREFIX
+
+_P = TypeVar("_P")
 
 
 class ValueKind(StrEnum):
@@ -72,6 +78,8 @@ KIND_OF_TYPE: Final = {
     "bool": ValueKind.TRUTH,
     "str": ValueKind.TEXT,
 }
+_OF_TIME: Final = {"year", "month", "day", "day_of_week", "hour", "minute", "second"}
+"""Functions that make a plain number of a time."""
 _NUMERIC: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 
 
@@ -102,21 +110,45 @@ def comparable(left: ValueKind, right: ValueKind) -> bool:
     return left == right or {left, right} <= _NUMERIC
 
 
+def parts_of(node: Expression | Predicate | None) -> tuple[Expression | Predicate | None, ...]:
+    """The expressions and predicates that ``node`` is made of."""
+    match node:
+        case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
+            return left, right
+        case Membership(item=item) | Presence(item=item) | Likeness(item=item):
+            return (item,)
+        case Call(arguments=parts) | Logic(terms=parts):
+            return parts
+        case Case(whens=whens, otherwise=otherwise):
+            return (*(part for when in whens for part in when), otherwise)
+    return ()
+
+
 def attributes_in(node: Expression | Predicate | None) -> Iterator[Attribute]:
     """Every attribute named in ``node``, in order of appearance, repeats included."""
-    match node:
-        case Attribute():
-            yield node
-        case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
-            yield from attributes_in(left)
-            yield from attributes_in(right)
-        case Membership(item=item):
-            yield from attributes_in(item)
-        case Logic(terms=terms):
-            for term in terms:
-                yield from attributes_in(term)
-        case Constant() | None:
-            return
+    if isinstance(node, Attribute):
+        yield node
+    for part in parts_of(node):
+        yield from attributes_in(part)
+
+
+def bare(node: _P) -> _P:
+    """``node`` with no attribute's alias."""
+    return with_attributes(node, lambda attribute: replace(attribute, alias=None))
+
+
+def with_attributes(node: _P, of: Callable[[Attribute], Attribute]) -> _P:
+    """``node``, an expression or a predicate, with what ``of`` gives for each attribute."""
+    if isinstance(node, Attribute):
+        return of(node)  # type: ignore[return-value]
+    if isinstance(node, tuple):
+        return tuple(with_attributes(part, of) for part in node)  # type: ignore[return-value]
+    if is_dataclass(node) and not isinstance(node, type):
+        parts: dict[str, Any] = {
+            each.name: with_attributes(getattr(node, each.name), of) for each in fields(node)
+        }
+        return replace(node, **parts)
+    return node
 
 
 @singledispatch
@@ -164,7 +196,8 @@ def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
     yield from plan.group_by
 
 
-def names(plans: Iterable[Plan], field: str) -> bool:
+@lru_cache(maxsize=64)
+def names(plans: tuple[Plan, ...], field: str) -> bool:
     """Whether one of ``plans`` names the record field ``field``."""
     return any(attribute.name == field for plan in plans for attribute in attributes_of(plan))
 
@@ -174,17 +207,19 @@ def shows_everything(plan: SeqPlan) -> bool:
     return not plan.returns and not plan.computed
 
 
-def needed_attributes(plan: Plan) -> set[str] | None:
+@lru_cache(maxsize=64)
+def needed_attributes(plan: Plan) -> frozenset[str] | None:
     """The events' own attributes that ``plan`` needs; None = all (a match shows its events)."""
     if any(shows_everything(branch) for branch in plan.branches):
         return None
     return named_attributes(plan)
 
 
-def named_attributes(plan: Plan) -> set[str]:
+@lru_cache(maxsize=64)
+def named_attributes(plan: Plan) -> frozenset[str]:
     """The events' own attributes that ``plan`` names."""
     names = (own_attribute(attribute.name) for attribute in attributes_of(plan))
-    return {name for name in names if name is not None}
+    return frozenset(name for name in names if name is not None)
 
 
 def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
@@ -207,8 +242,13 @@ def is_time(expression: Expression) -> bool:
     match expression:
         case Attribute(name=name):
             return FIELDS.get(name) is ValueKind.TIME
-        case Arithmetic(op="+" | "-", left=left, right=right):
+        case Arithmetic(op="+" | "-" | "%", left=left, right=right):
             return is_time(left) or is_time(right)
+        case Call(function=function, arguments=arguments):
+            return function not in _OF_TIME and any(map(is_time, arguments))
+        case Case(whens=whens, otherwise=otherwise):
+            values = [otherwise, *(then for _, then in whens)]
+            return any(is_time(each) for each in values if each is not None)
         case Arithmetic(op="*", left=left, right=right):
             return is_time(left) != is_time(right)
         case Arithmetic(left=left, right=right):

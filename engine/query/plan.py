@@ -32,7 +32,10 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``op`` is one of ``+ - * /`` (``/`` is true division)."""
+    """``op`` is one of ``+ - * / %`` (``/`` is true division; ``%`` has the sign of ``left``).
+
+    ``//`` of integers, rounded down, is written by joins alone: which window a time lies in.
+    """
 
     op: str
     left: Expression
@@ -40,8 +43,28 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
+class Call:
+    """``function(arguments)``, of ``engine.query.functions.FUNCTIONS``."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The value of the first of ``whens`` that is true, else ``otherwise``; None: null."""
+
+    whens: tuple[tuple[Predicate, Expression | None], ...]
+    otherwise: Expression | None
+
+
+OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+"""By comparison, the one that is true where it is false."""
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
-    """``op`` is one of ``= != < <= > >=``; false when a side is null."""
+    """``op`` is one of ``= != < <= > >=``; unknown when a side is null."""
 
     op: str
     left: Expression
@@ -50,32 +73,53 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """``item IN (options)``."""
+    """``item IN (options)``; unknown when the item is null."""
 
     item: Expression
     options: tuple[Constant, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Presence:
+    """``item IS NOT NULL``."""
+
+    item: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """``item LIKE pattern``; ``regular``: ``regexp_like(item, pattern)``. Unknown when the item is
+    null.
+    """
+
+    item: Expression
+    pattern: str
+    regular: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Logic:
-    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term)."""
+    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term), of three values."""
 
     op: str
     terms: tuple[Predicate, ...]
 
 
-Expression = Attribute | Constant | Arithmetic
-Predicate = Comparison | Membership | Logic
+Expression = Attribute | Constant | Arithmetic | Call | Case
+Predicate = Comparison | Membership | Presence | Likeness | Logic
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a SEQ: an event of ``type`` named ``alias``; ``where`` uses this alias alone."""
+    """One step of a SEQ: an event of ``type`` named ``alias``; ``where`` uses this alias alone.
+    ``type`` may be ``engine.stream.timeline.ANY_TYPE``. ``stream``: that it must be of; None: any.
+    """
 
     alias: str
     type: str
     negated: bool = False
     where: Predicate | None = None
+    stream: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +234,12 @@ class OrPlan:
     computed: tuple[Computed, ...] = ()
 
     result_kind: ClassVar[str] = "matches"
-    streams: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Those that it is asked of; none: all."""
+        return tuple(dict.fromkeys(step.stream for step in self.steps if step.stream is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +274,34 @@ class TreePlan(OrPlan):
     """
 
     tree: Tree = Tree("SEQ", (), ())
+
+
+class JoinKind(StrEnum):
+    """Which events of a join's two sides give a row though they have no partner."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    ANTI = "anti"
+    """Those of the left side, and they alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPlan(OrPlan):
+    """``SELECT ... FROM a LEFT JOIN b ON a.id = b.id WITHIN d``: two streams' events whose times
+    are at most ``d`` apart, or (``window_ns``) that lie in one window of that length.
+
+    Of its ``branches`` one has the pairs, and one for each side that is kept has its events without
+    a partner: there the partner is a negated step. ``pair``: the branch of the pairs, which ANTI
+    does not ask for; its steps are the two sides. ``on`` is the condition, ``conjuncts`` what WHERE
+    asks besides.
+    """
+
+    kind: JoinKind = JoinKind.INNER
+    pair: SeqPlan = SeqPlan("", "", ())
+    on: tuple[Predicate, ...] = ()
+    window_ns: int | None = None
 
 
 class Drift(StrEnum):

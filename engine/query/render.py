@@ -18,11 +18,16 @@ from engine.query.plan import (
     Aggregate,
     Arithmetic,
     Attribute,
+    Call,
+    Case,
     Comparison,
     Computed,
     Constant,
     Drift,
     Expression,
+    JoinKind,
+    JoinPlan,
+    Likeness,
     Logic,
     Membership,
     MonitorPlan,
@@ -31,6 +36,7 @@ from engine.query.plan import (
     Plan,
     PointRelation,
     Predicate,
+    Presence,
     Ranking,
     SeqPlan,
     Step,
@@ -56,7 +62,7 @@ _SOFT: Final = frozenset({
     "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
     "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
     "tumbling", "drift", "each", "together", "sliding", "every",
-    "rows", "session", OWN,
+    "rows", "session", "inner", "left", "right", "full", "outer", "anti", OWN,
 })  # fmt: skip
 
 
@@ -70,6 +76,8 @@ def render(plan: Plan) -> str:
     match plan:
         case SeqPlan():
             return _seq(plan)
+        case JoinPlan():
+            return _join(plan)
         case TreePlan():
             return _or(plan, render_tree(plan.tree, plan.steps))
         case OrPlan():
@@ -118,6 +126,13 @@ def render_predicate(predicate: Predicate) -> str:
         case Membership(item=item, options=options):
             listed = ", ".join(render_expression(option) for option in options)
             return f"{render_expression(item)} IN ({listed})"
+        case Presence(item=item):
+            return f"{render_expression(item)} IS NOT NULL"
+        case Likeness(item=item, pattern=pattern, regular=regular):
+            value, text = render_expression(item), render_expression(Constant(pattern))
+            return f"regexp_like({value}, {text})" if regular else f"{value} LIKE {text}"
+        case Logic(op="not", terms=(Presence(item=item),)):
+            return f"{render_expression(item)} IS NULL"
         case Logic(op="not", terms=(term,)):
             return f"NOT ({render_predicate(term)})"
         case Logic(op=op, terms=terms):
@@ -141,6 +156,15 @@ def render_expression(expression: Expression, tightness: int = 0) -> str:
             first, second = render_expression(left, own), render_expression(right, own + 1)
             text = f"{first} {op} {second}"
             return f"({text})" if own < tightness else text
+        case Call(function=function, arguments=arguments):
+            return f"{function}({', '.join(map(render_expression, arguments))})"
+        case Case(whens=whens, otherwise=otherwise):
+            cases = [f"WHEN {render_predicate(w)} THEN {_or_null(then)}" for w, then in whens]
+            return f"CASE {' '.join(cases)} ELSE {_or_null(otherwise)} END"
+
+
+def _or_null(expression: Expression | None) -> str:
+    return "NULL" if expression is None else render_expression(expression)
 
 
 def quote(name: str) -> str:
@@ -233,6 +257,37 @@ def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan 
     if returned:
         clauses.append(f"RETURN {', '.join(returned)}")
     return " ".join(clauses)
+
+
+def _join(plan: JoinPlan) -> str:
+    kept = "" if plan.kind is JoinKind.INNER else f"{plan.kind.upper()} "
+    left, right = (
+        quote(str(step.stream)) + ("" if step.alias == step.stream else f" {quote(step.alias)}")
+        for step in plan.pair.steps
+    )
+    columns = ", ".join(_column(one, plan.computed) for one in plan.computed) or "*"
+    clauses = [f"SELECT {columns}", f"FROM {left} {kept}JOIN {right}"]
+    if plan.on:
+        clauses.append(f"ON {' AND '.join(_term(each) for each in plan.on)}")
+    if plan.conjuncts:
+        clauses.append(f"WHERE {' AND '.join(_term(each) for each in plan.conjuncts)}")
+    if plan.window_ns is not None:
+        clauses.append(f"WINDOW TUMBLING {render_duration(plan.window_ns)}")
+    else:
+        clauses.append(f"WITHIN {render_duration(plan.pair.within_ns or 0)}")
+    return " ".join(clauses)
+
+
+def _column(one: Computed, columns: Sequence[Computed]) -> str:
+    """Of a join's SELECT, whose plain attributes are named after themselves, with their side where
+    both have one of a name.
+    """
+    text = plain = render_expression(one.expression)
+    if isinstance(one.expression, Attribute):
+        each = [other.expression for other in columns]
+        names = [other.name for other in each if isinstance(other, Attribute)]
+        plain = one.expression.name if names.count(one.expression.name) == 1 else text
+    return text if one.label == plain else f"{text} AS {quote(one.label)}"
 
 
 def _computed(one: Computed) -> str:

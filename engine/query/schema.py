@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from engine.errors import UserError
 from engine.query.fields import (
@@ -11,29 +12,39 @@ from engine.query.fields import (
     OWN,
     ValueKind,
     attribute_name,
+    attributes_in,
     attributes_of,
     comparable,
     own_attribute,
 )
+from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, refuse
+from engine.query.language.sources import Join
 from engine.query.plan import (
     TAKES_TEXT,
     Arithmetic,
     Attribute,
+    Call,
+    Case,
     Comparison,
     Constant,
     Expression,
+    JoinPlan,
+    Likeness,
     Logic,
     Membership,
     MonitorPlan,
     OrPlan,
     Plan,
     Predicate,
+    Presence,
     SeqPlan,
 )
 from engine.query.regular import occurrences
+
+_NUMBERS: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 
 
 def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
@@ -47,6 +58,8 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         UserError: an attribute is unknown (the message names the ones there are), text is
             compared or calculated with as if it were a number, or the other way round.
     """
+    if isinstance(plan, JoinPlan):
+        plan = plan.pair
     for attribute in attributes_of(plan):
         own = own_attribute(attribute.name)
         if own is not None and own not in known:
@@ -66,7 +79,7 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         takes_text = aggregate.function in TAKES_TEXT
         for named, text in ((aggregate.argument, takes_text), (aggregate.by, False)):
             if named is not None and not isinstance(named, Attribute):
-                _check_operands(plan, named, known)
+                _check_value(plan, named, known)
             elif named and not text and _kind(named, known) == ValueKind.TEXT:
                 message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
                 if named is aggregate.by:
@@ -81,7 +94,7 @@ def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:
     for predicate in [*(step.where for step in plan.steps), *plan.others]:
         _check(plan, predicate, known)
     for one in plan.computed:
-        _check_operands(plan, one.expression, known)
+        _check_value(plan, one.expression, known)
 
 
 def _remedy(wrong: str, known: Mapping[str, str]) -> str:
@@ -100,6 +113,14 @@ def _kind(expression: Expression, known: Mapping[str, str]) -> ValueKind:
             return ValueKind.TEXT
         case Constant(value=bool()):
             return ValueKind.TRUTH
+        case Call(function=function, arguments=arguments):
+            gives = FUNCTIONS[function].gives
+            if gives == "same":
+                return _kind(arguments[0], known)
+            return ValueKind.TEXT if gives == "text" else ValueKind.NUMBER
+        case Case(whens=whens, otherwise=otherwise):
+            values = [*(then for _, then in whens), otherwise]
+            return _kind(next(each for each in values if each is not None), known)
         case Constant() | Arithmetic():
             return ValueKind.NUMBER
 
@@ -114,13 +135,18 @@ def _check(plan: Plan, predicate: Predicate | None, known: Mapping[str, str]) ->
         case Membership(item=item, options=options):
             for option in options:
                 _check_pair(plan, item, option, known)
+        case Presence(item=item):
+            _check_value(plan, item, known)
+        case Likeness(item=item):
+            _check_value(plan, item, known)
+            _check_taken(plan, item, "LIKE and regexp_like take text", {ValueKind.TEXT}, known)
         case None:
             return
 
 
 def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[str, str]) -> None:
-    _check_operands(plan, left, known)
-    _check_operands(plan, right, known)
+    _check_value(plan, left, known)
+    _check_value(plan, right, known)
     first, second = _kind(left, known), _kind(right, known)
     if not comparable(first, second):
         named = left if isinstance(left, Attribute) else right
@@ -130,21 +156,57 @@ def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[
         raise UserError(message)
 
 
-def _check_operands(plan: Plan, expression: Expression, known: Mapping[str, str]) -> None:
-    for operand in _operands(expression):
-        kind = _kind(operand, known)
-        if kind in {ValueKind.TEXT, ValueKind.TRUTH}:
-            message = f"{operand.name!r} is {kind}, and + - * / take numbers"
-            raise _at(plan, operand, message, "")
+def _check_value(plan: Plan, expression: Expression, known: Mapping[str, str]) -> None:
+    """Refuses arithmetic, functions and CASEs that take what they cannot."""
+    match expression:
+        case Arithmetic(left=left, right=right):
+            for side in (left, right):
+                _check_value(plan, side, known)
+                _check_taken(plan, side, "+ - * / % take numbers", _NUMBERS, known)
+        case Call(function=function, arguments=arguments):
+            takes = FUNCTIONS[function].takes
+            wanted = {"text": {ValueKind.TEXT}, "any": set(ValueKind)}.get(takes, _NUMBERS)
+            noun = "text" if takes == "text" else "numbers"
+            for argument in arguments:
+                _check_value(plan, argument, known)
+                _check_taken(plan, argument, f"{function} takes {noun}", wanted, known)
+            _check_alike(plan, arguments, known)
+        case Case(whens=whens, otherwise=otherwise):
+            for when, _ in whens:
+                _check(plan, when, known)
+            values = [
+                each for each in (*(then for _, then in whens), otherwise) if each is not None
+            ]
+            for each in values:
+                _check_value(plan, each, known)
+            _check_alike(plan, values, known)
 
 
-def _operands(expression: Expression) -> Iterator[Attribute]:
-    """The attributes that arithmetic takes."""
-    if isinstance(expression, Arithmetic):
-        for side in (expression.left, expression.right):
-            if isinstance(side, Attribute):
-                yield side
-            yield from _operands(side)
+def _check_alike(plan: Plan, values: Sequence[Expression], known: Mapping[str, str]) -> None:
+    """Refuses values of different kinds, of which one is chosen; and texts of several events."""
+    first, *others = (_kind(value, known) for value in values)
+    for value, kind in zip(values[1:], others, strict=True):
+        if not comparable(first, kind):
+            raise _about(plan, value, f"this is {kind} where another is {first}", "")
+    named = [each for value in values for each in attributes_in(value)]
+    if first == ValueKind.TEXT and len({each.alias for each in named}) > 1:
+        hint = "compare a value of one event with one of another"
+        raise _about(plan, values[0], "this chooses among texts of several events", hint)
+
+
+def _check_taken(
+    plan: Plan, value: Expression, rule: str, wanted: set[ValueKind], known: Mapping[str, str]
+) -> None:
+    kind = _kind(value, known)
+    if kind not in wanted:
+        what = repr(value.name) if isinstance(value, Attribute) else "this"
+        raise _about(plan, value, f"{what} is {kind}, and {rule}", "")
+
+
+def _about(plan: Plan, value: Expression, message: str, hint: str) -> UserError:
+    """The error with a caret at what ``value`` names first."""
+    named = next(attributes_in(value), None)
+    return UserError(message) if named is None else _at(plan, named, message, hint)
 
 
 def _at(plan: Plan, attribute: Attribute, message: str, hint: str) -> UserError:
@@ -185,6 +247,8 @@ def _references(text: str) -> list[s.Reference]:
                 nodes += [item.value for item in items]
             case s.GroupBy(references=references):
                 nodes += references
+            case Join(condition=node) if node is not None:
+                nodes.append(node)
     found = [reference for node in nodes for reference in _inside(node)]
     return sorted(found, key=_start)
 
@@ -204,8 +268,14 @@ def _inside(node: s.Node) -> Iterator[s.Reference]:
             yield from _inside(right)
         case s.Among(item=item):
             yield from _inside(item)
+        case s.IsNull(item=item) | s.Like(item=item):
+            yield from _inside(item)
         case s.Junction(terms=terms) | s.Call(arguments=terms):
             for term in terms:
                 yield from _inside(term)
-        case s.Number() | s.Literal():
+        case s.CaseNode(operand=operand, whens=whens, otherwise=otherwise):
+            for part in (operand, *(part for when in whens for part in when), otherwise):
+                if part is not None:
+                    yield from _inside(part)
+        case s.Number() | s.Literal() | s.Null():
             return

@@ -21,14 +21,19 @@ INTERVALS: Final = "ISEQ"
 """The ``op`` of a group whose steps the plan's relations of end points order, and nothing else."""
 
 
+JOINED: Final = "JOIN"
+"""The ``op`` of a group whose steps begin at most WITHIN apart, in any order, also negated ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class Between:
     """Where the negated step ``step`` must not occur (SPEC 4.1).
 
-    In an ISEQ ``left`` and ``right`` are empty: the plan's relations say when it counts. Else
-    strictly after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the
-    front, from the last event - WITHIN on, this instant included. ``right`` empty: at the end, up
-    to the first event + WITHIN, this instant included. ``after_first``, of intervals: strictly
+    In an ISEQ ``left`` and ``right`` are empty: the plan's relations say when it counts. So are
+    they in a join: it counts up to WITHIN before and after, these instants included. Else strictly
+    after all of ``left`` and strictly before all of ``right``. ``left`` empty: at the front, from
+    the last event - WITHIN on, this instant included. ``right`` empty: at the end, up to the first
+    event + WITHIN, this instant included. ``after_first``, of intervals: strictly
     after the first of these instead of all of ``left``, which is empty then. ``anywhere``: at any
     time.
     """
@@ -76,6 +81,12 @@ def of_intervals(plan: Plan) -> bool:
     return pattern is not None and pattern.op == INTERVALS
 
 
+def of_streams(plan: Plan) -> bool:
+    """Whether ``plan`` is a branch of a join."""
+    pattern = plan.pattern if isinstance(plan, SeqPlan) else None
+    return pattern is not None and pattern.op == JOINED
+
+
 def whole_pattern(plan: SeqPlan) -> Group:
     """``plan.pattern``, or the SEQ of all steps that None stands for."""
     return plan.pattern or Group("SEQ", tuple(range(len(plan.steps))))
@@ -113,6 +124,8 @@ def shape_of(plan: SeqPlan) -> Shape:
     negated = frozenset(place for place, step in enumerate(plan.steps) if step.negated)
     if pattern.op == INTERVALS:
         return _intervals(plan, negated)
+    if pattern.op == JOINED:
+        return _joined(plan, negated)
     misplaced = next(unscoped(pattern, negated), None)
     if misplaced is not None:
         alias = plan.steps[misplaced].alias
@@ -154,6 +167,15 @@ def _intervals(plan: SeqPlan, negated: frozenset[int]) -> Shape:
     return Shape(positive, frozenset(), firsts, lasts, () if none else within, between)
 
 
+def _joined(plan: SeqPlan, negated: frozenset[int]) -> Shape:
+    """Of a join: no step is before another."""
+    positive = tuple(place for place in range(len(plan.steps)) if place not in negated)
+    within = tuple((x, y) for x in positive for y in positive if x != y)
+    between = tuple(Between(step, (), ()) for step in sorted(negated))
+    none = plan.within_ns is None
+    return Shape(positive, frozenset(), positive, positive, () if none else within, between)
+
+
 def _extreme(places: tuple[int, ...], reach: np.ndarray) -> tuple[int, ...]:
     """Those that no other one is known to be at most; of equal ones the first."""
     found: list[int] = []
@@ -181,7 +203,7 @@ def endpoint_order(plan: SeqPlan, negated: int | None = None) -> np.ndarray:
 
 
 def _check_groups(group: Group, name: str) -> None:
-    if group.op == INTERVALS and all(isinstance(part, int) for part in group.parts):
+    if group.op in {INTERVALS, JOINED} and all(isinstance(part, int) for part in group.parts):
         return
     if group.op not in {"SEQ", "AND"}:
         raise UserError(f"query {name}: a pattern's groups are SEQ or AND, not {group.op!r}")

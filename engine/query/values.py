@@ -61,47 +61,103 @@ def compare(op: str, left: Value, right: Value, strings: Strings | None) -> np.n
         found = _compare_mixed(op, left.data, right.data)
     else:
         found = _compare_mixed(_MIRRORED[op], right.data, left.data)
-    valid = _both(left.valid, right.valid)
+    valid = both_valid(left.valid, right.valid)
     return np.asarray(found if valid is None else found & valid)
 
 
 def is_in(
-    item: Value, constants: Sequence[int | float | str | bool], strings: Strings | None
+    item: Value,
+    constants: Sequence[int | float | str | bool],
+    strings: Strings | None,
+    *,
+    truth: bool = True,
 ) -> np.ndarray:
-    """Where ``item IN constants``; nowhere if it is null."""
+    """Where ``item IN constants``, or where it is not; nowhere if the item is null."""
     if item.kind == "int" and all(isinstance(constant, int) for constant in constants):
         wanted = np.array([int(constant) for constant in constants], np.int64)
-        found = np.isin(item.data, wanted)
+        found = np.isin(item.data, wanted, invert=not truth)
         return np.asarray(found if item.valid is None else found & item.valid)
     texts = [constant for constant in constants if isinstance(constant, str)]
     if item.kind == "str" and not isinstance(item.data, str) and len(texts) == len(constants):
         assert strings is not None
         codes = np.array([strings.find(text) for text in texts], np.int32)
-        found = np.isin(item.data, codes)
+        found = np.isin(item.data, codes, invert=not truth)
         return np.asarray(found if item.valid is None else found & item.valid)
-    found = _NOWHERE
+    found = np.asarray(not truth)
     for constant in constants:
-        found = found | compare("=", item, Value.constant(constant), strings)
+        one = compare("=" if truth else "!=", item, Value.constant(constant), strings)
+        found = found | one if truth else found & one
     return found
 
 
+def present(value: Value) -> np.ndarray:
+    """Where it is not null; a NaN is."""
+    if value.kind == "null":
+        return _NOWHERE
+    there = np.ones((), np.bool_) if value.valid is None else value.valid
+    return there & ~np.isnan(value.data) if value.kind == "float" else there
+
+
+def choose(
+    cases: Sequence[tuple[np.ndarray, Value]], otherwise: Value, strings: Strings | None
+) -> Value:
+    """Of the first of ``cases`` whose mask is true, the value; ``otherwise`` where none is.
+
+    Numbers become floats where one is; beside text, what is none is null.
+    """
+    values = [value for _, value in cases] + [otherwise]
+    kinds = {value.kind for value in values}
+    kind = next((each for each in ("str", "float", "int") if each in kinds), None)
+    if kind is None:
+        return NULL
+    data, valid = _as_kind(otherwise, kind, strings)
+    for where, value in reversed(cases):
+        own, there = _as_kind(value, kind, strings)
+        data, valid = np.where(where, own, data), np.where(where, there, valid)
+    return Value(kind, data, valid)
+
+
+def _as_kind(value: Value, kind: str, strings: Strings | None) -> tuple[np.ndarray, np.ndarray]:
+    """Data and mask of ``value`` as one of ``kind``."""
+    dtype = {"str": np.int32, "float": np.float64, "int": np.int64}[kind]
+    if value.kind == "null" or (value.kind == "str") != (kind == "str"):
+        return np.zeros((), dtype), _NOWHERE
+    if isinstance(value.data, str):
+        assert strings is not None
+        return np.asarray(strings.code(value.data), dtype), np.ones((), np.bool_)
+    return value.data.astype(dtype, copy=False), present(value)
+
+
 def arithmetic(op: str, left: Value, right: Value) -> Value:
-    """``left op right``; null where a side is, where the result leaves int64, and for ``/ 0``."""
+    """``left op right``; null where a side is, where the result leaves int64, and of a zero after
+    ``/`` or ``%``.
+    """
     if not {left.kind, right.kind} <= {"int", "float"}:
         return NULL
-    valid = _both(left.valid, right.valid)
+    valid = both_valid(left.valid, right.valid)
+    if op == "%":
+        return _remainder(left, right, valid)
     if op == "/":
         divisor = right.data.astype(np.float64)
         fine = divisor != 0
-        return Value("float", left.data / np.where(fine, divisor, 1.0), _both(valid, fine))
+        return Value("float", left.data / np.where(fine, divisor, 1.0), both_valid(valid, fine))
     if left.kind == right.kind == "int":
         data, fits = _INTEGER[op](left.data, right.data)
-        return Value("int", data, _both(valid, fits))
+        return Value("int", data, both_valid(valid, fits))
     first, second = left.data.astype(np.float64), right.data.astype(np.float64)
     return Value("float", _FLOAT[op](first, second), valid)
 
 
-def _both(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray | None:
+def _remainder(left: Value, right: Value, valid: np.ndarray | None) -> Value:
+    """With the sign of ``left``, as in SQL; null of a zero on the right."""
+    fine = right.data != 0
+    divisor = np.where(fine, right.data, 1)
+    kind = "int" if left.kind == right.kind == "int" else "float"
+    return Value(kind, np.fmod(left.data, divisor), both_valid(valid, fine))
+
+
+def both_valid(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray | None:
+    """Where both masks are true; None = everywhere."""
     if left is None or right is None:
         return right if left is None else left
     return np.asarray(left & right)
@@ -130,8 +186,12 @@ def _multiply(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return product, fits
 
 
+def _windows(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+    return left // right, None
+
+
 _INTEGER: Final[dict[str, Callable[..., tuple[np.ndarray, np.ndarray | None]]]] = {
-    "+": _add, "-": _subtract, "*": _multiply,
+    "+": _add, "-": _subtract, "*": _multiply, "//": _windows,
 }  # fmt: skip
 _FLOAT: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul,

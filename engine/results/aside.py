@@ -11,7 +11,7 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -32,11 +32,11 @@ LATENESS: Final = "lateness"
 DROPPED: Final = "dropped"
 
 
+@dataclass(slots=True)
 class SideOutput:
     """Finds them among what an order gives; knows the largest ref released in order so far."""
 
-    def __init__(self) -> None:
-        self._frontier = INT_MIN
+    frontier: int = INT_MIN
 
     def late_of(self, released: Released) -> list[Released]:
         """The late and residual events among ``released``; none or one batch of them."""
@@ -45,8 +45,8 @@ class SideOutput:
         columns = released.columns
         ref, status = ends_of(released), columns["status"]
         moves = np.where(status == IN_ORDER, ref, INT_MIN)
-        frontier = np.maximum.accumulate(np.concatenate(([self._frontier], moves)))
-        self._frontier = int(frontier[-1])
+        frontier = np.maximum.accumulate(np.concatenate(([self.frontier], moves)))
+        self.frontier = int(frontier[-1])
         rows = np.flatnonzero(status != IN_ORDER)
         if not len(rows):
             return []
@@ -61,11 +61,11 @@ class SideOutput:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        return {"frontier": self._frontier}
+        return {"frontier": self.frontier}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
-        self._frontier = state["frontier"]
+        self.frontier = state["frontier"]
 
 
 def quarantined_columns(ordered: Ordered) -> Columns:

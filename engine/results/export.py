@@ -59,7 +59,7 @@ def export_jsonl(
     unit = unit_ns(time_unit)
     count = 0
     with text_out(out) as stream:
-        for number, texts in _results(_kinds(store_of(directory)), unit, queries, times):
+        for number, texts in _results(store_of(directory), unit, queries, times):
             stream.writelines(texts)
             count += number
     return count
@@ -71,8 +71,7 @@ def read_results(directory: str | Path | PartStore, kind: str) -> Iterator[Resul
     Raises:
         UserError: no such directory, or damaged files in it.
     """
-    files = {kind: store_of(directory).open(kind)}
-    for _, texts in _results(files, 1, (), {}):
+    for _, texts in _results(store_of(directory), 1, (), {}, (kind,)):
         for text in texts:
             yield from map(json.loads, text.splitlines())
 
@@ -117,7 +116,7 @@ def _typed(
     store: PartStore, kind: str, unit: int, times: Mapping[str, Collection[str]]
 ) -> tuple[Batches, TypedColumns]:
     """The files of ``kind``, and their typed columns."""
-    kinds = _kinds(store)
+    kinds = {name: store.open(name) for name in KINDS}
     others = [name for name, files in kinds.items() if files.sites and name != kind]
     if others:
         what = f"holds {others[0]}, which a table of {kind} cannot say"
@@ -163,17 +162,18 @@ def text_out(out: str | Path | TextIO) -> Iterator[TextIO]:
         raise UserError(f"{out}: cannot be written: {error.strerror}") from error
 
 
-def _kinds(store: PartStore) -> dict[str, Batches]:
-    return {name: store.open(name) for name in KINDS}
-
-
 def _results(
-    kinds: dict[str, Batches],
+    store: PartStore,
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
+    names: Iterable[str] = tuple(KINDS),
 ) -> Iterator[tuple[int, Iterable[str]]]:
-    """(number of lines, their texts) of each site, query and batch, in order of emission."""
+    """(number of lines, their texts) of each site, query and batch, in order of emission; of the
+    kinds ``names``.
+    """
+    opened = {name: store.open(name) for name in names}
+    kinds = {name: files for name, files in opened.items() if files.count}
     for sites in site_groups(list(kinds.values())):
         if len(sites) == 1:
             yield from _of_site(kinds, sites, unit, queries, times)

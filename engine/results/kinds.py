@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from engine.errors import ContractViolation
 from engine.operator import Result
-from engine.results.lines.json_texts import Texts, in_one, woven
+from engine.results.lines.json_texts import Texts, columns_in_one, woven
 from engine.results.lines.match_lines import match_lines
 from engine.results.lines.window_lines import window_lines
 from engine.results.schema import (
@@ -26,6 +26,7 @@ from engine.results.schema import (
     WINDOW_SCHEMA,
     WINDOWS,
     match_rows,
+    table_of,
     window_rows,
 )
 
@@ -77,13 +78,10 @@ def plain_kind(
             {POSITION: position, **result}
             for position, result in zip(positions, results, strict=True)
         ]
-        try:
-            return pa.Table.from_pylist(found, schema=schema)
-        except (pa.ArrowException, OverflowError) as error:
-            raise ContractViolation(f"a result does not fit its fields: {error}") from error
+        return table_of(found, schema)
 
     def texts(table: pa.Table, unit: int, _times: Collection[str]) -> pa.Array:
-        columns = {field: in_one(table.column(field)) for field in schema.names[1:]}
+        columns = columns_in_one(table.select(schema.names[1:]))
         return woven("{", *Texts(unit).fields(columns, in_unit), "}\n")
 
     return ResultKind(name, mark, schema, rows, texts)

@@ -22,7 +22,7 @@ from engine.results.kinds import KINDS
 from engine.results.ordered import ORDERED, write_events
 from engine.results.side_output import LATE, QUARANTINED
 from engine.results.store.ledger import WRITTEN, Ledger
-from engine.results.store.part_store import PartStore, store_of
+from engine.results.store.part_store import PartStore
 from engine.results.writer import write_results
 
 RESULTS: Final = "results"
@@ -78,9 +78,9 @@ class RunWriter:
     Where the store does not last, nothing is written that only a later pass would read.
     """
 
-    def __init__(self, directory: Path | PartStore) -> None:
-        self._store = store_of(directory)
-        self.directory = self._store.directory
+    def __init__(self, store: PartStore) -> None:
+        self._store = store
+        self.directory = store.directory
         self._ledger = Ledger(self.directory)
         self._counters: dict[str, Any] = {}
 
@@ -124,17 +124,18 @@ class RunWriter:
                 counters.append((part.site, part.content()))
             else:
                 tables[part.kind].append(part.content())
-        if not self._store.is_lasting:
-            self._counters |= dict(counters)
-            counters = []
-        counted = self._write_counters(batch_id, counters)
+        lasts = self._store.is_lasting
         files = write_results(self._store, batch_id, results, tables)
         for name in _EVENTS:
             # Side output is rare, but a batch written again must replace what there was.
-            if name == ORDERED or tables[name] or (self.directory / name).exists():
+            again = lasts and (name == ORDERED or (self.directory / name).exists())
+            if tables[name] or again:
                 files += write_events(self._store, batch_id, tables[name], name)
-        if self._store.is_lasting:
-            self._ledger.enter(batch_id, [*files, *counted], ends=ends)
+        if lasts:
+            files += self._write_counters(batch_id, counters)
+            self._ledger.enter(batch_id, files, ends=ends)
+        else:
+            self._counters |= dict(counters)
 
     def _write_counters(self, batch_id: int, counters: list[tuple[str, Any]]) -> list[Path]:
         """Those of the sites that ended in this batch, as one file; none is left of a retry."""

@@ -62,6 +62,8 @@ WINDOW_FIELDS: Final = {
     "ambiguous": pa.int64(),
     "missing": pa.int64(),
 }
+KINDS_OF_ALERT: Final = ("alert", "cleared", "violation")
+"""By ``engine.constraint.traces``'s numbers."""
 ALERT_FIELDS: Final = {
     "alert": TEXT,
     "trace": pa.string(),
@@ -110,16 +112,17 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
-def same_for_all(text: str, n: int) -> pa.Array:
+def one_of(
+    texts: Sequence[str | None], places: np.ndarray, absent: np.ndarray | None = None
+) -> pa.DictionaryArray:
+    """The text at each of ``places``, of type ``TEXT``; null where ``absent``."""
+    found = pa.array(places.astype(np.int32), mask=absent)
+    return pa.DictionaryArray.from_arrays(found, pa.array(texts, pa.string()))
+
+
+def same_for_all(text: str, n: int) -> pa.DictionaryArray:
     """``n`` times the same text, of type ``TEXT``."""
-    places = pa.array(np.zeros(n, np.int32))
-    return pa.DictionaryArray.from_arrays(places, pa.array([text], pa.string()))
-
-
-def either(which: np.ndarray, yes: str, no: str) -> pa.Array:
-    """Per row ``yes`` or ``no``, of type ``TEXT``."""
-    places = pa.array(which.astype(np.int32))
-    return pa.DictionaryArray.from_arrays(places, pa.array([no, yes], pa.string()))
+    return one_of((text,), np.zeros(n, np.int32))
 
 
 def decoded(
@@ -128,8 +131,7 @@ def decoded(
     """Codes as texts, each different one asked for once; null where ``absent``."""
     found, which = np.unique(np.where(absent, -1, codes), return_inverse=True)
     texts = [text(code) if code >= 0 else "" for code in found.tolist()]
-    places = pa.array(which.reshape(-1).astype(np.int32), mask=absent)
-    return pa.DictionaryArray.from_arrays(places, pa.array(texts, pa.string()))
+    return one_of(texts, which.reshape(-1), absent)
 
 
 def match_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
@@ -138,7 +140,7 @@ def match_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
         _row(position, result, MATCH_FIELDS) | {"events": [_event(e) for e in result["events"]]}
         for position, result in zip(positions, results, strict=True)
     ]
-    return _table(rows, MATCH_SCHEMA)
+    return table_of(rows, MATCH_SCHEMA)
 
 
 def window_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
@@ -151,7 +153,7 @@ def window_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table
             if row.get(name) is not None:
                 row[name] = as_json(row[name])
         rows.append(row)
-    return _table(rows, WINDOW_SCHEMA)
+    return table_of(rows, WINDOW_SCHEMA)
 
 
 def _row(position: int, result: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +169,12 @@ def _event(event: Mapping[str, Any]) -> dict[str, Any]:
     return row | {"attrs": as_json(attrs), MORE: as_json(more) if more else None}
 
 
-def _table(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+def table_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """``rows`` as a table.
+
+    Raises:
+        ContractViolation: a value does not fit its field.
+    """
     try:
         return pa.Table.from_pylist(rows, schema=schema)
     except (pa.ArrowException, OverflowError) as error:

@@ -28,7 +28,8 @@ def write_results(
 
     Args:
         store: where to.
-        batch_id: micro-batch, from 0; later ones hold later results.
+        batch_id: micro-batch, from 0; later ones hold later results. In a store that does not last
+            each is written once.
         results: each site's in the order of emission; sites may be mixed.
         tables: more of them, by kind, as tables of its schema with one site each, each site's in
             the order of emission; of queries that ``results`` are not of.
@@ -40,13 +41,18 @@ def write_results(
     kinds = [kind_of(result) for result in results]
     files: list[Path] = []
     for name, kind in KINDS.items():
-        chosen = [place for place, each in enumerate(kinds) if each is kind]
-        given = _numbered(tables.get(name, ()), len(results))
+        found = list(_numbered(tables.get(name, ()), len(results)))
+        if kind in kinds:
+            chosen = [place for place, each in enumerate(kinds) if each is kind]
+            found = [*_by_site(chosen, results, kind), *found]
         # By site, and as a file has one schema, by that.
         parts: dict[pa.Schema, list[pa.Table]] = {}
-        for table in sorted([*_by_site(chosen, results, kind), *given], key=_site_of):
+        if len(found) > 1:
+            found.sort(key=_site_of)
+        for table in found:
             parts.setdefault(table.schema, []).append(table)
-        files += store.replace(name, batch_id, list(parts.values()))
+        if found or store.is_lasting:
+            files += store.replace(name, batch_id, list(parts.values()))
     return files
 
 

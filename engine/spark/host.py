@@ -25,6 +25,7 @@ from engine.log.arrival_log import LogReader
 from engine.log.whole_file import whole_file
 from engine.results.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
 from engine.results.store.ledger import END
+from engine.results.store.part_store import PartStore
 from engine.results.store.sole_use import sole_use
 from engine.spark.class_archive import java_options
 from engine.spark.failure import spark_failure
@@ -163,7 +164,7 @@ def _run(
 ) -> dict[str, Any]:
     started = time.perf_counter()
     reader = LogReader(log)
-    writer, staged = RunWriter(out), Staged(out / _STAGED)
+    writer, staged = RunWriter(PartStore(out)), Staged(out / _STAGED)
     committed = committed_batches(out / CHECKPOINT)
     if committed:
         _check_settings(out / SETTINGS, settings)

@@ -29,7 +29,8 @@ ID_TYPE: Final = "$id"
 DEFAULT_STREAM_CODE: Final = 0
 """Of the stream ``events``, with which every site's table of texts begins."""
 _SYNC_ONLY: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
-_CODED: Final = (r.STREAM, r.SOURCE, r.TYPE)
+_CODED: Final = {r.STREAM: DEFAULT_STREAM_CODE, r.SOURCE: -1, r.TYPE: -1}
+"""Columns of texts: the code that a null stands for."""
 
 
 def mask_name(column: str) -> str:
@@ -104,7 +105,7 @@ def decode(
     types: dict[str, str] = {}
     for name, array in zip(frame.batch.schema.names, frame.batch.columns, strict=True):
         if name in _CODED:
-            columns[name] = _codes(array, strings, _default_code(name))
+            columns[name] = _codes(array, strings, _CODED[name])
         elif is_valued(name):
             # A column of nothing but untyped nulls says no more than one that is left out.
             if (wanted is None or name in wanted) and not pa.types.is_null(array.type):
@@ -131,19 +132,23 @@ def lacking_event(columns: Columns, name: str) -> bool:
     return bool(absent.any())
 
 
-_OF_SOURCES: Final = (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.EOS)
-_TIMED: Final = (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.POG)
+_NEEDED: Final = {
+    r.SOURCE: (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.EOS),
+    r.TS: (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.POG),
+    r.ARRIVAL: tuple(r.Kind),
+}
+"""What no default stands for, and the kinds of records that must have it."""
 
 
 def _refuse_holes(frame: Frame, columns: Columns) -> None:
-    """What no default stands for must be there: rows without it would be looked up by -1."""
-    holes = {
-        "source": (columns[r.SOURCE] < 0, _OF_SOURCES),
-        "ts": (_nulls(frame, r.TS), _TIMED),
-        "arrival": (_nulls(frame, r.ARRIVAL), tuple(r.Kind)),
-    }
-    for name, (missing, kinds) in holes.items():
-        if missing is None or not missing.any():
+    """What is needed must be there: rows without it would be looked up by -1."""
+    for name, kinds in _NEEDED.items():
+        column = frame.batch.column(name)
+        if name in _CODED:
+            missing = columns[name] < 0
+        elif column.null_count:
+            missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+        else:
             continue
         concerned = np.isin(columns[r.KIND], kinds) if r.KIND in columns else True
         for row in np.flatnonzero(missing & concerned)[:1].tolist():
@@ -156,17 +161,8 @@ def _refuse_holes(frame: Frame, columns: Columns) -> None:
             )
 
 
-def _nulls(frame: Frame, name: str) -> np.ndarray | None:
-    column = frame.batch.column(name)
-    if not column.null_count:
-        return None
-    return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
-
-
 def records_by_kind(frame: Frame) -> dict[str, int]:
-    """How many records of each kind the frame has, by the kind's name."""
-    if r.KIND not in frame.batch.schema.names:
-        return {r.Kind.EVENT.name.lower(): frame.rows}
+    """How many records of each kind the frame has, by the kind's name, if it names kinds."""
     counts = pc.value_counts(frame.batch.column(r.KIND)).to_pylist()
     names = [r.Kind(count["values"] or 0).name.lower() for count in counts]
     return {
@@ -176,9 +172,7 @@ def records_by_kind(frame: Frame) -> dict[str, int]:
 
 
 def sync_records(frame: Frame) -> list[dict[str, Any]]:
-    """The frame's sync records, each with its ``row``; empty for nearly every frame."""
-    if r.KIND not in frame.batch.schema.names:
-        return []
+    """The sync records of a frame that names kinds, each with its ``row``."""
     rows = np.flatnonzero(_integers(frame.batch.column(r.KIND), 0) == int(r.Kind.SYNC))
     if not len(rows):
         return []
@@ -208,13 +202,8 @@ def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> n
         column = r.ID if key == ID_TYPE else ATTR_PREFIX + key
         return np.full(rows, column in part)
     if name in _CODED:
-        return np.full(rows, _default_code(name), np.int32)
+        return np.full(rows, _CODED[name], np.int32)
     return np.full(rows, -1 if name == r.SEQ else 0, dtype)
-
-
-def _default_code(name: str) -> int:
-    """The code that a null in a column of texts stands for."""
-    return DEFAULT_STREAM_CODE if name == r.STREAM else -1
 
 
 def is_valued(name: str) -> bool:
@@ -224,8 +213,6 @@ def is_valued(name: str) -> bool:
 
 def join(parts: list[Columns], lengths: list[int]) -> Columns:
     """The parts one after another; a column that some part lacks is filled in."""
-    if len(parts) == 1:
-        return parts[0]
     names: dict[str, np.ndarray] = {}
     for part in parts:
         names.update(part)

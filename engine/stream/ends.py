@@ -20,18 +20,13 @@ REF_END: Final = "ref_end"
 
 
 def by_end(columns: Columns) -> Columns:
-    """Records as an order is to see them."""
-    if r.TE not in columns:
-        return columns
+    """Records with ``te`` as an order is to see them."""
     return {**columns, r.TS: columns[r.TE], r.TE: columns[r.TS]}
 
 
 def from_start(columns: Columns) -> None:
-    """What an order gave, in place: ``ts`` and ``ref`` are of the start again.
-
-    Columns without ``te`` belong to readers that ask for no start: their ``ref`` is of the end.
-    """
-    if r.TE not in columns or REF_END in columns:
+    """What an order gave with ``te``, in place: ``ts`` and ``ref`` are of the start again."""
+    if REF_END in columns:
         return
     columns[r.TS], columns[r.TE] = columns[r.TE], columns[r.TS]
     long = columns[r.TE] - columns[r.TS]

@@ -110,7 +110,7 @@ def by_site(frames: Iterable[Frame], rows: int) -> Iterator[dict[str, list[Frame
     held = 0
     for frame in frames:
         waiting.setdefault(frame.site, []).append(frame)
-        held += frame.rows
+        held += frame.batch.num_rows
         if held >= rows:
             yield waiting
             waiting, held = {}, 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -37,6 +38,8 @@ class Strings:
     holds this one reads in it what the codes meant.
 
     Attributes:
+        texts: by code.
+        codes: of the texts in use.
         given: codes given so far, again ones too: tells whether there are new texts.
         generation: how often codes were taken back; what was found by text must be found anew.
     """
@@ -54,14 +57,6 @@ class Strings:
             unused = set(self._spare)
             self.codes = {t: code for code, t in enumerate(self.texts) if code not in unused}
         self.given = len(self.texts)
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    @property
-    def in_use(self) -> int:
-        """Number of texts."""
-        return len(self.codes)
 
     def code(self, text: str) -> int:
         """The code of ``text``, given one if it is new."""
@@ -107,8 +102,7 @@ class Strings:
         return list(self.texts), list(self._spare)
 
 
-def _no_ints() -> np.ndarray:
-    return np.empty(0, np.int64)
+_no_ints: Final = partial(np.empty, 0, np.int64)
 
 
 @dataclass(slots=True)

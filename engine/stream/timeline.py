@@ -22,6 +22,9 @@ BEFORE = -1
 ALL = ""
 """Stands for every type: the progress of an order, which is a promise for all of them."""
 
+ANY_TYPE = "\0any"
+"""The type of a step whose events are of any type; no query can write such a name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Steps:
@@ -95,11 +98,13 @@ class Moved:
         ``by_start``: it asks when intervals begin, so a row is beyond a promise by its start.
         """
         strings, columns = released.strings, released.columns
-        place = np.full(len(strings) + 3, -1)
+        place = np.full(len(strings.texts) + 3, -1)
         place[[strings.find(kind) for kind in types]] = np.arange(len(types))
         place[-2:] = -1
         empty = np.empty(0, np.int64)
         kinds = place[columns.get("type", empty)]
+        if ANY_TYPE in types:
+            kinds = np.where(kinds < 0, types.index(ANY_TYPE), kinds)
         mine = np.flatnonzero(kinds >= 0)
         ref = columns.get("ref", empty) if by_start else ends_of(released)
         return Timeline(

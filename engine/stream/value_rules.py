@@ -45,13 +45,18 @@ COUNTS: Final[dict[str, int]] = {
 """Greatest value of each field that counts; the least is 0."""
 
 
+LIMITS: Final = {
+    **{field: (low, high) for field, (low, high, _) in RANGES.items()},
+    **{field: (0, most) for field, most in COUNTS.items()},
+}
+"""Least and greatest value of each field that has some."""
+
+
 def beyond(field: str, values: np.ndarray, unit_ns: int = 1) -> np.ndarray:
     """Where ``values`` (int64; of a time in units of ``unit_ns``) lie outside ``field``'s range."""
+    low, high = LIMITS[field]
     if field in RANGES:
-        low, high, _ = RANGES[field]
         low, high = -(-low // unit_ns), high // unit_ns
-    else:
-        low, high = 0, COUNTS[field]
     return np.asarray((values < low) | (values > high))
 
 

@@ -6,8 +6,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from engine.report.kpis import Kpi
 from engine.report.page.document import document
 from engine.report.page.figures import BAD, GOOD, Figure
+from engine.report.page.how_made import CHAPTER, how_made
 from engine.report.page.page_folder import write_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.units import number
@@ -22,7 +24,7 @@ JSON: Final = "sweep.json"
 ALL: Final = "all thresholds together"
 FACETS_MAX: Final = 24
 """Maps of one threshold that are drawn; the table has all cells."""
-_CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells"}
+_CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells", **CHAPTER}
 _SCALE: Final = [[0, BAD], [0.5, "#e9c46a"], [1, GOOD]]
 
 
@@ -46,7 +48,8 @@ def write_sweep(
     maps = [figure for text in (ALL, *findings.thresholds) for figure in _maps(findings, text, own)]
     page = document(
         "sweep.html", f"Sweep: {title}", _CHAPTERS, maps, found, JSON, maps=maps,
-        tables={"cells": _table(findings)}, shown=FACETS_MAX,
+        tables={"cells": _table(findings)}, shown=FACETS_MAX, kpis=_kpis(findings, own),
+        how=how_made(command, found["made_with"]),
     )  # fmt: skip
     write_page_folder(out, {JSON: as_json(found, indent=1) + "\n", HTML: page}, (CELLS,))
     return found
@@ -67,6 +70,30 @@ def told(findings: Findings, own: Cell) -> tuple[bool, str]:
         if value != mine
     ]
     return False, f"The least change with which all thresholds hold: {', '.join(changes)}."
+
+
+def _kpis(findings: Findings, own: Cell) -> list[Kpi]:
+    """In how many cells all holds, and each threshold by itself; in colour, whether at ``own``."""
+    cells = list(findings.metrics)
+    made = [Kpi("cells", len(cells), "count", number(len(cells)), _axes(findings))]
+    if not findings.thresholds:
+        return made
+    rows = [("all thresholds hold", [cell for cell in cells if findings.all_hold(cell)])]
+    rows += [
+        (text, [cell for cell in cells if findings.holding[text][cell] == 1])
+        for text in findings.thresholds
+    ]
+    return made + [
+        Kpi(
+            name, len(held) / len(cells), "share", f"{len(held)} of {len(cells)}",
+            f"cells; {'also' if own in held else 'not'} the file's own", "more", holds=own in held,
+        )
+        for name, held in rows
+    ]  # fmt: skip
+
+
+def _axes(findings: Findings) -> str:
+    return " x ".join(f"{len(axis.values)} of {axis.path}" for axis in findings.axes)
 
 
 def _named(findings: Findings, cell: Cell) -> str:

@@ -15,8 +15,9 @@ import numpy as np
 from edge_agent.measure.findings import Exchange, Findings, ServerFindings
 from engine.units import neat
 from engine.validate.allan import allan_deviation, wander_ppb
+from engine.validate.delay_law import DelayLaw, delay_law
 from engine.validate.marzullo import Agreement, agreement
-from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
+from engine.validate.quality import AgentHabits, ClockQuality, LinkQuality, Setup, SourceQuality
 
 SECOND: Final = 10**9
 _FSYNC_SLOW_NS: Final = 100_000_000
@@ -33,6 +34,7 @@ class AgentFacts(NamedTuple):
     resends: bool
     outbox_bytes: int
     streams: tuple[str, ...]
+    habits: AgentHabits | None = None
 
 
 class ClockLine(NamedTuple):
@@ -65,7 +67,12 @@ def setup_of(found: Findings, facts: AgentFacts, step_ns: int) -> Setup:
     link = link_of(found, line, facts) if own and line is not None else None
     servers = agreement_of(found)
     source = SourceQuality(
-        site=found.site, name=found.source, clock=clock, link=link, streams=facts.streams
+        site=found.site,
+        name=found.source,
+        clock=clock,
+        link=link,
+        streams=facts.streams,
+        habits=facts.habits,
     )
     return Setup(
         sources=(source,), alike=True, facts=_facts(found, servers, step_ns),
@@ -166,8 +173,20 @@ def link_of(found: Findings, line: ClockLine, facts: AgentFacts) -> LinkQuality:
         transit_error_ns=line.bound_ns,
         round_trip_ns=round(float(np.quantile(delay, 0.99, method="higher"))),
         asked=path.asked, lost=path.lost, resends=facts.resends,
-        reordered=path.reordered_up + path.reordered_down,
+        reordered=path.reordered_up + path.reordered_down, laws=_laws(path.exchanges, line),
     )  # fmt: skip
+
+
+def _laws(exchanges: Sequence[Exchange], line: ClockLine) -> tuple[DelayLaw, DelayLaw]:
+    """Of the delay each way. Both ways are taken to have the same least delay: which of them is
+    longer cannot be seen from outside, and how they vary can.
+    """
+    at = np.array([each.at_ns for each in exchanges], np.int64)
+    run = line.offset_ns + line.offsets(at)
+    up = np.array([each.up_ns for each in exchanges], np.float64) - run
+    down = np.array([each.down_ns for each in exchanges], np.float64) + run
+    apart = (up.min() - down.min()) / 2
+    return delay_law(up - apart), delay_law(down + apart)
 
 
 class Opinion(NamedTuple):

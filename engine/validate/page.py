@@ -10,11 +10,23 @@ from typing import Any, Final
 
 from engine.extras import need
 from engine.report.page.document import document
-from engine.report.page.figures import BAD, COLOURS, GOOD, NEUTRAL, Figure, digits, log_axis, ms
+from engine.report.page.figures import (
+    BAD,
+    CARE,
+    COLOURS,
+    GOOD,
+    NEUTRAL,
+    Figure,
+    digits,
+    log_axis,
+    ms,
+)
+from engine.report.page.how_made import CHAPTER, how_made
 from engine.report.page.page_folder import check_page_folder, write_page_folder
 from engine.report.plain import as_json
 from engine.report.versions import versions
 from engine.scenario import Table
+from engine.validate.key_numbers import key_numbers
 from engine.validate.report import Validation, as_plain
 from engine.validate.tables import (
     clock_table,
@@ -28,7 +40,7 @@ HTML: Final = "validate.html"
 JSON: Final = "validate.json"
 _CHAPTERS: Final = {
     "verdict": "Verdict", "queries": "Queries", "clocks": "Clocks", "links": "Links",
-    "besides": "Besides", "formulas": "Formulas",
+    "besides": "Besides", "formulas": "Formulas", **CHAPTER,
 }  # fmt: skip
 _SHOWN: Final = 30
 _UNIT: Final = re.compile(r"([0-9]) (ns|us|ms|s|min|h|ppm|ppb|B|%)(?![A-Za-z])")
@@ -45,14 +57,20 @@ def check_page(out: Path) -> None:
     check_page_folder(out, (HTML, JSON))
 
 
-def write_page(found: Validation, out: Path) -> None:
-    """Writes ``validate.json`` and ``validate.html`` into ``out``, made if absent."""
+def write_page(found: Validation, out: Path, command: str) -> None:
+    """Writes ``validate.json`` and ``validate.html`` into ``out``, made if absent.
+
+    ``command``: that made them.
+    """
     plain = as_plain(found, versions())
-    write_page_folder(out, {JSON: as_json(plain, indent=1) + "\n", HTML: page(found, plain)})
+    write_page_folder(
+        out, {JSON: as_json(plain, indent=1) + "\n", HTML: page(found, plain, command)}
+    )
 
 
-def page(found: Validation, plain: Mapping[str, Any]) -> str:
+def page(found: Validation, plain: Mapping[str, Any], command: str) -> str:
     """The page; ``plain`` is what validate.json holds."""
+    kpis, care = key_numbers(found)
     figures = {
         "bounds": _bounds(plain), "offset": _offset(plain), "allan": _allan(plain),
         "transit": _transit(plain),
@@ -65,7 +83,7 @@ def page(found: Validation, plain: Mapping[str, Any]) -> str:
     return document(
         "validate.html", f"Validated: {plain['looked_at']}", _CHAPTERS,
         [each for each in figures.values() if each is not None], plain, JSON, tables=tables,
-        figures=figures,
+        figures=figures, kpis=kpis, care=care, how=how_made(command, plain["made_with"]),
     )  # fmt: skip
 
 
@@ -86,7 +104,7 @@ def _bounds(plain: Mapping[str, Any]) -> Figure | None:
         return None
     names = [each["name"] for each in asked]
     own = [each["window_ns"] or each["within_ns"] for each in asked]
-    colours = {"fit": GOOD, "fit with care": COLOURS[1], "not fit": BAD}
+    colours = {"fit": GOOD, "fit with care": CARE, "not fit": BAD}
     return Figure(
         "bounds", "What the queries ask, and what these clocks can decide",
         "Dot: the query's WITHIN or window, in the colour of its verdict. Bar: the smallest that "

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from engine.clocks.prediction import SYNCS_KEPT, Sample, explained, growth_ppb, held
 from engine.kernels.integers import NS_PER_S
+from engine.validate.delay_law import DelayLaw
 
 RTO_MIN_NS: Final = 200_000_000
 """Least wait of Linux's TCP before it sends again what was not acknowledged."""
@@ -91,6 +92,8 @@ class LinkQuality:
     reordered: int = 0
     gap_wait_ns: int = 0
     resends: bool = True
+    laws: tuple[DelayLaw, DelayLaw] | None = None
+    """Of the delay up and down; None: only events' own transits are known."""
 
     @property
     def loss(self) -> float:
@@ -103,9 +106,20 @@ class LinkQuality:
         return wilson(self.lost, self.asked)
 
 
+@dataclass(frozen=True, slots=True)
+class AgentHabits:
+    """What an agent's settings say that its twin needs; keys of ``[[sources]]`` and its ``sync``,
+    as TOML's values; and how many connections its messages go by.
+    """
+
+    source: Mapping[str, str]
+    sync: Mapping[str, str]
+    connections: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceQuality:
-    """One source."""
+    """One source. ``habits`` None: its agent's settings are not known."""
 
     site: str
     name: str
@@ -115,6 +129,7 @@ class SourceQuality:
     period_ns: int | None = None
     streams: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    habits: AgentHabits | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

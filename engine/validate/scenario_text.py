@@ -1,21 +1,29 @@
 """A scenario file with the measured clocks and links, to simulate and sweep (``slackwater run``).
 
-Each source has the clock that it was measured to have, and a link with the least and the mean
-delay that its events took. Where one device stands for all, three of its kind are made up. What
-cannot be measured from outside, what the sources see, is a plain periodic workload: to be replaced.
+Each source has the clock that it was measured to have, and its link the law of delays that fits
+what was measured each way. Of losses only those of a whole round trip are known: half of them is
+taken to happen each way. What TCP makes of a loss depends on how often messages follow one another.
+Where one device stands for all, three of its kind are made up. What cannot be measured from
+outside, what the sources see, is a recording that is handed in, or a plain periodic workload: to be
+replaced.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
+from engine.stream.timeline import ANY_TYPE
+from engine.validate.delay_law import DelayLaw
 from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
 from engine.validate.report import Validation
+from engine.validate.tcp_recovery import recovery_ns
 
 _STAND_INS: Final = 3
 _PERIOD_NS: Final = 10**9
@@ -23,7 +31,20 @@ _NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 _SKEW_MAX_PPM: Final = 500.0
 
 
-def scenario_text(found: Validation, plans: Sequence[Plan], order: str, barrier: str | None) -> str:
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the sources see: a recording. ``file``: as the scenario file names it; ``gaps_ns``: mean
+    time between a source's events, by source.
+    """
+
+    file: str
+    gaps_ns: Mapping[str, float]
+
+
+def scenario_text(
+    found: Validation, plans: Sequence[Plan], order: str, barrier: str | None,
+    recorded: Recorded | None = None,
+) -> str:  # fmt: skip
     """The file, as TOML.
 
     Args:
@@ -31,20 +52,25 @@ def scenario_text(found: Validation, plans: Sequence[Plan], order: str, barrier:
         plans: of the queries that it asks.
         order: short form, as of ``slackwater query``.
         barrier: likewise; None: as each query's REALTIME says.
+        recorded: what the sources see; None: stand-ins. Its events say how long the run is.
     """
     setup = found.setup
     wanted = [f"uncertain <= {100 * found.wanted.uncertain:g} %"]
     lines = [
         f"# Clocks and links as measured by slackwater validate ({_comment(found.looked_at)}).",
-        "# The workloads are stand-ins: replace them by your own, or by a recording.",
+        "# What the sources see is recorded."
+        if recorded
+        else "# The workloads are stand-ins: replace them by your own, or by a recording.",
         f"title = {_text(f'As measured: {found.looked_at}')}",
         "seed = 1",
-        'duration = "2 min"',
+        *([] if recorded else ['duration = "2 min"']),
         f"thresholds = {_texts(wanted if plans else [])}",
     ]
     types, attrs = _types(plans), _attributes(plans)
     for number, source in enumerate(setup.sources):
-        lines += ["", *_source(source, setup, number, types, attrs)]
+        lines += ["", *_source(source, setup, recorded)]
+        if recorded is None:
+            lines += _stand_in(source, setup, number, types, attrs)
     if plans:
         lines += ["", "[queries]", *(f"{_key(plan.name)} = {_text(plan.text)}" for plan in plans)]
     lines += ["", "[engine]", f"order = {_text(order)}"]
@@ -53,20 +79,45 @@ def scenario_text(found: Validation, plans: Sequence[Plan], order: str, barrier:
     return "\n".join(lines) + "\n"
 
 
-def _source(
-    source: SourceQuality, setup: Setup, number: int, types: Sequence[str], attrs: Sequence[str]
-) -> Iterator[str]:
+def _source(source: SourceQuality, setup: Setup, recorded: Recorded | None) -> Iterator[str]:
     yield "[[sources]]"
     yield f"name = {_text(_NAME.sub('-', source.name))}"
-    if setup.alike:
+    if setup.alike and recorded is None:
         yield f"count = {_STAND_INS}"
-    if source.link is not None and source.link.lost and not source.link.resends:
+    if source.habits is not None:
+        yield from (f"{key} = {value}" for key, value in source.habits.source.items())
+    elif source.link is not None and source.link.lost and not source.link.resends:
         yield "resend = false"
+    if recorded is not None:
+        yield "[sources.recording]"
+        yield f"file = {_text(recorded.file)}"
+        if not setup.alike:
+            yield f"only = {_texts([source.name])}"
     yield "[sources.clock]"
     yield from _clock(source.clock, alike=setup.alike)
-    if source.link is not None:
+    if source.habits is not None:
+        yield "[sources.sync]"
+        yield from (f"{key} = {value}" for key, value in source.habits.sync.items())
+    if source.link is not None and source.link.laws is not None:
+        yield from _laws(source.link, source.link.laws, _gap_ns(source, setup, recorded))
+    elif source.link is not None:
         yield "[sources.link]"
         yield from _link(source.link)
+
+
+def _gap_ns(source: SourceQuality, setup: Setup, recorded: Recorded | None) -> float | None:
+    """Mean time between two messages of one connection; None: seldom."""
+    if recorded is None or not recorded.gaps_ns:
+        return None
+    gaps = recorded.gaps_ns
+    own = sum(gaps.values()) / len(gaps) if setup.alike else gaps.get(source.name)
+    connections = 1 if source.habits is None else source.habits.connections
+    return None if own is None else own * connections
+
+
+def _stand_in(
+    source: SourceQuality, setup: Setup, number: int, types: Sequence[str], attrs: Sequence[str]
+) -> Iterator[str]:
     own = source.types or types
     yield "[sources.workload]"
     yield 'model = "periodic"'
@@ -101,6 +152,34 @@ def _clock(clock: ClockQuality, *, alike: bool) -> Iterator[str]:
         yield f"resolution = {_ns(clock.resolution_ns)}"
 
 
+def _laws(
+    link: LinkQuality, laws: tuple[DelayLaw, DelayLaw], gap_ns: float | None
+) -> Iterator[str]:
+    up, down = laws
+    if link.lost:
+        yield "[sources.link]"
+        # A question is lost, or its answer is.
+        yield f"loss = {1 - math.sqrt(1 - link.loss):.6f}"
+        if link.resends:
+            trip = up.mean_ns + down.mean_ns
+            deviation = math.hypot(up.deviation_ns, down.deviation_ns)
+            yield f"retransmit_timeout = {_ns(recovery_ns(trip, deviation, gap_ns))}"
+        else:
+            yield "reliable = false"
+    for direction, law in (("up", up), ("down", down)):
+        yield f"[sources.link.{direction}]"
+        yield f"delay = {_law(law)}"
+
+
+def _law(law: DelayLaw) -> str:
+    if not law.sigma:
+        return _ns(law.median_ns)
+    return (
+        f'{{ model = "lognormal", median = {_ns(law.median_ns)}, min = {_ns(law.min_ns)}, '
+        f"sigma = {law.sigma:.4g} }}"
+    )
+
+
 def _link(link: LinkQuality) -> Iterator[str]:
     least = max(link.least_ns, 0)
     # The median of an exponential law lies ln 2 of its mean above its least.
@@ -116,7 +195,8 @@ def _link(link: LinkQuality) -> Iterator[str]:
 
 def _types(plans: Sequence[Plan]) -> list[str]:
     """The event types that the patterns name; where there are none, one."""
-    named = [step.type for plan in plans for branch in plan.branches for step in branch.steps]
+    named = [step.type for plan in plans for branch in plan.branches for step in branch.steps
+             if step.type != ANY_TYPE]  # fmt: skip
     return list(dict.fromkeys(named)) or ["EVENT"]
 
 

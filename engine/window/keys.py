@@ -127,11 +127,11 @@ class GroupKeys:
 
     def _text_or_none(self, code: int) -> str | None:
         """A null's code has no text."""
-        return self.text(code) if code < len(self.strings) or code in self.texts else None
+        return self.text(code) if code < len(self.strings.texts) or code in self.texts else None
 
     def text(self, code: int) -> str | None:
         """What ``code`` means."""
-        return self.strings.text(code) if code < len(self.strings) else self.texts[code]
+        return self.strings.text(code) if code < len(self.strings.texts) else self.texts[code]
 
     def used(self, codes: np.ndarray) -> np.ndarray:
         """Codes of texts among the keys ``codes`` (cells x columns)."""

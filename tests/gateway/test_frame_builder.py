@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge_agent import wire
+from edge_agent.excerpt import Events, Whole, part_of, written
 from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.packing import cut
 from edge_agent.records import Kind
+from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.frames import FrameBuilder, Part, one_row
 from engine.stream.frame import FIXED_TYPES, Frame
 
@@ -204,6 +207,76 @@ def test_cutting_a_message_gives_its_rows(part: Part, data: st.DataObject) -> No
         part.seq + start, part.incarnation, part.schema,
     )  # fmt: skip
     assert twin([piece]) == twin([part])[start:end]
+
+
+NUMBERS = st.sampled_from([0, 1, 127, 128, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**61])
+
+
+@given(events(0), NUMBERS, st.data())
+def test_an_excerpt_is_as_long_as_its_bytes_which_say_its_rows(
+    part: Part, first: int, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, part.rows - 1))
+    end = data.draw(st.integers(start + 1, part.rows))
+    whole = written(part.data)
+    excerpt = Whole(whole, "events").excerpt(start, end, first)
+    assert len(bytes(excerpt)) == len(excerpt)
+    (read,) = wire.Decoder().feed(bytes(excerpt))
+    assert read == written(excerpt) == cut(whole, start, end, first)
+    for name in ("stream", "first_seq", "rows", "ts", "ids", "types"):
+        assert getattr(excerpt, name) == getattr(read, name)
+    assert written(part_of(excerpt, 0, 1)) == part_of(read, 0, 1)
+
+
+@settings(max_examples=200)
+@given(sequences(), st.data())
+def test_frames_of_excerpts_are_those_of_their_messages(
+    parts: list[Part], data: st.DataObject
+) -> None:
+    wholes = [(part, Whole(written(part.data), "events")) for part in parts]
+    by_excerpt, by_message = FrameBuilder("main"), FrameBuilder("main")
+    for _ in range(data.draw(st.integers(1, 8))):
+        part, whole = data.draw(st.sampled_from(wholes))
+        start = data.draw(st.integers(0, part.rows - 1))
+        excerpt = whole.excerpt(start, data.draw(st.integers(start + 1, part.rows)), start)
+        by_excerpt.add(part._replace(data=excerpt, arrival=9))
+        by_message.add(part._replace(data=written(excerpt), arrival=9))
+        assert by_excerpt.bytes == by_message.bytes
+        assert by_excerpt.bytes_with(excerpt, part.schema) == by_message.bytes_with(
+            written(excerpt), part.schema
+        )
+    made, expected = by_excerpt.build().batch, by_message.build().batch
+    assert made.to_pylist() == expected.to_pylist()
+    assert [(each.name, each.type) for each in made.schema] == [
+        (each.name, each.type) for each in expected.schema
+    ]
+
+
+@given(st.data())
+def test_an_excerpt_is_refused_as_its_message_is(data: st.DataObject) -> None:
+    """Of a batch in which some rows are wrong, of either schema: more than once, as it is kept."""
+    times = st.sampled_from([0, 5, 2**62, -(2**62), 2**63 - 1])
+    ts = data.draw(st.lists(times, min_size=3, max_size=3))
+    te = data.draw(st.none() | st.lists(st.sampled_from([5, 9]), min_size=3, max_size=3))
+    codes = data.draw(st.lists(st.integers(-2, 2), min_size=3, max_size=3))
+    floats = data.draw(st.lists(st.sampled_from([0.5, float("inf")]), min_size=3, max_size=3))
+    whole = Whole(
+        Data(0, 0, 3, packed("q", ts), te and packed("q", te), None, None,
+             (Texts(["x", "y"], packed("i", codes)), Values(packed("d", floats), None), None)),
+        "events",
+    )  # fmt: skip
+    for start, end in ((0, 1), (1, 3), (0, 3), (0, 1)):
+        for schema in (SCHEMAS[1], SCHEMAS[0], SCHEMAS[2], SCHEMAS[1]):
+            excerpt = whole.excerpt(start, end, start)
+            assert refusal(excerpt, schema) == refusal(written(excerpt), schema)
+
+
+def refusal(events: Events, schema: StreamSchema) -> str | None:
+    try:
+        check_data(events, schema)
+    except ContentRefused as refused:
+        return f"{refused.reason}: {refused.detail}"
+    return None
 
 
 def test_arrival_never_goes_back() -> None:

@@ -10,7 +10,17 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from engine.query.plan import Arithmetic, Expression, Logic, Predicate
+from engine.query.plan import (
+    Arithmetic,
+    Call,
+    Case,
+    Comparison,
+    Expression,
+    Likeness,
+    Logic,
+    Predicate,
+    Presence,
+)
 from engine.stream.released import Strings
 
 Row = Mapping[str, Any]
@@ -52,10 +62,54 @@ def columns_of(rows: Sequence[Row], strings: Strings) -> dict[str, np.ndarray]:
 
 def computed(leaves: SearchStrategy[Expression], most: int) -> SearchStrategy[Expression]:
     """Expressions of at most ``most`` leaves."""
+
+    def more(inner: SearchStrategy[Expression]) -> SearchStrategy[Expression]:
+        perhaps = inner | st.none()
+        ops = st.sampled_from(["<", "=", "!="])
+        return (
+            st.builds(Arithmetic, st.sampled_from("+-*/%"), inner, inner)
+            | st.builds(Call, st.sampled_from(["abs", "floor", "ceil", "round"]), st.tuples(inner))
+            | st.builds(
+                Call, st.sampled_from(["least", "greatest"]), st.tuples(inner, inner, inner)
+            )
+            | st.builds(Call, st.just("coalesce"), st.tuples(inner, inner))
+            | st.builds(_case, ops, inner, inner, perhaps, perhaps)
+        )
+
+    return st.recursive(leaves, more, max_leaves=most)
+
+
+def _case(
+    op: str, left: Expression, right: Expression, then: Expression | None, other: Expression | None
+) -> Case:
+    return Case(((Comparison(op, left, right), then),), other)
+
+
+def sums(leaves: SearchStrategy[Expression], most: int) -> SearchStrategy[Expression]:
+    """Arithmetic of at most ``most`` leaves, and no functions."""
     return st.recursive(
         leaves,
-        lambda inner: st.builds(Arithmetic, st.sampled_from("+-*/"), inner, inner),
+        lambda inner: st.builds(Arithmetic, st.sampled_from("+-*/%"), inner, inner),
         max_leaves=most,
+    )
+
+
+def texts(leaves: SearchStrategy[Expression]) -> SearchStrategy[Expression]:
+    """Functions of texts, of one event each."""
+    return st.builds(Call, st.sampled_from(["upper", "lower", "trim", "length"]), st.tuples(leaves))
+
+
+PATTERNS: Final = ["%", "a%", "_", "%b", "1_", "\\%", ""]
+
+
+def asked(
+    values: SearchStrategy[Expression], one_event: SearchStrategy[Expression]
+) -> SearchStrategy[Predicate]:
+    """IS NOT NULL, LIKE and regexp_like."""
+    return (
+        st.builds(Presence, values)
+        | st.builds(Likeness, one_event, st.sampled_from(PATTERNS), st.just(False))
+        | st.builds(Likeness, one_event, st.sampled_from(["^a", "b$", "[0-9]+", ""]), st.just(True))
     )
 
 

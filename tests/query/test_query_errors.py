@@ -52,7 +52,7 @@ query line 1, column 44: a number is compared with text
                                              ^^^^^
   'price' is a number""",
     "EVENT SEQ(A a) WHERE n + tag * 2 < 3": """
-query line 1, column 26: 'tag' is text, and + - * / take numbers
+query line 1, column 26: 'tag' is text, and + - * / % take numbers
   EVENT SEQ(A a) WHERE n + tag * 2 < 3
                            ^^^""",
     "SELECT avg(n), sum(tag) GROUP BY colour WINDOW TUMBLING 1 s": """

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from edge_agent import wire
 from edge_agent.columns import Codes, Masked
+from edge_agent.excerpt import Excerpt
 from edge_agent.messages import Ack, Data, StreamSchema
 from engine.errors import UserError
-from simulator.network import rows_in
+from simulator.network import Connection, rows_in
 from simulator.run import Simulated
 from simulator.scenario import read_scenario
 from simulator.seeds import Seeds
@@ -255,6 +256,28 @@ def test_sums_balance_and_the_log_tells_the_truth(
     assert account["generated"] == 200
     assert account["missing"] == len(true) - len(logged)
     assert all(row["arrival"] >= true[key] for row, key in zip(of_kind(rows), logged, strict=True))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(unruly(), st.integers(0, 1000), st.sampled_from([[], ["2500 ms"]]))
+def test_carried_messages_do_what_their_bytes_do(
+    world: World, first: dict[str, Any], seed: int, restarts: list[str]
+) -> None:
+    """The same run with every message packed by the agent and unpacked by the gateway."""
+    gateway = {"restarts": restarts}
+    carried, rows = world(first, source("s1"), seed=seed, gateway=gateway)
+    send_up, packed = Connection.send_up, []
+
+    def by_bytes(connection: Connection, data: bytes | Excerpt) -> None:
+        packed.append(isinstance(data, Excerpt))
+        send_up(connection, bytes(data))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Connection, "send_up", by_bytes)
+        done, again = world(first, source("s1"), seed=seed, gateway=gateway)
+    assert any(packed)
+    assert (done.manifest, again) == (carried.manifest, rows)
+    assert done.events == carried.events
 
 
 # --- borders

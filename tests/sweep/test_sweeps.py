@@ -51,6 +51,9 @@ def test_a_sweep_finds_where_thresholds_hold_and_goes_on(monkeypatch: pytest.Mon
         for period in ("100ms", "200ms")
     }
     page = Path("swept/sweep.html").read_text()
+    assert '<div class="name">all thresholds hold</div>' in page
+    assert "Again: <code>slackwater" in page
+    assert "Done on 20" in page
     assert "The least change" in page
     assert page.count('id="plot-map-') == 3
 

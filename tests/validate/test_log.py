@@ -255,3 +255,24 @@ def test_line_numbers_are_no_arrivals(tmp_path: Path, capsys: pytest.CaptureFixt
     assert run(["log", "import", str(trace), "--out", str(tmp_path / "t.log")]) == 0
     assert run(["validate", "--log", str(tmp_path / "t.log")]) == 2
     assert "line numbers" in capsys.readouterr().err
+
+
+def test_a_page_says_how_it_was_made_and_has_tiles_in_the_colour_of_the_verdict(
+    shop: Path, tmp_path: Path
+) -> None:
+    words = ["validate", "--log", str(shop), "--quiet", "--out", str(tmp_path / "out")]
+    care, unfit = "EVENT SEQ(A a, B b) WITHIN 20 s", "EVENT SEQ(A a, B b) WITHIN 10 ms"
+    for query, code, kind in ((care, 0, "care"), (unfit, 1, "fails")):
+        assert run([*words, "--query", query]) == code
+        page = (tmp_path / "out" / "validate.html").read_text()
+        assert f'<section id="verdict" class="{kind}">' in page
+        assert f'<div class="tile {kind}">' in page
+        assert f'<li class="{kind}">' in page
+        for said in ("clock known to ±", "lost on the way", "told after, p95", "Done on 20"):
+            assert said in page
+        run_section = page.partition('<section id="run">')[2]
+        assert "Again: <code>slackwater" in run_section
+        assert "numpy" in run_section
+    # A colour of its own, in light and in dark.
+    assert page.count("--care: #") == 2
+    assert page.count("--care-ground: #") == 2

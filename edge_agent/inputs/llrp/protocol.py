@@ -26,7 +26,6 @@ DELETE_ROSPEC: Final = 21
 ENABLE_ROSPEC: Final = 24
 GET_ROSPECS: Final = 26
 SET_READER_CONFIG: Final = 3
-CLOSE_CONNECTION: Final = 14
 RO_ACCESS_REPORT: Final = 61
 KEEPALIVE: Final = 62
 READER_EVENT_NOTIFICATION: Final = 63
@@ -43,7 +42,6 @@ ANTENNA_ID: Final = 1
 FIRST_SEEN_UTC: Final = 2
 FIRST_SEEN_UPTIME: Final = 3
 LAST_SEEN_UTC: Final = 4
-LAST_SEEN_UPTIME: Final = 5
 PEAK_RSSI: Final = 6
 CHANNEL_INDEX: Final = 7
 TAG_SEEN_COUNT: Final = 8
@@ -121,12 +119,6 @@ def parameter(kind: int, *parts: bytes) -> bytes:
     """The bytes of a parameter with a length."""
     body = b"".join(parts)
     return struct.pack(">HH", kind, 4 + len(body)) + body
-
-
-def type_value(kind: int, value: int) -> bytes:
-    """The bytes of a parameter without one; a negative value in two's complement."""
-    size = TV_BYTES[kind]
-    return bytes([_TV_BIT | kind]) + (value % (1 << 8 * size)).to_bytes(size, "big")
 
 
 def parameters(data: bytes, at: int = 0) -> Iterator[tuple[int, bytes]]:

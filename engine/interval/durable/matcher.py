@@ -104,7 +104,7 @@ class TreeMatcher(SeqMatcher):
         found = super()._changes(released, moved, {})
         if found is None:
             return None
-        half = self._store.columns[HALF_COLUMN]
+        half = self.table.columns[HALF_COLUMN]
         for scope, step in self._completes.items():
             rows = found.rows[:, step]
             waits = (rows >= 0) & (half[rows] != WHOLE)

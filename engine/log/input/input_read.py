@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from engine.log.input.intake import RowIntake
-from engine.log.input.lines import display_name
-from engine.log.input.sorting import Sorter, check_sort
+from engine.log.input.lines import STDIN
+from engine.log.input.sorting import Sorter
 from engine.log.record.bad_lines import BadLines
 from engine.log.record.times import Times
 from engine.stream.frame import Frame
@@ -87,14 +87,14 @@ class InputRead(ABC):
         dead_letter: str | Path | None = None,
     ) -> None:
         self.form = InputForm(form) if isinstance(form, str) else form
-        check_sort(self.form.sort)
         self.path = str(path)
-        self.name = display_name(self.path)
+        self.name = "<stdin>" if self.path == STDIN else self.path
         self._bad = BadLines(self.name, on_bad, None if dead_letter is None else Path(dead_letter))
         self._begin()
 
     def _begin(self) -> None:
         self.records = 0
+        self._has_begun = False
         self._times = Times(self.name, self.form.unit, self.form.timezone)
         self._intake = RowIntake(self._times.unit_ns)
         self._sorter = None if self.form.sort is None else Sorter(self.name, self.form.sort)
@@ -110,8 +110,10 @@ class InputRead(ABC):
         return self._intake.arrival_given
 
     def __iter__(self) -> Iterator[Frame]:
-        self._begin()
-        with self._bad:
+        if self._has_begun:
+            self._begin()
+        self._has_begun = True
+        with self._bad.opened():
             yield from self._read()
         if self._sorter is not None:
             for rows in self._sorter.sorted():

@@ -8,6 +8,8 @@ that a frame holds rows of one chunk.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +19,7 @@ from edge_agent.limits import TIME_MAX_NS
 from edge_agent.records import Kind
 from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
 from engine.log.record.bad_lines import Fault
-from engine.log.record.record_rules import in_units, row_faults
+from engine.log.record.record_rules import add_fault, in_units, row_faults
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
@@ -25,6 +27,7 @@ _SourceKey = tuple[str, str | None]
 _CountKey = tuple[str, str, str, int]
 
 
+@dataclass(slots=True)
 class RowIntake:
     """Turns columns of one input into frames.
 
@@ -33,12 +36,12 @@ class RowIntake:
     ``arrival_given`` tells whether any row gave its arrival.
     """
 
-    def __init__(self, unit_ns: int) -> None:
-        self.unit_ns = unit_ns
-        self.arrival_given = False
-        self._next_seq: dict[_CountKey, int] = {}
-        self._incarnation: dict[_SourceKey, int] = {}
-        self._arrived: dict[str, tuple[int, int]] = {}  # site -> (arrival, line)
+    unit_ns: int
+    arrival_given: bool = False
+    _next_seq: dict[_CountKey, int] = field(default_factory=dict)
+    _incarnation: dict[_SourceKey, int] = field(default_factory=dict)
+    _arrived: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By site: (arrival, line) of the row that arrived last."""
 
     def check(
         self, columns: dict[str, pa.Array], lines: np.ndarray, *, ordered: bool = True
@@ -56,14 +59,14 @@ class RowIntake:
             given = np.zeros(len(lines), bool)
             if r.ARRIVAL in columns:
                 _, given = ints(columns[r.ARRIVAL])
-            found.add(
-                ~given & (lines > TIME_MAX_NS // self.unit_ns),
+            add_fault(
+                found, ~given & (lines > TIME_MAX_NS // self.unit_ns),
                 "its line number, taken as arrival, is beyond 146 years in nanoseconds; "
                 'give "arrival" or a finer --time-unit',
-            )
+            )  # fmt: skip
         bad = np.zeros(len(lines), bool)
-        bad[list(found.reasons)] = True
-        faults = [Fault(int(lines[row]), reason) for row, reason in found.reasons.items()]
+        bad[list(found)] = True
+        faults = [Fault(int(lines[row]), reason) for row, reason in found.items()]
         return faults + (self._backward(columns, lines, np.flatnonzero(~bad)) if ordered else [])
 
     def _backward(
@@ -77,7 +80,7 @@ class RowIntake:
         groups = group_rows([codes[rows]])
         faults = []
         for number, start in enumerate(groups.starts):
-            end = groups.starts[number + 1] if number + 1 < len(groups) else len(rows)
+            end = groups.starts[number + 1] if number + 1 < len(groups.starts) else len(rows)
             at = rows[groups.order[start:end]]
             site = sites[codes[at[0]]]
             known, line = self._arrived.get(site, (int(arrival[at[0]]), int(lines[at[0]])))
@@ -146,7 +149,10 @@ class RowIntake:
         """Fills ``incarnation`` and ``seq`` where rows do not give them."""
         rows = len(kind)
         source_codes, sources = string_codes(full[r.SOURCE])
-        incarnation = self._incarnations(full, kind, (site_codes, sites), (source_codes, sources))
+        incarnation = np.zeros(rows, np.int64)
+        if r.INCARNATION in full or self._incarnation:
+            of_site, of_source = (site_codes, sites), (source_codes, sources)
+            incarnation = self._incarnations(full, kind, of_site, of_source)
         full[r.INCARNATION] = pa.array(incarnation)
         own, given = ints(full.get(r.SEQ, pa.nulls(rows, pa.int64())))
         seq, given = own.copy(), given.copy()
@@ -180,8 +186,6 @@ class RowIntake:
     ) -> np.ndarray:
         """A row's own incarnation, else the one its source's latest sync announced, else 0."""
         rows = len(kind)
-        if r.INCARNATION not in full and not self._incarnation:
-            return np.zeros(rows, np.int64)
         nothing = pa.nulls(rows, pa.int64())
         own, given = ints(full.get(r.INCARNATION, nothing))
         groups = group_rows([site[0], source[0]])
@@ -241,9 +245,9 @@ def _default_source(column: pa.Array | None, kind: np.ndarray) -> pa.Array:
 
 
 def _by_site(batch: pa.RecordBatch, codes: np.ndarray, sites: list[str]) -> list[Frame]:
+    if len(sites) == 1:
+        return [Frame(sites[0], plain_columns(batch))]
     groups = group_rows([codes])
-    if len(groups) == 1:
-        return [Frame(sites[codes[0]], plain_columns(batch))]
     sorted_rows = plain_columns(batch).take(pa.array(groups.order))
     rows = np.diff(groups.starts, append=len(codes))
     return [

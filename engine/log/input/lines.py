@@ -38,11 +38,6 @@ class Chunk:
     faults: dict[int, str] = field(default_factory=dict)
 
 
-def display_name(path: str) -> str:
-    """How messages call ``path``."""
-    return "<stdin>" if path == STDIN else path
-
-
 @contextmanager
 def open_bytes(path: str) -> Iterator[BinaryIO]:
     """The bytes of ``path`` (``-``: standard input), unpacked when they are gzip or zstd.
@@ -77,28 +72,30 @@ def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
         yield cast("BinaryIO", peekable)
 
 
-def read_chunks(stream: BinaryIO, name: str) -> Iterator[Chunk]:
-    """Lines of ``stream`` in chunks of at most ``CHUNK_LINES``; memory stays bounded.
+def read_chunks(path: str, name: str) -> Iterator[Chunk]:
+    """Lines of ``path``, called ``name``, in chunks of at most ``CHUNK_LINES``; memory stays
+    bounded.
 
     A line that is not UTF-8 or is longer than ``LINE_BYTES_MAX`` comes as a fault, the latter cut
     to ``KEPT_BYTES_OF_LONG_LINE``.
 
     Raises:
-        UserError: a damaged gzip or zstd file.
+        UserError: no such file, or a damaged gzip or zstd file.
     """
     chunk = Chunk(first=1)
-    for texts, faults in _blocks(stream, name):
-        start = 0
-        while start < len(texts):
-            taken = texts[start : start + CHUNK_LINES - len(chunk.texts)]
-            base = len(chunk.texts) - start
-            chunk.texts += taken
-            end = start + len(taken)
-            chunk.faults |= {base + i: why for i, why in faults.items() if start <= i < end}
-            start = end
-            if len(chunk.texts) == CHUNK_LINES:
-                yield chunk
-                chunk = Chunk(first=chunk.first + CHUNK_LINES)
+    with open_bytes(path) as stream:
+        for texts, faults in _blocks(stream, name):
+            start = 0
+            while start < len(texts):
+                taken = texts[start : start + CHUNK_LINES - len(chunk.texts)]
+                base = len(chunk.texts) - start
+                chunk.texts += taken
+                end = start + len(taken)
+                chunk.faults |= {base + i: why for i, why in faults.items() if start <= i < end}
+                start = end
+                if len(chunk.texts) == CHUNK_LINES:
+                    yield chunk
+                    chunk = Chunk(first=chunk.first + CHUNK_LINES)
     if chunk.texts:
         yield chunk
 

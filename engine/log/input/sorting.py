@@ -24,24 +24,19 @@ Rows = tuple[dict[str, pa.Array], dict[str, pa.Array], np.ndarray]
 """Record fields, attributes, and each row's line number."""
 
 
-def check_sort(by: str | None) -> None:
-    """Refuses what rows cannot be sorted by.
-
-    Raises:
-        UserError: names what they can.
-    """
-    if by is not None and by not in SORTS:
-        raise UserError(f"unknown --sort {by!r}; use {' or '.join(SORTS)}")
-
-
 class Sorter:
     """Gathers the rows of the input ``name`` and gives them sorted ``by`` arrival or event time.
 
     Sorted by ``ts``, rows arrive in the order of happening; one without ``ts`` stays behind the
     row that stood before it.
+
+    Raises:
+        UserError: it is neither; names what rows can be sorted by.
     """
 
     def __init__(self, name: str, by: str) -> None:
+        if by not in SORTS:
+            raise UserError(f"unknown --sort {by!r}; use {' or '.join(SORTS)}")
         self.name = name
         self.by = by
         self._tables: list[pa.Table] = []

@@ -18,7 +18,7 @@ from edge_agent import records as r
 from engine.errors import UserError
 from engine.log.input.flat import Flat
 from engine.log.input.input_read import InputKind, InputRead
-from engine.log.input.lines import Chunk, open_bytes, read_chunks
+from engine.log.input.lines import Chunk, read_chunks
 from engine.log.record.attr_types import AttrTypes
 from engine.log.record.bad_lines import Fault
 from engine.log.record.record_rules import TIME_FIELDS
@@ -51,9 +51,8 @@ class TraceRead(InputRead):
         self._flat = Flat(self.name, self.form.mapping, self.form.attrs)
 
     def _read(self) -> Iterator[Frame]:
-        with open_bytes(self.path) as stream:
-            for chunk in read_chunks(stream, self.name):
-                yield from self._frames(chunk)
+        for chunk in read_chunks(self.path, self.name):
+            yield from self._frames(chunk)
 
     def _nothing(self) -> Exception:
         if self.bad_count:
@@ -70,19 +69,21 @@ class TraceRead(InputRead):
             records, lines, _ = _without(bad, records, lines, {})
             columns = _typed(records)
             assert columns is not None, "records without fault have typed columns"
-        times, bad = self._time_columns(records, lines)
+        there = set[str]().union(*records)
+        times, bad = self._time_columns(records, lines, there)
         faults += bad
         records, lines, columns = _without(bad, records, lines, columns | times)
-        ids, bad = self._types.column("id", [each.get(r.ID) for each in records], lines, '"id"')
-        faults += bad
-        records, lines, columns = _without(bad, records, lines, columns)
-        if bad:
-            ids, _ = self._types.column("id", [each.get(r.ID) for each in records], lines, '"id"')
-        if ids is not None:
-            columns[r.ID] = ids
+        while r.ID in there:
+            ids, bad = self._types.column("id", [each.get(r.ID) for each in records], lines, '"id"')
+            faults += bad
+            records, lines, columns = _without(bad, records, lines, columns)
+            if ids is not None:
+                columns[r.ID] = ids
+            if not bad:
+                break
         if len(lines):
             sorting = self._sorter is not None
-            every = columns | _holds_attrs(records)
+            every = columns | (_holds_attrs(records) if r.ATTRS in there else {})
             bad = self._intake.check(every, lines, ordered=not sorting)
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
@@ -91,16 +92,16 @@ class TraceRead(InputRead):
         if bad:
             records, lines, columns = _without(bad, records, lines, columns)
             attrs, _ = self._attrs(records, lines)
-        self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
+        if faults:
+            self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
         return self._taken(columns, attrs, lines)
 
     def _time_columns(
-        self, records: list[dict[str, Any]], lines: np.ndarray
+        self, records: list[dict[str, Any]], lines: np.ndarray, there: set[str]
     ) -> tuple[dict[str, pa.Array], list[Fault]]:
-        """The times [ns], and the first fault of each line."""
+        """The times [ns], of the fields that are ``there``, and the first fault of each line."""
         columns: dict[str, pa.Array] = {}
         faults: dict[int, Fault] = {}
-        there = set[str]().union(*records)
         for name in TIME_FIELDS:
             if name in there:
                 values = [record.get(name) for record in records]

@@ -7,6 +7,7 @@ names the line which set the type.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -36,11 +37,11 @@ class _Known(NamedTuple):
     line: int
 
 
+@dataclass(slots=True)
 class AttrTypes:
     """The types seen so far of the named values of one trace."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+    known: dict[str, _Known] = field(default_factory=dict)
 
     def column(
         self, name: str, values: Sequence[Any], lines: np.ndarray, label: str
@@ -53,7 +54,7 @@ class AttrTypes:
             lines: their line numbers, ascending.
             label: how messages call the value.
         """
-        known = self._known.get(name)
+        known = self.known.get(name)
         types = set(map(type, values)) - {type(None)}
         if known is not None:
             types.add(known.type)
@@ -65,7 +66,8 @@ class AttrTypes:
             if faults:
                 return None, faults
             if known is None or known.type is not kind:
-                self._known[name] = _Known(kind, known.line if known else _first(values, lines))
+                first = next((row for row, value in enumerate(values) if value is not None), 0)
+                self.known[name] = _Known(kind, known.line if known else int(lines[first]))
             if kind is float and int in types:  # Arrow takes none beyond 2**53, exact or not
                 values = [None if value is None else float(value) for value in values]
             return pa.array(values, type=_ARROW[kind]), []
@@ -101,7 +103,3 @@ class AttrTypes:
                     f"{label} {value} cannot be held exactly, as {label} also has fractions{since}"
                 )))  # fmt: skip
         return faults
-
-
-def _first(values: Sequence[Any], lines: np.ndarray) -> int:
-    return next(int(line) for value, line in zip(values, lines, strict=True) if value is not None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Final, NamedTuple, TextIO
 
 from engine.errors import UserError
@@ -37,8 +37,9 @@ class BadLines:
         self.count = 0
         self._file: TextIO | None = None
 
-    def __enter__(self) -> BadLines:
-        self.count = 0
+    def opened(self) -> AbstractContextManager[TextIO | None]:
+        """Begins anew: the dead-letter file, if one is named, is open within."""
+        self.count, self._file = 0, None
         if self.on_bad == "skip" and self.dead_letter is not None:
             if _same_file(self.dead_letter, Path(self.name)):
                 raise UserError(
@@ -50,17 +51,7 @@ class BadLines:
                 raise UserError(
                     f"{self.dead_letter}: the dead-letter file cannot be written: {error.strerror}"
                 ) from error
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        return self._file or nullcontext()
 
     def report(self, faults: Sequence[Fault], text_of: Callable[[int], str]) -> None:
         """Takes the faults of one chunk, in any order; ``text_of(line)`` gives the line itself.

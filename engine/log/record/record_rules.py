@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.log.grouped import ints
-from engine.stream.value_rules import COUNTS, RANGES, beyond
+from engine.stream.value_rules import COUNTS, LIMITS, RANGES, beyond
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""
@@ -41,26 +41,15 @@ _NOT_NEGATIVE: Final = (
 )  # fmt: skip
 
 
-class RowFaults:
-    """The first fault of each row, as later ones may only follow from it."""
-
-    def __init__(self) -> None:
-        self.reasons: dict[int, str] = {}
-
-    def add(self, rows: np.ndarray, reason: str) -> None:
-        for row in np.flatnonzero(rows):
-            self.reasons.setdefault(int(row), reason)
-
-
-def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> RowFaults:
-    """Faults of rows looked at one by one.
+def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> dict[int, str]:
+    """The first fault of each row looked at by itself, as later ones may only follow from it.
 
     Args:
         columns: record fields, times in ns; attributes apart.
         kind: ``Kind`` of each row.
         unit_ns: ns of the unit in which messages say times.
     """
-    found = RowFaults()
+    found: dict[int, str] = {}
     given = {name: each.is_valid().to_numpy(zero_copy_only=False) for name, each in columns.items()}
     nothing = np.zeros(len(kind), bool)
     for each in Kind:
@@ -69,40 +58,44 @@ def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> 
             continue
         name_of_kind = each.name.lower()
         for field, mask in given.items():
-            if field not in FIELDS_OF_KIND[each]:
+            if field not in FIELDS_OF_KIND[each] and (of_kind & mask).any():
                 remedy = f"; --map attrs.{field}={field} makes it an attribute"
-                found.add(
-                    of_kind & mask,
+                add_fault(
+                    found, of_kind & mask,
                     f'"{field}" does not belong to a record of kind {name_of_kind}'
                     f"{remedy if each == Kind.EVENT else ''}",
-                )
+                )  # fmt: skip
         for field, kinds in _NEEDED.items():
-            if each in kinds:
-                found.add(
-                    of_kind & ~given.get(field, nothing),
-                    f'a record of kind {name_of_kind} needs "{field}"',
-                )
-    is_pog = kind == Kind.POG
-    named = given.get(r.TYPE, nothing) | given.get(r.SOURCE, nothing)
-    found.add(is_pog & ~named, 'a record of kind pog needs "type" and/or "source"')
-    _sync_faults(found, given, kind == Kind.SYNC)
+            lacks = of_kind & ~given.get(field, nothing)
+            if each in kinds and lacks.any():
+                add_fault(found, lacks, f'a record of kind {name_of_kind} needs "{field}"')
+    if (kind != Kind.EVENT).any():
+        named = given.get(r.TYPE, nothing) | given.get(r.SOURCE, nothing)
+        is_nameless = (kind == Kind.POG) & ~named
+        add_fault(found, is_nameless, 'a record of kind pog needs "type" and/or "source"')
+        _sync_faults(found, given, kind == Kind.SYNC)
     _value_faults(found, columns, unit_ns)
     return found
 
 
-def _sync_faults(found: RowFaults, given: dict[str, np.ndarray], is_sync: np.ndarray) -> None:
-    if not is_sync.any():
-        return
+def add_fault(found: dict[int, str], rows: np.ndarray, reason: str) -> None:
+    """``reason`` for each of ``rows`` (bool) that has none."""
+    for row in np.flatnonzero(rows).tolist():
+        found.setdefault(row, reason)
+
+
+def _sync_faults(found: dict[int, str], given: dict[str, np.ndarray], is_sync: np.ndarray) -> None:
     nothing = np.zeros(len(is_sync), bool)
     offset, delay = given.get(r.OFFSET, nothing), given.get(r.DELAY, nothing)
-    found.add(is_sync & offset & ~delay, 'a record of kind sync needs "delay" beside "offset"')
-    found.add(is_sync & delay & ~offset, 'a record of kind sync needs "offset" beside "delay"')
+    needs = "a record of kind sync needs"
+    add_fault(found, is_sync & offset & ~delay, f'{needs} "delay" beside "offset"')
+    add_fault(found, is_sync & delay & ~offset, f'{needs} "offset" beside "delay"')
     # A source without a clock reading may still announce where its numbers start.
     announced = given.get(r.FIRST_SEQ, nothing) | given.get(r.INCARNATION, nothing)
-    found.add(
-        is_sync & ~offset & ~announced,
-        'a record of kind sync needs "offset" and "delay" (or "first_seq", "incarnation")',
-    )
+    add_fault(
+        found, is_sync & ~offset & ~announced,
+        f'{needs} "offset" and "delay" (or "first_seq", "incarnation")',
+    )  # fmt: skip
 
 
 def in_units(ns: int, unit_ns: int) -> str:
@@ -119,18 +112,21 @@ def beyond_said(field: str) -> str:
     return f'"{field}" is beyond {COUNTS[field]}{percent}'
 
 
-def _value_faults(found: RowFaults, columns: dict[str, pa.Array], unit_ns: int) -> None:
-    for field in (*RANGES, *COUNTS):
+def _value_faults(found: dict[int, str], columns: dict[str, pa.Array], unit_ns: int) -> None:
+    for field, (low, high) in LIMITS.items():
         if field not in columns:
+            continue
+        least, most = pc.min_max(columns[field]).as_py().values()
+        if least is None or low <= least <= most <= high:
             continue
         values, _ = ints(columns[field])
         if field in _NOT_NEGATIVE:
-            found.add(values < 0, f'"{field}" must not be negative')
-        found.add(beyond(field, values), beyond_said(field))
+            add_fault(found, values < 0, f'"{field}" must not be negative')
+        add_fault(found, beyond(field, values), beyond_said(field))
     if r.TE in columns and r.TS in columns:
         backwards = pc.fill_null(pc.less(columns[r.TE], columns[r.TS]), fill_value=False)
         for row in np.flatnonzero(backwards.to_numpy(zero_copy_only=False)):
             ts, te = (in_units(columns[name][row].as_py(), unit_ns) for name in (r.TS, r.TE))
-            found.reasons.setdefault(
+            found.setdefault(
                 int(row), f'"te" {te} lies before "ts" {ts}; an interval ends at or after its start'
             )

@@ -208,10 +208,10 @@ class Times:
             return
         self._looked_at.add(field)
         numbers = values[rows].astype(np.float64)
-        if _dates(numbers, DEFAULT_UNIT) > 0:
+        if _are_dates(numbers, DEFAULT_UNIT).any():
             return
         for unit in ("us", "ms", "s"):
-            if _dates(numbers, unit) < _MOSTLY:
+            if _are_dates(numbers, unit).mean() < _MOSTLY:
                 continue
             row = int(rows[np.flatnonzero(_are_dates(numbers, unit))[0]])
             value = values[row]
@@ -226,10 +226,6 @@ class Times:
 def _are_dates(numbers: np.ndarray, unit: str) -> np.ndarray:
     seconds = numbers * (NS_PER[unit] / _NS_PER_S)
     return np.asarray((seconds >= _DATES_S[0]) & (seconds < _DATES_S[1]))
-
-
-def _dates(numbers: np.ndarray, unit: str) -> float:
-    return float(_are_dates(numbers, unit).mean())
 
 
 def _date(value: float, unit: str) -> str:
@@ -270,9 +266,10 @@ def _scaled(
         large = np.zeros(len(values), bool)
     limit = INT64_MAX // unit
     beyond = given & (large | (values > limit) | (values < -limit))
+    faults = {}
     if beyond.any():
         values = np.where(beyond, 0, values)
-    faults = dict.fromkeys(map(int, np.flatnonzero(beyond)), beyond_said(field))
+        faults = dict.fromkeys(np.flatnonzero(beyond).tolist(), beyond_said(field))
     return pa.array(values * unit, mask=~given | beyond), faults
 
 

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from engine.order.sequence.state import COUNTERS, PROGRESS
 
-_SUMMED: Final = (*COUNTERS, *PROGRESS)
 
-
+@dataclass(slots=True)
 class Forgotten:
     """How many sources were forgotten, and what became of their events."""
 
-    def __init__(self) -> None:
-        self.sources = 0
-        self.may_have_returned = 0
-        """Sources that began without an announcement, and not at number 0, since the first went."""
-        self._sums = dict.fromkeys(_SUMMED, 0)
+    sources: int = 0
+    may_have_returned: int = 0
+    """Sources that began without an announcement, and not at number 0, since the first went."""
+    _sums: Counter[str] = field(default_factory=Counter)
 
     def add(self, sources: int, lanes: np.ndarray) -> None:
         """So many sources, whose lanes were these, are forgotten."""
         self.sources += sources
-        for name in self._sums:
+        for name in (*COUNTERS, *PROGRESS):
             self._sums[name] += int(lanes[name].sum())
 
     def lanes(self, names: tuple[str, ...], others: tuple[str, ...]) -> list[dict[str, Any]]:
-        """As one lane of no source, so that events add up; nothing where none was forgotten."""
-        if not self.sources:
-            return []
+        """As one lane of no source, so that events add up."""
         sums = {name: self._sums[name] for name in names} | dict.fromkeys(others, 0)
         return [
             {
@@ -38,13 +36,6 @@ class Forgotten:
             }
         ]  # fmt: skip
 
-    def counters(self) -> dict[str, int]:
-        """For ``engine.scenario``'s file."""
-        return {
-            "sources_forgotten": self.sources,
-            "sources_may_have_returned": self.may_have_returned,
-        }
-
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {"counts": (self.sources, self.may_have_returned), "sums": dict(self._sums)}
@@ -52,4 +43,4 @@ class Forgotten:
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
         self.sources, self.may_have_returned = state["counts"]
-        self._sums = dict(state["sums"])
+        self._sums = Counter(state["sums"])

@@ -38,7 +38,8 @@ class LaneMemories:
             size = len(self.pool)
             end = max(size + lacking, 2 * size)
             pool = np.zeros(end, MEMORY)  # pages are the process's only once they are used
-            numbers_of(pool)[:size] = numbers_of(self.pool)
+            if size:
+                numbers_of(pool)[:size] = numbers_of(self.pool)
             self.pool = pool
             self._free = [*range(end - 1, size - 1, -1), *self._free]
         start = len(self._free) - count

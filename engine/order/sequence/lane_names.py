@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.stream.released import Strings
 
 Name = tuple[str, str]
 
 
+@dataclass(slots=True)
 class LaneNames:
     """Names by lane. What is in order stays in order: only new names are put among the others."""
 
-    def __init__(self) -> None:
-        self._names: list[Name] = []
-        self._by_name: list[int] = []
+    _names: list[Name] = field(default_factory=list)
+    _by_name: list[int] = field(default_factory=list)
 
-    def by_name(self, lanes: int, name_of: Callable[[int], Name]) -> list[int]:
-        """All of so many lanes; those that are new are asked for their names."""
-        new = range(len(self._names), lanes)
+    def by_name(self, lanes: np.ndarray, strings: Strings) -> list[int]:
+        """All of ``lanes``, of which there may be new ones behind."""
+        new, texts = range(len(self._names), len(lanes)), strings.texts
         if new:
-            self._names += map(name_of, new)
+            fresh = (lanes[name][new.start :].tolist() for name in ("source", "stream"))
+            self._names += zip(*([texts[code] for code in codes] for codes in fresh), strict=True)
             self._by_name += new
             self._by_name.sort(key=self._names.__getitem__)
         return self._by_name

@@ -14,7 +14,7 @@ from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
 from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import kernel
-from engine.kernels.records import numbers_of
+from engine.kernels.records import numbers_of, one
 from engine.kernels.table import empty_slots, enter, entry_of
 from engine.order.sequence.forgotten import Forgotten
 from engine.order.sequence.lane_memories import LaneMemories
@@ -35,14 +35,7 @@ _ROOMY: Final = 8
 """The store has room for so many times its lanes at most: to give memory back takes time."""
 
 
-def _new_lane() -> np.ndarray:
-    lane = np.zeros(1, LANE)
-    for name, value in LANE_FIRST.items():
-        lane[name] = value
-    return lane
-
-
-_FIRST: Final = _new_lane()
+_FIRST: Final = numbers_of(one(LANE, **LANE_FIRST))
 """A lane that has seen nothing."""
 
 
@@ -63,13 +56,8 @@ class LaneTable:
         self._born = 0
         self._calls = 0
         self._heard = np.empty(0, np.int64)  # in which call; only where it may be packed
-        self._quiet = QuietLanes()
+        self.quiet = QuietLanes()
         self.forgotten = Forgotten()
-
-    @property
-    def count(self) -> int:
-        """Number of lanes."""
-        return len(self.tables)
 
     def announce(self, sync: Sync, state: np.ndarray) -> None:
         """A lane's incarnation ``sync.incarnation`` will start at number ``sync.first_seq``."""
@@ -106,7 +94,7 @@ class LaneTable:
             self._begin(columns, fresh[:missed], default, state)
             look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
         self._calls += 1
-        heard = np.zeros(self.count + 1, bool)
+        heard = np.zeros(len(self.tables) + 1, bool)
         heard[lanes] = True  # the last place is of records without a lane
         self._heard[heard[:-1]] = self._calls
         return lanes
@@ -128,31 +116,33 @@ class LaneTable:
         if lane != NONE:
             return lane
         self._make(np.array([source]), np.array([stream]), state)
-        return self.count - 1
+        return len(self.tables) - 1
 
     def _make(self, source: np.ndarray, stream: np.ndarray, state: np.ndarray) -> None:
         """Lanes of sources and streams that have none; all of a source, or none, are packed."""
-        first, end = self.count, self.count + len(source)
+        first, end = len(self.tables), len(self.tables) + len(source)
         if end > len(self._store):
             store = np.empty(max(end, 2 * first), LANE)
-            numbers_of(store)[:first] = numbers_of(self.tables)
+            if first:
+                numbers_of(store)[:first] = numbers_of(self.tables)
             self._store = store
         self.tables = self._store[:end]
-        numbers_of(self.tables)[first:] = numbers_of(_FIRST)
+        numbers_of(self.tables)[first:] = _FIRST
         self.tables["source"][first:] = source
         self.tables["stream"][first:] = stream
         self.tables["memory"][first:] = self.memories.take(len(source))
         self._numbers = np.append(self._numbers, self._born + np.arange(len(source)))
         self._heard = np.append(self._heard, np.full(len(source), self._calls))
         self._born += len(source)
+        timeout = first_timeout(state[0])
         for name in ("gap_timeout", "idle_timeout"):
-            self.tables[name][first:] = first_timeout(state[0])
+            self.tables[name][first:] = timeout
         self._fill_slots(first)
 
     def _fill_slots(self, first: int) -> None:
         """Enter the lanes from ``first`` on into the hash table, or all when it must grow."""
-        if 2 * self.count > len(self._slots):
-            self._slots = empty_slots(2 * self.count)
+        if 2 * len(self.tables) > len(self._slots):
+            self._slots = empty_slots(2 * len(self.tables))
             first = 0
         self._keys = np.column_stack([self.tables["source"], self.tables["stream"]])
         enter(self._slots, self._keys, first)
@@ -164,10 +154,10 @@ class LaneTable:
         """
         clocks.grow(max(sources, int(self.tables["source"].max(initial=NONE)) + 1))
         ck = clocks.clocks
-        if self._linked == self.count and ck is self._linked_clocks:
+        if self._linked == len(self.tables) and ck is self._linked_clocks:
             return ck
         ln = self.tables
-        ln["rank"][self._names.by_name(self.count, self._name)] = np.arange(self.count)
+        ln["rank"][self._names.by_name(ln, self._strings)] = np.arange(len(self.tables))
         # Each source's lanes, one after the other by number.
         by_source = np.argsort(ln["source"], kind="stable")
         sorted_source = ln["source"][by_source]
@@ -176,21 +166,12 @@ class LaneTable:
         ck["first_lane"][sorted_source[is_first]] = by_source[is_first]
         following = np.where(np.roll(is_first, -1), NONE, np.roll(by_source, -1))
         ln["next_lane"][by_source] = following
-        self._linked, self._linked_clocks = self.count, ck
+        self._linked, self._linked_clocks = len(self.tables), ck
         return ck
-
-    def _name(self, lane: int) -> tuple[str, str]:
-        text = self._strings.text
-        source, stream = int(self.tables["source"][lane]), int(self.tables["stream"][lane])
-        return text(source) or "", text(stream) or ""
-
-    def stream_of(self, lanes: np.ndarray) -> np.ndarray:
-        """Stream codes of ``lanes``."""
-        return np.asarray(self.tables["stream"].astype(np.int32)[lanes])
 
     def known(self, least: int) -> np.ndarray:
         """Whether a source is remembered, by its code; False to the end, behind ``least`` codes."""
-        quiet, _ = self._quiet.heard()
+        quiet, _ = self.quiet.heard()
         of = self.tables["source"]
         size = max(least, of.max(initial=NONE) + 1, quiet.max(initial=NONE) + 1)
         known = np.zeros(size + 1, bool)
@@ -205,7 +186,7 @@ class LaneTable:
         is_heard = np.zeros(int(sources.max(initial=NONE)) + 2, bool)
         is_heard[sources] = True
         is_heard[-1] = False  # records without a source
-        found = self._quiet.take(is_heard)
+        found = self.quiet.take(is_heard)
         if not len(found.heads):
             return
         found.heads["memory"] = self.memories.again(found.memories)
@@ -226,18 +207,20 @@ class LaneTable:
             rows: pending ones.
             state: one STATE, of the kernels.
         """
+        if len(self.tables) < _WORTH_PACKING:
+            return
         inert = self._inert(rows, state) & (self._heard < self._calls - 1)
-        if inert.sum() >= _WORTH_PACKING + self.count // _SHARE:
+        if inert.sum() >= _WORTH_PACKING + len(self.tables) // _SHARE:
             self._pack(inert, rows, state)
 
     def _pack(self, inert: np.ndarray, rows: np.ndarray, state: np.ndarray) -> None:
         """Pack these lanes."""
         if not inert.any():
             return
-        self._quiet.add(self._lanes(inert))
+        self.quiet.add(self._lanes(inert))
         self.memories.free(self.tables["memory"][inert])
         kept = np.flatnonzero(~inert)
-        place = np.full(self.count, NONE)
+        place = np.full(len(self.tables), NONE)
         place[kept] = np.arange(len(kept))
         _move_down(numbers_of(self.tables), kept)
         self._names.keep(kept, place)
@@ -286,12 +269,12 @@ class LaneTable:
         is_gone = np.zeros(len(known), bool)
         is_gone[gone] = True
         self._pack(inert & is_gone[self.tables["source"]], rows, state)
-        self.forgotten.add(len(gone), self._quiet.take(is_gone).heads)
+        self.forgotten.add(len(gone), self.quiet.take(is_gone).heads)
         return gone
 
     def _free(self, inert: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sources of which nothing is held, and the arrival of the newest record of each."""
-        of, (quiet, quiet_heard) = self.tables["source"], self._quiet.heard()
+        of, (quiet, quiet_heard) = self.tables["source"], self.quiet.heard()
         newest = np.full(len(known), INT_MIN)
         np.maximum.at(newest, of, self.tables["last_arrival"])
         np.maximum.at(newest, quiet, quiet_heard)
@@ -325,30 +308,35 @@ class LaneTable:
         ``ended``: its end of stream came. ``idle``: it did not, and ``now`` the lane has been
         silent for longer than its idle timeout. What is forgotten is one lane of no source.
         """
-        quiet = self._quiet.all()
-        tables = np.concatenate([numbers_of(self.tables), numbers_of(quiet.heads)]).view(LANE)[:, 0]
+        tables = self.tables
+        if self.quiet.used:
+            heads = numbers_of(self.quiet.all().heads)
+            tables = np.concatenate([numbers_of(tables), heads]).view(LANE)[:, 0]
         timeouts = ("gap_timeout", "idle_timeout")
         told, others = (*names, *timeouts), ("source", "stream", "max_ts", "last_arrival", "closed")
         columns = {name: tables[name].tolist() for name in (*told, *others)}
         columns["silent"] = are_silent(tables, now).tolist()
+        texts = self._strings.texts
         found = [
             {
-                "source": self._strings.text(lane["source"]),
-                "stream": self._strings.text(lane["stream"]),
+                "source": texts[lane["source"]],
+                "stream": texts[lane["stream"]],
                 **{name: int(lane[name]) for name in told},
-                "newest_ts": _unless_none(lane["max_ts"]),
-                "last_arrival": _unless_none(lane["last_arrival"]),
+                **{
+                    name: None if lane[instant] == INT_MIN else lane[instant]
+                    for name, instant in (("newest_ts", "max_ts"), ("last_arrival", "last_arrival"))
+                },
                 "ended": bool(lane["closed"]),
                 "idle": not lane["closed"] and lane["silent"],
             }
             for row in zip(*columns.values(), strict=True)
             for lane in [dict(zip(columns, row, strict=True))]
         ]
-        return found + self.forgotten.lanes(names, timeouts)
+        return found + (self.forgotten.lanes(names, timeouts) if self.forgotten.sources else [])
 
     def codes(self) -> np.ndarray:
         """Codes of texts that are in use."""
-        quiet = self._quiet.all()
+        quiet = self.quiet.all()
         return np.concatenate([
             self.tables["source"], self.tables["stream"],
             quiet.heads["source"], quiet.heads["stream"],
@@ -361,10 +349,10 @@ class LaneTable:
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "lanes": tuple(self._lanes(np.ones(self.count, bool))),
+            "lanes": tuple(self._lanes(np.ones(len(self.tables), bool))),
             "heard": self._heard - self._calls,
             "born": self._born,
-            "quiet": self._quiet.snapshot(),
+            "quiet": self.quiet.snapshot(),
             "forgotten": self.forgotten.snapshot(),
         }
 
@@ -376,7 +364,7 @@ class LaneTable:
         self._names.clear()
         self._move(heads, np.arange(len(heads)), (numbers, state["heard"]))
         self._calls, self._born = 0, state["born"]
-        self._quiet.restore(state["quiet"])
+        self.quiet.restore(state["quiet"])
         self.forgotten.restore(state["forgotten"])
 
 
@@ -394,7 +382,3 @@ def _renumber(rows: np.ndarray, state: np.ndarray, place: np.ndarray) -> None:
     rows["lane"] = place[rows["lane"]]
     if state["blocker"][0] != NONE:
         state["blocker"] = place[state["blocker"]]
-
-
-def _unless_none(instant: int) -> int | None:
-    return None if instant == INT_MIN else instant

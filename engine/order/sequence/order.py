@@ -12,6 +12,7 @@ are rebuilt from them at every call, so a snapshot is small and plain.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE
-from engine.kernels.records import numbers_of
+from engine.kernels.records import numbers_of, one
 from engine.order.base import Guards, Order, Ordered, OrderSettings, OrderSite
 from engine.order.sequence.lanes import LaneTable
 from engine.order.sequence.run import flush, new_rows, place_rings, run, survivors
@@ -62,6 +63,7 @@ _ROW_COLUMNS: Final = {
 _EVENT_COLUMNS: Final = ("release", "ref", "unc", "status")
 """Columns that the kernel writes in release order."""
 _NOT_PAYLOAD: Final = (r.KIND, r.TE, r.SOURCE, r.STREAM)
+_NO_ROWS: Final = np.empty(0, ROW)
 _NO_INTS: Final = np.empty(0, np.int64)
 _NO_KINDS: Final = np.empty(0, np.int8)
 _NO_CODES: Final = np.empty(0, np.int32)
@@ -127,6 +129,21 @@ class SequenceSettings(OrderSettings):
         return Sequence(self, site.clocks, site.guards, site.wanted)
 
 
+@lru_cache(maxsize=64)
+def _first_state(settings: SequenceSettings, guards: Guards) -> np.ndarray:
+    """One STATE, as every site starts with it."""
+    tail_ppm = 1_000_000 - settings.quantile_ppm
+    return one(
+        STATE, mode=_MODES[settings.timeout], fixed=settings.fixed_ns, latency=settings.latency_ns,
+        alpha=settings.alpha_milli, beta=settings.beta_milli, tail_ppm=tail_ppm,
+        late_pass=settings.late == "pass", residual_drop=settings.residual == "drop",
+        guard=-1 if guards.guard_ns is None else guards.guard_ns,
+        default_uncertainty=guards.default_uncertainty_ns, window=memory_window(tail_ppm),
+        bits=resolution_bits(settings.latency_ns), silence_window=silence_window(tail_ppm),
+        clock=INT_MIN, frontier=INT_MIN, blocker=NONE, since=INT_MAX,
+    )  # fmt: skip
+
+
 class Sequence:
     """The ordering operator ``sequence`` with its merge over all lanes of a site."""
 
@@ -140,24 +157,9 @@ class Sequence:
         self._clocks = clocks
         self._wanted = wanted
         self._lanes = LaneTable(clocks.strings)
-        self._rows = np.empty(0, ROW)
+        self._rows = _NO_ROWS
         self._payload: Columns = {}
-        tail_ppm = 1_000_000 - settings.quantile_ppm
-        # What it starts with where that is not 0.
-        first = {
-            "mode": _MODES[settings.timeout], "fixed": settings.fixed_ns,
-            "latency": settings.latency_ns, "alpha": settings.alpha_milli,
-            "beta": settings.beta_milli, "tail_ppm": tail_ppm,
-            "late_pass": settings.late == "pass", "residual_drop": settings.residual == "drop",
-            "guard": -1 if guards.guard_ns is None else guards.guard_ns,
-            "default_uncertainty": guards.default_uncertainty_ns,
-            "window": memory_window(tail_ppm), "bits": resolution_bits(settings.latency_ns),
-            "silence_window": silence_window(tail_ppm),
-            "clock": INT_MIN, "frontier": INT_MIN, "blocker": NONE, "since": INT_MAX,
-        }  # fmt: skip
-        self._state = np.zeros(1, STATE)
-        for name, value in first.items():
-            self._state[name] = value
+        self._state = _first_state(settings, guards).copy()
         self._rings = np.empty(0, np.int32)
         self._kept = settings.sources
         self._counted = 0
@@ -199,10 +201,12 @@ class Sequence:
                 "order sequence: an event without a number; number them (seq), or take an order "
                 "that asks for none, as kslack:2s"
             )
-        self._wake(columns[r.SOURCE])
+        if self._lanes.quiet.used:
+            self._wake(columns[r.SOURCE])
         pending = len(self._rows)
         all_rows = np.empty(pending + rows, ROW)
-        numbers_of(all_rows)[:pending] = numbers_of(self._rows)
+        if pending:
+            numbers_of(all_rows)[:pending] = numbers_of(self._rows)
         new_rows(
             all_rows[pending:], self._lanes.of(columns, rows, self._state), columns[r.SOURCE],
             columns[r.SEQ], columns[r.TS], columns[r.ARRIVAL],
@@ -233,6 +237,8 @@ class Sequence:
         That is after every ``FORGET_EVERY`` records of the site, or nowhere while its sources, with
         the new ones of these rows, are not too many.
         """
+        if len(self._clocks.strings.texts) <= min(self._kept, _MANY_NEW - 1):
+            return [rows]  # there are no more sources than texts
         known = self._lanes.known(int(columns[r.SOURCE].max(initial=-1)) + 1 if rows else 0)
         heard = np.zeros(len(known), bool)
         if rows:
@@ -256,7 +262,10 @@ class Sequence:
 
     def sources(self) -> dict[str, int]:
         """How many were forgotten, and may have come back."""
-        return self._lanes.forgotten.counters()
+        of = self._lanes.forgotten
+        return {
+            "sources_forgotten": of.sources, "sources_may_have_returned": of.may_have_returned,
+        }  # fmt: skip
 
     def flush(self) -> Ordered:
         """End of the input: everything held is let go at the last arrival."""
@@ -279,7 +288,7 @@ class Sequence:
         keep = np.empty(total, np.int64)
         keep = keep[: survivors(s, keep)]
         ordered = self._ordered(s, payload)
-        self._rows = numbers_of(rows)[keep].view(ROW).reshape(len(keep))
+        self._rows = numbers_of(rows)[keep].view(ROW).reshape(len(keep)) if len(keep) else _NO_ROWS
         self._payload = {name: column[keep] for name, column in payload.items()}
         self._row_bytes = max(self._row_bytes, sum(c.itemsize for c in payload.values()))
         return ordered
@@ -287,7 +296,7 @@ class Sequence:
     def _sequencer(self, rows: np.ndarray, sources: int) -> Sequencer:
         """All that the kernels need, with a ring per lane as large as this call can need."""
         clocks = self._lanes.link(self._clocks, sources)
-        lanes = self._lanes.count
+        lanes = len(self._lanes.tables)
         low, high = np.empty((2, lanes), np.int64)
         offset = place_rings(rows, self._lanes.tables, low, high)
         if len(self._rings) < offset:
@@ -322,14 +331,14 @@ class Sequence:
                 "reason": bad["reason"].copy(),
             }
             quarantined.update({name: rows[name][where] for name in ("ref", "unc")})
-        of_gap = gap["lane"]
-        source = self._lanes.tables["source"][of_gap].astype(np.int32)
+        of_gap = self._lanes.tables[gap["lane"]]
         return Ordered(
             len(events),
             taken,
             Progress(*(step[name].copy() for name in ("released", "frontier", "at"))),
             Gaps(
-                gap["released"].copy(), source, self._lanes.stream_of(of_gap),
+                gap["released"].copy(), of_gap["source"].astype(np.int32),
+                of_gap["stream"].astype(np.int32),
                 gap["first"].copy(), gap["count"].copy(), gap["low"].copy(), gap["high"].copy(),
                 np.cumsum(is_step)[is_gap],
             ),
@@ -347,7 +356,7 @@ class Sequence:
         }
         taken[r.SOURCE] = self._lanes.tables["source"].astype(np.int32)[lanes]
         if self._wants(r.STREAM):
-            taken[r.STREAM] = self._lanes.stream_of(lanes)
+            taken[r.STREAM] = self._lanes.tables["stream"].astype(np.int32)[lanes]
         # "clip" only spares a check: every index is one of a row.
         taken.update({n: column.take(index, mode="clip") for n, column in payload.items()})
         if self._wants(r.TE):

@@ -6,6 +6,8 @@ nobody's business but the memory's, and may depend on how the log is cut.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -34,16 +36,22 @@ def are_silent(lanes: np.ndarray, now: int) -> np.ndarray:
     return silent
 
 
+_no_ints: Final = partial(np.empty, 0, np.int64)
+
+
+@dataclass(slots=True)
 class QuietLanes:
     """Packed lanes. Places are used again, so that one that goes moves no others."""
 
-    def __init__(self) -> None:
-        self._heads = np.empty(0, LANE)
-        self._source = np.empty(0, np.int64)  # NONE: nothing is here
-        self._heard = np.empty(0, np.int64)
-        self._numbers = np.empty(0, np.int64)
-        self._memories: list[bytes] = []
-        self._free: list[int] = []
+    used: int = 0
+    """How many there are."""
+    _heads: np.ndarray = field(default_factory=partial(np.empty, 0, LANE))
+    _source: np.ndarray = field(default_factory=_no_ints)
+    """NONE: nothing is here."""
+    _heard: np.ndarray = field(default_factory=_no_ints)
+    _numbers: np.ndarray = field(default_factory=_no_ints)
+    _memories: list[bytes] = field(default_factory=list)
+    _free: list[int] = field(default_factory=list)
 
     def heard(self) -> tuple[np.ndarray, np.ndarray]:
         """Source and arrival of the newest record of each lane."""
@@ -52,6 +60,7 @@ class QuietLanes:
 
     def add(self, lanes: Lanes) -> None:
         """Keep these."""
+        self.used += len(lanes.heads)
         lacking = len(lanes.heads) - len(self._free)
         if lacking > 0:
             self._grow(max(lacking, len(self._source), _LEAST))
@@ -87,6 +96,7 @@ class QuietLanes:
         places = np.flatnonzero(asked & (self._source != NONE))
         taken = self._at(places)
         self._source[places] = NONE
+        self.used -= len(places)
         for place in places.tolist():
             self._memories[place] = b""
             self._free.append(place)

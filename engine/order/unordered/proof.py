@@ -110,7 +110,7 @@ class Proof:
             book = book._replace(lanes=_roomy(book.lanes))
         if waiting == len(book.waiting):
             book = book._replace(waiting=_roomy(book.waiting))
-        codes = len(self._strings) + 1
+        codes = len(self._strings.texts) + 1
         if codes > len(book.first):
             first = np.full(2 * codes, NONE)
             first[: len(book.first)] = book.first

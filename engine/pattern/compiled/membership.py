@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from engine.pattern.compiled.tables import Layout
-from engine.query.expression import View, column, mask
+from engine.query.expression import View, column, view_mask
 from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute, Predicate, SeqPlan, Step
+from engine.query.shape import of_streams
 from engine.stream.released import Released
+from engine.stream.timeline import ANY_TYPE
 
 
 def members(layout: Layout, joined: list[list[Attribute]], released: Released) -> np.ndarray:
@@ -21,19 +25,31 @@ def members(layout: Layout, joined: list[list[Attribute]], released: Released) -
         released: the batch.
     """
     found, within_ns = np.zeros(released.n, np.int64), layout.branches[0].within_ns
-    rows_of: dict[str, np.ndarray] = {}
+    rows_of: dict[tuple[str, str | None], np.ndarray] = {}
+    bounded = within_ns is not None and not of_streams(layout.branches[0])
     for place, step in enumerate(layout.steps):
-        if step.type not in rows_of:
-            code = released.strings.find(step.type)
-            rows_of[step.type] = np.flatnonzero(released.columns["type"] == code)
-        rows = rows_of[step.type]
-        if within_ns is not None and not step.negated and len(rows):
+        kind = step.type, step.stream
+        if kind not in rows_of:
+            rows_of[kind] = _of_kind(step, released)
+        rows = rows_of[kind]
+        if bounded and not step.negated and len(rows):
             ends = released.columns["te"][rows], released.columns["ts"][rows]
             rows = rows[ends[0] - ends[1] <= within_ns]
         found[_chosen(layout.own[place], joined[place], released, rows)] |= 1 << place
     return found
 
 
+def _of_kind(step: Step, released: Released) -> np.ndarray:
+    """The rows of the step's type and stream."""
+    fine = np.ones(released.n, np.bool_)
+    if step.type != ANY_TYPE:
+        fine &= released.columns["type"] == released.strings.find(step.type)
+    if step.stream is not None:
+        fine &= released.columns["stream"] == released.strings.find(step.stream)
+    return np.flatnonzero(fine)
+
+
+@lru_cache(maxsize=64)
 def joined_attributes(layout: Layout) -> list[list[Attribute]]:
     """Per step what it is joined by with positive steps, in every branch that has it: without a
     value it can be joined to none.
@@ -53,6 +69,7 @@ def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
     return [a for group in groups for a in group if a.alias == step.alias]
 
 
+@lru_cache(maxsize=64)
 def kept_attributes(layout: Layout) -> set[str] | None:
     """Own attributes that matches need after the steps' own conditions; None = all."""
     plans = layout.branches
@@ -74,9 +91,9 @@ def _chosen(
     names = released_columns([*attributes_in(where), *joined, Attribute("ref")])
     columns = {name: released.columns[name][rows] for name in names if name in released.columns}
     view = View.of(columns, released.attr_types, released.strings)
-    fine = _has_values(joined, view, len(rows))
+    fine = _has_values(joined, view, len(rows)) if joined else np.True_
     if where is not None:
-        fine &= mask(where, columns, view.valid_of, released.attr_types, released.strings)
+        fine = fine & view_mask(where, view, len(rows))
     return np.asarray(rows[fine])
 
 

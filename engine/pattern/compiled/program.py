@@ -8,13 +8,14 @@ clocks err, a predicate on times holds possibly or certainly: each has two progr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from engine.errors import ContractViolation
+from engine.pattern.compiled.derived import Read, flag
 from engine.pattern.compiled.program_texts import text_constants
+from engine.pattern.compiled.program_values import ALL, ZERO, Operand, Values, bits
 from engine.pattern.search import clocked_machine as clocked
 from engine.pattern.search import program_machine as machine
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT, Programs
@@ -25,32 +26,27 @@ from engine.query.clocked import (
     coefficients,
     difference,
     is_clocked,
+    one_window,
 )
 from engine.query.expression import join_mask
 from engine.query.fields import attributes_in
 from engine.query.plan import (
+    OPPOSITE,
     Arithmetic,
-    Attribute,
     Comparison,
     Constant,
     Expression,
+    Likeness,
     Logic,
     Membership,
     Predicate,
+    Presence,
 )
 from engine.stream.released import Strings
 
-_ALL: Final = LESS | EQUAL | MORE
 _OUTCOMES: Final = {
     "=": EQUAL, "!=": LESS | MORE, "<": LESS,
     "<=": LESS | EQUAL, ">": MORE, ">=": MORE | EQUAL,
-}  # fmt: skip
-_INTEGER: Final = {
-    "+": machine.ADD_INT, "-": machine.SUBTRACT_INT, "*": machine.MULTIPLY_INT,
-}  # fmt: skip
-_FLOAT: Final = {
-    "+": machine.ADD_FLOAT, "-": machine.SUBTRACT_FLOAT, "*": machine.MULTIPLY_FLOAT,
-    "/": machine.DIVIDE,
 }  # fmt: skip
 _COMPARE: Final = {INT: machine.COMPARE_INT, FLOAT: machine.COMPARE_FLOAT}
 _NEAR: Final = {INT: clocked.NEAR_INT, FLOAT: clocked.NEAR_FLOAT}
@@ -60,20 +56,10 @@ _INTERVALS: Final = {
 }  # fmt: skip
 
 
-class _Operand(NamedTuple):
-    kind: int
-    value: int
-    step: int
-
-
-_NULL: Final = _Operand(ABSENT, 0, machine.CONSTANT)
-_ZERO: Final = _Operand(INT, 0, machine.CONSTANT)
-
-
 def compile_programs(
     predicates: Sequence[Predicate],
     place: Mapping[str, int],
-    register: Mapping[str, int],
+    register: Mapping[Read, int],
     kind: np.ndarray,
     strings: Strings,
 ) -> Programs:
@@ -85,7 +71,7 @@ def compile_programs(
     Args:
         predicates: that name aliases of ``place``.
         place: the step that an alias is.
-        register: the register of each attribute that the predicates name, by the plan's name.
+        register: the register of all that the predicates read (``derived.reads``).
         kind: int8 (registers,): INT, FLOAT, TEXT or ABSENT.
         strings: the string table that the codes of texts are of.
 
@@ -114,21 +100,8 @@ def uses_text_order(programs: Programs) -> bool:
 
 
 @dataclass(slots=True)
-class _Writer:
+class _Writer(Values):
     """Writes instructions; jumps lead to numbers of labels until ``resolved``."""
-
-    place: Mapping[str, int]
-    register: Mapping[str, int]
-    kind: np.ndarray
-    strings: Strings
-    texts: tuple[str, ...]
-    """The text constants; each is an operand by the place of its rank, from the end."""
-    code: list[list[int]] = field(default_factory=list)
-    labels: list[int] = field(default_factory=list)
-    """The instruction that each label stands before."""
-    table: list[int] = field(default_factory=list)
-    places: int = 0
-    """Of ``work``."""
 
     def resolved(self) -> np.ndarray:
         """The instructions with jumps to instructions."""
@@ -157,40 +130,56 @@ class _Writer:
                     self.predicate(term, *ends, certain=certain, truth=truth)
                     self.labels[label] = len(self.code)
                 self.predicate(terms[-1], then, other, certain=certain, truth=truth)
-            case _ if not truth:
-                # It is false for certain where it is not possibly true; so is one with a null.
-                self._leaf(node, other, then, certain=not certain)
+            case Presence(item=item):
+                self._presence(item, then, other, truth=truth)
+            case Likeness():
+                wanted = Comparison("=", flag(node), Constant(truth))
+                self._comparison(wanted, then, other, certain=certain)
+            case Membership():
+                self._membership(node, then, other, certain=certain, truth=truth)
+            case Comparison() if not truth:
+                opposite = Comparison(OPPOSITE[node.op], node.left, node.right)
+                self._comparison(opposite, then, other, certain=certain)
             case _:
-                self._leaf(node, then, other, certain=certain)
+                self._comparison(node, then, other, certain=certain)
 
-    def _leaf(self, node: Comparison | Membership, then: int, other: int, *, certain: bool) -> None:
+    def _comparison(self, node: Comparison, then: int, other: int, *, certain: bool) -> None:
         if not any(attributes_in(node)):
-            self._always(bool(join_mask(node, {})), then, other)
-        elif isinstance(node, Membership):
-            self._membership(node, then, other, certain=certain)
+            self.always(bool(join_mask(node, {})), then, other)
+        elif (of_window := one_window(node)) is not None:
+            size, events = of_window
+            start = Operand(INT, len(self.table), machine.CONSTANT)
+            self.table += [size, *map(self.step, events)]
+            self.emit(clocked.ONE_WINDOW, start, ZERO, int(certain), then, other)
         else:
             detail = _OUTCOMES[node.op] | (clocked.CERTAIN_BIT if certain else 0)
             moved = difference(node.left, node.right)
             if moved is None:
                 self._by_intervals(node, detail, then, other)
                 return
-            sides = self._value(node.left, 0, other), self._value(node.right, 1, other)
+            base = self.base
+            sides = self.value(node.left, base, other), self.value(node.right, base + 1, other)
             self._compare(detail, *sides, then, other, moved)
 
-    def _emit(self, operation: int, left: _Operand, right: _Operand, *rest: int) -> None:
-        self.code.append([operation, left.value, left.step, right.value, right.step, *rest])
-
-    def _always(self, passes: bool, then: int, other: int) -> None:
-        self._emit(machine.COMPARE_INT, _ZERO, _ZERO, _ALL if passes else 0, then, other)
+    def _presence(self, item: Expression, then: int, other: int, *, truth: bool) -> None:
+        if not truth:
+            then, other = other, then
+        value = self.value(item, self.base, other)
+        if value.kind == ABSENT:
+            self.always(False, then, other)
+        elif value.kind == FLOAT:
+            self.emit(machine.COMPARE_FLOAT, value, value, ALL, then, other)  # a NaN is null
+        else:
+            self.emit(machine.COMPARE_INT, value, value, ALL, then, other)
 
     def _compare(
-        self, detail: int, left: _Operand, right: _Operand, then: int, other: int,
+        self, detail: int, left: Operand, right: Operand, then: int, other: int,
         moved: Coefficients,
     ) -> None:  # fmt: skip
         """``moved``: how far clock errors move ``left`` beside ``right``."""
         kinds = {left.kind, right.kind}
         if ABSENT in kinds or (TEXT in kinds and len(kinds) > 1):
-            self._always(False, then, other)
+            self.always(False, then, other)
             return
         if (left.kind, right.kind) == (FLOAT, INT):
             left, right, detail = right, left, _mirrored(detail)
@@ -198,9 +187,9 @@ class _Writer:
         if moved:
             operation = clocked.NEAR_MIXED if len(kinds) > 1 else _NEAR[left.kind]
             self._spread(moved, 2, other)
-            self._emit(operation, left, right, detail | 2 << clocked.PLACE_SHIFT, then, other)
+            self.emit(operation, left, right, detail | 2 << clocked.PLACE_SHIFT, then, other)
             return
-        detail &= _ALL
+        detail &= ALL
         if left.kind != TEXT:
             operation = machine.COMPARE_MIXED if len(kinds) > 1 else _COMPARE[left.kind]
         elif detail in {_OUTCOMES["="], _OUTCOMES["!="]}:
@@ -208,19 +197,19 @@ class _Writer:
             left, right = (self._coded(side) for side in (left, right))
         else:
             operation = machine.COMPARE_TEXT
-        self._emit(operation, left, right, detail, then, other)
+        self.emit(operation, left, right, detail, then, other)
 
     def _spread(self, moved: Coefficients, place: int, other: int) -> None:
         """How far the clocks of some events move a value, to ``place`` of ``work``."""
-        events = _Operand(INT, self._listed(moved), machine.CONSTANT)
-        self._result(clocked.SPREAD, FLOAT, events, _ZERO, place, other)
+        events = Operand(INT, self._listed(moved), machine.CONSTANT)
+        self.result(clocked.SPREAD, FLOAT, events, ZERO, place, other)
 
     def _listed(self, moved: Coefficients) -> int:
         """Where ``moved`` begins in ``table``."""
         start = len(self.table)
         self.table.append(len(moved))
         for alias, factor in moved.items():
-            self.table += [self._step(alias), _bits(factor)]
+            self.table += [self.step(alias), bits(factor)]
         return start
 
     def _by_intervals(self, node: Comparison, detail: int, then: int, other: int) -> None:
@@ -228,42 +217,44 @@ class _Writer:
         aliases = clocked_aliases([node.left, node.right])
         exactly, nearly = len(self.labels), len(self.labels) + 1
         self.labels += [machine.FALSE] * 2
-        events = _Operand(INT, self._listed(dict.fromkeys(aliases, 1.0)), machine.CONSTANT)
-        self._emit(clocked.NO_ERROR, events, _ZERO, 0, exactly, nearly)
+        events = Operand(INT, self._listed(dict.fromkeys(aliases, 1.0)), machine.CONSTANT)
+        self.emit(clocked.NO_ERROR, events, ZERO, 0, exactly, nearly)
         self.labels[exactly] = len(self.code)
-        sides = self._value(node.left, 0, other), self._value(node.right, 1, other)
+        sides = self.value(node.left, 0, other), self.value(node.right, 1, other)
         self._compare(detail, *sides, then, other, {})
         self.labels[nearly] = len(self.code)
         if self._interval(Arithmetic("-", node.left, node.right), 0, other):
-            self._emit(clocked.COMPARE_INTERVALS, _ZERO, _ZERO, detail, then, other)
+            self.emit(clocked.COMPARE_INTERVALS, ZERO, ZERO, detail, then, other)
         else:
-            self._always(False, then, other)
+            self.always(False, then, other)
 
     def _interval(self, node: Expression, depth: int, other: int) -> bool:
         """What ``node`` may be, to places ``depth`` and the next; False: it is no number."""
         moved = coefficients(node)
         if moved is not None:
-            value = self._value(node, depth, other)
+            value = self.value(node, depth, other)
             if value.kind not in (INT, FLOAT):
                 return False
-            value = self._real(value, depth, other)
+            value = self.real(value, depth, other)
             self._spread(moved, depth + 2, other)
-            wide = _Operand(INT, depth + 2, machine.CONSTANT)
-            self._result(clocked.WIDEN, FLOAT, value, wide, depth, other)
+            wide = Operand(INT, depth + 2, machine.CONSTANT)
+            self.result(clocked.WIDEN, FLOAT, value, wide, depth, other)
             return True
         assert isinstance(node, Arithmetic)
         if not self._interval(node.left, depth, other):
             return False
         if not self._interval(node.right, depth + 2, other):
             return False
-        left, right = (_Operand(INT, place, machine.CONSTANT) for place in (depth, depth + 2))
-        self._result(_INTERVALS[node.op], FLOAT, left, right, depth, other)
+        left, right = (Operand(INT, place, machine.CONSTANT) for place in (depth, depth + 2))
+        self.result(_INTERVALS[node.op], FLOAT, left, right, depth, other)
         return True
 
-    def _membership(self, node: Membership, then: int, other: int, *, certain: bool) -> None:
+    def _membership(
+        self, node: Membership, then: int, other: int, *, certain: bool, truth: bool
+    ) -> None:
         constants = [option.value for option in node.options]
         written = len(self.code)
-        item = self._value(node.item, 0, other)
+        item = self.value(node.item, self.base, other)
         exact = coefficients(node.item) == {}
         if exact and item.kind == INT and all(isinstance(each, int) for each in constants):
             wanted = {int(constant) for constant in constants}
@@ -273,72 +264,19 @@ class _Writer:
             del self.code[written:]
             if constants:
                 each = tuple(Comparison("=", node.item, option) for option in node.options)
-                self.predicate(Logic("or", each), then, other, certain=certain)
+                self.predicate(Logic("or", each), then, other, certain=certain, truth=truth)
             else:
-                self._always(False, then, other)
+                self.always(not truth, then, other)
             return
-        start = _Operand(INT, len(self.table), machine.CONSTANT)
+        start = Operand(INT, len(self.table), machine.CONSTANT)
         self.table += [len(wanted), *sorted(wanted)]
-        self._emit(machine.IN_TABLE, item, start, 1, then, other)
+        self.emit(machine.IN_TABLE, item, start, int(truth), then, other)
 
-    def _coded(self, side: _Operand) -> _Operand:
+    def _coded(self, side: Operand) -> Operand:
         """A text by its code, which events' texts are already."""
         if side.step >= 0:
             return side
         return side._replace(value=self.strings.find(self.texts[-1 - side.value]))
-
-    def _value(self, node: Expression, depth: int, other: int) -> _Operand:
-        """Where the value of ``node`` is found; work places from ``depth`` on are free."""
-        match node:
-            case Constant(value=str(text)):
-                return _Operand(TEXT, -1 - self.texts.index(text), machine.CONSTANT)
-            case Constant(value=float(real)):
-                return _Operand(FLOAT, _bits(real), machine.CONSTANT)
-            case Constant(value=constant):
-                return _Operand(INT, int(constant), machine.CONSTANT)
-            case Attribute():
-                return self._attribute(node)
-        left = self._value(node.left, depth, other)
-        right = self._value(node.right, depth + 1, other)
-        kinds = {left.kind, right.kind}
-        if not kinds <= {INT, FLOAT}:
-            return _NULL
-        if kinds == {INT} and node.op != "/":
-            return self._result(_INTEGER[node.op], INT, left, right, depth, other)
-        left, right = self._real(left, depth, other), self._real(right, depth + 1, other)
-        return self._result(_FLOAT[node.op], FLOAT, left, right, depth, other)
-
-    def _attribute(self, node: Attribute) -> _Operand:
-        step, number = self._step(node.alias), self.register.get(node.name)
-        if number is None:
-            raise ContractViolation(f"predicate names {node.name!r}, which has no register")
-        kind = int(self.kind[number])
-        return _NULL if kind == ABSENT else _Operand(kind, number, step)
-
-    def _step(self, alias: str | None) -> int:
-        if alias is None or alias not in self.place:
-            raise ContractViolation(f"predicate names alias {alias!r}, which has no step")
-        return self.place[alias]
-
-    def _real(self, value: _Operand, depth: int, other: int) -> _Operand:
-        if value.kind == FLOAT:
-            return value
-        if value.step == machine.CONSTANT:
-            return _Operand(FLOAT, _bits(float(value.value)), machine.CONSTANT)
-        return self._result(machine.TO_FLOAT, FLOAT, value, _ZERO, depth, other)
-
-    def _result(
-        self, operation: int, kind: int, left: _Operand, right: _Operand, depth: int, other: int
-    ) -> _Operand:
-        self.places = max(self.places, depth + 2)  # an interval takes two
-        label = len(self.labels)
-        self.labels.append(len(self.code) + 1)
-        self._emit(operation, left, right, depth, label, other)
-        return _Operand(kind, depth, machine.WORK)
-
-
-def _bits(real: float) -> int:
-    return int(np.array(real, np.float64).view(np.int64))
 
 
 def _mirrored(outcomes: int) -> int:

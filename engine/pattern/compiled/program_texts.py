@@ -6,36 +6,20 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from engine.query.plan import (
-    Attribute,
-    Comparison,
-    Constant,
-    Expression,
-    Logic,
-    Membership,
-    Predicate,
-)
+from engine.query.fields import parts_of
+from engine.query.plan import Constant, Expression, Membership, Predicate
 from engine.stream.released import Strings
 
 
 def awaits_text(predicates: Iterable[Predicate], strings: Strings) -> bool:
     """Whether ``predicates`` name a text that is not yet in ``strings``."""
-    return any(
-        isinstance(constant.value, str) and strings.find(constant.value) < 0
-        for leaf in _leaves(predicates)
-        for constant in _constants_in(leaf)
-    )
+    return any(strings.find(text) < 0 for text in text_constants(predicates))
 
 
 def text_constants(predicates: Iterable[Predicate]) -> tuple[str, ...]:
     """The texts that ``predicates`` name, each once, for ``text_ranks``."""
-    found = {
-        constant.value: None
-        for leaf in _leaves(predicates)
-        for constant in _constants_in(leaf)
-        if isinstance(constant.value, str)
-    }
-    return tuple(found)
+    constants = (each.value for predicate in predicates for each in _constants_in(predicate))
+    return tuple(dict.fromkeys(value for value in constants if isinstance(value, str)))
 
 
 def text_ranks(strings: Strings, constants: Sequence[str]) -> np.ndarray:
@@ -48,28 +32,17 @@ def text_ranks(strings: Strings, constants: Sequence[str]) -> np.ndarray:
         constants: of ``text_constants``.
 
     Returns:
-        int64 (len(strings) + len(constants),): by code; the constants' from the end backwards.
+        int64, of texts and constants: by code; the constants' from the end backwards.
     """
     texts = [*strings.texts, *reversed(constants)]
     place = {text: rank for rank, text in enumerate(sorted(set(texts)))}
     return np.array([place[text] for text in texts], np.int64)
 
 
-def _leaves(predicates: Iterable[Predicate]) -> Iterator[Comparison | Membership]:
-    for predicate in predicates:
-        if isinstance(predicate, Logic):
-            yield from _leaves(predicate.terms)
-        else:
-            yield predicate
-
-
-def _constants_in(leaf: Comparison | Membership) -> Iterator[Constant]:
-    stack: list[Expression] = (
-        [leaf.left, leaf.right] if isinstance(leaf, Comparison) else [leaf.item, *leaf.options]
-    )
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Constant):
-            yield node
-        elif not isinstance(node, Attribute):
-            stack += [node.left, node.right]
+def _constants_in(node: Expression | Predicate | None) -> Iterator[Constant]:
+    if isinstance(node, Constant):
+        yield node
+    if isinstance(node, Membership):
+        yield from node.options
+    for part in parts_of(node):
+        yield from _constants_in(part)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from engine.errors import UserError
 from engine.query.plan import PointRelation, SeqPlan
-from engine.query.shape import Shape, of_intervals
+from engine.query.shape import Shape, of_intervals, of_streams
 
 START: Final = 0
 END: Final = 1
@@ -71,8 +71,9 @@ def relations_of(
     found = [ends_before(places[x], places[y]) for x, y in sorted(shape.before)]
     found += inferred
     if plan.within_ns is not None:
+        ends = not of_streams(plan)
         found += [
-            soon_after(places[x], places[y], plan.within_ns, ends=True) for x, y in shape.within
+            soon_after(places[x], places[y], plan.within_ns, ends=ends) for x, y in shape.within
         ]
     aliases = {plan.steps[place].alias: places[place] for place in shape.positive}
     for asked in plan.relations if not of_intervals(plan) else ():

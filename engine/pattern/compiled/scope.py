@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.errors import UserError
 from engine.pattern.compiled.relations import Related
 from engine.query.plan import Attribute, Comparison, Logic, Predicate, SeqPlan
-from engine.query.shape import Between
+from engine.query.shape import Between, of_intervals
 
 
 def after_first(plan: SeqPlan, between: Between) -> Predicate:
@@ -46,3 +47,14 @@ class CompiledScope:
         if len(lower) != 1 or len(upper) != 1 or self.joined:
             return None
         return lower[0] if below else upper[0]
+
+
+def check_negated(plan: SeqPlan) -> None:
+    """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
+    if all(step.negated for step in plan.steps):
+        raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
+    if of_intervals(plan):
+        return
+    for end in (plan.steps[0], plan.steps[-1]):
+        if end.negated and plan.within_ns is None:
+            raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")

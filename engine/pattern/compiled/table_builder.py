@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.pattern.compiled.derived import Read, reads
 from engine.pattern.compiled.records import RECORDS, Tables
 from engine.pattern.compiled.relations import Related
 from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in
 from engine.query.plan import Attribute, Logic, Predicate, Step
 
 
@@ -29,7 +29,7 @@ class Builder:
 
     steps: dict[str, Step]
     rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in RECORDS})
-    attributes: dict[str, int] = field(default_factory=dict)
+    registers: dict[Read, int] = field(default_factory=dict)
     predicates: list[Predicate] = field(default_factory=list)
     indexes: dict[tuple[int, tuple[str, ...], int], int] = field(default_factory=dict)
 
@@ -54,12 +54,12 @@ class Builder:
     def place(self, alias: str | None) -> int:
         return list(self.steps).index(str(alias))
 
-    def register(self, name: str) -> int:
-        return self.attributes.setdefault(name, len(self.attributes))
+    def register(self, read: Read) -> int:
+        return self.registers.setdefault(read, len(self.registers))
 
     def condition(self, predicate: Predicate) -> tuple[int, int]:
-        for attribute in attributes_in(predicate):
-            self.register(attribute.name)
+        for read in reads(predicate):
+            self.register(read)
         if predicate not in self.predicates:
             self.predicates.append(predicate)
         return self.predicates.index(predicate), int(is_clocked(predicate))

@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from engine.kernels.integers import NONE
+from engine.pattern.compiled.derived import Read
 from engine.pattern.compiled.interval_joins import Joins, closed, closed_with
 from engine.pattern.compiled.records import (
     BY_START,
@@ -38,10 +39,10 @@ from engine.pattern.compiled.relations import (
     soon_after,
     starts_before,
 )
-from engine.pattern.compiled.scope import CompiledScope, after_first
+from engine.pattern.compiled.scope import CompiledScope, after_first, check_negated
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
-from engine.query.endpoints.path import IBP
+from engine.query.endpoints.path import IBP, check_index
 from engine.query.endpoints.tree_joins import in_order
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
@@ -50,13 +51,15 @@ from engine.query.shape import Between, Shape, of_intervals, shape_of
 _P = TypeVar("_P", bound=Plan)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Layout:
     """Tables, and what their numbers mean.
 
     ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
-    say which of ``steps`` its own are. ``attributes``: names by register. ``predicates``: by
+    say which of ``steps`` its own are. ``reads``: what each register has. ``predicates``: by
     number. ``own``: per step, what is asked of its event alone and no clock error changes.
+    ``by_ends``: an ISEQ, whose intervals come and are ordered by their ends. ``place``: step by
+    alias; ``register``: by what it has.
     """
 
     tables: Tables
@@ -64,14 +67,12 @@ class Layout:
     branches: tuple[SeqPlan, ...]
     shapes: list[Shape]
     places: list[tuple[int, ...]]
-    attributes: list[str]
+    reads: list[Read]
     predicates: list[Predicate]
     own: list[Predicate | None]
-
-    @property
-    def by_ends(self) -> bool:
-        """Whether it is an ISEQ, whose intervals come and are ordered by their ends."""
-        return of_intervals(self.branches[0])
+    by_ends: bool
+    place: dict[str, int]
+    register: dict[Read, int]
 
     def negated(self) -> list[tuple[int, bool]]:
         """Steps of the scopes, and whether they stand at the front, as those of an ISEQ may."""
@@ -85,16 +86,6 @@ class Layout:
             leading = (ends["right"] == step) & (ends["strict"] == 0)
             found.append((step, bool(leading.any())))
         return found
-
-    @property
-    def place(self) -> dict[str, int]:
-        """Step by alias."""
-        return {step.alias: number for number, step in enumerate(self.steps)}
-
-    @property
-    def register(self) -> dict[str, int]:
-        """Register by attribute name."""
-        return {name: number for number, name in enumerate(self.attributes)}
 
 
 def members_of(tables: Tables, branch: int) -> np.ndarray:
@@ -113,6 +104,9 @@ def layout_of(plan: Plan, index: str = IBP) -> Layout:
     """The tables of a plan; the same ones for each of a run's sites, and never changed.
 
     ``index``: how an ISEQ is searched (``engine.query.endpoints.path``).
+
+    Raises:
+        UserError: no such index, or negated steps without bounds.
     """
     return _layout_of(SamePlan(plan), index)
 
@@ -133,16 +127,22 @@ class SamePlan(Generic[_P]):
 @lru_cache(maxsize=64)
 def _layout_of(key: SamePlan[Plan], index: str) -> Layout:
     plan = key.plan
+    check_index(index)
     branches = plan.branches
+    for each in branches:
+        check_negated(each)
     steps = {step.alias: step for step in plan.steps}
     builder = Builder(steps)
     made = [_Branch(builder, number, plan, index) for number, plan in enumerate(branches)]
     for branch in made:
         branch.build()
+    reads = list(builder.registers)
     return Layout(
         builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
-        [b.places for b in made], list(builder.attributes), builder.predicates,
+        [b.places for b in made], reads, builder.predicates,
         [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
+        of_intervals(branches[0]), {alias: number for number, alias in enumerate(steps)},
+        {read: number for number, read in enumerate(reads)},
     )  # fmt: skip
 
 
@@ -238,7 +238,9 @@ class _Branch:
             if end.strict
         ]
         apart = any(x == y or (x, y) in self.before for x, y in outside)
-        return steps[positive].type == steps[negated].type and not apart
+        one, two = steps[positive], steps[negated]
+        apart = apart or (None not in {one.stream, two.stream} and one.stream != two.stream)
+        return one.type == two.type and not apart
 
     def _ends(self, between: Between) -> list[Related]:
         """Relations of an event that lies in the scope."""
@@ -375,9 +377,9 @@ class _Branch:
         found: list[tuple[int, ...]] = []
         for scope in self.scopes.values():
             keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)
-            if scope.low is None or scope.low == scope.high or not keyed:
-                continue
             own = pivot is scope
+            if scope.low is None or not keyed or (scope.low == scope.high and not own):
+                continue
             for side, end, other in ((LOW, scope.low, scope.high), (HIGH, scope.high, scope.low)):
                 if end == step and (own or other in known):
                     keys = self._keys(scope.step, scope.groups, known)

@@ -29,22 +29,24 @@ from engine.pattern.verdict.outcomes import (
 )
 from engine.stream.released import NO_EPOCH
 
-SPREAD: Final = 13
+SPREAD: Final = 19
 """The spread of a table's events into ``work``; with errors given, the shift."""
-NO_ERROR: Final = 14
+NO_ERROR: Final = 20
 """Whether no event of a table has a clock error."""
-NEAR_INT: Final = 15
+NEAR_INT: Final = 21
 """Comparisons whose left side has a spread: its place in ``work`` is in DETAIL."""
-NEAR_FLOAT: Final = 16
-NEAR_MIXED: Final = 17
-WIDEN: Final = 18
+NEAR_FLOAT: Final = 22
+NEAR_MIXED: Final = 23
+WIDEN: Final = 24
 """A float and the place of its spread make an interval: two places of ``work``."""
-ADD_INTERVALS: Final = 19
-SUBTRACT_INTERVALS: Final = 20
-MULTIPLY_INTERVALS: Final = 21
-DIVIDE_INTERVALS: Final = 22
-COMPARE_INTERVALS: Final = 23
+ADD_INTERVALS: Final = 25
+SUBTRACT_INTERVALS: Final = 26
+MULTIPLY_INTERVALS: Final = 27
+DIVIDE_INTERVALS: Final = 28
+COMPARE_INTERVALS: Final = 29
 """The left one with 0."""
+ONE_WINDOW: Final = 30
+"""Whether two events lie in one window; DETAIL 1: for certain."""
 
 # What DETAIL of a comparison holds, besides the outcomes that pass.
 CERTAIN_BIT: Final = 8
@@ -116,6 +118,48 @@ def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bo
         elif errors.t_a > 0 or (errors.t_a < 0 and errors.events[rows[table[i]]].unc > 0):
             return False
     return True
+
+
+@inline
+def _window_of(ref: int, error: float, size: int) -> int:
+    """Of a time that is wrong by a given error."""
+    window = ref // size
+    return int(window + np.int64(np.floor((float(ref - window * size) + error) / size)))
+
+
+@kernel
+def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, certain: bool) -> bool:
+    """Whether two events lie in one window under some errors, or (``certain``) under all.
+
+    Args:
+        table: at ``at`` the length of the windows [ns] and the two steps.
+        at: where they begin.
+        rows: the row of each step's event.
+        errors: of the clocks.
+        certain: which is asked.
+    """
+    size, left, right = table[at], table[at + 1], table[at + 2]
+    one, two = errors.events[rows[left]], errors.events[rows[right]]
+    if len(errors.given):
+        mine = _window_of(one.ref, errors.given[left], size)
+        return bool(mine == _window_of(two.ref, errors.given[right], size))
+    low, high = min(one.ref, two.ref), max(one.ref, two.ref)
+    if errors.t_a < 0 and _one_clock(errors.events, rows[left], rows[right]):
+        # Both move together: in two windows while a border lies between them.
+        unc = max(one.unc, two.unc)
+        if certain:
+            return bool(low == high or (low - unc) // size == (high + unc) // size)
+        border = ((low - unc) // size + 1) * size
+        apart = high - low < size
+        return bool(apart and ((high - unc) // size == (low - unc) // size or border - low <= unc))
+    # In halves of ns, as R19's rule has every event err by T_a/2.
+    mine = errors.t_a if errors.t_a >= 0 else 2 * one.unc
+    its = errors.t_a if errors.t_a >= 0 else 2 * two.unc
+    first, last = (2 * one.ref - mine) // (2 * size), (2 * one.ref + mine) // (2 * size)
+    begin, end = (2 * two.ref - its) // (2 * size), (2 * two.ref + its) // (2 * size)
+    if certain:
+        return bool(first == last == begin == end)
+    return bool(first <= end and begin <= last)
 
 
 @inline

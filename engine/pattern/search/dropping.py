@@ -16,8 +16,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import find, first_not_below
 from engine.pattern.search.state import Search, key_of, spread_of
@@ -134,8 +132,3 @@ def _least(s: Search, number: int, least: int, latest: int) -> int:
     while at < stop and e[entry[at].row].expires < e[latest].horizon:
         at += 1
     return min(found, int(entry[at].time)) if at < stop else found
-
-
-def no_starts(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """``open_at`` and ``open_n`` of a search that has heard of nothing."""
-    return np.empty((steps, 0), np.int64), np.zeros(steps, np.int64)

@@ -14,7 +14,6 @@ from engine.pattern.compiled.tables import Layout
 from engine.pattern.search import construction as c
 from engine.pattern.search import scopes, stacks
 from engine.pattern.search import state as search
-from engine.pattern.search.dropping import no_starts
 from engine.pattern.search.program_machine import Programs
 from engine.pattern.store import Store
 from engine.pattern.verdict.certainty import Rule
@@ -26,6 +25,8 @@ _LEAST: Final = 1 << 10
 _FITS: Final = 8
 _NEVER: Final = 2**63 - 1
 _OPEN: Final = np.empty(0, np.float64)
+_NO_PROGRAMS: Final = compile_programs((), {}, {}, np.empty(0, np.int8), Strings())
+_NO_MOVES: Final = np.empty(0, search.MOVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,10 @@ class Kernel:
         self._beside = layout.tables.indexes if options.rip or options.rin else None
         now["drops"] = drops
         self._begun = np.empty(0, search.BEGUN)
-        self._open_at, self._open_n = no_starts(len(layout.steps))
-        self._heard, self._lost = (np.full(len(layout.steps), _NEVER) for _ in range(2))
-        self._covered = np.full(len(layout.steps), LONG_AGO)
+        steps = len(layout.steps)
+        self._open_at, self._open_n = np.empty((steps, 0), np.int64), np.zeros(steps, np.int64)
+        self._heard, self._lost = (np.full(steps, _NEVER) for _ in range(2))
+        self._covered = np.full(steps, LONG_AGO)
         self._stacks = stacks.empty_stacks(places=self._beside is not None)
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)
@@ -131,8 +133,9 @@ class Kernel:
         now["bound_since"], now["largest_t_a"] = bound.since, t_a
 
     def construct(
-        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],
+        stop: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``rows`` of
         ``engine.pattern.search.state.Search``, and ``doubts``; good until the next call.
 
@@ -141,21 +144,26 @@ class Kernel:
             first: its first new row.
             strings: the site's table.
             promised: by type or for all of them, what the purge may count on; none: no such purge.
+            stop: the end of them; None: there are no more.
         """
-        return self._constructed(store, first, store.n, strings, promised)
-
-    def _constructed(
-        self, store: Store, first: int, stop: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same, of the rows up to ``stop``."""
-        programs = self._compiled(store.kinds, strings)
+        stop = store.n if stop is None else stop
+        programs = _NO_PROGRAMS
+        if self._layout.predicates:
+            programs = self._compiled(store.kinds, strings)
         steps, now = len(self._layout.steps), self._state[0]
         now["found_n"] = now["doubts_n"] = now["moves_n"] = now["begun_n"] = 0
         if len(self._begun):
             self._with_room(int(store.events["horizon"][max(0, first - 1)]) if first else LONG_AGO)
-        moves, clock_of = self._moves(promised)
+        moves, clock_of = _NO_MOVES, np.full(steps, -1)
+        if promised:
+            moves, clock_of = self._moves(promised)
         room = max(_LEAST + (stop - first) // 2, self._room)
-        found, rows, doubts = self._written(room, steps)
+        # The last arrays again if they fit, as fresh memory is slow.
+        if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
+            found, rows, doubts = self._last
+        else:
+            found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
+            doubts = np.empty(room, scopes.DOUBT)
         while True:
             first, why = c.construct(
                 search.Search(
@@ -185,19 +193,12 @@ class Kernel:
             else:
                 found, rows, doubts = (_longer(part) for part in (found, rows, doubts))
 
-    def _written(self, room: int, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Arrays to write into: the last ones again if they fit, as fresh memory is slow."""
-        if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
-            return self._last
-        found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
-        return found, rows, np.empty(room, scopes.DOUBT)
-
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
         """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
         match is known.
         """
         self._state["join_orders_n"] = 0
-        self._constructed(store, first, stop, strings, {})
+        self.construct(store, first, strings, {}, stop)
         self._state["join_orders_n"] = len(self._layout.tables.join_orders)
 
     def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:
@@ -208,7 +209,7 @@ class Kernel:
             names.index(step.type) if step.type in promised else everywhere
             for step in self._layout.steps
         ]
-        parts = [np.empty(0, search.MOVE)]
+        parts = []
         for clock, told in enumerate(promised.values()):
             part = np.empty(len(told.value) - 1, search.MOVE)
             part["moment"], part["clock"], part["value"] = told.moment[1:], clock, told.value[1:]

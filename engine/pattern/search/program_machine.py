@@ -19,6 +19,7 @@ from engine.kernels.records import record
 from engine.pattern.search.clocked_machine import (
     NEAR_MIXED,
     NO_ERROR,
+    ONE_WINDOW,
     PLACE_SHIFT,
     SPREAD,
     WIDEN,
@@ -26,6 +27,7 @@ from engine.pattern.search.clocked_machine import (
     intervals,
     near,
     no_error,
+    one_window,
     spread,
     widened,
 )
@@ -80,11 +82,19 @@ must not.
 ADD_INT: Final = 5
 SUBTRACT_INT: Final = 6
 MULTIPLY_INT: Final = 7
-TO_FLOAT: Final = 8
-ADD_FLOAT: Final = 9
-SUBTRACT_FLOAT: Final = 10
-MULTIPLY_FLOAT: Final = 11
-DIVIDE: Final = 12
+MODULO_INT: Final = 8
+TO_FLOAT: Final = 9
+MOVE: Final = 10
+"""As it is, to a place of ``work``."""
+ADD_FLOAT: Final = 11
+SUBTRACT_FLOAT: Final = 12
+MULTIPLY_FLOAT: Final = 13
+DIVIDE: Final = 14
+MODULO_FLOAT: Final = 15
+FLOOR: Final = 16
+"""And the next two: of ``left`` alone."""
+CEIL: Final = 17
+ROUND: Final = 18
 
 _SAFE: Final = 2.0**62
 
@@ -167,6 +177,11 @@ def _integer(operation: int, left: int, right: int) -> tuple[int, bool]:
     if operation == SUBTRACT_INT:
         rest = np.int64(first - second)
         return int(rest), bool((left ^ right) & (left ^ rest) >= 0)
+    if operation == MODULO_INT:
+        if right in (0, -1):  # by -1 the least integer leaves int64 on the way
+            return 0, right != 0
+        modulus = left % right  # with the sign of right
+        return modulus - right if modulus != 0 and (modulus < 0) != (left < 0) else modulus, True
     product = np.int64(first * second)
     # A product that left int64 is off by a multiple of 2**64, far beyond what floats round.
     return int(product), abs(float(left) * float(right) - float(product)) < _SAFE
@@ -181,7 +196,14 @@ def _real(operation: int, left: float, right: float) -> tuple[float, bool]:
         return left - right, True
     if operation == MULTIPLY_FLOAT:
         return left * right, True
-    return left / right, right != 0
+    if operation == DIVIDE:
+        return left / right, right != 0
+    if operation == MODULO_FLOAT:
+        return np.fmod(left, right) if right != 0 else 0.0, right != 0
+    whole = np.trunc(left)
+    if operation == ROUND:
+        return whole + np.copysign(1.0, left) if abs(left - whole) >= 0.5 else whole, True
+    return np.floor(left) if operation == FLOOR else np.ceil(left), True
 
 
 @inline
@@ -199,6 +221,8 @@ def _clocked(
     if operation <= NEAR_MIXED:
         wide = real_of(work[detail >> PLACE_SHIFT])
         return near(operation, first, second, wide, detail, shifts)
+    if operation == ONE_WINDOW:
+        return one_window(programs.table, first, rows, errors, detail == 1)
     if operation == WIDEN:
         widened(first, real_of(work[second]), detail, work, shifts)
         return True
@@ -236,10 +260,12 @@ def holds(
         second = _operand(right, right_step, rows, raw, work)
         if operation <= IN_TABLE:
             passes = _test(operation, first, second, detail, programs.table, ranks)
-        elif operation <= MULTIPLY_INT:
+        elif operation <= MODULO_INT:
             work[detail], passes = _integer(operation, first, second)
         elif operation == TO_FLOAT:
             work[detail], passes = bits_of(float(first)), True
+        elif operation == MOVE:
+            work[detail], passes = first, True
         elif operation >= SPREAD:
             passes = _clocked(operation, first, second, detail, programs, rows, errors)
         else:

@@ -93,7 +93,7 @@ class SpillingMatcher(SeqMatcher):
         self._keys = Keys(self._layout) if keys_of(self._layout) else None
         self._cold_until = _LEAST
         """Events below it are in chunks; copies of them may be here for matches that are held."""
-        self._pending = Store(self._layout.attributes)
+        self._pending = Store(self._layout.reads)
         self._waiting = LateEvents(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
         self._widest_t_a = 0
@@ -181,7 +181,7 @@ class SpillingMatcher(SeqMatcher):
             late = {name: column[waits] for name, column in more.items()}
             self._pending.append(released, rows[waits], self._attributes, late)
             self._put_off += int(waits.sum())
-        now = self._store.n + int((~waits).sum())
+        now = self.table.n + int((~waits).sum())
         self._most = max(self._most, now + self._pending.n)
         return ~waits
 
@@ -216,7 +216,7 @@ class SpillingMatcher(SeqMatcher):
         reach = self._reach_ns(self._clocks.error, self._widest_t_a)
         low, high = int(late["ref"].min() - reach), int(late["ref"].max() + reach)
         room = self._in_reach(late, low, high, part)
-        self._most = max(self._most, self._store.n + self._pending.n + room.n)
+        self._most = max(self._most, self.table.n + self._pending.n + room.n)
         is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
         changes = Replay(
             self._layout, self._rule, self._bounds.within_ns, self._keep_ns or 0, room,
@@ -225,12 +225,12 @@ class SpillingMatcher(SeqMatcher):
         self._keep(late)
         if changes is not None:
             self._move_here(changes, room)
-            self._most = max(self._most, self._store.n + self._pending.n)
+            self._most = max(self._most, self.table.n + self._pending.n)
         return changes
 
     def _caused(self, found: list[Changes], turn: Turn) -> Changes:
         """The changes of all parts in one order; a row that stands for the turn is their cause."""
-        changes, store = all_of(found), self._store
+        changes, store = all_of(found), self.table
         stands_for = store.taken(changes.rows[:1].max(axis=1))
         for name, value in ((ORDER, self._clocks.rows - 1), ("release", turn.at), (MEMBER, 0)):
             stands_for[name][:] = value
@@ -244,30 +244,30 @@ class SpillingMatcher(SeqMatcher):
         """Chunks, hot events and late ones, in release order; of one part, and only of the keys of
         late ones.
         """
-        held, n = self._store.columns, self._store.n
+        held, n = self.table.columns, self.table.n
         wanted = Wanted(None if self._keys is None else late[KEY])
         mine = self._is_hot() & (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
-        hot = self._store.taken(np.flatnonzero(mine & wanted.among(held, n)))
+        hot = self.table.taken(np.flatnonzero(mine & wanted.among(held, n)))
         columns = joined([self._cold.between(low, high, part, wanted), hot, late])
         order = np.argsort(columns[ORDER])
-        room = Store(self._layout.attributes)
+        room = Store(self._layout.reads)
         columns = {name: column[order] for name, column in columns.items()}
         room.add(columns, self._types, self._strings)
         return room
 
     def _is_hot(self) -> np.ndarray:
         """Rows of the store that are in no chunk, and stand for no turn."""
-        columns, n = self._store.columns, self._store.n
+        columns, n = self.table.columns, self.table.n
         return np.asarray((columns["ref"][:n] >= self._cold_until) & (columns[MEMBER][:n] != 0))
 
     def _keep(self, late: Columns) -> None:
         """Where later events find them."""
         hot = late["ref"] >= self._cold_until
         if hot.any():
-            first = self._store.n
+            first = self.table.n
             mine = {name: column[hot] for name, column in late.items()}
-            self._store.add(mine, self._types, self._strings)
-            self._kernel.take_in(self._store, first, self._store.n, self._strings)
+            self.table.add(mine, self._types, self._strings)
+            self._kernel.take_in(self.table, first, self.table.n, self._strings)
         if not hot.all():
             self._cold.spill({name: column[~hot] for name, column in late.items()})
 
@@ -275,10 +275,10 @@ class SpillingMatcher(SeqMatcher):
         """Rows of ``room`` become rows of the operator's store, where the barrier finds them."""
         used = np.unique(changes.rows[changes.rows >= 0])
         orders = room.columns[ORDER][used]
-        n = self._store.n
-        own = np.where(self._store.columns[MEMBER][:n] != 0, self._store.columns[ORDER][:n], -1)
+        n = self.table.n
+        own = np.where(self.table.columns[MEMBER][:n] != 0, self.table.columns[ORDER][:n], -1)
         missing = ~np.isin(orders, own)
-        self._store.add(room.taken(used[missing]), self._types, self._strings)
+        self.table.add(room.taken(used[missing]), self._types, self._strings)
         own = np.concatenate([own, orders[missing]])
         by_order = np.argsort(own)
         number = np.full(room.n + 1, -1)
@@ -289,17 +289,17 @@ class SpillingMatcher(SeqMatcher):
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Spill what has become cold and drop what has expired, if either is a good part."""
-        horizon, n = self._clocks.horizon, self._store.n
+        horizon, n = self._clocks.horizon, self.table.n
         # What waits meets the events that were held when it came.
         met = self._pending.columns[HORIZON][: self._pending.n]
         horizon = min(horizon, int(met.min(initial=horizon)))
         self._cold.purge(horizon)
-        columns = self._store.columns
+        columns = self.table.columns
         alive = self._is_hot() & (columns[EXPIRES][:n] >= horizon)
         border = int(self._border(np.array(self._clocks.frontier)))
         cold = alive & (columns["ref"][:n] < border)
         if border > self._cold_until and 4 * int(cold.sum()) >= n:
-            self._cold.spill(self._store.taken(np.flatnonzero(cold)))
+            self._cold.spill(self.table.taken(np.flatnonzero(cold)))
             self._cold_until = border
             alive &= ~cold
         elif 2 * int(alive.sum()) > n:

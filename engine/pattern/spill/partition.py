@@ -103,7 +103,7 @@ class Keys:
 
     def _learn(self, strings: Strings) -> None:
         known = len(self._hashes)
-        if known < len(strings):
+        if known < len(strings.texts):
             new = [zlib.crc32(text.encode()) for text in strings.texts[known:]]
             self._hashes = np.append(self._hashes, np.array(new, np.int64))
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.errors import UserError
 from engine.pattern.compiled.tables import Layout, members_of
 from engine.pattern.search.clocked_machine import Errors
 from engine.pattern.search.program_machine import Programs
@@ -35,6 +36,10 @@ class Rule(StrEnum):
 
     PAIRWISE = "pairwise"
     MAX_DELAY = "max-delay"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise UserError(f"certainty {value!r}: use {' or '.join(cls)}")
 
 
 @dataclass(frozen=True, slots=True)

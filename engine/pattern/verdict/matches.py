@@ -71,15 +71,12 @@ class Judge:
         n, steps = rows.shape
         lasts = np.full((len(self.layout.branches), steps), NONE)
         for number in range(len(lasts)):
-            of = self._lasts(number)
-            lasts[number, : len(of)] = of
+            # Steps that no other one must follow.
+            last = self.layout.shapes[number].lasts
+            lasts[number, : len(last)] = [self.layout.places[number][step] for step in last]
         made, arrival = empty_spread(n, steps), self.store.columns["arrival"]
         spread(facts, rows, places, self.store.events, arrival, lasts, self.layout.by_ends, made)
         return made
-
-    def _lasts(self, branch: int) -> list[int]:
-        """Steps that no other one must follow."""
-        return [self.layout.places[branch][step] for step in self.layout.shapes[branch].lasts]
 
     def _verdicts(
         self, made: Spread, stands: np.ndarray, sure: np.ndarray, t_a: np.ndarray,
@@ -118,7 +115,7 @@ class Judge:
     def _chances(
         self, branch: int, rows: np.ndarray, t_a: np.ndarray, doubts: Doubts
     ) -> np.ndarray:
-        clocks: EventTimes = self.store.clock(rows[:, self._members(branch)])
+        clocks: EventTimes = self.store.clock(rows[:, members_of(self.layout.tables, branch)])
         return chances(
             self.layout, branch, self.rule, t_a, rows, clocks, doubts, self._conditions(branch)
         )
@@ -138,9 +135,6 @@ class Judge:
         if uses_text_order(programs):
             ranks = text_ranks(self.strings, text_constants(layout.predicates))
         return Conditions(programs, ranks, store.registers.raw, store.registers.ok, store.events)
-
-    def _members(self, branch: int) -> np.ndarray:
-        return members_of(self.layout.tables, branch)
 
     def _closes(self, made: Spread) -> np.ndarray:
         """Times up to which nothing may come any more, before nothing can change.

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only
-from engine.query.analysis.conditions import Context, duration_ns
+from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
+from engine.query.analysis.join import join_plan
 from engine.query.analysis.pattern import Pattern, placed
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.selection import select_plan
@@ -15,11 +16,13 @@ from engine.query.analysis.spans.branches import bare_branches, tree_plan
 from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.split import Term, read_terms, split
 from engine.query.analysis.tlist import Restrictions, TList
+from engine.query.analysis.typed import Context
 from engine.query.analysis.under import monitor_plan
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.language.sources import Join
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, SeqPlan, Step
 from engine.query.shape import shape_of
 from engine.units import unit_ns
@@ -65,6 +68,8 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     unit_ns(time_unit)
     if isinstance(parsed, s.ExplainQuery):
         parsed = parsed.query
+    if isinstance(parsed, s.SelectQuery) and any(isinstance(c, Join) for c in parsed.clauses):
+        return join_plan(parsed, text, time_unit, name)
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     pattern = _Event(parsed, text, time_unit).plan(name)

@@ -6,57 +6,64 @@ beyond int64. A number without a unit beside a time is in the trace's time unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from decimal import Decimal
 from math import isinf
 from typing import Final
 
 from edge_agent.units import NS_PER
 from engine.errors import UserError
-from engine.query.fields import FIELDS, ValueKind, comparable
+from engine.query.analysis.calls import (
+    REGEXP_LIKE,
+    call_of,
+    case_of,
+    check_decidable,
+    check_one_event,
+    like_of,
+    likeness_of,
+)
+from engine.query.analysis.typed import Context, Typed, bounded, paired
+from engine.query.clocked import coefficients
+from engine.query.fields import FIELDS, ValueKind
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import RESERVED
-from engine.query.language.place import Span, closest, refuse
+from engine.query.language.place import Span, closest
 from engine.query.plan import (
     Arithmetic,
-    Attribute,
+    Call,
     Comparison,
     Constant,
     Expression,
     Logic,
     Membership,
     Predicate,
+    Presence,
 )
-from engine.units import DURATION_MAX_NS, INT64_MAX, parse_duration, unit_ns
+from engine.units import DURATION_MAX_NS, parse_duration, unit_ns
 
 MAX_DIGITS: Final = 40
+_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What conditions of one query share: its text, its time unit, and what its names mean."""
-
-    text: str
-    time_unit: str
-    resolve: Callable[[s.Reference], Attribute]
-
-    def refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        return refuse(self.text, at, message, hint)
-
-
-@dataclass(frozen=True, slots=True)
-class _Typed:
-    expression: Expression
-    kind: ValueKind
-
-
-def conjuncts(node: s.Node) -> list[s.Node]:
+def _conjuncts(node: s.Node) -> list[s.Node]:
     """The terms that AND joins at the top of ``node``, in written order."""
     if isinstance(node, s.Junction) and node.op == "and":
-        return [inner for term in node.terms for inner in conjuncts(term)]
+        return [inner for term in node.terms for inner in _conjuncts(term)]
     return [node]
+
+
+def terms_of(node: s.Node | None, context: Context) -> list[tuple[Predicate, Span]]:
+    """The predicates that must all be true for ``node`` to be, and where each is written.
+
+    Raises:
+        UserError: as ``condition``.
+    """
+    found: list[tuple[Predicate, Span]] = []
+    for each in _conjuncts(node) if node is not None else []:
+        predicate = condition(each, context)
+        every = isinstance(predicate, Logic) and predicate.op == "and"
+        terms = predicate.terms if isinstance(predicate, Logic) and every else (predicate,)
+        found += [(term, each.at) for term in terms]
+    return found
 
 
 def condition(node: s.Node, context: Context) -> Predicate:
@@ -67,7 +74,11 @@ def condition(node: s.Node, context: Context) -> Predicate:
     """
     match node:
         case s.Junction(op="not"):
-            return Logic("not", (condition(node.terms[0], context),))
+            inner = condition(node.terms[0], context)
+            match inner:
+                case Logic(op="not", terms=(Presence() as there,)):
+                    return there
+            return Logic("not", (inner,))
         case s.Junction():
             terms: list[Predicate] = []
             for term in node.terms:
@@ -76,17 +87,60 @@ def condition(node: s.Node, context: Context) -> Predicate:
                 terms.extend(inner.terms if same and isinstance(inner, Logic) else (inner,))
             return Logic(node.op, tuple(terms))
         case s.Among():
-            return _membership(node, context)
+            return _checked(_membership(node, context), node, context)
+        case s.IsNull(item=item):
+            return Logic("not", (Presence(_typed(item, context).expression),))
+        case s.Like(item=item):
+            return _checked(like_of(node, _typed(item, context), context), node, context)
+        case s.Call() if node.function.text.lower() == REGEXP_LIKE and len(node.arguments) == 2:
+            text, pattern = (_typed(each, context) for each in node.arguments)
+            found = likeness_of(node, text, pattern.expression, context)
+            return _checked(found, node, context)
         case s.Binary() if node.op in COMPARISONS:
-            left, right = _typed(node.left, context), _typed(node.right, context)
-            left, right = _paired(left, right, node.at, context)
-            return Comparison(node.op, left.expression, right.expression)
+            return _checked(_comparison(node, context), node, context)
         case _:
             typed = _typed(node, context)
             hint = "compare it with something, as in x > 5"
             if typed.kind in {ValueKind.TRUTH, ValueKind.ANY}:
                 hint = "compare it with something, as in x = true or x > 5"
             raise context.refuse(node.at, "a condition is needed here, and this is a value", hint)
+
+
+def _checked(predicate: Predicate, node: s.Node, context: Context) -> Predicate:
+    check_decidable(predicate, node.at, context)
+    check_one_event(predicate, node.at, context)
+    return predicate
+
+
+def _comparison(node: s.Binary, context: Context) -> Predicate:
+    left, right = _typed(node.left, context), _typed(node.right, context)
+    left, right = paired(left, right, node.at, context)
+    op, one, other = node.op, left.expression, right.expression
+    if isinstance(other, Call) and other.function == "abs":
+        op, one, other = _MIRRORED[op], other, one
+    if isinstance(one, Call) and one.function == "abs" and coefficients(one.arguments[0]) != {}:
+        if isinstance(other, Constant) and not isinstance(other.value, str) and other.value < 0:
+            raise context.refuse(node.at, "abs(...) is never below 0", "leave this out")
+        return _distance(op, one.arguments[0], other)
+    return Comparison(node.op, left.expression, right.expression)
+
+
+def _distance(op: str, apart: Expression, other: Expression) -> Predicate:
+    """``abs(apart) op other`` as two comparisons: how far clocks err goes through them."""
+    if op in {"=", "!="}:
+        either = Comparison("=", apart, other), Comparison("=", apart, _opposite(other))
+        equal = Logic("or", either)
+        if not isinstance(other, Constant):
+            equal = Logic("and", (Comparison(">=", other, Constant(0)), equal))
+        return equal if op == "=" else Logic("not", (equal,))
+    both = Comparison(op, apart, other), Comparison(_MIRRORED[op], apart, _opposite(other))
+    return Logic("and" if op in {"<", "<="} else "or", both)
+
+
+def _opposite(value: Expression) -> Expression:
+    if isinstance(value, Constant) and not isinstance(value.value, str):
+        return Constant(-value.value)
+    return Arithmetic("-", Constant(0), value)
 
 
 def value(node: s.Node, context: Context) -> Expression:
@@ -113,6 +167,11 @@ def duration_ns(duration: s.Duration, context: Context, what: str) -> int:
 
 
 def _length(number: s.Number, context: Context) -> int:
+    """In ns; of ``1 min 30 s`` the sum."""
+    return _one_length(number, context) + sum(_one_length(each, context) for each in number.more)
+
+
+def _one_length(number: s.Number, context: Context) -> int:
     _check_unit(number, context)
     if len(number.text) > MAX_DIGITS:
         raise context.refuse(number.at, "this number has too many digits")
@@ -140,7 +199,7 @@ def _membership(node: s.Among, context: Context) -> Membership:
     item = _typed(node.item, context)
     options: list[Constant] = []
     for option in node.options:
-        right = _paired(item, _typed(option, context), option.at, context)[1]
+        right = paired(item, _typed(option, context), option.at, context)[1]
         if not isinstance(right.expression, Constant):
             raise context.refuse(option.at, "IN takes constants only", "as in x IN (4, 8)")
         options.append(right.expression)
@@ -150,111 +209,94 @@ def _membership(node: s.Among, context: Context) -> Membership:
     return Membership(item.expression, tuple(options))
 
 
-def _paired(left: _Typed, right: _Typed, at: Span, context: Context) -> tuple[_Typed, _Typed]:
-    """Both sides of a comparison, plain numbers beside a time brought to ns."""
-    if not comparable(left.kind, right.kind):
-        raise context.refuse(at, f"{left.kind} is compared with {right.kind}")
-    return _beside(left, right, at, context), _beside(right, left, at, context)
-
-
-def _beside(typed: _Typed, other: _Typed, at: Span, context: Context) -> _Typed:
-    if typed.kind == ValueKind.BARE and other.kind == ValueKind.TIME:
-        return _Typed(_scaled(typed.expression, at, context), ValueKind.TIME)
-    return typed
-
-
-def _scaled(expression: Expression, at: Span, context: Context) -> Expression:
-    """A plain number, or a sum or multiple of such, from the trace's time unit to ns."""
-    scale = unit_ns(context.time_unit)
-    match expression:
-        case Constant(value=number) if scale > 1:
-            assert not isinstance(number, str)
-            exact = Decimal(repr(number)) * scale
-            if exact == exact.to_integral_value():
-                return _bounded(int(exact), at, context)
-            return Constant(float(exact))
-        case Arithmetic(op="*" | "/" as op, left=left, right=right):
-            return Arithmetic(op, _scaled(left, at, context), right)
-        case Arithmetic(op=op, left=left, right=right):
-            return Arithmetic(op, _scaled(left, at, context), _scaled(right, at, context))
-    return expression
-
-
-def _bounded(number: int, at: Span, context: Context) -> Constant:
-    if not -INT64_MAX - 1 <= number <= INT64_MAX:
-        raise context.refuse(at, "this number does not fit into 64 bits")
-    return Constant(number)
-
-
-def _typed(node: s.Node, context: Context) -> _Typed:
+def _typed(node: s.Node, context: Context) -> Typed:
     match node:
         case s.Reference():
             attribute = context.resolve(node)
-            return _Typed(attribute, FIELDS.get(attribute.name, ValueKind.ANY))
+            return Typed(attribute, FIELDS.get(attribute.name, ValueKind.ANY))
         case s.Number():
             return _number(node, 1, node.at, context)
         case s.Literal(value=bool() as truth):
-            return _Typed(Constant(truth), ValueKind.TRUTH)
+            return Typed(Constant(truth), ValueKind.TRUTH)
         case s.Literal(value=text):
-            return _Typed(Constant(text), ValueKind.TEXT)
+            return Typed(Constant(text), ValueKind.TEXT)
         case s.Negative():
             return _negative(node, context)
         case s.Binary() if node.op not in COMPARISONS:
             return _arithmetic(node, context)
+        case s.Null():
+            hint = "ask whether a value is there by IS NULL or IS NOT NULL"
+            raise context.refuse(node.at, "nothing is compared or calculated with NULL", hint)
         case s.Call():
-            name = f"{node.function.text}(...)"
-            raise context.refuse(
-                node.function.at,
-                f"{name} cannot stand here",
-                "aggregates stand in the SELECT list, each as an entry of its own",
+            return call_of(
+                node, [(_typed(each, context), each.at) for each in node.arguments], context
             )
-        case s.Binary() | s.Among() | s.Junction():
+        case s.CaseNode():
+            return _case(node, context)
+        case s.Binary() | s.Among() | s.Junction() | s.IsNull() | s.Like():
             raise context.refuse(node.at, "a value is needed here, and this is a condition")
 
 
-def _number(node: s.Number, sign: int, at: Span, context: Context) -> _Typed:
+def _case(node: s.CaseNode, context: Context) -> Typed:
+    whens: list[tuple[Predicate, Typed | None, Span]] = []
+    for when, then in node.whens:
+        asked = when
+        if node.operand is not None:
+            asked = s.Binary("=", node.operand, when, when.at, when.depth)
+        whens.append((condition(asked, context), _or_null(then, context), then.at))
+    otherwise = None if node.otherwise is None else _or_null(node.otherwise, context)
+    last = None if otherwise is None or node.otherwise is None else (otherwise, node.otherwise.at)
+    return case_of(whens, last, node.at, context)
+
+
+def _or_null(node: s.Node, context: Context) -> Typed | None:
+    return None if isinstance(node, s.Null) else _typed(node, context)
+
+
+def _number(node: s.Number, sign: int, at: Span, context: Context) -> Typed:
     if node.unit is not None:
-        return _Typed(Constant(sign * _length(node, context)), ValueKind.TIME)
+        return Typed(bounded(sign * _length(node, context), at, context), ValueKind.TIME)
     if len(node.text) > MAX_DIGITS:
         raise context.refuse(at, "this number has too many digits")
     if node.text.isdecimal():
-        return _Typed(_bounded(sign * int(node.text), at, context), ValueKind.BARE)
+        return Typed(bounded(sign * int(node.text), at, context), ValueKind.BARE)
     number = sign * float(node.text)
     if isinf(number):
         raise context.refuse(at, "this number is too large")
-    return _Typed(Constant(number), ValueKind.BARE)
+    return Typed(Constant(number), ValueKind.BARE)
 
 
-def _negative(node: s.Negative, context: Context) -> _Typed:
+def _negative(node: s.Negative, context: Context) -> Typed:
     if isinstance(node.term, s.Number):
         return _number(node.term, -1, node.at, context)
     term = _typed(node.term, context)
     _check_operand(term, node.term.at, context)
     if isinstance(term.expression, Constant):
         assert isinstance(term.expression.value, int | float)
-        return _Typed(_negated(term.expression.value, node.at, context), term.kind)
+        return Typed(_negated(term.expression.value, node.at, context), term.kind)
     kind = ValueKind.NUMBER if term.kind == ValueKind.ANY else term.kind
-    return _Typed(Arithmetic("-", Constant(0), term.expression), kind)
+    return Typed(Arithmetic("-", Constant(0), term.expression), kind)
 
 
 def _negated(number: int | float, at: Span, context: Context) -> Constant:
-    return Constant(-number) if isinstance(number, float) else _bounded(-number, at, context)
+    return Constant(-number) if isinstance(number, float) else bounded(-number, at, context)
 
 
-def _check_operand(operand: _Typed, at: Span, context: Context) -> None:
+def _check_operand(operand: Typed, at: Span, context: Context) -> None:
     if operand.kind in {ValueKind.TEXT, ValueKind.TRUTH}:
-        raise context.refuse(at, f"this is {operand.kind}, and + - * / take numbers")
+        raise context.refuse(at, f"this is {operand.kind}, and + - * / % take numbers")
 
 
-def _arithmetic(node: s.Binary, context: Context) -> _Typed:
+def _arithmetic(node: s.Binary, context: Context) -> Typed:
     left, right = _typed(node.left, context), _typed(node.right, context)
     _check_operand(left, node.left.at, context)
     _check_operand(right, node.right.at, context)
-    if node.op == "/" and isinstance(right.expression, Constant) and not right.expression.value:
+    zero = isinstance(right.expression, Constant) and not right.expression.value
+    if node.op in "/%" and zero:
         raise context.refuse(node.right.at, "division by zero")
     kinds = {left.kind, right.kind}
-    if node.op in "+-":
-        left, right = _paired(left, right, node.at, context)
+    if node.op in "+-%":
+        left, right = paired(left, right, node.at, context)
         kind = ValueKind.TIME if ValueKind.TIME in kinds else ValueKind.NUMBER
     else:
         # Twice a time is a time, a time by a time is a number, and so is one over a time.
@@ -263,4 +305,4 @@ def _arithmetic(node: s.Binary, context: Context) -> _Typed:
         kind = ValueKind.TIME if one else ValueKind.NUMBER
     if kinds == {ValueKind.BARE}:
         kind = ValueKind.BARE
-    return _Typed(Arithmetic(node.op, left.expression, right.expression), kind)
+    return Typed(Arithmetic(node.op, left.expression, right.expression), kind)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.errors import UserError
-from engine.query.analysis.conditions import Context
 from engine.query.analysis.contradiction import Conflict, find_conflict
+from engine.query.analysis.typed import Context
 from engine.query.fields import attributes_in
 from engine.query.language.place import Span, listed, printable
 from engine.query.plan import (
@@ -26,6 +26,7 @@ from engine.query.plan import (
     SeqPlan,
 )
 from engine.query.shape import Shape, shape_of
+from engine.stream.timeline import ANY_TYPE
 
 Term = tuple[Predicate, Span]
 """One conjunct and where it stands."""
@@ -139,6 +140,8 @@ def _known(terms: Sequence[Term], plan: SeqPlan, shape: Shape) -> Iterator[_Know
     for each in named:
         if each.name == "type":
             kind = plan.steps[places[str(each.alias)]].type
+            if kind == ANY_TYPE:
+                continue
             yield Comparison("=", each, Constant(kind)), f"the type of {each.alias}, {kind!r}"
     for gap in dict.fromkeys(_gaps(terms)):
         y, x = (places[str(each.alias)] for each in attributes_in(gap))

@@ -4,8 +4,9 @@ Looks at comparisons joined by AND, between values (attributes, or sums and the 
 by its form) and with constants. What it finds is certain; what it does not find may still be
 contradictory. Values that must be equal become one; what must not be above another is ordered,
 and a circle of it is one value too; the smallest value that each can still have is handed on along
-that order. A comparison with null is never true, so every value compared is there and not NaN; NOT
-of one is true of null, so it says something only of values that others show to be there.
+that order. A comparison with null is neither true nor false, so every value compared is there and
+not NaN. What is merely not true (``untrue``) says something only of values that others show to be
+there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from graphlib import CycleError, TopologicalSorter
 from engine.query.analysis.ranges import Bound, Range
 from engine.query.fields import FIELDS, ValueKind
 from engine.query.plan import (
+    OPPOSITE,
     Attribute,
     Comparison,
     Constant,
@@ -27,7 +29,6 @@ from engine.query.plan import (
     Predicate,
 )
 
-_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
@@ -42,9 +43,14 @@ class Conflict:
     mixed: Expression | None
 
 
-def find_conflict(conditions: Sequence[Predicate]) -> Conflict | None:
-    """The first of ``conditions`` that cannot be true together with those before it."""
-    facts = [list(_facts(each, truth=True)) for each in conditions]
+def find_conflict(
+    conditions: Sequence[Predicate], untrue: Sequence[Predicate] = ()
+) -> Conflict | None:
+    """The first of ``conditions`` that cannot be true together with those before it, and after
+    them of those that shall be ``untrue``: false or unknown.
+    """
+    facts = [list(_facts(each, truth=True, denied=False)) for each in conditions]
+    facts += [list(_facts(each, truth=False, denied=True)) for each in untrue]
     if _System(facts).holds():
         return None
     place = _first(len(facts), lambda count: not _System(facts[: count + 1]).holds())
@@ -106,22 +112,24 @@ class _Limit:
 _Fact = _Relation | _Limit
 
 
-def _facts(condition: Predicate, *, truth: bool) -> Iterable[_Fact]:
-    """What follows of ``condition`` being ``truth``, as far as it is looked at."""
+def _facts(condition: Predicate, *, truth: bool, denied: bool) -> Iterable[_Fact]:
+    """What follows of ``condition`` being ``truth``, as far as it is looked at; ``denied``: or
+    being unknown.
+    """
     match condition:
         case Comparison(op=op, left=left, right=right):
-            yield from _compared(op if truth else _OPPOSITE[op], left, right, denied=not truth)
+            yield from _compared(op if truth else OPPOSITE[op], left, right, denied=denied)
         case Membership(item=item, options=options) if truth:
             constants = tuple(option.value for option in options)
-            yield _Limit("=", _known_as(item), constants, denied=False)
+            yield _Limit("=", _known_as(item), constants, denied)
         case Membership(item=item, options=options):
             for option in options:
-                yield _Limit("!=", _known_as(item), (option.value,), denied=True)
+                yield _Limit("!=", _known_as(item), (option.value,), denied)
         case Logic(op="not", terms=(term,)):
-            yield from _facts(term, truth=not truth)
+            yield from _facts(term, truth=not truth, denied=denied)
         case Logic(op=op, terms=terms) if (op == "and") == truth:
             for term in terms:
-                yield from _facts(term, truth=truth)
+                yield from _facts(term, truth=truth, denied=denied)
 
 
 def _compared(op: str, left: Expression, right: Expression, *, denied: bool) -> Iterable[_Fact]:

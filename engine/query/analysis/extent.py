@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from engine.query.analysis.conditions import Context, duration_ns
+from engine.query.analysis.conditions import duration_ns
+from engine.query.analysis.typed import Context
 from engine.query.language import syntax as s
 from engine.query.plan import Drift, WindowKind
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from engine.query.analysis.conditions import Context, condition
+from engine.query.analysis.conditions import condition
+from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS
+from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
 from engine.query.plan import Aggregate, Attribute, Predicate
 
@@ -78,8 +80,19 @@ def _with_names(node: s.Node, named: Callable[[s.Call], s.Reference]) -> s.Node:
         return _with_names(part, named)
 
     match node:
-        case s.Call():
+        case s.Call(function=function, arguments=arguments):
+            if function.text.lower() in FUNCTIONS and not node.star:
+                return replace(node, arguments=tuple(map(inner, arguments)))
             return named(node)
+        case s.IsNull(item=item):
+            return replace(node, item=inner(item))
+        case s.CaseNode(operand=operand, whens=whens, otherwise=otherwise):
+            return replace(
+                node,
+                operand=None if operand is None else inner(operand),
+                whens=tuple((inner(when), inner(then)) for when, then in whens),
+                otherwise=None if otherwise is None else inner(otherwise),
+            )
         case s.Junction(terms=terms):
             return replace(node, terms=tuple(map(inner, terms)))
         case s.Binary(left=left, right=right):

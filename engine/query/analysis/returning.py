@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.query.analysis.conditions import Context, value
+from engine.query.analysis.conditions import value
+from engine.query.analysis.typed import Context
 from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span

@@ -7,21 +7,17 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only, unsupported
-from engine.query.analysis.conditions import Context, condition, conjuncts, value
+from engine.query.analysis.conditions import terms_of, value
 from engine.query.analysis.consistency import check_select
 from engine.query.analysis.extent import Window, extent_of
 from engine.query.analysis.having import having_of
 from engine.query.analysis.ranking import ranking_of
-from engine.query.fields import (
-    FIELDS,
-    OWN,
-    ValueKind,
-    attribute_name,
-    attributes_in,
-)
+from engine.query.analysis.typed import Context
+from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.ranking import OrderBy
+from engine.query.language.sources import From
 from engine.query.plan import (
     TAKES_TEXT,
     Aggregate,
@@ -62,7 +58,7 @@ class _Select:
 
     def plan(self, name: str) -> WindowPlan:
         clauses = self.parsed.clauses
-        sources = only(clauses, s.From, self.text)
+        sources = only(clauses, From, self.text)
         where = only(clauses, s.Where, self.text)
         groups = only(clauses, s.GroupBy, self.text)
         window = self._window()
@@ -101,19 +97,23 @@ class _Select:
         windows = [c for c in clauses if isinstance(c, Window)]
         if len(windows) > 1:
             raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
-        sources = [c for c in clauses if isinstance(c, s.From | s.Join)]
+        sources = [c for c in clauses if isinstance(c, From)]
         if len(sources) > 1:
             hint = "name all streams in one: FROM a, b"
             raise self._refuse(sources[1].at, "FROM is given twice", hint)
-        for clause in clauses:
-            if isinstance(clause, s.Join):
-                raise unsupported(self.text, clause.join_at, "JOIN")
+        within = only(clauses, s.Within, self.text)
+        if within is not None:
+            hint = "a window has its length: WINDOW TUMBLING 10 s"
+            raise self._refuse(within.at, "WITHIN is of patterns and joins", hint)
+        if not self.parsed.items:
+            hint = "name aggregates, as in SELECT count(*); SELECT * is of joins"
+            raise self._refuse(self.parsed.at, "nothing is aggregated", hint)
         if not windows:
             message = "a SELECT needs a WINDOW"
             raise self._refuse(self.parsed.at, message, "add, for example, WINDOW TUMBLING 10 s")
         return windows[0]
 
-    def _streams(self, clause: s.From | None) -> tuple[str, ...]:
+    def _streams(self, clause: From | None) -> tuple[str, ...]:
         found: list[str] = []
         for stream in clause.streams if clause else ():
             if stream.text in found:
@@ -150,11 +150,10 @@ class _Select:
         if clause is None:
             return None
         terms: list[tuple[Predicate, Span]] = []
-        for node in conjuncts(clause.condition):
-            predicate = condition(node, self.context)
+        for predicate, at in terms_of(clause.condition, self.context):
             if next(attributes_in(predicate), None) is None:
-                raise self._refuse(node.at, "this condition names no attribute", "leave it out")
-            terms.append((predicate, node.at))
+                raise self._refuse(at, "this condition names no attribute", "leave it out")
+            terms.append((predicate, at))
         check_select(terms, self.context)
         predicates = tuple(predicate for predicate, _ in terms)
         return predicates[0] if len(predicates) == 1 else Logic("and", predicates)

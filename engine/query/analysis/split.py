@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.query.analysis.conditions import Context, condition, conjuncts
+from engine.query.analysis.conditions import terms_of
+from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
@@ -56,16 +57,15 @@ def read_terms(node: s.Node | None, steps: Sequence[Step], context: Context) -> 
     """
     negated = {step.alias for step in steps if step.negated}
     found: list[Term] = []
-    for inner in conjuncts(node) if node else []:
-        predicate = condition(inner, context)
+    for predicate, at in terms_of(node, context):
         aliases = frozenset(str(attribute.alias) for attribute in attributes_in(predicate))
         if not aliases:
-            raise context.refuse(inner.at, "this condition names no event", "leave it out")
+            raise context.refuse(at, "this condition names no event", "leave it out")
         clash = sorted(aliases & negated)
         if len(clash) > 1:
             message = f"this joins two negated steps, {clash[0]} and {clash[1]}"
-            raise context.refuse(inner.at, message, "compare each with a positive step")
-        found.append(Term(predicate, aliases, inner.at))
+            raise context.refuse(at, message, "compare each with a positive step")
+        found.append(Term(predicate, aliases, at))
     return found
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.query.analysis.conditions import Context, condition
+from engine.query.analysis.conditions import condition
+from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s

@@ -14,8 +14,8 @@ import numpy as np
 
 from engine.errors import UserError
 from engine.query.analysis.contradiction import find_conflict
-from engine.query.expression import View, mask
-from engine.query.plan import Logic, Predicate
+from engine.query.expression import View, view_mask
+from engine.query.plan import Predicate
 from engine.stream.released import Released
 
 MAX_GUARDS: Final = 6
@@ -79,7 +79,8 @@ class Alphabet:
 
     def read(self, released: Released) -> np.ndarray:
         """The symbol of each event, int32 (n,); IGNORED for those of other types."""
-        of_type = np.full(len(released.strings) + 1, IGNORED, np.int32)  # a null's is the last
+        texts = released.strings.texts
+        of_type = np.full(len(texts) + 1, IGNORED, np.int32)  # a null's is the last
         for event_type in self._guards:
             code = released.strings.find(event_type)
             if code >= 0:
@@ -100,7 +101,7 @@ class Alphabet:
         view = View.of(columns, released.attr_types, released.strings)
         combination = np.zeros(len(rows), np.int64)
         for place, guard in enumerate(guards):
-            true = mask(guard, columns, view.valid_of, view.attr_types, view.strings)
+            true = view_mask(guard, view, len(rows))
             combination |= true.astype(np.int64) << place
         found: np.ndarray = self._lookup(event_type, len(guards))[combination]
         return found
@@ -119,11 +120,9 @@ class Alphabet:
 
 
 def _possible(guards: list[Predicate], truths: tuple[bool, ...]) -> bool:
-    facts = [
-        guard if true else Logic("not", (guard,))
-        for guard, true in zip(guards, truths, strict=True)
-    ]
-    return find_conflict(facts) is None
+    both = list(zip(guards, truths, strict=True))
+    untrue = [guard for guard, true in both if not true]
+    return find_conflict([guard for guard, true in both if true], untrue) is None
 
 
 def _name(event_type: str, truths: tuple[bool, ...]) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
 
 from engine.errors import UserError
 from engine.query.automata.alphabet import Alphabet
@@ -11,10 +10,9 @@ from engine.query.automata.dfa import Dfa, determined
 from engine.query.automata.languages import of_constraint, of_pattern
 from engine.query.automata.too_large import MAX_STATES, TooLargeError
 from engine.query.automata.verdicts import Encoded, encoded
-from engine.query.plan import Attribute, MonitorPlan, OrPlan, SeqPlan, Step
+from engine.query.fields import bare
+from engine.query.plan import MonitorPlan, OrPlan, SeqPlan, Step
 from engine.query.regular import occurrences
-
-_P = TypeVar("_P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +56,10 @@ def automata_of(plan: MonitorPlan) -> Automata:
 def _of_one_event(plan: SeqPlan | OrPlan) -> SeqPlan | OrPlan:
     """``plan`` with conditions of steps as a constraint writes them: without the alias."""
 
-    def bare(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        return tuple(replace(step, where=_unnamed(step.where)) for step in steps)
+    def unnamed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        return tuple(replace(step, where=bare(step.where)) for step in steps)
 
     if isinstance(plan, SeqPlan):
-        return replace(plan, steps=bare(plan.steps))
-    branches = tuple(replace(branch, steps=bare(branch.steps)) for branch in plan.branches)
+        return replace(plan, steps=unnamed(plan.steps))
+    branches = tuple(replace(branch, steps=unnamed(branch.steps)) for branch in plan.branches)
     return replace(plan, branches=branches)
-
-
-def _unnamed(node: _P) -> _P:
-    """``node`` with no attribute's alias."""
-    if isinstance(node, Attribute):
-        return replace(node, alias=None)
-    if isinstance(node, tuple):
-        return tuple(map(_unnamed, node))  # type: ignore[return-value]
-    if is_dataclass(node) and not isinstance(node, type):
-        parts: dict[str, Any] = {f.name: _unnamed(getattr(node, f.name)) for f in fields(node)}
-        return replace(node, **parts)
-    return node

@@ -13,12 +13,12 @@ from engine.units import unit_ns
 
 RESERVED: Final = frozenset({
     "event", "select", "from", "where", "within", "realtime", "return", "under", "group", "window",
-    "and", "or", "not", "in", "as", "on", "true", "false",
+    "and", "or", "not", "in", "as", "on", "true", "false", "null", "case", "when",
 })  # fmt: skip
 """Words that name a thing only when quoted, as in ``"group"``."""
 
 _NAMES: Final = {"NAME", "QUOTED", "MEMBER"}
-_VALUE: Final = _NAMES | {"NUMBER", "STRING", "TRUE", "FALSE", "LPAR", "MINUS"}
+_VALUE: Final = _NAMES | {"NUMBER", "STRING", "TRUE", "FALSE", "NULL", "CASE", "LPAR", "MINUS"}
 _SIGNS: Final = {
     "COMMA": "','", "LPAR": "'('", "RPAR": "')'", "LSQB": "'['", "RSQB": "']'", "DOT": "'.'",
     "SEMICOLON": "", "BANG": "'!'", "ENDPOINT": "ts or te", "NUMBER": "a number",
@@ -27,7 +27,8 @@ _SIGNS: Final = {
     "QUESTION": "'?'", "LBRACE": "'{'", "RBRACE": "'}'",
     "GROUP_BY": "GROUP BY", "ORDER_BY": "ORDER BY", "$END": "the end of the query",
 }  # fmt: skip
-_ARITHMETIC: Final = {"PLUS", "MINUS", "STAR", "SLASH"}
+_ARITHMETIC: Final = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"}
+_KINDS_OF_JOIN: Final = {"INNER", "LEFT", "RIGHT", "FULL", "ANTI"}
 # Kinds of thing in the order in which people look for them.
 _ORDER: Final = (
     "a name", "an alias", "a value", "a number", "text in single quotes", "','", "'.'", "'('",
@@ -59,7 +60,8 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
     hint = ""
     if re.match(r"[^\W\d]", token):
         hint = closest(str(token), {word.strip("'") for word in words if word.isupper()})
-    if token.lower() in RESERVED and accepts & _NAMES:
+    begins = f"'{token.upper()} " in hint  # GROUP, of GROUP BY
+    if token.lower() in RESERVED and accepts & _NAMES and not begins:
         hint = f'{token.upper()} is a word of the language; as a name it is written "{token}"'
     if token.type == "COMPARE" and "COMPARE" not in accepts and "_AND" in accepts:
         hint = _CHAIN
@@ -125,9 +127,11 @@ def _expected(accepts: set[str]) -> list[str]:
     elif left & _NAMES:
         phrases.add("a name")
         left -= _NAMES
+    if "JOIN" in left:
+        left -= _KINDS_OF_JOIN
     if left >= _ARITHMETIC or {"PLUS", "MINUS"} <= left:
         left -= _ARITHMETIC
-        phrases.add("+ - * /")
+        phrases.add("+ - * / %")
     phrases |= {_SIGNS.get(name, name.lstrip("_")) for name in left}
     phrases.discard("")
     return sorted(phrases, key=lambda word: (_rank(word), word))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
 from engine.query.language.place import Span, refuse
 from engine.query.language.ranking import OrderBy, Ranked
+from engine.query.language.sources import From, Join, JoinSide
 
 MAX_QUERY_CHARS: Final = 65_536
 MAX_DEPTH: Final = 100
@@ -86,7 +88,7 @@ class _Build(Transformer[Token, Any]):
 
     def select_query(self, select: Token, *rest: Any) -> s.SelectQuery:
         items = tuple(entry for entry in rest if isinstance(entry, s.Item))
-        return s.SelectQuery(_at(select), items, rest[len(items) :])
+        return s.SelectQuery(_at(select), items, rest[max(len(items), 1) :])
 
     def group(self, op: Token, *rest: Any) -> s.GroupNode:
         return self._group(str(op).upper(), _at(op), rest)
@@ -189,13 +191,26 @@ class _Build(Transformer[Token, Any]):
     def item(self, value: s.Node, label: s.Name | None = None) -> s.Item:
         return s.Item(value, label)
 
-    def from_(self, word: Token, *streams: s.Name) -> s.From:
-        return s.From(_at(word), streams)
+    def from_(self, word: Token, *streams: s.Name) -> From:
+        return From(_at(word), streams)
+
+    def source(self, stream: s.Name, alias: s.Name | None = None) -> JoinSide:
+        return JoinSide(stream, alias)
+
+    def join_kind(self, *words: Token) -> tuple[Token, ...]:
+        return words
+
+    def on(self, condition: s.Node) -> s.Node:
+        return condition
 
     def join(
-        self, word: Token, left: s.Name, join: Token, right: s.Name, condition: s.Node
-    ) -> s.Join:
-        return s.Join(_at(word), left, right, condition, _at(join))
+        self, word: Token, left: JoinSide, words: tuple[Token, ...], right: JoinSide,
+        condition: s.Node | None = None,
+    ) -> Join:  # fmt: skip
+        named = {str(each).lower() for each in words}
+        kind = next((each for each in ("anti", "left", "right", "full") if each in named), "inner")
+        over = _over(_at(words[0]), _at(words[-1]))
+        return Join(_at(word), left, kind, over, right, condition)
 
     def group_by(self, word: Token, *references: s.Reference) -> s.GroupBy:
         return s.GroupBy(_at(word), references)
@@ -242,9 +257,11 @@ class _Build(Transformer[Token, Any]):
         return s.Junction(op, terms, at, _deeper(at, *terms))
 
     def compare(self, left: s.Node, op: Token, right: s.Node) -> s.Binary:
+        return self._binary({"==": "=", "<>": "!="}.get(str(op), str(op)), left, right)
+
+    def _binary(self, op: str, left: s.Node, right: s.Node) -> s.Binary:
         at = _over(left.at, right.at)
-        word = {"==": "=", "<>": "!="}.get(str(op), str(op))
-        return s.Binary(word, left, right, at, _deeper(at, left, right))
+        return s.Binary(op, left, right, at, _deeper(at, left, right))
 
     def among(self, item: s.Node, *options: s.Node) -> s.Among:
         at = _over(item.at, options[-1].at)
@@ -254,19 +271,58 @@ class _Build(Transformer[Token, Any]):
         inside = self.among(item, *options)
         return s.Junction("not", (inside,), inside.at, _deeper(inside.at, inside))
 
+    def between(self, item: s.Node, *rest: Any) -> s.Junction:
+        """Two comparisons; ``rest``: perhaps NOT, the lower bound and the upper one."""
+        *negated, low, high = rest
+        inside = self.both(self._binary(">=", item, low), self._binary("<=", item, high))
+        return self.not_(negated[0], inside) if negated else inside
+
+    def like(self, item: s.Node, *rest: Token) -> s.Like | s.Junction:
+        *negated, pattern = rest
+        text = self.text(pattern)
+        at = _over(item.at, text.at)
+        inside = s.Like(item, text, at, _deeper(at, item))
+        return self.not_(negated[0], inside) if negated else inside
+
+    def is_null(self, item: s.Node, *rest: Token) -> s.IsNull | s.Junction:
+        *negated, null = rest
+        at = _over(item.at, _at(null))
+        inside = s.IsNull(item, at, _deeper(at, item))
+        return self.not_(negated[0], inside) if negated else inside
+
+    def null(self, word: Token) -> s.Null:
+        return s.Null(_at(word))
+
+    def when(self, when: s.Node, then: s.Node) -> tuple[s.Node, s.Node]:
+        return when, then
+
+    def case(self, word: Token, *rest: Any) -> s.CaseNode:
+        """``rest``: perhaps an operand, the pairs of WHEN, perhaps that of ELSE, and END."""
+        *parts, end = rest
+        whens = tuple(part for part in parts if isinstance(part, tuple))
+        operand = None if isinstance(parts[0], tuple) else parts[0]
+        otherwise = None if isinstance(parts[-1], tuple) else parts[-1]
+        at = _over(_at(word), _at(end))
+        inside = [node for when in whens for node in when]
+        inside += [node for node in (operand, otherwise) if node is not None]
+        return s.CaseNode(operand, whens, otherwise, at, _deeper(at, *inside))
+
     def arithmetic(self, left: s.Node, op: Token, right: s.Node) -> s.Binary:
-        at = _over(left.at, right.at)
-        return s.Binary(str(op), left, right, at, _deeper(at, left, right))
+        return self._binary(str(op), left, right)
 
     def negative(self, minus: Token, term: s.Node) -> s.Negative:
         at = _over(_at(minus), term.at)
         return s.Negative(term, at, _deeper(at, term))
 
-    def number(self, value: Token, unit: Token | None = None) -> s.Number:
-        if unit is None:
+    def number(self, value: Token, *rest: Token) -> s.Number:
+        if not rest:
             return s.Number(str(value), None, _at(value))
-        at = _over(_at(value), _at(unit))
-        return s.Number(str(value), s.Name(str(unit), _at(unit)), at)
+        words = (value, *rest)
+        first, *more = (
+            s.Number(str(number), s.Name(str(unit), _at(unit)), _over(_at(number), _at(unit)))
+            for number, unit in zip(words[::2], words[1::2], strict=True)
+        )
+        return replace(first, at=_over(first.at, _at(rest[-1])), more=tuple(more))
 
     def duration(self, *rest: Any) -> s.Duration:
         number = rest[-1]

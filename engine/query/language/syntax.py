@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from engine.query.language.place import Span
 from engine.query.language.ranking import OrderBy
+from engine.query.language.sources import From, Join
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,13 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as written, with its time unit if it has one."""
+    """A number as written, with its time unit if it has one; ``more`` follow it: ``1 min 30 s``."""
 
     text: str
     unit: Name | None
     at: Span
     depth: int = 0
+    more: tuple[Number, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,46 @@ class Negative:
 
 
 @dataclass(frozen=True, slots=True)
+class Null:
+    """``NULL``."""
+
+    at: Span
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """``item IS NULL``."""
+
+    item: Node
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """``item LIKE pattern``."""
+
+    item: Node
+    pattern: Literal
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseNode:
+    """``CASE [operand] WHEN ... THEN ... ELSE otherwise END``; ``whens``: (when, then)."""
+
+    operand: Node | None
+    whens: tuple[tuple[Node, Node], ...]
+    otherwise: Node | None
+    at: Span
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Binary:
-    """Arithmetic (``+ - * /``) or a comparison (``= != < <= > >=``)."""
+    """Arithmetic (``+ - * / %``) or a comparison (``= != < <= > >=``)."""
 
     op: str
     left: Node
@@ -100,7 +140,10 @@ class Call:
     distinct: bool = False
 
 
-Node = Reference | Number | Literal | Negative | Binary | Among | Junction | Call
+Node = (
+    Reference | Number | Literal | Null | Negative | Binary | Among | IsNull | Like | Junction
+    | Call | CaseNode
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,25 +338,6 @@ class Under:
 
 
 @dataclass(frozen=True, slots=True)
-class From:
-    """``FROM stream, stream``."""
-
-    at: Span
-    streams: tuple[Name, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """``FROM left JOIN right ON condition``; ``join_at`` covers the word JOIN."""
-
-    at: Span
-    left: Name
-    right: Name
-    condition: Node
-    join_at: Span
-
-
-@dataclass(frozen=True, slots=True)
 class GroupBy:
     """``GROUP BY attribute, attribute``."""
 
@@ -372,7 +396,7 @@ class EventQuery:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """``SELECT item, item clause ...``; ``at`` covers the word SELECT."""
+    """``SELECT item, item clause ...``; ``at`` covers the word SELECT. No item: ``SELECT *``."""
 
     at: Span
     items: tuple[Item, ...]

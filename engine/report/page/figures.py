@@ -20,6 +20,7 @@ ARRIVED: Final = "#e3b778"
 _PASS_COLOURS: Final = ("#3b7dd8", "#a45fd0", "#2a9d6f", "#d1495b", "#1899ae")
 GOOD: Final = "#2a9d6f"
 BAD: Final = "#d1495b"
+CARE: Final = "#d99a2b"
 NEUTRAL: Final = "#858b95"
 NAME_LENGTH: Final = 26
 CLOCKS_SHOWN: Final = 12

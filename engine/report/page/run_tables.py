@@ -27,13 +27,14 @@ def facts_table(report: Report, time: TimeLine) -> Table:
         ("from first to last", "none" if last is None else time.told(last)),
         ("hash of the log", run["log_sha256"]),
         *((f"option {name}", str(value)) for name, value in run["options"].items()),
-        ("made with", _versions(run["made_with"])),
-        ("processed and reported with", _versions(run["reported_with"])),
+        ("made with", versions_told(run["made_with"])),
+        ("processed and reported with", versions_told(run["reported_with"])),
     )
     return Table("", ("", ""), tuple(row for row in facts if row[1] is not None))
 
 
-def _versions(versions: Mapping[str, str]) -> str | None:
+def versions_told(versions: Mapping[str, str]) -> str | None:
+    """Names and versions for people; None without any."""
     return ", ".join(f"{name} {version}" for name, version in versions.items()) or None
 
 

@@ -24,22 +24,23 @@ class Texts:
     """
 
     def __init__(self, unit: int = 1) -> None:
-        self._unit = unit
+        self.unit = unit
         self._made: dict[pa.DataType, list[tuple[pa.Array, pa.Array]]] = {}
 
-    def times(self, values: pa.Array) -> pa.Array:
-        """Whole numbers of the unit, rounded down."""
-        return self.of(in_unit(values, self._unit))
-
-    def of(self, values: pa.Array) -> pa.Array:
-        """Plain values; texts get quotes, nulls are ``null``."""
-        return self._once(values, json_text)
+    def of(self, values: pa.Array, make: Callable[[pa.Array], pa.Array] | None = None) -> pa.Array:
+        """Plain values; texts get quotes, nulls are ``null``. Or what ``make`` makes of them."""
+        made = self._made.setdefault(values.type, [])
+        for known, text in made:
+            if _same(values, known):
+                return text
+        made.append((values, (make or json_text)(values)))
+        return made[-1][1]
 
     def objects(self, values: pa.Array) -> pa.Array:
         """Structs as objects, of ``BOUNDS`` as pairs; texts are JSON already. Nulls stay."""
         if pa.types.is_dictionary(values.type):
             return values.dictionary_decode()
-        return self._once(values, self._object) if pa.types.is_struct(values.type) else values
+        return self.of(values, self._object) if pa.types.is_struct(values.type) else values
 
     def attributes(self, values: pa.Array) -> pa.Array:
         """As ``objects``, but a field that is null is left out, and no object is an empty one."""
@@ -64,8 +65,8 @@ class Texts:
         """The fields of objects without their braces, to be ``woven``; ``times`` in the unit."""
         parts: list[str | pa.Array] = []
         for name, values in columns.items():
-            told = self.times(values) if name in times else self.of(values)
-            parts += [f'{", " if parts else ""}"{name}": ', told]
+            told = in_unit(values, self.unit) if name in times else values
+            parts += [f'{", " if parts else ""}"{name}": ', self.of(told)]
         return parts
 
     def _object(self, values: pa.StructArray) -> pa.Array:
@@ -80,14 +81,6 @@ class Texts:
         if not pa.types.is_struct(values.type):
             return self.of(values)
         return json_pair(*(self.of(values.field(name)) for name in BOUNDS))
-
-    def _once(self, values: pa.Array, make: Callable[[pa.Array], pa.Array]) -> pa.Array:
-        made = self._made.setdefault(values.type, [])
-        for known, text in made:
-            if _same(values, known):
-                return text
-        made.append((values, make(values)))
-        return made[-1][1]
 
 
 def _same(left: pa.Array, right: pa.Array) -> bool:
@@ -176,3 +169,9 @@ def rest(more: pa.Array) -> pa.Array | str:
 def in_one(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece, cut loose from what surrounds it."""
     return pa.concat_arrays(column.chunks)
+
+
+def columns_in_one(table: pa.Table) -> dict[str, pa.Array]:
+    """Every column of ``table``, ``in_one``."""
+    columns = zip(table.column_names, table.columns, strict=True)
+    return {name: pa.concat_arrays(column.chunks) for name, column in columns}

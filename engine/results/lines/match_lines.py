@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.lines.json_texts import Texts, in_one, rest, woven
+from engine.results.lines.json_texts import Texts, columns_in_one, rest, woven
 from engine.results.schema import EVENT_FIELDS, MORE
 
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
@@ -23,7 +23,7 @@ def match_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.
         table: the matches.
         unit: of the times [ns]; they are rounded down.
     """
-    columns = {name: in_one(table.column(name)) for name in table.column_names}
+    columns = columns_in_one(table)
     texts = Texts(unit)
     lists = columns["events"]
     events = _joined(_events(lists.flatten(), texts), lists)

@@ -9,7 +9,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.results.lines.json_texts import Texts, around, in_one, in_unit, rest, woven
+from engine.results.lines.json_texts import (
+    Texts,
+    around,
+    columns_in_one,
+    in_one,
+    in_unit,
+    rest,
+    woven,
+)
 from engine.results.schema import JSON_FIELDS, MORE, WINDOW_EXTRAS, WINDOW_FIELDS, as_json
 
 _NUMBERS: Final = ("value", "low", "middle", "high", "bounds")
@@ -26,19 +34,19 @@ def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> pa.
     if times:
         queries = table.column("query").unique().to_pylist()
         table = in_units(table, unit, dict.fromkeys(queries, times))
-    columns = {name: in_one(table.column(name)) for name in table.column_names}
+    columns = columns_in_one(table)
     texts = Texts(unit)
     parts: list[str | pa.Array] = []
     for name in WINDOW_FIELDS:
         values = columns[name]
         if name == "window":
-            start, end = (texts.times(values.field(one)) for one in ("start", "end"))
+            start, end = (texts.of(in_unit(values.field(n), unit)) for n in ("start", "end"))
             told = ['{"start": ', start, ', "end": ', end, "}"]
         elif name in JSON_FIELDS:
             text = texts.objects(values)
             told = [text.fill_null("null") if text.null_count else text]
         else:
-            told = [texts.times(values) if name == "at" else texts.of(values)]
+            told = [texts.of(in_unit(values, unit) if name == "at" else values)]
         parts += [f', "{name}": ', *told]
     parts[0] = "{" + str(parts[0]).removeprefix(", ")
     for name in WINDOW_EXTRAS:

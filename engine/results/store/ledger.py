@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,11 +20,11 @@ END: Final = 999_999_999_999
 """Batch of what only the end of the input gives: after all others, replaced by each later end."""
 
 
+@dataclass(frozen=True, slots=True)
 class Ledger:
     """Of the pass that writes into ``directory``."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    directory: Path
 
     def enter(self, batch_id: int, files: Iterable[Path], *, ends: bool = False) -> None:
         """Batch ``batch_id`` is these files of the directory, all complete.
@@ -33,7 +34,7 @@ class Ledger:
             files: that the batch has written.
             ends: an input ended in it, so there is a batch ``END``, too.
         """
-        sizes = {str(path.relative_to(self._directory)): path.stat().st_size for path in files}
+        sizes = {str(path.relative_to(self.directory)): path.stat().st_size for path in files}
         page = self._page(batch_id)
         page.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(page) as sink:
@@ -60,7 +61,7 @@ class Ledger:
         except (ValueError, KeyError, TypeError) as error:
             raise self._refused(page, "is damaged") from error
         for name, size in sizes.items():
-            path = self._directory / name
+            path = self.directory / name
             if not path.is_file():
                 raise self._refused(path, "is gone")
             if path.stat().st_size != size:
@@ -68,10 +69,10 @@ class Ledger:
         return ends
 
     def _page(self, batch_id: int) -> Path:
-        return self._directory / WRITTEN / f"batch-{batch_id:012d}.json"
+        return self.directory / WRITTEN / f"batch-{batch_id:012d}.json"
 
     def _refused(self, path: Path, what: str) -> UserError:
         return UserError(
             f"{path}: {what}, but this run has written it: restore it, or remove "
-            f"{self._directory} to begin the run anew"
+            f"{self.directory} to begin the run anew"
         )

@@ -7,6 +7,7 @@ only when they take more memory than they may.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -116,7 +117,7 @@ class _Held:
             for batch, number, table in self._of_site.get(site, ()):
                 if batch_id in (None, batch):
                     together.setdefault((batch, number), []).append(table)
-        for (batch, _), tables in sorted(together.items(), key=lambda item: item[0]):
+        for (batch, _), tables in sorted(together.items(), key=itemgetter(0)):
             table = pa.concat_tables(tables)
             wanted = {name.partition(".")[0] for name in columns or ()}
             yield batch, table.select(sorted(wanted)) if wanted else table

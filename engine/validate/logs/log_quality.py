@@ -175,7 +175,7 @@ def _lanes(log: LogColumns, events: np.ndarray) -> Lanes:
     groups = group_rows(_lane_keys(log, numbered))
     rows = numbered[groups.order]
     seq, arrival, lane = log[r.SEQ][rows], log[r.ARRIVAL][rows], groups.code
-    lanes = len(groups)
+    lanes = len(groups.starts)
     source = log.source[numbered[groups.first_row]]
     low = _first_numbers(log, numbered)[groups.first_row]
     asked = np.maximum.reduceat(seq, groups.starts) - low + 1

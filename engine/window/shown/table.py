@@ -17,7 +17,7 @@ from engine.results.schema import (
     POSITION,
     TEXT,
     WINDOW_SCHEMA,
-    either,
+    one_of,
     same_for_all,
 )
 from engine.window.held.content import (
@@ -51,7 +51,7 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
     unsure = results.certainty()
     columns: dict[str, pa.Array] = {
         POSITION: pa.array(np.arange(n)),
-        "op": either(told.plus, "+", "-"),
+        "op": one_of(("-", "+"), told.plus),
         "query": same_for_all(plan.name, n),
         "site": same_for_all(results.site, n),
         "at": pa.array(told.at),
@@ -59,7 +59,7 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
             [pa.array(start), pa.array(end)], names=["start", "end"]
         ),
         "key": _keys(results),
-        "certainty": pa.nulls(n, TEXT) if unsure is None else either(unsure, *CERTAINTY[::-1]),
+        "certainty": pa.nulls(n, TEXT) if unsure is None else one_of(CERTAINTY, unsure),
         "drift": pa.nulls(n, TEXT),
         "bounds": _bounds(results),
         MORE: pa.nulls(n, pa.string()),

@@ -1,15 +1,16 @@
-"""Intervals and halves of them as released batches; SEQ/PAL trees as text, and what they mean."""
+"""Intervals and halves of them as released batches; SEQ/PAL trees as text, and what they mean where
+clocks are exact.
+"""
 
 from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis import strategies as st
 
 from edge_agent.records import Kind
 from engine.barrier.registry import BarrierSettings
@@ -21,7 +22,13 @@ from engine.stream.clock_bound import ClockBound
 from engine.stream.released import IN_ORDER, Progress, Released, Strings
 
 Node = Any
-"""``(op, parts, words)``, ``"a"``, or ``"!n"``."""
+"""``(op, parts, words)``, ``"a0"``, or ``"!n1"``: a step's type is its first letter. Alternatives
+of an OR begin with types that occur nowhere else, so the events of a match tell which it took.
+"""
+Where = tuple[Any, ...]
+"""``("key", x, y)``: x.k = y.k; ``("less", x, y)``: x.v < y.v; ``("apart", x, y, d)``: y.te - x.ts
+<= d; ``("either", one, two)``.
+"""
 KINDS = {"whole": int(Kind.EVENT), "start": int(Kind.IBP), "end": int(Kind.IBE)}
 
 
@@ -37,9 +44,13 @@ class Record:
     unc: int = 0
     source: str = "s0"
     v: int | None = None
+    k: int | None = None
+    epoch: int = -1
 
 
-def batch(records: Sequence[Record], strings: Strings, first: int, stop: int, unc: int) -> Released:
+def batch(
+    records: Sequence[Record], strings: Strings, first: int, stop: int, unc: int, t_a: int = 0
+) -> Released:
     """Records [first, stop), each at the arrival-clock instant of its number."""
     mine = records[first:stop]
     known = [r.end if r.half == "end" else r.start for r in mine]
@@ -49,22 +60,24 @@ def batch(records: Sequence[Record], strings: Strings, first: int, stop: int, un
             [r.end if r.half == "whole" else k for r, k in zip(mine, known, strict=True)], np.int64
         ),
         "unc": np.array([r.unc for r in mine], np.int64),
-        "epoch": np.full(len(mine), -1),
+        "epoch": np.array([r.epoch for r in mine], np.int64),
         "id": np.array([r.id for r in mine], np.int64),
         "kind": np.array([KINDS[r.half] for r in mine], np.int8),
         "status": np.full(len(mine), IN_ORDER, np.int8),
         "stream": np.full(len(mine), strings.code("events"), np.int32),
-        "attrs.v": np.array([r.v or 0 for r in mine], np.int64),
-        "valid.v": np.array([r.v is not None for r in mine], bool),
     }  # fmt: skip
+    for name in "vk":
+        values = [getattr(r, name) for r in mine]
+        columns["attrs." + name] = np.array([each or 0 for each in values], np.int64)
+        columns["valid." + name] = np.array([each is not None for each in values], bool)
     columns["ts"], columns["ref_end"] = columns["ref"].copy(), columns["te"].copy()
     for name in ("release", "arrival", "seq"):
         columns[name] = np.arange(first, stop)
     for name in ("source", "type"):
         columns[name] = np.array([strings.code(getattr(r, name)) for r in mine], np.int32)
-    types = {"v": "int", "$id": "int"}
+    types = {"v": "int", "k": "int", "$id": "int"}
     return Released(
-        len(mine), columns, types, strings, 0, Progress(), bound=ClockBound(unc)
+        len(mine), columns, types, strings, t_a, Progress(), bound=ClockBound(unc)
     )  # fmt: skip
 
 
@@ -75,6 +88,7 @@ class Run:
     text: str
     barrier: BarrierSettings | None = None
     settings: PatternSettings = field(default_factory=lambda: PatternSettings(keep_late_ns=10**6))
+    t_a: int = 0
 
     def over(self, records: Sequence[Record], cuts: Sequence[int] = ()) -> list[dict[str, Any]]:
         """All results; at every cut the operator is rebuilt from its pickled snapshot."""
@@ -88,7 +102,7 @@ class Run:
                 state = pickle.loads(pickle.dumps(operator.snapshot()))
                 operator = make()
                 operator.restore(state)
-            results += operator.process(batch(records, strings, first, stop, unc))
+            results += operator.process(batch(records, strings, first, stop, unc, self.t_a))
         self.counters = operator.counters()
         return [*results, *operator.finish(10**9)]
 
@@ -123,10 +137,71 @@ def names_in(node: Node) -> list[str]:
 
 
 def absent_in(node: Node) -> list[str]:
-    """Negated steps."""
+    """Negated steps, in written order."""
     if isinstance(node, str):
         return [node[1:]] if node[0] == "!" else []
     return [name for part in node[1] for name in absent_in(part)]
+
+
+def choices(node: Node) -> list[Node]:
+    """``node`` with each OR replaced by one of its alternatives, in every way."""
+    if isinstance(node, str):
+        return [node]
+    op, parts, words = node
+    if op == "OR":
+        return [each for part in parts for each in choices(part)]
+    return [(op, list(each), words) for each in itertools.product(*map(choices, parts))]
+
+
+def says(where: Where) -> str:
+    """As a query has it."""
+    match where:
+        case ("key", x, y):
+            return f"{x}.k = {y}.k"
+        case ("less", x, y):
+            return f"{x}.v < {y}.v"
+        case ("apart", x, y, d):
+            return f"{y}.te - {x}.ts <= {d}"
+    return f"({says(where[1])} OR {says(where[2])})"
+
+
+def named(where: Where) -> set[str]:
+    """The steps that it names."""
+    if where[0] == "either":
+        return named(where[1]) | named(where[2])
+    return set(where[1:3])
+
+
+def met(where: Where, of: dict[str, Record]) -> bool:
+    """Whether events satisfy it; what is null satisfies nothing."""
+    if where[0] == "either":
+        return met(where[1], of) or met(where[2], of)
+    x, y = (of[name] for name in where[1:3])
+    if where[0] == "apart":
+        return y.end - x.start <= where[3]
+    one, two = (x.k, y.k) if where[0] == "key" else (x.v, y.v)
+    if one is None or two is None:
+        return False
+    return one == two if where[0] == "key" else one < two
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A query: a tree, its conditions and WITHIN."""
+
+    node: Node
+    within: int
+    where: tuple[Where, ...] = ()
+
+    @property
+    def text(self) -> str:
+        where = " AND ".join(map(says, self.where))
+        return f"EVENT {text_of(self.node)}{where and ' WHERE ' + where} WITHIN {self.within}"
+
+    def asked(self, node: Node) -> list[Where]:
+        """The conditions that one choice of alternatives is asked: it has all steps they name."""
+        has = {*names_in(node), *absent_in(node)}
+        return [each for each in self.where if named(each) <= has]
 
 
 RELATIONS = {
@@ -141,10 +216,24 @@ RELATIONS = {
     "EQUAL": lambda x, y: x == y,
 }
 """L10 Table 5.1, of spans."""
+MIRRORS = {
+    "OVERLAPPED BY": "OVERLAP", "MET BY": "MEET", "STARTED BY": "START", "FINISHED BY": "FINISH",
+}  # fmt: skip
 
 
-def holds(node: Node, of: dict[str, Span], absent: list[tuple[str, Any, Any]]) -> Span | None:
-    """The span of ``node``, if what it asks holds; adds (negated step, after, before)."""
+def stands(word: str, x: Span, y: Span) -> bool:
+    """Whether ``x word y``."""
+    if word in MIRRORS:
+        return bool(RELATIONS[MIRRORS[word]](y, x))
+    return word == "," or bool(RELATIONS[word](x, y))
+
+
+Absent = tuple[str, Any, Any]
+"""A negated step, after and before which time it must not begin; None: as far as WITHIN reaches."""
+
+
+def holds(node: Node, of: dict[str, Span], absent: list[Absent]) -> Span | None:
+    """The span of ``node``, which has no OR, if what it asks holds; adds to ``absent``."""
     if isinstance(node, str):
         return of[node]
     op, parts, words = node
@@ -163,103 +252,75 @@ def holds(node: Node, of: dict[str, Span], absent: list[tuple[str, Any, Any]]) -
             return None
         if spans:
             name = "BEFORE" if word == "," and op == "SEQ" else word
-            if name != "," and not RELATIONS[name](spans[-1], span):
+            if not stands(name, spans[-1], span):
                 return None
             related.append(name)
         spans.append(span)
         word = ","
+    starts = [span.start for span in spans]
     for name, place in waiting:
+        if not place:
+            absent.append((name, None, first_of(starts)))
+            continue
+        if place == len(spans):
+            absent.append((name, last_of([of[x].start for x in names_in(node)]), None))
+            continue
         first, last = place - 1, place
         while first and related[first - 1] not in {"BEFORE", "AFTER"}:
             first -= 1
         while last < len(related) and related[last] not in {"BEFORE", "AFTER"}:
             last += 1
-        after = first_of([span.start for span in spans[first:place]])
-        before = first_of([span.start for span in spans[place : last + 1]])
-        absent.append((name, after, before))
+        absent.append((name, first_of(starts[first:place]), first_of(starts[place : last + 1])))
     return Span(first_of([s.start for s in spans]), last_of([s.end for s in spans]))
 
 
-def by_definition(node: Node, within: int, records: Sequence[Record]) -> set[tuple[int, ...]]:
+def by_definition(tree: Tree, records: Sequence[Record]) -> set[tuple[int, ...]]:
     """Every combination of whole intervals, as numbers of records by step."""
-    names = names_in(node)
-    rows = [[n for n, r in enumerate(records) if r.type == name[0].upper()] for name in names]
-    found = set()
-    for chosen in itertools.product(*rows):
+    return {
+        chosen for node in choices(tree.node) for chosen in _of_choice(tree, node, records)
+    }  # fmt: skip
+
+
+def _of_choice(
+    tree: Tree, node: Node, records: Sequence[Record]
+) -> Iterator[tuple[int, ...]]:  # fmt: skip
+    names, within = names_in(node), tree.within
+    barred, asked = set(absent_in(node)), tree.asked(node)
+    of_type = [[n for n, r in enumerate(records) if r.type == name[0].upper()] for name in names]
+    for chosen in itertools.product(*of_type):
         if len(set(chosen)) < len(chosen):
             continue
-        of = {n: Span(records[row].start, records[row].end)
-              for n, row in zip(names, chosen, strict=True)}  # fmt: skip
-        absent: list[tuple[str, Any, Any]] = []
-        whole = holds(node, of, absent)
+        events = {name: records[row] for name, row in zip(names, chosen, strict=True)}
+        absent: list[Absent] = []
+        whole = holds(node, {n: Span(r.start, r.end) for n, r in events.items()}, absent)
         if whole is None or whole.end - whole.start > within:
             continue
+        if not all(met(each, events) for each in asked if not named(each) & barred):
+            continue
+        first, last = (f(r.start for r in events.values()) for f in (min, max))
         killed = any(
-            r.type == name[0].upper() and after < r.start < before and row not in chosen
+            r.type == name[0].upper() and row not in chosen
+            and (last - within <= r.start if after is None else after < r.start)
+            and (r.start <= first + within if before is None else r.start < before)
+            and all(met(each, {**events, name: r}) for each in asked if name in named(each))
             for name, after, before in absent for row, r in enumerate(records)
         )  # fmt: skip
         if not killed:
-            found.add(chosen)
-    return found
+            yield chosen
 
 
-# ---- random ones --------------------------------------------------------------------------------
+def first_of(times: Sequence[Any]) -> Any:
+    """The least; of times that are known in part (``Bounds``), what is known of it."""
+    if not isinstance(times[0], Bounds):
+        return min(times)
+    return Bounds(min(b.low for b in times), min(b.high for b in times))
 
 
-WORDS = [",", ",", "BEFORE", "OVERLAP", *RELATIONS]
-
-
-@st.composite
-def nodes(draw: st.DrawFn, names: list[str], depth: int = 2, *, outermost: bool = True) -> Node:
-    """A tree of some of ``names``, which it takes off the list."""
-    op = draw(st.sampled_from(["SEQ", "SEQ", "PAL", "AND"] if outermost else ["SEQ", "PAL"]))
-    parts: list[Node] = []
-    words: list[str] = []
-    for number in range(draw(st.integers(2 if outermost else 1, 3))):
-        if not names:
-            break
-        if number and op == "SEQ" and len(names) > 1 and draw(st.integers(0, 2)) == 0:
-            parts.append("!" + names.pop())
-            words.append(",")
-        if number:
-            words.append(draw(st.sampled_from(WORDS)))
-        if depth and len(names) > 1 and draw(st.integers(0, 3)) == 0:
-            parts.append(draw(nodes(names, depth - 1, outermost=False)))
-        else:
-            parts.append(names.pop())
-    return op, parts, words
-
-
-@st.composite
-def trees(draw: st.DrawFn, letters: str = "abc", steps: int = 4) -> Node:
-    """A tree that has a PAL or a relation, of types by the steps' first letters."""
-    names = [draw(st.sampled_from(letters)) + str(number) for number in range(steps)]
-    if draw(st.booleans()):
-        # Most random relations exclude one another; these have matches, and lose some.
-        word, link = draw(st.sampled_from(["OVERLAP", "CONTAIN", "MEET", ","])), "BEFORE"
-        pair = (draw(st.sampled_from(["SEQ", "PAL"])), names[:2], [word])
-        node = ("SEQ", [pair, "!" + names[2], names[3]], [link, ","])
-        if draw(st.booleans()):
-            node = ("SEQ", [*names[:2], "!" + names[2], names[3]], [word, ",", link])
-    else:
-        node = draw(nodes(names))
-    text = text_of(node)
-    # Without these it is a pattern of points.
-    return node if any(word in text for word in ["PAL", *RELATIONS]) else ("PAL", [node], [])
-
-
-@st.composite
-def streams(draw: st.DrawFn, letters: str = "ABC", most: int = 14) -> list[Record]:
-    """Whole intervals, some of length 0, many of their points equal."""
-    found = []
-    for number in range(draw(st.integers(most // 2, most))):
-        start = draw(st.integers(0, 14))
-        end = start + draw(st.sampled_from([0, 1, 2, 2, 3, 5, 7]))
-        found.append(Record(draw(st.sampled_from(letters)), number, start, end))
-    return found
-
-
-# ---- halves -------------------------------------------------------------------------------------
+def last_of(times: Sequence[Any]) -> Any:
+    """The largest, likewise."""
+    if not isinstance(times[0], Bounds):
+        return max(times)
+    return Bounds(max(b.low for b in times), max(b.high for b in times))
 
 
 class Bounds(NamedTuple):
@@ -280,90 +341,3 @@ class Bounds(NamedTuple):
         return other < self
 
     __hash__ = tuple.__hash__
-
-
-def first_of(bounds: Sequence[Any]) -> Any:
-    """The least."""
-    if not isinstance(bounds[0], Bounds):
-        return min(bounds)
-    return Bounds(min(b.low for b in bounds), min(b.high for b in bounds))
-
-
-def last_of(bounds: Sequence[Any]) -> Any:
-    """The largest."""
-    if not isinstance(bounds[0], Bounds):
-        return max(bounds)
-    return Bounds(max(b.low for b in bounds), max(b.high for b in bounds))
-
-
-Key = tuple[str, str, int]
-
-
-def known_after(records: Sequence[Record]) -> dict[Key, tuple[int | None, int | None]]:
-    """Of each interval what is known of its start and its end."""
-    found: dict[Key, tuple[int | None, int | None]] = {}
-    for record in records:
-        key = record.source, record.type, record.id
-        start, end = found.get(key, (None, None))
-        if record.half != "end":
-            start = record.start
-        if record.half != "start":
-            end = record.end
-        found[key] = start, end
-    return found
-
-
-def standing(node: Node, within: int, records: Sequence[Record]) -> set[tuple[Key, ...]]:
-    """The matches of what is known: each order holds whatever is not known, and WITHIN is not
-    broken by what is.
-    """
-    known, names = known_after(records), names_in(node)
-    far = float("inf")
-    spans = {}
-    for key, (start, end) in known.items():
-        low = Bounds(-far, end or 0) if start is None else Bounds(start, start)
-        high = Bounds(start or 0, far) if end is None else Bounds(end, end)
-        spans[key] = Span(low, high)
-    of_type = [[key for key in known if key[1] == name[0].upper()] for name in names]
-    found = set()
-    for chosen in itertools.product(*of_type):
-        if len(set(chosen)) < len(chosen):
-            continue
-        absent: list[tuple[str, Any, Any]] = []
-        of = {name: spans[key] for name, key in zip(names, chosen, strict=True)}
-        if holds(node, of, absent) is None:
-            continue
-        points = [point for key in chosen for point in known[key] if point is not None]
-        if max(points) - min(points) > within:
-            continue
-        killed = any(
-            key[1] == name[0].upper() and start is not None and key not in chosen
-            and after < Bounds(start, start) < before
-            for name, after, before in absent for key, (start, _) in known.items()
-        )  # fmt: skip
-        if not killed:
-            found.add(chosen)
-    return found
-
-
-@st.composite
-def torn(draw: st.DrawFn, letters: str = "ABC", most: int = 8) -> list[Record]:
-    """Records of intervals of which some come as halves, in any order, or as one half alone; a half
-    may come twice, as a begin does after a gateway's restart. Two sources, and two types, may have
-    intervals of one id.
-    """
-    forms = [
-        ["whole"], ["whole"], ["start", "whole"], ["start", "end"], ["start"], ["end"],
-        ["start", "start"], ["start", "start", "end"], ["start", "start", "whole"],
-        ["end", "end", "start"],
-    ]  # fmt: skip
-    found, known = [], set[Key]()
-    for number in range(draw(st.integers(2, most))):
-        start = draw(st.integers(0, 12))
-        end = start + draw(st.sampled_from([0, 1, 2, 3, 5, 7]))
-        kind, source = draw(st.sampled_from(letters)), draw(st.sampled_from("xy"))
-        form, key = draw(st.sampled_from(forms)), (source, kind, number // 2)
-        if key not in known:
-            known.add(key)
-            found += [Record(kind, key[2], start, end, half, source=source) for half in form]
-    return draw(st.permutations(found))

@@ -7,7 +7,9 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.pattern.trees.definition import Key, Node, Record, Run, standing, text_of, torn, trees
+from tests.pattern.trees.definition import Record, Run, Tree
+from tests.pattern.trees.drawn import Drawn, torn
+from tests.pattern.trees.known_halves import Key, standing
 
 
 def shown(result: dict[str, Any], records: list[Record]) -> tuple[Key, ...]:
@@ -32,14 +34,16 @@ def shown(result: dict[str, Any], records: list[Record]) -> tuple[Key, ...]:
 TWICE = [Record("A", 1, 0, 3, half) for half in ("start", "start")]
 
 
-@example(("PAL", ["a0", "b1"], [","]), [*TWICE, Record("B", 2, 1, 4)], 20, [])
-@example(("PAL", ["a0", "b1"], [","]), [TWICE[0], Record("B", 2, 1, 4), TWICE[1]], 20, [1, 2])
-@given(trees(), torn(), st.integers(4, 30), st.lists(st.integers(0, 9), max_size=2))
-def test_after_each_record_what_is_known_stands(
-    node: Node, records: list[Record], within: int, cuts: list[int]
-) -> None:
+PARALLEL = Tree(("PAL", ["a0", "b1"], [","]), 20)
+
+
+@example((PARALLEL, [*TWICE, Record("B", 2, 1, 4)]), [])
+@example((PARALLEL, [TWICE[0], Record("B", 2, 1, 4), TWICE[1]]), [1, 2])
+@given(torn(), st.lists(st.integers(0, 9), max_size=2))
+def test_after_each_record_what_is_known_stands(drawn: Drawn, cuts: list[int]) -> None:
     """What has been given and not taken back; in any batches, with restarts between them."""
-    run = Run(f"EVENT {text_of(node)} WITHIN {within}")
+    tree, records = drawn
+    run = Run(tree.text)
     results = run.over(records, cuts)
     now: set[tuple[Key, ...]] = set()
     for number in range(len(records)):
@@ -47,5 +51,5 @@ def test_after_each_record_what_is_known_stands(
             match = shown(result, records)
             assert (match in now) == (result["op"] == "-"), result
             (now.remove if result["op"] == "-" else now.add)(match)
-        assert now == standing(node, within, records[: number + 1]), number
+        assert now == standing(tree, records[: number + 1]), number
     assert results == Run(run.text).over(records)

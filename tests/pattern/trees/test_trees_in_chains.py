@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.pattern.chain_lines import Line, results_of
-from tests.pattern.trees.definition import Node, Record, text_of, torn, trees
+from tests.pattern.trees.definition import Record, Tree
+from tests.pattern.trees.drawn import Drawn, torn
 
 FIG_10 = "EVENT SEQ(A OVERLAP B, !D BEFORE C) WITHIN 10"
 """``(A(overlap)B(!D)(before)C) within 10``."""
@@ -106,13 +107,13 @@ def net(results: list[dict[str, Any]]) -> Counter[str]:
     return +found
 
 
-OVERLAPPING = "SEQ", [("SEQ", ["a0", "a1"], ["OVERLAP"]), "!a2", "a3"], ["BEFORE", ","]
+OVERLAPPING = Tree(("SEQ", [("SEQ", ["a0", "a1"], ["OVERLAP"]), "!a2", "a3"], ["BEFORE", ","]), 20)
 JOINED = [Record("A", 1, 0, 0, half) for half in ("end", "start", "start")]
 
 
-@example(OVERLAPPING, [Record("A", 0, 0, 0), *JOINED], [0] * 20, "none", "punctuation", [3])
+@example((OVERLAPPING, [Record("A", 0, 0, 0), *JOINED]), [0] * 30, "none", "punctuation", [3])
 @given(
-    trees(), torn(), st.lists(st.integers(0, 2), min_size=20, max_size=20),
+    torn(), st.lists(st.integers(0, 2), min_size=30, max_size=30),
     st.sampled_from(["none", "sequence", "kslack:4", "ldop"]),
     st.sampled_from(
         ["punctuation", "bounded:3", "hold:2", "adaptive", "immediate,ordered", "immediate"]
@@ -121,11 +122,11 @@ JOINED = [Record("A", 1, 0, 0, half) for half in ("end", "start", "start")]
 )  # fmt: skip
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_barrier_comes_to_the_same_however_the_log_is_cut(
-    tmp_path: Path, node: Node, records: list[Record], arrivals: list[int], order: str,
-    barrier: str, cuts: list[int],
+    tmp_path: Path, drawn: Drawn, arrivals: list[int], order: str, barrier: str, cuts: list[int],
 ) -> None:  # fmt: skip
+    tree, records = drawn
     lines = lines_of(records, arrivals)
-    text = f"EVENT {text_of(node)} WITHIN 20"
+    text = tree.text
     whole, counts = results_of(tmp_path, text, lines, barrier, order=order)
     again, same = results_of(tmp_path, text, lines, barrier, order=order, cuts=cuts)
     assert again == whole

@@ -52,10 +52,11 @@ class _InOrderKernel(Kernel):
         """Its clocks are exact, and it purges nothing."""
 
     def construct(
-        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As ``Kernel.construct``."""
-        del strings, promised
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],
+        stop: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        """As ``Kernel.construct``, of all rows at once."""
+        del strings, promised, stop
         if first:
             raise ContractViolation("stacks in total order: one batch must hold the whole stream")
         ref, member = (store.columns[name][: store.n] for name in ("ref", MEMBER))

@@ -1,0 +1,1 @@
+"""The measured twin: what ``validate --scenario`` writes, simulated, beside the live run."""

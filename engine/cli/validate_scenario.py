@@ -1,0 +1,42 @@
+"""``slackwater validate --scenario FILE [--recording FILE]``: the measured set-up as a scenario."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from engine.extras import need
+from engine.live.questions import Questions
+from engine.log.whole_file import whole_file
+from engine.validate.report import Validation
+from engine.validate.scenario_text import Recorded, scenario_text
+
+
+def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
+    """The recording, as the scenario file ``scenario`` is to name it.
+
+    Raises:
+        UserError: it cannot be read as it is.
+    """
+    need("sim")
+    from scenarios.from_file.recordings import read_recording  # noqa: PLC0415 - the simulator's
+
+    folder = Path() if scenario is None else scenario.parent
+    found = read_recording({"file": str(recording.resolve())}, "--recording", folder)
+    gaps = {}
+    for name, streams in found.items():
+        times = [each.since_ns for each in streams]
+        rows = sum(len(each) for each in times)
+        if rows > 1:
+            first, last = min(each.min() for each in times), max(each.max() for each in times)
+            gaps[name] = float(last - first) / (rows - 1)
+    return Recorded(os.path.relpath(recording.resolve(), folder.resolve()), gaps)
+
+
+def write_scenario(
+    found: Validation, asked: Questions, file: Path, recorded: Recorded | None
+) -> None:
+    """Writes ``file``, whole or not at all."""
+    text = scenario_text(found, asked.plans(), asked.order, asked.barrier or None, recorded)
+    with whole_file(file) as sink:
+        sink.write(text.encode())

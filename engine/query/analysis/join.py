@@ -1,0 +1,338 @@
+"""From the parts of a SELECT that joins two streams to its plan.
+
+The pairs are one branch, a pattern of two events at most WITHIN apart. A side that is kept adds a
+branch: one event, and a negated step that is its partner. So certainty, corrections and what is
+kept for how long are those of patterns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+from engine.errors import UserError
+from engine.query.analysis.clauses import only
+from engine.query.analysis.conditions import duration_ns, terms_of, value
+from engine.query.analysis.consistency import check_pattern
+from engine.query.analysis.extent import Window
+from engine.query.analysis.typed import Context
+from engine.query.clocked import is_clocked
+from engine.query.fields import OWN, attribute_name, attributes_in, with_attributes
+from engine.query.language import syntax as s
+from engine.query.language.place import Span, closest, refuse
+from engine.query.language.sources import From, Join, JoinSide
+from engine.query.plan import (
+    Arithmetic,
+    Attribute,
+    Comparison,
+    Computed,
+    Constant,
+    Expression,
+    Group,
+    JoinKind,
+    JoinPlan,
+    Logic,
+    Predicate,
+    SeqPlan,
+    Step,
+)
+from engine.query.render import render_expression
+from engine.query.shape import JOINED
+from engine.stream.timeline import ANY_TYPE
+
+_P = TypeVar("_P")
+_NO_PARTNER: Final = "\0no partner"
+"""Ends the alias of a side where there is no event of it; no query can write such a name."""
+_KEPT: Final = {
+    JoinKind.INNER: (False, False),
+    JoinKind.LEFT: (True, False),
+    JoinKind.RIGHT: (False, True),
+    JoinKind.FULL: (True, True),
+    JoinKind.ANTI: (True, False),
+}
+"""Whether events of the left side, and of the right one, give a row without a partner."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Term:
+    """A conjunct, the sides that it names (0, 1), and where it stands."""
+
+    predicate: Predicate
+    sides: frozenset[int]
+    at: Span
+
+
+def join_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> JoinPlan:
+    """The plan of a SELECT query that has a JOIN.
+
+    Raises:
+        UserError: names, clauses or conditions are at fault.
+    """
+    return _Join(parsed, text, time_unit).plan(name)
+
+
+class _Join:
+    """The analysis of one join."""
+
+    def __init__(self, parsed: s.SelectQuery, text: str, time_unit: str) -> None:
+        self.parsed, self.text = parsed, text
+        self.context = Context(text, time_unit, self._resolve)
+        joins = [c for c in parsed.clauses if isinstance(c, Join)]
+        sources = [c for c in parsed.clauses if isinstance(c, From | Join)]
+        if len(sources) > 1:
+            hint = "two streams are joined: FROM a JOIN b; join a third with a query of its own"
+            raise self._refuse(sources[1].at, "FROM is given twice", hint)
+        self.join = joins[0]
+        self.kind = JoinKind(self.join.kind)
+        self.aliases = self._aliases()
+
+    def plan(self, name: str) -> JoinPlan:
+        clauses = self.parsed.clauses
+        for clause in clauses:
+            if isinstance(clause, s.GroupBy | s.Having):
+                word = "GROUP BY" if isinstance(clause, s.GroupBy) else "HAVING"
+                message = f"{word} is of windows; a join gives rows"
+                raise self._refuse(clause.at, message, f"leave {word} out; conditions are in WHERE")
+        within_ns, window_ns = self._extent()
+        on = self._terms(self.join.condition)
+        where = self._terms(getattr(only(clauses, s.Where, self.text), "condition", None))
+        self._check_where(where)
+        computed = self._selected()
+        left, right = (
+            Step(alias, ANY_TYPE, stream=source.stream.text)
+            for alias, source in zip(self.aliases, (self.join.left, self.join.right), strict=True)
+        )
+        terms = [(term.predicate, term.at) for term in (*on, *where)]
+        bare = SeqPlan(
+            name, self.text, (left, right), within_ns=within_ns, pattern=Group(JOINED, (0, 1)),
+            computed=computed,
+        )  # fmt: skip
+        check_pattern(terms, bare, self.context)
+        same = [] if window_ns is None else [_same_window(self.aliases, window_ns)]
+        pair = self._pair(bare, on, where, same)
+        branches: tuple[SeqPlan, ...] = () if self.kind is JoinKind.ANTI else (pair,)
+        for side in (0, 1):
+            if _KEPT[self.kind][side]:
+                branches += (self._alone(pair, side, on, same),)
+        steps = {step.alias: step for branch in (pair, *branches) for step in branch.steps}
+        if self.kind is JoinKind.ANTI:
+            del steps[right.alias]
+        return JoinPlan(
+            name, self.text, branches, None if self.kind is JoinKind.INNER else 0,
+            tuple(steps.values()), Group("OR", ()),
+            tuple(term.predicate for term in where), (), computed,
+            kind=self.kind, pair=pair, on=tuple(term.predicate for term in on),
+            window_ns=window_ns,
+        )  # fmt: skip
+
+    # ---- names ----------------------------------------------------------------------------------
+
+    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
+        return refuse(self.text, at, message, hint)
+
+    def _aliases(self) -> tuple[str, str]:
+        left, right = self.join.left, self.join.right
+        if _named(left).text == _named(right).text:
+            message = f"both sides are named {_named(left).text!r}"
+            hint = "give each an alias of its own, as in FROM events a JOIN events b"
+            raise self._refuse(_named(right).at, message, hint)
+        return _named(left).text, _named(right).text
+
+    def _resolve(self, reference: s.Reference) -> Attribute:
+        first, *rest = reference.parts
+        if first.text not in self.aliases:
+            bare = not rest or (len(rest) == 1 and first.text == OWN and not first.quoted)
+            known = " and ".join(self.aliases)
+            if not bare:
+                near = closest(first.text, self.aliases)
+                hint = f"the sides are {known}" + (f"; {near}" if near else "")
+                raise self._refuse(first.at, f"no side is named {first.text!r}", hint)
+            written = self.text[reference.at[0] : reference.at[1]]
+            hint = f"write {self.aliases[0]}.{written} or {self.aliases[1]}.{written}"
+            last = reference.parts[-1]
+            if last.quoted:
+                hint = "text stands in single quotes: '" + last.text.replace("'", "''") + "'"
+            raise self._refuse(reference.at, f"which side's {last.text!r} is meant?", hint)
+        if not rest:
+            message = f"{first.text!r} is a side of the join, not a value"
+            raise self._refuse(first.at, message, f"name one of its attributes: {first.text}.ts")
+        own = len(rest) == 2 and rest[0].text == OWN and not rest[0].quoted
+        if len(rest) > 1 and not own:
+            raise self._refuse(reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
+        return Attribute(attribute_name(rest[-1].text, own=own), first.text)
+
+    # ---- clauses --------------------------------------------------------------------------------
+
+    def _extent(self) -> tuple[int, int | None]:
+        """How far apart two partners may be, and the length of the windows, if by windows [ns]."""
+        clauses = self.parsed.clauses
+        within = only(clauses, s.Within, self.text)
+        windows = [c for c in clauses if isinstance(c, Window)]
+        if len(windows) > 1:
+            raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
+        if within is not None and windows:
+            message = "a join goes by WITHIN or by WINDOW, not by both"
+            raise self._refuse(max(within.at, windows[0].at), message, "keep one of them")
+        if within is not None:
+            return duration_ns(within.duration, self.context, "WITHIN"), None
+        if not windows:
+            message = "nothing says how far apart in time two partners may be"
+            raise self._refuse(self.join.join_at, message, "add, for example, WITHIN 10 s")
+        window = windows[0]
+        if not isinstance(window, s.TimeWindow) or window.every is not None:
+            hint = "use WINDOW TUMBLING, or WITHIN, which has no borders"
+            raise self._refuse(window.at, "a join takes no such window", hint)
+        if window.drift is not None:
+            hint = "leave DRIFT out; the certainty of each row tells what hangs on the clocks"
+            raise self._refuse(window.at, "DRIFT is of aggregates; a join gives rows", hint)
+        size = duration_ns(window.size, self.context, "the window")
+        return size, size
+
+    def _terms(self, node: s.Node | None) -> list[_Term]:
+        """The conjuncts of ``node``, in written order."""
+        found = []
+        for predicate, at in terms_of(node, self.context):
+            sides = frozenset(self.aliases.index(str(a.alias)) for a in attributes_in(predicate))
+            if not sides:
+                raise self._refuse(at, "this condition names no event", "leave it out")
+            found.append(_Term(predicate, sides, at))
+        return found
+
+    def _check_where(self, where: list[_Term]) -> None:
+        """WHERE chooses among rows; one on a side that may be missing would be half an ON."""
+        kept = {side for side in (0, 1) if _KEPT[self.kind][side]}
+        missing = {1 - side for side in kept}
+        for term in where:
+            wrong = sorted(term.sides & missing)
+            if wrong:
+                alias = self.aliases[wrong[0]]
+                message = f"rows without a partner have no {alias!r}, so WHERE would drop them all"
+                hint = "write it in ON, where it says who is a partner; for pairs alone, JOIN"
+                raise self._refuse(term.at, message, hint)
+
+    def _selected(self) -> tuple[Computed, ...]:
+        """The columns of a row; none: ``SELECT *``."""
+        columns: list[tuple[s.Item, Expression]] = []
+        for item in self.parsed.items:
+            if isinstance(item.value, s.Call):
+                message = "a join gives rows and aggregates nothing"
+                hint = "name attributes of the two sides, as in " + ", ".join(
+                    f"{alias}.ts" for alias in self.aliases
+                )
+                raise self._refuse(item.value.function.at, message, hint)
+            expression = value(item.value, self.context)
+            named = {str(attribute.alias) for attribute in attributes_in(expression)}
+            if not named:
+                raise self._refuse(item.value.at, "this is the same for every row", "leave it out")
+            if self.kind is JoinKind.ANTI and self.aliases[1] in named:
+                message = f"ANTI JOIN gives events that have no {self.aliases[1]!r}"
+                hint = f"name attributes of {self.aliases[0]!r} alone"
+                raise self._refuse(item.value.at, message, hint)
+            columns.append((item, expression))
+        plain = [e.name for item, e in columns if isinstance(e, Attribute) and item.label is None]
+        found: list[Computed] = []
+        for item, expression in columns:
+            label = item.label.text if item.label else render_expression(expression)
+            if item.label is None and isinstance(expression, Attribute):
+                label = expression.name if plain.count(expression.name) == 1 else label
+            if any(label == other.label for other in found):
+                at = item.label.at if item.label else item.value.at
+                hint = "give one of them another name with AS"
+                raise self._refuse(at, f"two columns are named {label!r}", hint)
+            found.append(Computed(label, expression))
+        return tuple(found)
+
+    # ---- branches -------------------------------------------------------------------------------
+
+    def _pair(
+        self, bare: SeqPlan, on: list[_Term], where: list[_Term], same: list[Predicate]
+    ) -> SeqPlan:
+        """Of the pairs. What ON asks of a side that is kept is no condition on its events."""
+        own: tuple[list[Predicate], list[Predicate]] = ([], [])
+        others: list[Predicate] = []
+        equalities: list[tuple[Attribute, ...]] = []
+        for term, filters in [*((t, False) for t in on), *((t, True) for t in where)]:
+            if len(term.sides) == 1:
+                (side,) = term.sides
+                kept = _KEPT[self.kind][side] and not filters
+                (others if kept else own[side]).append(term.predicate)
+                continue
+            key = self._key(term.predicate)
+            if key is None:
+                others.append(term.predicate)
+            elif key not in equalities:
+                equalities.append(key)
+        steps = tuple(
+            replace(step, where=_all(asked)) for step, asked in zip(bare.steps, own, strict=True)
+        )
+        return replace(bare, steps=steps, equalities=tuple(equalities), others=(*others, *same))
+
+    def _key(self, predicate: Predicate) -> tuple[Attribute, Attribute] | None:
+        """The two attributes that must be equal, of the left and of the right side."""
+        match predicate:
+            case Comparison(op="=", left=Attribute() as one, right=Attribute() as two) if (
+                not is_clocked(predicate)
+            ):
+                return (one, two) if one.alias == self.aliases[0] else (two, one)
+        return None
+
+    def _alone(self, pair: SeqPlan, side: int, on: list[_Term], same: list[Predicate]) -> SeqPlan:
+        """The events of a side that have no partner."""
+        mine, other = pair.steps[side], pair.steps[1 - side]
+        absent = replace(other, alias=other.alias + _NO_PARTNER, negated=True)
+        if _KEPT[self.kind][1 - side]:
+            # As a partner it must be what ON asks of it, which else it need not.
+            asked = [t.predicate for t in on if t.sides == frozenset({1 - side})]
+            absent = replace(absent, where=_all([_renamed(p, other, absent) for p in asked]))
+        elif other.where is not None:
+            absent = replace(absent, where=_renamed(other.where, other, absent))
+        others: list[Predicate] = []
+        for predicate in (*(t.predicate for t in on), *same):
+            named = {attribute.alias for attribute in attributes_in(predicate)}
+            if named == {mine.alias}:
+                # It decides whether anything is a partner, so it goes with the partner.
+                here = Comparison(
+                    "=", Attribute("stream", absent.alias), Constant(str(other.stream))
+                )
+                others.append(Logic("and", (predicate, here)))
+            elif len(named) == 2 and self._key(predicate) is None:
+                others.append(_renamed(predicate, other, absent))
+        equalities = tuple(
+            tuple(
+                replace(each, alias=absent.alias) if each.alias == other.alias else each
+                for each in group
+            )
+            for group in pair.equalities
+        )
+        return replace(
+            pair, steps=(mine, absent), equalities=equalities, others=tuple(others),
+            computed=tuple(
+                Computed(one.label, _renamed(one.expression, other, absent))
+                for one in pair.computed
+            ),
+        )  # fmt: skip
+
+
+def _named(source: JoinSide) -> s.Name:
+    return source.alias or source.stream
+
+
+def _all(terms: list[Predicate]) -> Predicate | None:
+    if not terms:
+        return None
+    return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
+
+
+def _same_window(aliases: tuple[str, str], size_ns: int) -> Predicate:
+    """That two events lie in one window."""
+    left, right = (Arithmetic("//", Attribute("ts", alias), Constant(size_ns)) for alias in aliases)
+    return Comparison("=", left, right)
+
+
+def _renamed(node: _P, old: Step, new: Step) -> _P:
+    """``node`` of the step ``new`` instead of ``old``."""
+
+    def of(attribute: Attribute) -> Attribute:
+        return replace(attribute, alias=new.alias) if attribute.alias == old.alias else attribute
+
+    return with_attributes(node, of)

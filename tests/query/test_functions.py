@@ -1,0 +1,210 @@
+"""Functions, CASE, BETWEEN, LIKE, IS NULL: what they say, in conditions, RETURN and aggregates."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.cli.app import run
+from engine.errors import UserError
+from engine.query import query
+from engine.query.clocked import is_clocked
+from engine.query.expression import View, view_value
+from engine.query.functions import FUNCTIONS
+from engine.query.plan import Attribute, Call, SeqPlan
+from engine.query.render import render
+from engine.query.schema import check_attributes
+from engine.stream.released import Strings
+from tests.query.random_conditions import TYPES, columns_of
+
+QUERIES = [
+    "EVENT SEQ(A a) WHERE a.v BETWEEN 2 AND 5",
+    "EVENT SEQ(A a) WHERE NOT a.v NOT BETWEEN 2 AND 5 AND a.s NOT LIKE '_a%'",
+    "EVENT SEQ(A a) WHERE a.v IS NULL OR a.s IS NOT NULL",
+    "EVENT SEQ(A a, B b) WHERE round(a.v, 2) = greatest(b.v, 3) AND regexp_like(a.s, 'x|y')",
+    "EVENT SEQ(A a, B b) WHERE CASE b.k WHEN 1 THEN a.v WHEN 2 THEN NULL END > 3",
+    "SELECT sum(CASE WHEN v > 3 THEN 1 ELSE 0 END) AS n WHERE v % 2 = 1 WINDOW TUMBLING 90 s",
+]
+
+
+@pytest.mark.parametrize("text", QUERIES)
+def test_the_plan_is_written_as_it_is_read(text: str) -> None:
+    plan = query(text)
+    again = query(render(plan))
+    assert render(again) == render(plan)
+
+
+def matches(text: str, *events: dict[str, Any]) -> list[Any]:
+    """By the command: of each match the numbers of its events, or its value."""
+    with TemporaryDirectory() as name:
+        trace, out = Path(name, "trace.jsonl"), Path(name, "out.jsonl")
+        lines = [
+            {"type": "A", "seq": n, "ts": 10 * n, **each} if "attrs" in each or "type" in each
+            else {"type": "A", "seq": n, "ts": 10 * n, "attrs": each}
+            for n, each in enumerate(events)
+        ]  # fmt: skip
+        trace.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        run(["query", text, "--input", str(trace), "--out", str(out), "--quiet"])
+        found = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+    if found and "value" in found[0]:
+        return [result["value"] for result in found]
+    return sorted([event["seq"] for event in result["events"]] for result in found)
+
+
+def test_conditions_of_one_event() -> None:
+    events: list[dict[str, Any]] = [
+        {"v": 2.5, "s": "Ada"}, {"v": -7.5, "s": "bob"}, {"s": "50%"}, {"v": 3.0},
+    ]  # fmt: skip
+    for condition, want in {
+        "a.v BETWEEN 2.5 AND 3": [0, 3],
+        "a.v NOT BETWEEN 2.5 AND 3": [1],
+        "a.v IS NULL": [2],
+        "a.s IS NOT NULL": [0, 1, 2],
+        "a.s LIKE '_d%'": [0],
+        "a.s LIKE '%\\%'": [2],
+        "a.s NOT LIKE '%b'": [0, 2],
+        "upper(a.s) = 'BOB'": [1],
+        "length(a.s) + 1 = 4": [0, 1, 2],
+        "regexp_like(lower(a.s), '^[ab]')": [0, 1],
+        "abs(a.v) > 3 AND a.v % 2 = -1.5": [1],
+        "round(a.v) = 3": [0, 3],
+        "round(a.v) = -8": [1],
+        "floor(a.v) = ceil(a.v)": [3],
+        "coalesce(a.v, 0) = 0": [2],
+        "least(a.v, 0) < 0": [1],
+        "greatest(a.v, 1) = 1": [1, 2],
+        "CASE WHEN a.v > 2.7 THEN 'high' WHEN a.v > 0 THEN 'low' END = 'low'": [0],
+        "CASE a.s WHEN 'bob' THEN 1 ELSE 0 END = 0": [0, 2, 3],
+    }.items():
+        found = matches(f"EVENT SEQ(A a) WHERE {condition}", *events)
+        assert found == [[n] for n in want], condition
+
+
+def test_conditions_across_events() -> None:
+    events: list[dict[str, Any]] = [
+        {"v": 2, "s": "Ada"}, {"v": -7, "s": "ADA"}, {"s": "ada"}, {"v": 3, "s": "b"},
+    ]  # fmt: skip
+    for condition, want in {
+        "lower(a.s) = lower(b.s)": [[0, 1], [0, 2], [1, 2]],
+        "abs(a.v - b.v) < 5": [[0, 3]],
+        "coalesce(a.v, b.v) = 3": [[2, 3]],
+        "least(a.v, b.v) = -7": [[0, 1], [1, 2], [1, 3]],
+        "CASE WHEN a.v > b.v THEN a.v ELSE b.v END = 3": [[0, 3], [1, 3], [2, 3]],
+        "(a.s LIKE 'A%' OR b.v = 3) AND length(a.s) > length(b.s)": [[0, 3], [1, 3], [2, 3]],
+        "abs(b.ts - a.ts) <= 10": [[0, 1], [1, 2], [2, 3]],
+        "abs(a.ts - b.ts) = 20": [[0, 2], [1, 3]],
+        "30 <= abs(a.ts - b.ts)": [[0, 3]],
+        "abs(a.ts - b.ts) != 10": [[0, 2], [0, 3], [1, 3]],
+        "hour(b.raw_ts) = 0 AND a.v = 2": [[0, 1], [0, 2], [0, 3]],
+    }.items():
+        assert matches(f"EVENT SEQ(A a, A b) WHERE {condition}", *events) == want, condition
+
+
+def test_values_of_matches_and_of_windows() -> None:
+    events: list[dict[str, Any]] = [{"v": 2, "s": "Ada"}, {"v": -7, "s": "x"}]
+    text = "EVENT SEQ(A a, A b) RETURN upper(a.s) AS name, abs(b.v) AS far, length(b.s) + a.v"
+    assert matches(text, *events) == [{"name": "ADA", "far": 7, "length(b.s) + a.v": 3}]
+    text = "SELECT sum(abs(v)) AS far, sum(CASE WHEN v > 0 THEN 1 ELSE 0 END) AS up "
+    text += "WINDOW TUMBLING 1 s"
+    assert matches(text, *events) == [{"far": 9, "up": 1}]
+    text = "SELECT count(*), min(v) WINDOW TUMBLING 1 s HAVING abs(min(v)) BETWEEN 6 AND 8"
+    assert matches(text, *events) == [{"count(*)": 2, "min(v)": -7}]
+
+
+def test_distances_of_times_go_by_clock_errors() -> None:
+    plan = query("EVENT SEQ(A a, B b) WHERE abs(b.ts - a.ts) > 3 s")
+    assert isinstance(plan, SeqPlan)
+    assert [is_clocked(each) for each in plan.others] == [True]
+    plan = query("EVENT SEQ(A a, B b) WHERE abs(b.arrival - a.arrival) < 3 s")
+    assert isinstance(plan, SeqPlan)
+    assert [is_clocked(each) for each in plan.others] == [False]
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)))  # noqa: DTZ001 - UTC below
+def test_fields_of_a_time_as_in_python(when: datetime) -> None:
+    aware = when.replace(tzinfo=UTC)
+    ns = (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1000
+    strings = Strings()
+    view = View.of(columns_of([{"i": ns}], strings), TYPES, strings)
+    for name in ("year", "month", "day", "hour", "minute", "second"):
+        value = view_value(Call(name, (Attribute("i"),)), view)
+        assert value.data.tolist() == [getattr(aware, name)], name
+    value = view_value(Call("day_of_week", (Attribute("i"),)), view)
+    assert value.data.tolist() == [aware.isoweekday()]
+
+
+def test_a_comment_and_a_length_of_several_parts() -> None:
+    plan = query("EVENT SEQ(A a, B b) -- who, when\nWITHIN 1 min 30 s -- the end")
+    assert isinstance(plan, SeqPlan)
+    assert plan.within_ns == 90 * 10**9
+    plans = [
+        query(f"EVENT SEQ(A a, B b) WHERE b.ts - a.ts < {t}") for t in ("1 h 1 ms", "3600001 ms")
+    ]
+    assert render(plans[0]) == render(plans[1])
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("foo(a.v) > 3", "there is no function 'foo' for values"),
+        ("a.v = NULL", "nothing is compared or calculated with NULL"),
+        ("abs(a.v, 3) = 1", "abs takes one value"),
+        ("least(a.v) = 1", "least takes 2 values or more"),
+        ("upper(5) = 'a'", "this is a number without a unit, and upper takes text"),
+        ("abs('a') = 1", "this is text, and abs takes numbers"),
+        ("coalesce(a.source, 3) = 1", "this is a number without a unit where another is text"),
+        ("CASE WHEN a.v > 1 THEN 'x' ELSE 3 END = 3", "where another is text"),
+        ("CASE WHEN a.v > 1 THEN NULL END = 3", "every value of this CASE is NULL"),
+        ("regexp_like(a.s, '(')", "this is no regular expression: missing )"),
+        ("regexp_like(a.s, a.s)", "regexp_like takes a pattern in single quotes"),
+        ("regexp_like(a.s, 'x') = true", "regexp_like is a condition, and a value is needed"),
+        ("a.v LIKE 'x' AND a.ts LIKE 'x'", "this is a time, and LIKE and regexp_like take text"),
+        ("hour(a.ts) = 3", "hangs on how far clocks err"),
+        ("length(a.s) = 'x'", "a number is compared with text"),
+        ("a.v % 0 = 1", "division by zero"),
+        ("round(a.v, 77) = 1", "round keeps a whole number of digits, 0 to 15"),
+        ("upper(coalesce(a.s, b.s)) = 'A'", "this makes a text of several events"),
+        ("a.x BETWEEN 3 AND 2", "this can never be true"),
+        ("abs(" * 9 + "a.v" + ")" * 9 + " = 1", "more than 8 deep"),
+    ],
+)
+def test_mistakes(condition: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        query(f"EVENT SEQ(A a, B b) WHERE {condition}")
+    assert message in str(error.value)
+    assert "^" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("abs(a.s) = 1", "'s' is text, and abs takes numbers"),
+        ("upper(a.v) = 'A'", "'v' is a number, and upper takes text"),
+        ("a.v LIKE '1'", "'v' is a number, and LIKE and regexp_like take text"),
+        ("coalesce(a.v, a.s) = 1", "this is text where another is a number"),
+        ("coalesce(a.s, b.s) = 'x'", "this chooses among texts of several events"),
+        (
+            "CASE WHEN a.v > 1 THEN a.s + 1 ELSE 3 END = 3",
+            "'s' is text, and + - * / % take numbers",
+        ),
+        ("a.nope IS NULL", "no event has an attribute 'nope'"),
+    ],
+)
+def test_mistakes_that_the_data_tell(condition: str, message: str) -> None:
+    plan = query(f"EVENT SEQ(A a, B b) WHERE {condition}")
+    with pytest.raises(UserError) as error:
+        check_attributes(plan, {"s": "str", "v": "int"})
+    assert message in str(error.value)
+
+
+def test_every_function_is_documented() -> None:
+    text = Path(__file__).parents[2].joinpath("docs", "reference.md").read_text(encoding="utf-8")
+    section = text.split("### Functions")[1].split("### Windows")[0]
+    assert [name for name in FUNCTIONS if f"`{name}" not in section] == []
