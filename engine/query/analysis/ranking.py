@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.query.analysis.conditions import Context
 from engine.query.analysis.extent import Window
 from engine.query.analysis.having import named_aggregate
+from engine.query.analysis.typed import Context
 from engine.query.language import syntax as s
 from engine.query.language.ranking import OrderBy
 from engine.query.plan import Aggregate, Attribute, Ranking
