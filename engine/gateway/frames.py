@@ -130,8 +130,11 @@ def _text_bytes(data: Events) -> int:
 
 
 def _bytes_of_texts(data: Data) -> int:
-    texts = [column for column in (data.types, *data.attrs) if isinstance(column, Texts)]
-    return sum([TEXT_BYTES * len(each.names) + sum(map(len, each.names)) for each in texts])
+    size = 0
+    for column in (data.types, *data.attrs):
+        if isinstance(column, Texts):
+            size += TEXT_BYTES * len(column.names) + len("".join(column.names))
+    return size
 
 
 class _Cuts(NamedTuple):

@@ -33,6 +33,7 @@ from engine.log.files.log_files import (
     arrivals_given,
     check_files,
     check_rows,
+    checked_pieces,
     damaged,
     facts_in,
     frame_of,
@@ -55,7 +56,7 @@ from engine.stream.value_rules import joined_type
 
 __all__ = [
     "FIRST_ARRIVAL", "LAST_ARRIVAL", "LOG_SCHEMA", "PAYLOAD", "ROWS", "SITE", "LogReader",
-    "LogWriter", "frames_at", "frames_in", "is_log_file",
+    "LogWriter", "frames_at", "frames_in", "is_log_file", "streamed_frames",
 ]  # fmt: skip
 ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
@@ -286,6 +287,18 @@ def frames_in(file: Path) -> list[Frame]:
         UserError: a damaged file.
     """
     return [frame for _, frame in _frames_of(file, None)]
+
+
+def streamed_frames(file: Path) -> Iterator[Frame]:
+    """As ``frames_in``, a few at a time; damage may be told only at the end.
+
+    Raises:
+        UserError: a damaged file.
+    """
+    has_facts = facts_in(file) is not None
+    entries = (entry for piece in checked_pieces(file) for entry in piece.to_pylist())
+    for row, entry in enumerate(entries):
+        yield frame_of(file, row, entry, has_facts=has_facts)
 
 
 def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[list[Frame]]:

@@ -11,8 +11,7 @@ written three times at most, and there are never more than ``3 * FAN`` files tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,15 +19,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.log.files.file_facts import FileFacts, Parts, checksum
+from engine.errors import UserError
+from engine.log.files.file_facts import FileFacts, Parts
 from engine.log.files.folder import LogFile, chosen, merged_name, numbered, numbered_files
 from engine.log.files.log_files import (
     LOG_SCHEMA,
     PAYLOAD,
-    check_rows,
+    checked_pieces,
+    checksum_with,
     damaged,
     facts_in,
-    read_file,
+    pieces,
 )
 from engine.log.files.reading import removing
 from engine.log.files.retired import retired
@@ -44,18 +45,30 @@ FAN: Final = 32
 FULL_BYTES: Final = 64 << 20
 """In memory; on disk they are a few times less."""
 FULL_FILES: Final = FAN**3
+_GROUP_BYTES: Final = 4 << 20
+"""Of a merged file's row groups, each of which is in memory as a whole when it is written."""
 
 
-def due(log: Path) -> list[LogFile]:
+def due(log: Path, sizes: dict[Path, int] | None = None) -> list[LogFile]:
     """Consecutive files that are to be merged next; none: there are no such.
+
+    Args:
+        log: the folder.
+        sizes: what was found of its files, for who asks again and again; it is kept up.
 
     Raises:
         UserError: a file is damaged.
     """
+    files = numbered_files(log)
+    known = {} if sizes is None else sizes
+    for gone in known.keys() - {file.path for file in files}:
+        del known[gone]
     window: list[LogFile] = []
     size = 0
-    for file in numbered_files(log):
-        bytes_ = _bytes_of(file.path)
+    for file in files:
+        if file.path not in known:
+            known[file.path] = _bytes_of(file.path)
+        bytes_ = known[file.path]
         if bytes_ >= FULL_BYTES or _count(file) >= FULL_FILES:
             window, size = [], 0
             continue
@@ -79,20 +92,36 @@ def merge(files: Sequence[LogFile]) -> Path | None:
     known = [each for each in facts if each is not None]
     if len(known) < len(files) or len({each.arrival_given for each in known}) > 1:
         return None
-    tables = []
-    for file in files:
-        tables.append(read_file(file.path, LOG_SCHEMA.names))
-        check_rows(file.path, tables[-1])
-    table = pa.concat_tables(tables).combine_chunks()
+    rows = found = 0
+    for file in files:  # first whether all is as it was written, and what the footer is to say
+        for piece in checked_pieces(file.path):
+            rows += piece.num_rows
+            found = checksum_with(piece, found)
     pairs = np.concatenate([each.each.pairs for each in known])
-    rows = zip(*(column.to_pylist() for column in table.columns), strict=True)
-    said = FileFacts(
-        files[0].first, table.num_rows, known[0].arrival_given, checksum(rows), Parts(pairs).text
-    )
+    said = FileFacts(files[0].first, rows, known[0].arrival_given, found, Parts(pairs).text)
     schema = LOG_SCHEMA.with_metadata(said.as_metadata())
     path = files[0].path.with_name(merged_name(files[0].first, files[-1].last))
-    write_parquet(path, [table.cast(schema)], schema, plain_columns=(PAYLOAD,))
+    try:
+        write_parquet(path, _row_groups(files, schema), schema, plain_columns=(PAYLOAD,))
+    except (UserError, OSError):
+        temporary(path).unlink(missing_ok=True)  # the disk may be full
+        raise
     return path
+
+
+def _row_groups(files: Sequence[LogFile], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of ``files``, of which no more than ``_GROUP_BYTES`` or so are in memory."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for file in files:
+        for piece in pieces(file.path):
+            size += piece.nbytes
+            waiting.append(piece.cast(schema))
+            if size >= _GROUP_BYTES:
+                yield pa.Table.from_batches(waiting)
+                waiting, size = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def swept(log: Path) -> bool:
@@ -125,7 +154,6 @@ def clear(log: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-@lru_cache(maxsize=1 << 16)
 def _bytes_of(path: Path) -> int:
     """Of the rows of a file, which never changes, in memory."""
     try:

@@ -14,7 +14,7 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.gateway.recall import Recalled
-from engine.log.arrival_log import frames_in
+from engine.log.arrival_log import streamed_frames
 from engine.log.compaction import clear, due, merge, swept
 from engine.log.files.retired import retired
 from engine.log.retention import Limits, beyond, retire
@@ -59,6 +59,7 @@ class LogKeeper:
         self._now_ns = now_ns
         self._ending = threading.Event()
         self._told = ""
+        self._sizes: dict[Path, int] = {}
         self._free_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="log-keeper", daemon=True)
 
@@ -78,7 +79,11 @@ class LogKeeper:
             UserError: a damaged file.
             OSError: the disk does not do what it should.
         """
-        while self._settings.compact and not self._ending.is_set() and (files := due(self._log)):
+        while (
+            self._settings.compact
+            and not self._ending.is_set()
+            and (files := due(self._log, self._sizes))
+        ):
             if merge(files) is None:
                 break
         clean = swept(self._log)
@@ -105,7 +110,7 @@ class LogKeeper:
         before = retired(self._log)
         known = Recalled(saved=before.known)
         for file in found.files:
-            for frame in frames_in(file.path):
+            for frame in streamed_frames(file.path):
                 known.take(frame)
         state = retire(self._log, found.files, known.saved(), read)
         if state is not None and state.unread > before.unread:

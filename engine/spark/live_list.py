@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from engine.log.following import Piece
 from engine.log.whole_file import NS_PER_MS, parquet_files, write_parquet
-from engine.spark.reading_list import page_of
+from engine.spark.reading_list import rows_of
 
 _NAME: Final = re.compile(r"page-([0-9]{12,})\.parquet")
 _DONE: Final = b"slackwater.done"
@@ -63,7 +63,7 @@ class LiveList:
         Raises:
             OSError: it cannot be written.
         """
-        page = page_of(pieces, self.sites, last=ends)
+        page = rows_of(pieces, self.sites, last=ends)
         schema = page.schema.with_metadata({_DONE: str(done).encode()})
         path = self._folder / f"page-{self.next:012d}.parquet"
         self.done_of[self.next] = done  # before Spark can have read the page

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from engine.errors import UserError
 from engine.log.arrival_log import ROWS, SITE, LogReader
 from engine.log.files.folder import is_merged, numbered
-from engine.log.files.log_files import facts_in
+from engine.log.files.log_files import facts_in, read_file
 from engine.log.following import Piece
 from engine.log.whole_file import DAMAGED, NS_PER_MS, parquet_files, write_parquet
 
@@ -155,6 +155,14 @@ def _chunks(files: Sequence[Piece], size: int) -> Iterator[list[Piece]]:
 
 
 def page_of(pieces: Iterable[Piece], sites: set[str], *, last: bool) -> pa.Table:
+    """As ``rows_of``, with marks of the log's files, by which they are known again."""
+    files = list(pieces)
+    marks = {file.path.name: _mark(file.path) for file in files}
+    metadata = {_FILES: json.dumps(marks).encode(), _ENDS: _YES if last else b"no"}
+    return rows_of(files, sites, last=last).replace_schema_metadata(metadata)
+
+
+def rows_of(pieces: Iterable[Piece], sites: set[str], *, last: bool) -> pa.Table:
     """The rows of a file of the list; adds the sites of ``pieces`` to ``sites``.
 
     Args:
@@ -163,22 +171,19 @@ def page_of(pieces: Iterable[Piece], sites: set[str], *, last: bool) -> pa.Table
         last: every site's input ends behind them.
     """
     tables = [_SCHEMA.empty_table()]
-    marks = {}
     for file, start, _ in pieces:
-        headers = _headers(file).slice(start)
+        headers = read_file(file, [SITE, ROWS]).slice(start)
         places = pa.array(np.arange(start, start + headers.num_rows))
         names = pa.repeat(pa.scalar(file.name, pa.string()), headers.num_rows)
         columns = [headers[SITE], names, places, headers[ROWS]]
         tables.append(pa.Table.from_arrays(columns, schema=_SCHEMA))
-        marks[file.name] = _mark(file)
         sites.update(_sites(headers))
     if last:
         zeros = pa.array(np.zeros(len(sites), np.int64))
         names = pa.repeat(pa.scalar("", pa.string()), len(sites))
         ends = [pa.array(sorted(sites), pa.string()), names, zeros, zeros]
         tables.append(pa.Table.from_arrays(ends, schema=_SCHEMA))
-    metadata = {_FILES: json.dumps(marks).encode(), _ENDS: _YES if last else b"no"}
-    return pa.concat_tables(tables).replace_schema_metadata(metadata)
+    return pa.concat_tables(tables)
 
 
 def _page(path: Path) -> pa.Table:
@@ -186,13 +191,6 @@ def _page(path: Path) -> pa.Table:
         return pq.read_table(path)
     except DAMAGED as error:
         raise UserError(f"{path}: damaged file: {error}; begin the run anew elsewhere") from error
-
-
-def _headers(file: Path) -> pa.Table:
-    try:
-        return pq.read_table(file, columns=[SITE, ROWS])
-    except DAMAGED as error:
-        raise UserError(f"{file}: damaged file: {error}") from error
 
 
 def _sites(table: pa.Table) -> list[str]:

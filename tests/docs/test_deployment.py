@@ -1,7 +1,8 @@
 """Containers and systemd units of docs/samples: what they name is there, and what they start runs.
 
-No image is built here: the steps of a Dockerfile are read, and its programs run from a folder that
-has what it copies and nothing else of this checkout.
+No image is built here (COPY and RUN were tried in a chroot of Debian, by hand): the steps of a
+Dockerfile are read, and its programs run from a folder that has what it copies and nothing else of
+this checkout.
 """
 
 from __future__ import annotations

@@ -269,6 +269,16 @@ def plans(draw: st.DrawFn, *, alternatives: bool = True, negations: int = 2) -> 
     return text
 
 
+WITH_FUNCTIONS = [
+    "abs({x}.v - {y}.v) <= 1",
+    "coalesce({x}.v, {y}.v) >= 0",
+    "least({x}.v, {y}.v) < 1",
+    "CASE WHEN {x}.v > {y}.v THEN {x}.v ELSE 0 END >= 0",
+    "abs({x}.v) >= {y}.v % 2",
+    "({x}.v IS NULL OR {y}.v BETWEEN 0 AND 1)",
+]
+
+
 def _terms(draw: st.DrawFn, tree: Any, negated: list[str]) -> list[str]:
     paths = dict(_paths(tree))
     positive = [alias for alias in paths if alias not in negated]
@@ -286,6 +296,9 @@ def _terms(draw: st.DrawFn, tree: Any, negated: list[str]) -> list[str]:
         x, y = draw(st.sampled_from(pairs))
         op, more = draw(st.sampled_from(COMPARISONS)), draw(st.sampled_from(["", " + 1", " * 2"]))
         found.append(f"{x}.v {op} {y}.v{more}")
+    if pairs and draw(st.integers(0, 3)) == 0:
+        x, y = draw(st.sampled_from(pairs))
+        found.append(draw(st.sampled_from(WITH_FUNCTIONS)).format(x=x, y=y))
     for _ in range(draw(st.integers(0, 1))):
         alias = draw(st.sampled_from(sorted(paths)))
         found.append(f"{alias}.v {draw(st.sampled_from(COMPARISONS))} {draw(st.integers(-1, 1))}")

@@ -77,6 +77,8 @@ WRITTEN = {
     "WHERE a.k = m.k AND b.k = a.k AND n.k = m.k AND c.k = a.k",
     "and": "SEQ(A a, AND(B b, M m)) WHERE a.k = b.k AND b.k = m.k",
     "not or": "SEQ(A a, !OR(N n, M m), B b) WHERE a.v = b.k AND n.v = a.v AND m.f = b.k",
+    "functions": "SEQ(A a, !N n, B b) WHERE a.k = b.k AND n.k = a.k AND n.t LIKE 'x%' "
+    "AND (upper(a.t) = upper(b.t) OR abs(a.v - b.v) < 2) AND coalesce(a.v, b.v, 0) >= 0",
     "text": "SEQ(!N n, A a, B b) WHERE a.t = b.t AND n.t = a.t AND a.k = b.k AND n.k = a.k",
 }
 

@@ -87,9 +87,12 @@ class FileFacts:
         return {_FACTS: text, _CHECK: str(zlib.crc32(text)).encode()}
 
 
-def checksum(rows: Iterable[tuple[str, int, int, int, bytes]]) -> int:
-    """Of rows (site, first arrival, last arrival, number of records, payload)."""
-    found = 0
+def checksum(rows: Iterable[tuple[str, int, int, int, bytes | pa.Buffer]], before: int = 0) -> int:
+    """Of rows (site, first arrival, last arrival, number of records, payload).
+
+    ``before``: that of the rows before them.
+    """
+    found = before
     for site, *numbers, payload in rows:
         found = zlib.crc32(payload, zlib.crc32(repr((site, numbers)).encode(), found))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +39,8 @@ LOG_SCHEMA: Final = pa.schema(
     }
 )
 _PIECE_BYTES: Final = 1 << 20
+_BUFFER_BYTES: Final = 1 << 16
+"""Of each column: without a buffer a whole row group's is read at once."""
 
 
 def log_files(directory: Path) -> list[Path]:
@@ -115,8 +117,9 @@ def facts_in(file: Path) -> FileFacts | None:
         UserError: a damaged footer.
     """
     try:
-        about = pq.read_metadata(file)
-        facts = facts_of(pq.read_schema(file).metadata)
+        with pq.ParquetFile(file) as opened:
+            about = opened.metadata
+            facts = facts_of(opened.schema_arrow.metadata)
     except (FactsError, *DAMAGED) as error:
         raise damaged(file, error) from error
     groups = [about.row_group(n).num_rows for n in range(about.num_row_groups)]
@@ -159,12 +162,39 @@ def check_rows(file: Path, table: pa.Table) -> bool:
     facts = facts_in(file)
     if facts is None:
         return False
-    columns = [table.column(name).to_pylist() for name in LOG_SCHEMA.names]
-    if any(None in column for column in columns[:-1]) or None in columns[-1]:
-        raise damaged(file, FactsError("a row has no site or no payload"))
-    if checksum(zip(*columns, strict=True)) != facts.checksum:
-        raise damaged(file, FactsError("its rows are not as they were written"))
+    for _ in _checked(file, table.to_batches(), facts):
+        pass
     return True
+
+
+def checked_pieces(file: Path) -> Iterator[pa.RecordBatch]:
+    """As ``pieces``, against the file's facts, if it has any: so the last may be told not to be.
+
+    Raises:
+        UserError: the rows are not as they were written; at the latest after the last piece.
+    """
+    facts = facts_in(file)
+    yield from pieces(file) if facts is None else _checked(file, pieces(file), facts)
+
+
+def _checked(
+    file: Path, pieces_: Iterable[pa.RecordBatch], facts: FileFacts
+) -> Iterator[pa.RecordBatch]:
+    found = 0
+    for piece in pieces_:
+        if any(column.null_count for column in piece.columns):
+            raise damaged(file, FactsError("a row has no site or no payload"))
+        found = checksum_with(piece, found)
+        yield piece
+    if found != facts.checksum:
+        raise damaged(file, FactsError("its rows are not as they were written"))
+
+
+def checksum_with(piece: pa.RecordBatch, before: int) -> int:
+    """Of rows with that checksum, and those of ``piece`` after them; payloads are not copied."""
+    *columns, payloads = (piece.column(name) for name in LOG_SCHEMA.names)
+    given = (each.as_buffer() for each in payloads)
+    return checksum(zip(*(column.to_pylist() for column in columns), given, strict=True), before)
 
 
 def _refuse_marked(frame: Frame) -> None:
@@ -215,13 +245,15 @@ def read_file(file: Path, columns: list[str]) -> pa.Table:
 
 
 def pieces(file: Path) -> Iterator[pa.RecordBatch]:
-    """The file's rows, about ``_PIECE_BYTES`` at a time."""
+    """The file's rows, about ``_PIECE_BYTES`` at a time, and never much more of it in memory."""
     try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+        with pq.ParquetFile(
+            file, page_checksum_verification=True, buffer_size=_BUFFER_BYTES
+        ) as opened:
             about = opened.metadata
             size = sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
             rows = max(1, _PIECE_BYTES * about.num_rows // max(1, size))
-            yield from opened.iter_batches(rows, columns=LOG_SCHEMA.names)
+            yield from opened.iter_batches(rows, columns=LOG_SCHEMA.names, use_threads=False)
     except DAMAGED as error:
         raise damaged(file, error) from error
 
