@@ -36,7 +36,7 @@ class Doubts(NamedTuple):
     the window's first event; ``low``, ``high``: between which the true time lies [ns].
 
     ``ints`` (seen as ``floats``), ``valid``: of the argument at hand. ``cost``, ``order``,
-    ``side``, ``took``, ``sums``: to choose in.
+    ``side``, ``took``, ``of_early``, ``of_late``, ``of_free``: to choose in.
     """
 
     place: np.ndarray
@@ -50,7 +50,9 @@ class Doubts(NamedTuple):
     order: np.ndarray
     side: np.ndarray
     took: np.ndarray
-    sums: np.ndarray
+    of_early: np.ndarray
+    of_late: np.ndarray
+    of_free: np.ndarray
 
 
 def new_doubts() -> Doubts:
@@ -59,7 +61,7 @@ def new_doubts() -> Doubts:
     place, number, low, high, ints, order, side = (np.zeros(n, np.int64) for _ in range(7))
     return Doubts(
         place, number, low, high, ints, ints.view(np.float64), np.zeros(n, np.bool_), np.zeros(n),
-        order, side, np.zeros(n, np.bool_), np.zeros((3, n + 1)),
+        order, side, np.zeros(n, np.bool_), np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1),
     )  # fmt: skip
 
 
@@ -100,14 +102,14 @@ def _sides(d: Doubts, n: int, p: int, q: int, forced: int) -> bool:
 
 
 @kernel
-def _put_sums(d: Doubts, n: int, row: int, side: int) -> int:
+def _put_sums(d: Doubts, n: int, out: np.ndarray, side: int) -> int:
     """Prefix sums of the costs of those with these sides, the least first; gives their number."""
     found = 0
-    d.sums[row, 0] = 0.0
+    out[0] = 0.0
     for j in range(n):
         i = d.order[j]
         if d.side[i] == side:
-            d.sums[row, found + 1] = d.sums[row, found] + d.cost[i]
+            out[found + 1] = out[found] + d.cost[i]
             found += 1
     return found
 
@@ -144,15 +146,15 @@ def _least(d: Doubts, n: int, before: int, inside: int, forced: int) -> float:
                     cost += d.cost[i]
                 elif d.side[i] == BEFORE | AFTER:
                     either += 1
-            early = _put_sums(d, n, 0, BEFORE | INSIDE)
-            late = _put_sums(d, n, 1, INSIDE | AFTER)
-            free = _put_sums(d, n, 2, BEFORE | INSIDE | AFTER)
+            early = _put_sums(d, n, d.of_early, BEFORE | INSIDE)
+            late = _put_sums(d, n, d.of_late, INSIDE | AFTER)
+            free = _put_sums(d, n, d.of_free, BEFORE | INSIDE | AFTER)
             for x in range(early + 1):
                 needed = before - fixed_before - early + x
                 for z in range(free + 1):
                     y = inside - fixed_inside - x - z
                     if 0 <= y <= late and 0 <= needed <= free - z + either:
-                        total = cost + d.sums[0, x] + d.sums[1, y] + d.sums[2, z]
+                        total = cost + d.of_early[x] + d.of_late[y] + d.of_free[z]
                         if total < best:
                             best, best_p, best_q = total, p, q
                             best_x, best_y, best_z = x, y, z

@@ -17,12 +17,13 @@ from engine.window.panes.held import Entries
 from engine.window.told import Outbox, Standing
 
 GROUP: Final = record(
-    "base", "count", "next", "begin", "limit", "floor", "oldest", "newest", "in_open", "in_kept",
-    "number", "first", "before", "after", "group", "stale",
+    "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "in_open",
+    "in_kept", "number", "first", "before", "after", "group", "stale",
 )  # fmt: skip
 """Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
 window to be told next, ``begin`` and ``limit`` the places of its first and last event, or -1;
-``floor``: time of the last event that is corrected no more [ns]; ``oldest``, ``newest``: its told
+``floor``: time of the last event that is corrected no more, ``reach``: of
+the last one that was told [ns]; ``oldest``, ``newest``: its told
 windows; ``in_open``, ``in_kept``: whether the heaps have it. Of a window: its ``number``, the place
 of its ``first`` event, windows of the ``group`` next to it, whether it is ``stale``.
 """

@@ -134,6 +134,7 @@ def _begin(group: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> int:
         one = counted.of[window]
         one.number, one.first, one.group, one.stale = mine.next, begin, group, 0
         one.before, one.after = mine.newest, NONE
+        mine.reach = max(mine.reach, kept.ref[limit])
         if mine.newest == NONE:
             mine.oldest = window
         else:
