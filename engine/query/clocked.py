@@ -15,11 +15,11 @@ from engine.query.fields import attributes_in
 from engine.query.plan import (
     Arithmetic,
     Attribute,
-    Call,
     Case,
     Comparison,
     Constant,
     Expression,
+    FunctionCall,
     Likeness,
     Logic,
     Membership,
@@ -73,7 +73,7 @@ def coefficients(value: Expression) -> Coefficients | None:
             if isinstance(right, Constant) and first is not None and op != "%":
                 return _times(first, right, inverse=op == "/")
             return None
-        case Call() | Case():
+        case FunctionCall() | Case():
             return None if clocked_aliases([value]) else {}
 
 

@@ -22,11 +22,11 @@ from engine.query.plan import (
     OPPOSITE,
     Arithmetic,
     Attribute,
-    Call,
     Case,
     Comparison,
     Constant,
     Expression,
+    FunctionCall,
     Likeness,
     Logic,
     Membership,
@@ -175,7 +175,7 @@ def _value(expression: Expression, given: _Given) -> Value:
             return column(name, given.view_of(alias))
         case Arithmetic(op=op, left=left, right=right):
             return arithmetic(op, _value(left, given), _value(right, given))
-        case Call(function=function, arguments=arguments):
+        case FunctionCall(function=function, arguments=arguments):
             return called(function, [_value(each, given) for each in arguments], given.strings)
         case Case(whens=whens, otherwise=otherwise):
             cases = [(_where(when, given), _or_null(then, given)) for when, then in whens]

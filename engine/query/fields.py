@@ -16,10 +16,10 @@ from engine.errors import ContractViolation
 from engine.query.plan import (
     Arithmetic,
     Attribute,
-    Call,
     Case,
     Comparison,
     Expression,
+    FunctionCall,
     Likeness,
     Logic,
     Membership,
@@ -117,7 +117,7 @@ def parts_of(node: Expression | Predicate | None) -> tuple[Expression | Predicat
             return left, right
         case Membership(item=item) | Presence(item=item) | Likeness(item=item):
             return (item,)
-        case Call(arguments=parts) | Logic(terms=parts):
+        case FunctionCall(arguments=parts) | Logic(terms=parts):
             return parts
         case Case(whens=whens, otherwise=otherwise):
             return (*(part for when in whens for part in when), otherwise)
@@ -244,7 +244,7 @@ def is_time(expression: Expression) -> bool:
             return FIELDS.get(name) is ValueKind.TIME
         case Arithmetic(op="+" | "-" | "%", left=left, right=right):
             return is_time(left) or is_time(right)
-        case Call(function=function, arguments=arguments):
+        case FunctionCall(function=function, arguments=arguments):
             return function not in _OF_TIME and any(map(is_time, arguments))
         case Case(whens=whens, otherwise=otherwise):
             values = [otherwise, *(then for _, then in whens)]

@@ -43,7 +43,7 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """``function(arguments)``, of ``engine.query.functions.FUNCTIONS``."""
 
     function: str
@@ -105,7 +105,7 @@ class Logic:
     terms: tuple[Predicate, ...]
 
 
-Expression = Attribute | Constant | Arithmetic | Call | Case
+Expression = Attribute | Constant | Arithmetic | FunctionCall | Case
 Predicate = Comparison | Membership | Presence | Likeness | Logic
 
 

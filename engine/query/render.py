@@ -18,13 +18,13 @@ from engine.query.plan import (
     Aggregate,
     Arithmetic,
     Attribute,
-    Call,
     Case,
     Comparison,
     Computed,
     Constant,
     Drift,
     Expression,
+    FunctionCall,
     JoinKind,
     JoinPlan,
     Likeness,
@@ -156,7 +156,7 @@ def render_expression(expression: Expression, tightness: int = 0) -> str:
             first, second = render_expression(left, own), render_expression(right, own + 1)
             text = f"{first} {op} {second}"
             return f"({text})" if own < tightness else text
-        case Call(function=function, arguments=arguments):
+        case FunctionCall(function=function, arguments=arguments):
             return f"{function}({', '.join(map(render_expression, arguments))})"
         case Case(whens=whens, otherwise=otherwise):
             cases = [f"WHEN {render_predicate(w)} THEN {_or_null(then)}" for w, then in whens]

@@ -26,11 +26,11 @@ from engine.query.plan import (
     TAKES_TEXT,
     Arithmetic,
     Attribute,
-    Call,
     Case,
     Comparison,
     Constant,
     Expression,
+    FunctionCall,
     JoinPlan,
     Likeness,
     Logic,
@@ -113,7 +113,7 @@ def _kind(expression: Expression, known: Mapping[str, str]) -> ValueKind:
             return ValueKind.TEXT
         case Constant(value=bool()):
             return ValueKind.TRUTH
-        case Call(function=function, arguments=arguments):
+        case FunctionCall(function=function, arguments=arguments):
             gives = FUNCTIONS[function].gives
             if gives == "same":
                 return _kind(arguments[0], known)
@@ -163,7 +163,7 @@ def _check_value(plan: Plan, expression: Expression, known: Mapping[str, str]) -
             for side in (left, right):
                 _check_value(plan, side, known)
                 _check_taken(plan, side, "+ - * / % take numbers", _NUMBERS, known)
-        case Call(function=function, arguments=arguments):
+        case FunctionCall(function=function, arguments=arguments):
             takes = FUNCTIONS[function].takes
             wanted = {"text": {ValueKind.TEXT}, "any": set(ValueKind)}.get(takes, _NUMBERS)
             noun = "text" if takes == "text" else "numbers"

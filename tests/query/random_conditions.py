@@ -12,10 +12,10 @@ from hypothesis.strategies import SearchStrategy
 
 from engine.query.plan import (
     Arithmetic,
-    Call,
     Case,
     Comparison,
     Expression,
+    FunctionCall,
     Likeness,
     Logic,
     Predicate,
@@ -68,11 +68,13 @@ def computed(leaves: SearchStrategy[Expression], most: int) -> SearchStrategy[Ex
         ops = st.sampled_from(["<", "=", "!="])
         return (
             st.builds(Arithmetic, st.sampled_from("+-*/%"), inner, inner)
-            | st.builds(Call, st.sampled_from(["abs", "floor", "ceil", "round"]), st.tuples(inner))
             | st.builds(
-                Call, st.sampled_from(["least", "greatest"]), st.tuples(inner, inner, inner)
+                FunctionCall, st.sampled_from(["abs", "floor", "ceil", "round"]), st.tuples(inner)
             )
-            | st.builds(Call, st.just("coalesce"), st.tuples(inner, inner))
+            | st.builds(
+                FunctionCall, st.sampled_from(["least", "greatest"]), st.tuples(inner, inner, inner)
+            )
+            | st.builds(FunctionCall, st.just("coalesce"), st.tuples(inner, inner))
             | st.builds(_case, ops, inner, inner, perhaps, perhaps)
         )
 
@@ -96,7 +98,9 @@ def sums(leaves: SearchStrategy[Expression], most: int) -> SearchStrategy[Expres
 
 def texts(leaves: SearchStrategy[Expression]) -> SearchStrategy[Expression]:
     """Functions of texts, of one event each."""
-    return st.builds(Call, st.sampled_from(["upper", "lower", "trim", "length"]), st.tuples(leaves))
+    return st.builds(
+        FunctionCall, st.sampled_from(["upper", "lower", "trim", "length"]), st.tuples(leaves)
+    )
 
 
 PATTERNS: Final = ["%", "a%", "_", "%b", "1_", "\\%", ""]

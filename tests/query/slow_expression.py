@@ -12,11 +12,11 @@ from typing import Any
 from engine.query.plan import (
     Arithmetic,
     Attribute,
-    Call,
     Case,
     Comparison,
     Constant,
     Expression,
+    FunctionCall,
     Likeness,
     Logic,
     Membership,
@@ -45,7 +45,7 @@ def slow_value(node: Expression, rows: Mapping[str | None, Row]) -> Any:
         found = rows[node.alias].get(node.name)
         found = int(found) if isinstance(found, bool) else found
         return None if isinstance(found, float) and isnan(found) else found
-    if isinstance(node, Call):
+    if isinstance(node, FunctionCall):
         kinds = {slow_kind(each) for each in node.arguments} - {None}
         values = [slow_value(each, rows) for each in node.arguments]
         if node.function == "coalesce":
@@ -83,12 +83,12 @@ def slow_kind(node: Expression | None) -> str | None:
             if not kinds <= {"int", "float"}:
                 return None
             return "float" if op == "/" or "float" in kinds else "int"
-        case Call(function=function, arguments=arguments) if function not in CHOICES:
+        case FunctionCall(function=function, arguments=arguments) if function not in CHOICES:
             kind = slow_kind(arguments[0])
             if kind is None or (kind == "str") != (function in TEXT_FUNCTIONS):
                 return None
             return "int" if function == "length" else kind
-        case Call(function=function, arguments=values):
+        case FunctionCall(function=function, arguments=values):
             kind = widest([slow_kind(value) for value in values])
             return None if kind == "str" and function != "coalesce" else kind
         case Case(whens=whens, otherwise=otherwise):

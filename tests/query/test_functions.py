@@ -18,7 +18,7 @@ from engine.query import query
 from engine.query.clocked import is_clocked
 from engine.query.expression import View, view_value
 from engine.query.functions import FUNCTIONS
-from engine.query.plan import Attribute, Call, SeqPlan
+from engine.query.plan import Attribute, FunctionCall, SeqPlan
 from engine.query.render import render
 from engine.query.schema import check_attributes
 from engine.stream.released import Strings
@@ -134,9 +134,9 @@ def test_fields_of_a_time_as_in_python(when: datetime) -> None:
     strings = Strings()
     view = View.of(columns_of([{"i": ns}], strings), TYPES, strings)
     for name in ("year", "month", "day", "hour", "minute", "second"):
-        value = view_value(Call(name, (Attribute("i"),)), view)
+        value = view_value(FunctionCall(name, (Attribute("i"),)), view)
         assert value.data.tolist() == [getattr(aware, name)], name
-    value = view_value(Call("day_of_week", (Attribute("i"),)), view)
+    value = view_value(FunctionCall("day_of_week", (Attribute("i"),)), view)
     assert value.data.tolist() == [aware.isoweekday()]
 
 

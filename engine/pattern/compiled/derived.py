@@ -12,18 +12,18 @@ from engine.query.fields import attributes_in, bare, parts_of
 from engine.query.plan import (
     Arithmetic,
     Attribute,
-    Call,
     Case,
     Comparison,
     Constant,
     Expression,
+    FunctionCall,
     Likeness,
     Logic,
     Predicate,
     Presence,
 )
 
-Read = str | Call | Case
+Read = str | FunctionCall | Case
 """An attribute's name, or a value of attributes without alias."""
 
 
@@ -33,10 +33,10 @@ def reads(node: Expression | Predicate | None) -> Iterator[Read]:
         yield node.name
     elif isinstance(node, Likeness):
         yield from reads(flag(node))
-    elif isinstance(node, Call | Case) and len(aliases_of(node)) == 1:
+    elif isinstance(node, FunctionCall | Case) and len(aliases_of(node)) == 1:
         yield bare(node)
     else:
-        written = chosen(node) if isinstance(node, Call) else None
+        written = chosen(node) if isinstance(node, FunctionCall) else None
         for part in parts_of(written or node):
             yield from reads(part)
 
@@ -52,7 +52,7 @@ def flag(node: Likeness) -> Case:
     return Case(((node, Constant(True)), (false, Constant(False))), None)
 
 
-def chosen(node: Call) -> Case | None:
+def chosen(node: FunctionCall) -> Case | None:
     """The CASE that a function of numbers is; None: it is none."""
     first, *others = node.arguments
     match node.function:

@@ -15,7 +15,7 @@ import numpy as np
 
 from engine.pattern.compiled.derived import Read, flag
 from engine.pattern.compiled.program_texts import text_constants
-from engine.pattern.compiled.program_values import ALL, ZERO, Operand, Values, bits
+from engine.pattern.compiled.program_values import ALL, ZERO, Operand, ValueWriter, bits
 from engine.pattern.search import clocked_machine as clocked
 from engine.pattern.search import program_machine as machine
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT, Programs
@@ -100,7 +100,7 @@ def uses_text_order(programs: Programs) -> bool:
 
 
 @dataclass(slots=True)
-class _Writer(Values):
+class _Writer(ValueWriter):
     """Writes instructions; jumps lead to numbers of labels until ``resolved``."""
 
     def resolved(self) -> np.ndarray:

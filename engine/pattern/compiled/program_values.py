@@ -22,10 +22,10 @@ from engine.query.fields import bare
 from engine.query.plan import (
     Arithmetic,
     Attribute,
-    Call,
     Case,
     Constant,
     Expression,
+    FunctionCall,
     Predicate,
 )
 from engine.stream.released import Strings
@@ -55,7 +55,7 @@ ZERO: Final = Operand(INT, 0, machine.CONSTANT)
 
 
 @dataclass(slots=True)
-class Values:
+class ValueWriter:
     """Writes the instructions of values; jumps lead to numbers of labels until ``resolved``."""
 
     place: Mapping[str, int]
@@ -98,7 +98,7 @@ class Values:
                 return Operand(INT, int(constant), machine.CONSTANT)
             case Attribute():
                 return self.read(node.name, node.alias)
-            case Call() | Case():
+            case FunctionCall() | Case():
                 return self._called(node, depth, other)
         left = self.value(node.left, depth, other)
         right = self.value(node.right, depth + 1, other)
@@ -110,12 +110,12 @@ class Values:
         left, right = self.real(left, depth, other), self.real(right, depth + 1, other)
         return self.result(_FLOAT[node.op], FLOAT, left, right, depth, other)
 
-    def _called(self, node: Call | Case, depth: int, other: int) -> Operand:
+    def _called(self, node: FunctionCall | Case, depth: int, other: int) -> Operand:
         """A function or CASE: of one event it has a register."""
         aliases = aliases_of(node)
         if len(aliases) == 1:
             return self.read(bare(node), *aliases)
-        if isinstance(node, Call) and node.function in _WHOLE:
+        if isinstance(node, FunctionCall) and node.function in _WHOLE:
             value = self.value(node.arguments[0], depth, other)
             if value.kind != FLOAT:
                 return value
@@ -168,9 +168,9 @@ class Values:
                 if not kinds <= {INT, FLOAT}:
                     return ABSENT
                 return FLOAT if FLOAT in kinds or op == "/" else INT
-            case Call() | Case() if len(aliases_of(node)) == 1:
+            case FunctionCall() | Case() if len(aliases_of(node)) == 1:
                 return int(self.kind[self.register[bare(node)]])
-            case Call(arguments=arguments):
+            case FunctionCall(arguments=arguments):
                 return _widest(map(self._kind, arguments))
             case Case(whens=whens, otherwise=otherwise):
                 return _widest(map(self._kind, (*(then for _, then in whens), otherwise)))

@@ -14,10 +14,10 @@ from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest
 from engine.query.plan import (
     Arithmetic,
-    Call,
     Case,
     Constant,
     Expression,
+    FunctionCall,
     Likeness,
     Predicate,
 )
@@ -64,12 +64,12 @@ def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context)
         kind = ValueKind.TEXT if function.gives == "text" else ValueKind.NUMBER
     elif function.takes == "number" and kind == ValueKind.ANY:
         kind = ValueKind.NUMBER
-    found: Expression = Call(name, tuple(taken))
+    found: Expression = FunctionCall(name, tuple(taken))
     if all(isinstance(each, Constant) for each in taken):
         found = _folded(found, node.at, context)
     if digits:
         scale = Constant(10**digits)
-        found = Arithmetic("/", Call(name, (Arithmetic("*", taken[0], scale),)), scale)
+        found = Arithmetic("/", FunctionCall(name, (Arithmetic("*", taken[0], scale),)), scale)
     if _nested(found) > MAX_CALLS:
         raise context.refuse(node.at, f"functions stand in one another more than {MAX_CALLS} deep")
     return Typed(found, kind)
@@ -157,7 +157,7 @@ def check_decidable(predicate: Predicate, at: Span, context: Context) -> None:
 def check_one_event(predicate: Predicate, at: Span, context: Context) -> None:
     """Refuses functions on text that take more than one event."""
     for value in _calls(predicate):
-        text = isinstance(value, Call) and FUNCTIONS[value.function].takes == "text"
+        text = isinstance(value, FunctionCall) and FUNCTIONS[value.function].takes == "text"
         if text and len({each.alias for each in attributes_in(value)}) > 1:
             message = "this makes a text of several events"
             raise context.refuse(at, message, "compare a value of one event with one of another")
@@ -165,7 +165,7 @@ def check_one_event(predicate: Predicate, at: Span, context: Context) -> None:
 
 def _calls(node: Expression | Predicate | None) -> Iterator[Expression]:
     """Every function and CASE in ``node``."""
-    if isinstance(node, Call | Case):
+    if isinstance(node, FunctionCall | Case):
         yield node
     for part in parts_of(node):
         yield from _calls(part)
@@ -173,4 +173,4 @@ def _calls(node: Expression | Predicate | None) -> Iterator[Expression]:
 
 def _nested(node: Expression | Predicate | None) -> int:
     inside = max((_nested(part) for part in parts_of(node)), default=0)
-    return inside + isinstance(node, Call | Case)
+    return inside + isinstance(node, FunctionCall | Case)

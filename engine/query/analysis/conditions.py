@@ -28,10 +28,10 @@ from engine.query.language.mistakes import RESERVED
 from engine.query.language.place import Span, closest
 from engine.query.plan import (
     Arithmetic,
-    Call,
     Comparison,
     Constant,
     Expression,
+    FunctionCall,
     Logic,
     Membership,
     Predicate,
@@ -116,9 +116,13 @@ def _comparison(node: s.Binary, context: Context) -> Predicate:
     left, right = _typed(node.left, context), _typed(node.right, context)
     left, right = paired(left, right, node.at, context)
     op, one, other = node.op, left.expression, right.expression
-    if isinstance(other, Call) and other.function == "abs":
+    if isinstance(other, FunctionCall) and other.function == "abs":
         op, one, other = _MIRRORED[op], other, one
-    if isinstance(one, Call) and one.function == "abs" and coefficients(one.arguments[0]) != {}:
+    if (
+        isinstance(one, FunctionCall)
+        and one.function == "abs"
+        and coefficients(one.arguments[0]) != {}
+    ):
         if isinstance(other, Constant) and not isinstance(other.value, str) and other.value < 0:
             raise context.refuse(node.at, "abs(...) is never below 0", "leave this out")
         return _distance(op, one.arguments[0], other)
