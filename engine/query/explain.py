@@ -42,6 +42,7 @@ from engine.query.render import (
     render_expression,
     render_pattern,
     render_predicate,
+    render_ranking,
 )
 from engine.query.shape import (
     INTERVALS,
@@ -327,7 +328,9 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
 
 
 # ---- windows ----------------------------------------------------------------------------------
-_OF_ALL_VALUES: Final = frozenset({"median", "quantile"})
+_OF_ALL_VALUES: Final = {name: name for name in ("median", "quantile")} | {
+    "count_distinct": "count(DISTINCT)"
+}
 _CLOSES: Final = (
     "when the order's progress passes its end; an event that comes later corrects its result for "
     "1 min, or for a window's length if that is longer"
@@ -349,9 +352,8 @@ def _panes(plan: WindowPlan) -> list[str]:
         return []
     if any(one.function in _OF_ALL_VALUES for one in plan.aggregates):
         windows = -(-plan.size_ns // plan.step_ns)
-        return [
-            f"none, for {listed(sorted(_OF_ALL_VALUES))}: an event is added up to {windows} times"
-        ]
+        why = listed(sorted(_OF_ALL_VALUES.values()))
+        return [f"none, for {why}: an event is added up to {windows} times"]
     step = render_duration(plan.step_ns)
     rest = plan.size_ns % plan.step_ns
     cut = f", each cut after {render_duration(rest)}" if rest else ""
@@ -390,6 +392,7 @@ def _window(plan: WindowPlan) -> list[Section]:
         ("panes", _panes(plan)),
         ("groups", keys and [f"one result for each {listed(keys)}"]),
         ("shows", [f"if {render_predicate(plan.having)}"] if plan.having else []),
+        ("ranks", [f"a window's groups: {render_ranking(plan.ranking)}"] if plan.ranking else []),
         ("computes", [aggregate.label for aggregate in plan.aggregates]),
         ("closes", [_CLOSES if plan.kind is WindowKind.TIME else _OWN_CLOSES[plan.kind]]),
     ]

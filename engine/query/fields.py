@@ -191,6 +191,7 @@ def _of_monitor(plan: MonitorPlan) -> Iterator[Attribute]:
 def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
     for aggregate in plan.aggregates:
         yield from attributes_in(aggregate.argument)
+        yield from attributes_in(aggregate.by)
     yield from attributes_in(plan.where)
     yield from plan.group_by
 
@@ -227,7 +228,9 @@ def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
         plan.name: {
             one.label
             for one in window.aggregates
-            if one.function not in {"count", "var"} and one.argument and is_time(one.argument)
+            if one.function not in {"count", "count_distinct", "var"}
+            and one.argument
+            and is_time(one.argument)
         }
         for plan in plans
         for window in plan.windows

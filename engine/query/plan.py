@@ -298,18 +298,36 @@ class WindowKind(StrEnum):
     """The number of a group's events."""
 
 
+TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
+"""Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """``function`` is count | sum | avg | min | max | stddev | var | median | quantile; of
-    ``argument``, which is None for ``count(*)``; ``label`` is the field's name in results: the AS
-    name, or the text, e.g. ``avg(v)``, ``count(*)``, ``quantile(v, 0.9)``. ``parameter`` is
-    quantile's q.
+    """``function`` is count | count_distinct | sum | avg | min | max | stddev | var | median |
+    quantile | first | last | min_by | max_by; of ``argument``, which is None for ``count(*)``;
+    ``label`` is the field's name in results: the AS name, or the text, e.g. ``avg(v)``,
+    ``count(*)``, ``quantile(v, 0.9)``. ``parameter`` is quantile's q, ``by`` what ``min_by`` and
+    ``max_by`` look for the least and largest of.
     """
 
     function: str
     argument: Expression | None
     label: str
     parameter: float | None = None
+    by: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """``ORDER BY label [DESC], ... LIMIT limit``: of each window the results of the first
+    ``limit`` groups, by the aggregates of these ``labels``, the largest first where
+    ``descending``. Null comes last; of equal ones the group with the smaller key comes first.
+    """
+
+    labels: tuple[str, ...]
+    descending: tuple[bool, ...]
+    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +336,8 @@ class WindowPlan:
     ``WINDOW SLIDING size EVERY every [DRIFT ...]``: windows [k * step, k * step + size).
 
     ``streams`` empty = every stream. ``every_ns`` None: tumbling. ``having``: names aggregates by
-    their labels; a result whose ``value`` does not satisfy it is not shown.
+    their labels; a result whose ``value`` does not satisfy it is not shown. ``ranking``: which of
+    a window's groups are shown.
 
     ``kind`` SESSION: ``WINDOW SESSION size``, a group's events less than ``size_ns`` apart, and the
     silence behind them. ROWS: ``WINDOW ROWS rows [EVERY every_rows]``, a group's events in order of
@@ -338,6 +357,7 @@ class WindowPlan:
     kind: WindowKind = WindowKind.TIME
     rows: int = 0
     every_rows: int = 0
+    ranking: Ranking | None = None
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()

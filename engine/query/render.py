@@ -7,7 +7,7 @@ the rest; durations are written in the largest unit that divides them.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from edge_agent.units import NS_PER
@@ -36,6 +36,7 @@ from engine.query.plan import (
     PointRelation,
     Predicate,
     Presence,
+    Ranking,
     SeqPlan,
     Step,
     TreePart,
@@ -294,21 +295,29 @@ def _computed(one: Computed) -> str:
     return text if same else f"{text} AS {quote(one.label)}"
 
 
-def default_label(function: str, argument: Expression | None, parameter: float | None) -> str:
+def default_label(aggregate: Aggregate) -> str:
     """The result field's name without AS: ``avg(v)``, ``count(*)``, ``avg(v * 3.6)``."""
-    of = "*" if argument is None else render_expression(argument)
-    if isinstance(argument, Attribute):
-        of = argument.name
-    extra = "" if parameter is None else f", {parameter!r}"
-    return f"{function}({of}{extra})"
+    return _call(aggregate, lambda of: of.name if isinstance(of, Attribute) else None)
+
+
+def _call(
+    aggregate: Aggregate, named: Callable[[Expression], str | None] = lambda _of: None
+) -> str:
+    """The aggregate as a call; ``named`` says how an argument is written other than plainly."""
+    function, distinct = aggregate.function, ""
+    if function == "count_distinct":
+        function, distinct = "count", "DISTINCT "
+    given = [one for one in (aggregate.argument, aggregate.by) if one is not None]
+    arguments = [named(one) or render_expression(one) for one in given] or ["*"]
+    if aggregate.parameter is not None:
+        arguments.append(repr(aggregate.parameter))
+    return f"{function}({distinct}{', '.join(arguments)})"
 
 
 def _aggregate(aggregate: Aggregate) -> str:
-    argument = render_expression(aggregate.argument) if aggregate.argument else "*"
-    extra = "" if aggregate.parameter is None else f", {aggregate.parameter!r}"
-    text = f"{aggregate.function}({argument}{extra})"
-    plain = default_label(aggregate.function, aggregate.argument, aggregate.parameter)
-    return text if aggregate.label == plain else f"{text} AS {quote(aggregate.label)}"
+    text = _call(aggregate)
+    same = aggregate.label == default_label(aggregate)
+    return text if same else f"{text} AS {quote(aggregate.label)}"
 
 
 def _windows(plan: WindowPlan) -> str:
@@ -321,8 +330,19 @@ def _windows(plan: WindowPlan) -> str:
         clauses.append(f"GROUP BY {', '.join(map(_attribute, plan.group_by))}")
     if plan.having is not None:
         clauses.append(f"HAVING {_conjunct(plan.having)}")
+    if plan.ranking is not None:
+        clauses.append(render_ranking(plan.ranking))
     clauses.append(f"WINDOW {_extent(plan)}")
     return " ".join(clauses)
+
+
+def render_ranking(ranking: Ranking) -> str:
+    """``ORDER BY label DESC LIMIT 5``."""
+    entries = [
+        quote(label) + (" DESC" if down else "")
+        for label, down in zip(ranking.labels, ranking.descending, strict=True)
+    ]
+    return f"ORDER BY {', '.join(entries)} LIMIT {ranking.limit}"
 
 
 def _extent(plan: WindowPlan) -> str:

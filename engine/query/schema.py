@@ -24,6 +24,7 @@ from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.sources import Join
 from engine.query.plan import (
+    TAKES_TEXT,
     Arithmetic,
     Attribute,
     Case,
@@ -75,12 +76,15 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         return
     _check(plan, plan.where, known)
     for aggregate in plan.aggregates:
-        named = aggregate.argument
-        if named is not None and not isinstance(named, Attribute):
-            _check_value(plan, named, known)
-        elif named and aggregate.function != "count" and _kind(named, known) == ValueKind.TEXT:
-            message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
-            raise _at(plan, named, message, f"count({named.name}) counts its values")
+        takes_text = aggregate.function in TAKES_TEXT
+        for named, text in ((aggregate.argument, takes_text), (aggregate.by, False)):
+            if named is not None and not isinstance(named, Attribute):
+                _check_value(plan, named, known)
+            elif named and not text and _kind(named, known) == ValueKind.TEXT:
+                message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
+                if named is aggregate.by:
+                    message = f"{named.name!r} is text, and {aggregate.function} goes by numbers"
+                raise _at(plan, named, message, f"count({named.name}) counts its values")
 
 
 def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:

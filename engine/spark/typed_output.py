@@ -34,6 +34,7 @@ _TYPES: Final[dict[str, DataType]] = {
 }  # fmt: skip
 _TEXTS: Final = MapType(StringType(), StringType())
 _EXACT: Final = {"sum", "min", "max"}
+_OF_ONE_EVENT: Final = {"first", "last", "min_by", "max_by"}
 """Aggregates that are of the type of what they take; ``count`` is a whole number."""
 _OF_EVENT: Final = {
     "site": "str", "stream": "str", "source": "str", "seq": "int", "type": "str", "ts": "int",
@@ -167,8 +168,10 @@ def _of_attribute(attribute: Attribute, known: Mapping[str, str] | None) -> Data
 
 
 def _of_aggregate(one: Aggregate, known: Mapping[str, str] | None) -> DataType:
-    if one.function == "count":
+    if one.function in ("count", "count_distinct"):
         return LongType()
+    if one.function in _OF_ONE_EVENT and one.argument is not None:
+        return _of_value(one.argument, known)
     if one.function in _EXACT and isinstance(one.argument, Attribute):
         kind = _of_attribute(one.argument, known)
         return LongType() if isinstance(kind, LongType | BooleanType) else DoubleType()

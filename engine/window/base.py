@@ -28,7 +28,9 @@ from engine.window.keys import GroupKeys
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, rows_of, stream_codes
 from engine.window.settings import WindowSettings
 from engine.window.shown.having import shown
+from engine.window.shown.ranking import RankedGroups
 from engine.window.shown.results import WindowResults
+from engine.window.shown.text_codes import text_codes
 
 FIRST: Final = 256
 """Room at the beginning, of whatever grows."""
@@ -59,11 +61,12 @@ class Windows(ABC):
         self.settings = settings or WindowSettings()
         self.site = site
         self._keys = GroupKeys(plan.group_by, plan.name)
+        self._ranked = None if plan.ranking is None else RankedGroups(plan, self._keys)
         self._missing = Missing()
-        self._arguments, self._of = arguments_asked(plan)
+        self._arguments, self._of, self._picked = arguments_asked(plan)
         self._held = Held(
             asked_of(plan, self._arguments), mode, new_cells(FIRST, len(plan.group_by)),
-            new_sums(self._of, FIRST), new_kept(FIRST, len(self._of)),
+            new_sums(self._of, self._picked, FIRST), new_kept(FIRST, len(self._of)),
         )  # fmt: skip
         self._numbers = len(plan.aggregates) + behind
         self._standing = t.new_standing(FIRST, mode, self._numbers)
@@ -94,10 +97,10 @@ class Windows(ABC):
         steps = released.slack if len(released.slack.row) else released.progress
         agenda = Agenda(steps.row, steps.frontier, steps.at, gap_row, gap_steps)
         rows = rows_of(self.plan, self._keys, released, codes)
-        found = argument_values(self.plan, self._arguments, released)
         sums = self._held.sums
+        found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()
-        values = values_of(found, sums, released.n)
+        values = values_of(found, sums, rows.ref)
         for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
             self._widen(m)
         return rows, values, agenda, known
@@ -129,7 +132,9 @@ class Windows(ABC):
 
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
-            told = shown(self.plan, t.in_words(self._outbox))
+            told = shown(self.plan, t.in_words(self._outbox), self._keys.strings)
+            if self._ranked is not None and told.tally[0]:
+                told = self._ranked.told(told)
             if told.tally[0]:
                 results.extend(WindowResults(told, self.plan, self._keys, self.site))
             self._outbox.tally[0] = 0
@@ -140,7 +145,8 @@ class Windows(ABC):
         cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
         keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
         # Of events no longer kept, too: which those are takes longer to find than they matter.
-        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream])
+        told = text_codes(self._held, self._standing)
+        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream, told])
 
     def snapshot(self) -> dict[str, Any]:
         held = self._held
@@ -148,7 +154,7 @@ class Windows(ABC):
         return {
             "state": {name: int(self._state[name][0]) for name in self.lasting},
             "missing": self._missing.snapshot(),
-            "keys": self._keys.snapshot(held.cells.keys[live]),
+            "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
             "cells": without_floats(held.cells._asdict()),
             "sums": without_floats(held.sums._asdict()),
             "kept": without_floats(held.kept._asdict()),

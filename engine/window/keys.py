@@ -88,7 +88,7 @@ class GroupKeys:
             codes = np.ascontiguousarray(keys[:, j])
             absent = (nulls >> j & 1).astype(np.bool_)
             if kind == "str":
-                column = decoded(codes, absent, self._text)
+                column = decoded(codes, absent, self.text)
             elif kind is None:
                 column = pa.nulls(len(codes))
             else:
@@ -120,16 +120,17 @@ class GroupKeys:
 
     def _decode(self, kind: str | None, code: int) -> KeyValue:
         if kind == "str":
-            return self._text(code)
+            return self.text(code)
         if kind == "float":
             return float(np.int64(code).view(np.float64))
         return bool(code) if kind == _BOOL else code
 
     def _text_or_none(self, code: int) -> str | None:
         """A null's code has no text."""
-        return self._text(code) if code < len(self.strings.texts) or code in self.texts else None
+        return self.text(code) if code < len(self.strings.texts) or code in self.texts else None
 
-    def _text(self, code: int) -> str | None:
+    def text(self, code: int) -> str | None:
+        """What ``code`` means."""
         return self.strings.text(code) if code < len(self.strings.texts) else self.texts[code]
 
     def used(self, codes: np.ndarray) -> np.ndarray:
@@ -137,9 +138,9 @@ class GroupKeys:
         texts = [codes[:, j] for j, kind in enumerate(self.types) if kind == "str"]
         return np.concatenate([*texts, np.empty(0, np.int64)])
 
-    def snapshot(self, codes: np.ndarray) -> dict[str, Any]:
-        """Plain data; ``codes`` (cells x columns) are the keys in use."""
-        texts: dict[int, str | None] = {}
+    def snapshot(self, codes: np.ndarray, others: np.ndarray) -> dict[str, Any]:
+        """Plain data; ``codes`` (cells x columns) are the keys in use, ``others`` are of texts."""
+        texts = {code: self._text_or_none(code) for code in np.unique(others).tolist()}
         for j, kind in enumerate(self.types):
             if kind == "str":
                 used = np.unique(codes[:, j]).tolist()

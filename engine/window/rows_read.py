@@ -15,6 +15,7 @@ from engine.stream.released import Released
 from engine.window.assign import Rows
 from engine.window.doubt.where import chosen
 from engine.window.drift import SURE
+from engine.window.held.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
 from engine.window.keys import GroupKeys
 
 FIXED_COLUMNS: Final = frozenset(
@@ -57,21 +58,32 @@ def rows_of(
 
 
 def argument_values(
-    plan: WindowPlan, arguments: dict[Expression, bool], released: Released
+    plan: WindowPlan, arguments: dict[Expression, bool], of: np.ndarray, released: Released
 ) -> list[tuple[np.ndarray, np.ndarray | None] | None]:
-    """(values, which are valid) of each of ``arguments``, which say whether they are only counted.
+    """(values, which are valid) of each of ``arguments``, which say whether they may be text.
+
+    ``of``: as in ``Sums``; their types are noted in it.
 
     Raises:
-        UserError: one that is more than counted is text.
+        UserError: one is text that may not be, or was of another type before.
     """
     view = View.of(released.columns, released.attr_types, released.strings)
     found: list[tuple[np.ndarray, np.ndarray | None] | None] = []
-    for argument, counts_only in arguments.items():
+    for m, (argument, may_be_text) in enumerate(arguments.items()):
         value = view_value(argument, view)
-        if value.kind == "str" and not counts_only:
+        if value.kind == "str" and not may_be_text:
             raise UserError(
-                f"query {plan.name!r}: attribute {render_expression(argument)!r} is text, "
-                "and only count takes text; leave it out of the other aggregates"
+                f"query {plan.name!r}: attribute {render_expression(argument)!r} is text, and "
+                "count, first, last, min_by and max_by alone take text; leave it out of the others"
             )
+        if value.kind != "null":
+            typed = TEXTS if value.kind == "str" else NUMBERS_ALONE
+            if of["typed"][m] not in (UNTYPED, typed):
+                was, now = ("text", "a number") if typed == NUMBERS_ALONE else ("a number", "text")
+                raise UserError(
+                    f"query {plan.name!r}: attribute {render_expression(argument)!r} was {was} "
+                    f"before and is {now} now; send one type, or leave it out"
+                )
+            of["typed"][m] = typed
         found.append(None if value.kind == "null" else (value.data, value.valid))
     return found

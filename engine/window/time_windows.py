@@ -72,7 +72,8 @@ class TimeWindows(Windows):
         self._note_closed()
         self._room = a.room_factor(self._geo)
         columns = len(plan.group_by)
-        self._panes = new_panes(self._of, FIRST, columns, _CHUNK if self.in_panes else 0)
+        chunk = _CHUNK if self.in_panes else 0
+        self._panes = new_panes(self._of, self._picked, FIRST, columns, chunk)
         chunk = max(_CHUNK, 2 * SPARE * self._room)
         self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
         self._no_key = np.zeros((1, columns), np.int64)
@@ -206,6 +207,9 @@ class TimeWindows(Windows):
             ends = windows * self.plan.step_ns + self.plan.size_ns
             over = ended & (ends <= frontier - self._geo.horizon)
             free_over(self._held, self._standing, headers[over])
+            if self._ranked is not None and over.any():
+                self._send(results)
+                self._ranked.forget(windows[over])
         self._set_close_at()
 
     def _tell_due(
@@ -268,6 +272,7 @@ class TimeWindows(Windows):
         return super().snapshot() | {
             "geo": list(self._geo), "closed": list(self._closing.closed),
             "left_out": self._left_out,
+            "ranked": [] if self._ranked is None else self._ranked.snapshot(),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -275,3 +280,5 @@ class TimeWindows(Windows):
         self._geo = Geometry(*state["geo"])
         self._closing.closed = list(state["closed"])
         self._left_out = state["left_out"]
+        if self._ranked is not None:
+            self._ranked.restore(state["ranked"])

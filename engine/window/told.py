@@ -53,6 +53,7 @@ class Outbox(NamedTuple):
     """Results that go out, in order; ``tally`` of them. ``plus``: inserted, or else taken back.
 
     ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
+    ``block``: 1 where those begin that were brought up to date together, in one stage of a window.
     """
 
     plus: np.ndarray
@@ -64,6 +65,7 @@ class Outbox(NamedTuple):
     kinds: np.ndarray
     words: np.ndarray
     counts: np.ndarray
+    block: np.ndarray
     tally: np.ndarray
 
 
@@ -133,15 +135,19 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> Outbox:
         np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int8), np.zeros(capacity, np.int64),
         np.zeros((capacity, columns), np.int64), np.zeros((capacity, numbers), np.int8),
-        np.zeros((capacity, numbers), WORDS), np.zeros(capacity, COUNTS), np.zeros(1, np.int64),
+        np.zeros((capacity, numbers), WORDS), np.zeros(capacity, COUNTS),
+        np.zeros(capacity, np.int8), np.zeros(1, np.int64),
     )  # fmt: skip
 
 
 def in_words(outbox: Outbox) -> Outbox:
-    """The same with ``words`` (n, numbers, 2) and ``counts`` (n, 3) as int64."""
+    """The same with ``words`` (n, numbers, 2) and ``counts`` (n, 3) as int64, blocks numbered."""
     n, numbers = outbox.kinds.shape
     words, counts = (column.view(np.int64) for column in (outbox.words, outbox.counts))
-    return outbox._replace(words=words.reshape(n, numbers, 2), counts=counts.reshape(n, 3))
+    return outbox._replace(
+        words=words.reshape(n, numbers, 2), counts=counts.reshape(n, 3),
+        block=np.cumsum(outbox.block),
+    )  # fmt: skip
 
 
 @inline
@@ -179,6 +185,7 @@ def _send(book: Teller, leader: int, stage: int, place: int, plus: bool, at: int
     outbox.at[n] = at
     outbox.window[n] = cells.window[leader]
     outbox.stage[n] = stage
+    outbox.block[n] = 0
     columns = cells.keys.shape[1]
     # A header stands for no key: all of its columns are null.
     header = cells.tag[leader] == HEADER
@@ -269,6 +276,7 @@ def tell_keys(
     stands for it. ``every``: ``keys`` are all that the window has.
     """
     some, held = False, book.held
+    before = book.outbox.tally[0]
     for leader in keys:
         some = some or has_result(held, leader, stage)
     nobody = every and not some and held.cells.missing[header] > 0
@@ -277,6 +285,8 @@ def tell_keys(
         leader = header if j < 0 else keys[j]
         if j >= 0 or settled:
             tell(book, header, leader, stage, extent, at, j >= 0 or nobody)
+    if book.outbox.tally[0] > before:
+        book.outbox.block[before] = 1
 
 
 @njit

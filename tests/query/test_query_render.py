@@ -26,6 +26,7 @@ from engine.query.plan import (
     Logic,
     Membership,
     Plan,
+    Ranking,
     SeqPlan,
     Step,
     WindowPlan,
@@ -157,17 +158,33 @@ def label_of(one: Computed) -> str:
 
 @st.composite
 def aggregates(draw: st.DrawFn) -> Aggregate:
-    function = draw(st.sampled_from(AGGREGATES))
+    function = draw(st.sampled_from([*AGGREGATES, "count_distinct"]))
     attribute = draw(attributes([None]))
     if function == "count" and draw(st.booleans()):
         attribute = None
     share = draw(st.floats(0, 1).map(abs)) if function == "quantile" else None
-    label = draw(st.just(default_label(function, attribute, share)) | NAMES)
-    return Aggregate(function, attribute, label, share)
+    by = draw(attributes([None])) if function in ("min_by", "max_by") else None
+    made = Aggregate(function, attribute, "", share, by)
+    return replace(made, label=draw(st.just(default_label(made)) | NAMES))
+
+
+@st.composite
+def rankings(draw: st.DrawFn, labels: list[str]) -> Ranking:
+    by = draw(st.lists(st.sampled_from(labels), min_size=1, unique=True))
+    down = draw(st.lists(st.booleans(), min_size=len(by), max_size=len(by)))
+    return Ranking(tuple(by), tuple(down), draw(st.integers(1, 9)))
 
 
 @st.composite
 def tumbling_plans(draw: st.DrawFn) -> WindowPlan:
+    plan = draw(unranked_plans())
+    labels = [one.label for one in plan.aggregates]
+    ranking = draw(st.none() | rankings(labels)) if plan.group_by else None
+    return replace(plan, ranking=ranking)
+
+
+@st.composite
+def unranked_plans(draw: st.DrawFn) -> WindowPlan:
     return WindowPlan(
         "q1",
         "",
@@ -181,7 +198,8 @@ def tumbling_plans(draw: st.DrawFn) -> WindowPlan:
 
 
 # What a random condition may get wrong by accident; anything else is a fault of the round trip.
-ACCIDENTS = ("never be true", "names no", "two negated", "division by zero", "is compared with")
+ACCIDENTS = ("never be true", "names no", "two negated", "division by zero", "is compared with",
+             "have no mean", "goes by numbers")  # fmt: skip
 
 
 def back(plan: Plan) -> Plan:

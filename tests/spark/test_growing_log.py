@@ -36,9 +36,10 @@ from tests.spark.pretend_state import CrashError, PretendSpark
 
 QUERIES = {
     "p": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
-    "w": "SELECT count(*), sum(v) GROUP BY id WINDOW TUMBLING 8 ns",
+    "w": "SELECT count(*), sum(v) AS s, count(DISTINCT v) GROUP BY id ORDER BY s DESC LIMIT 2 "
+    "WINDOW TUMBLING 8 ns",
     "s": "SELECT avg(v * 3), max(v) AS m GROUP BY id HAVING m > 2 WINDOW SLIDING 12 ns EVERY 5 ns",
-    "q": "SELECT count(*), max(v) GROUP BY id WINDOW SESSION 4 ns",
+    "q": "SELECT count(*), max(v), last(type), min_by(source, v) GROUP BY id WINDOW SESSION 4 ns",
     "r": "SELECT count(*), sum(v) GROUP BY id WINDOW ROWS 4 EVERY 2",
 }
 SETTINGS = ChainSettings(

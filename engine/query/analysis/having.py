@@ -30,27 +30,47 @@ def having_of(
     Raises:
         UserError: it names anything but aggregates that are selected.
     """
-    labels = [one.label for one in aggregates]
 
     def resolve(reference: s.Reference) -> Attribute:
-        name = reference.parts[-1].text
-        if len(reference.parts) > 1 or name not in labels:
-            hint = "conditions on events and groups stand in WHERE"
-            raise context.refuse(reference.at, f"{name!r} is none of the aggregates", hint)
+        name = named_aggregate(reference, aggregates, context, made, "HAVING")
         if name in FIELDS:
             hint = "give it another name with AS"
             raise context.refuse(reference.at, f"{name!r} is a field of events, too", hint)
         return Attribute(name)
 
     def named(call: s.Call) -> s.Reference:
-        asked = made(call)
-        for one in aggregates:
-            if replace(one, label=asked.label) == asked:
-                return s.Reference((s.Name(one.label, call.at, quoted=True),), call.at)
-        hint = "HAVING takes aggregates that are in the SELECT list"
-        raise context.refuse(call.at, f"{asked.label} is not selected", hint)
+        label = named_aggregate(call, aggregates, context, made, "HAVING")
+        return s.Reference((s.Name(label, call.at, quoted=True),), call.at)
 
     return condition(_with_names(clause.condition, named), replace(context, resolve=resolve))
+
+
+def named_aggregate(
+    node: s.Call | s.Reference,
+    aggregates: Sequence[Aggregate],
+    context: Context,
+    made: Callable[[s.Call], Aggregate],
+    clause: str,
+) -> str:
+    """The label of the selected aggregate that ``node`` names, in ``clause``.
+
+    Raises:
+        UserError: it is none.
+    """
+    if isinstance(node, s.Call):
+        asked = made(node)
+        for one in aggregates:
+            if replace(one, label=asked.label) == asked:
+                return one.label
+        hint = f"{clause} takes aggregates that are in the SELECT list"
+        raise context.refuse(node.at, f"{asked.label} is not selected", hint)
+    name = node.parts[-1].text
+    if len(node.parts) > 1 or name not in [one.label for one in aggregates]:
+        hint = "conditions on events and groups stand in WHERE"
+        if clause != "HAVING":
+            hint = f"{clause} takes aggregates that are in the SELECT list"
+        raise context.refuse(node.at, f"{name!r} is none of the aggregates", hint)
+    return name
 
 
 def _with_names(node: s.Node, named: Callable[[s.Call], s.Reference]) -> s.Node:

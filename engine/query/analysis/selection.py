@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from engine.errors import UserError
@@ -10,17 +11,30 @@ from engine.query.analysis.conditions import terms_of, value
 from engine.query.analysis.consistency import check_select
 from engine.query.analysis.extent import Window, extent_of
 from engine.query.analysis.having import having_of
+from engine.query.analysis.ranking import ranking_of
 from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
+from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From
-from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
+from engine.query.plan import (
+    TAKES_TEXT,
+    Aggregate,
+    Attribute,
+    Expression,
+    Logic,
+    Predicate,
+    WindowPlan,
+)
 from engine.query.render import default_label
 
 AGGREGATES: Final = (
-    "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile",
+    "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile", "first", "last",
+    "min_by", "max_by",
 )  # fmt: skip
+_BY: Final = ("min_by", "max_by")
+_OF_ONE_EVENT: Final = ("first", "last", *_BY)
 
 
 def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> WindowPlan:
@@ -52,7 +66,10 @@ class _Select:
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
         extent = extent_of(window, self.context)
+        if isinstance(window, s.TimeWindow) and window.drift == "together":
+            self._check_means(aggregates)
         having = only(clauses, s.Having, self.text)
+        ranking = only(clauses, OrderBy, self.text)
 
         def own(call: s.Call) -> Aggregate:
             return self._aggregate(call, None)
@@ -65,6 +82,9 @@ class _Select:
             **extent,
             where=self._where(where),
             having=None if having is None else having_of(having, aggregates, self.context, own),
+            ranking=None
+            if ranking is None
+            else ranking_of(ranking, aggregates, window, group_by, self.context, own),
             group_by=group_by,
         )
 
@@ -157,6 +177,17 @@ class _Select:
             raise self._refuse(at, "nothing is aggregated", "add, for example, count(*)")
         return tuple(found)
 
+    def _check_means(self, aggregates: tuple[Aggregate, ...]) -> None:
+        for item, aggregate in zip(self._calls(), aggregates, strict=True):
+            if aggregate.function in _OF_ONE_EVENT:
+                name = aggregate.function
+                message = f"{name} is one event's value: those of LOW, MIDDLE and HIGH have no mean"
+                hint = "tell each of the three: DRIFT EACH; or leave DRIFT out"
+                raise self._refuse(item.value.at, message, hint)
+
+    def _calls(self) -> list[s.Item]:
+        return [item for item in self.parsed.items if isinstance(item.value, s.Call)]
+
     def _plain(self, item: s.Item, reference: s.Reference, group_by: tuple[Attribute, ...]) -> None:
         attribute = self._resolve(reference)
         name = reference.parts[-1].text
@@ -174,19 +205,40 @@ class _Select:
             hint = f"the aggregates are {', '.join(AGGREGATES)}" + (f"; {near}" if near else "")
             message = f"unknown aggregate {call.function.text!r}"
             raise self._refuse(call.function.at, message, hint)
-        parameter = None
+        if call.distinct and function != "count":
+            hint = "count(DISTINCT v) counts different values"
+            raise self._refuse(call.at, f"only count takes DISTINCT, not {function}", hint)
+        parameter, by = None, None
         arguments = call.arguments
         if function == "quantile":
             parameter = self._parameter(call)
             arguments = arguments[:1]
-        if call.star and function == "count":
+        if function in _BY:
+            if call.star or len(arguments) != 2:
+                hint = f"as in {function}(name, v): name where v is {function[:3]}imal"
+                raise self._refuse(call.at, f"{function} takes two attributes", hint)
+            argument, by = self._argument(function, arguments[0]), self._by(function, arguments[1])
+        elif call.star and function == "count":
             argument = None
         elif call.star or len(arguments) != 1:
             raise self._refuse(call.at, f"{function} takes one attribute", f"as in {function}(v)")
         else:
             argument = self._argument(function, arguments[0])
-        text = default_label(function, argument, parameter)
-        return Aggregate(function, argument, label.text if label else text, parameter)
+        made = Aggregate(
+            "count_distinct" if call.distinct else function, argument, "", parameter, by
+        )
+        return replace(made, label=label.text if label else default_label(made))
+
+    def _by(self, function: str, node: s.Node) -> Expression:
+        by = value(node, self.context)
+        if next(attributes_in(by), None) is None:
+            raise self._refuse(node.at, "this is the same for every event", "name an attribute")
+        if isinstance(by, Attribute) and FIELDS.get(by.name) == ValueKind.TEXT:
+            hint = f"as in {function}({by.name}, v)"
+            raise self._refuse(
+                node.at, f"{by.name!r} is text, and {function} goes by numbers", hint
+            )
+        return by
 
     def _argument(self, function: str, node: s.Node) -> Expression:
         argument = value(node, self.context)
@@ -194,7 +246,7 @@ class _Select:
             hint = "count(*) counts events" if function == "count" else "name an attribute"
             raise self._refuse(node.at, "this is the same for every event", hint)
         named = argument.name if isinstance(argument, Attribute) else ""
-        if function != "count" and FIELDS.get(named) == ValueKind.TEXT:
+        if function not in TAKES_TEXT and FIELDS.get(named) == ValueKind.TEXT:
             message = f"{named!r} is text, and {function} takes numbers"
             raise self._refuse(node.at, message, f"count({named}) counts its values")
         return argument

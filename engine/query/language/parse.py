@@ -14,6 +14,7 @@ from engine.query.language import syntax as s
 from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
 from engine.query.language.place import Span, refuse
+from engine.query.language.ranking import OrderBy, Ranked
 from engine.query.language.sources import From, Join, JoinSide
 
 MAX_QUERY_CHARS: Final = 65_536
@@ -217,6 +218,13 @@ class _Build(Transformer[Token, Any]):
     def having(self, word: Token, condition: s.Node) -> s.Having:
         return s.Having(_at(word), condition)
 
+    def ranked(self, node: s.Node, word: Token | None = None) -> Ranked:
+        return Ranked(node, word is not None and word.type == "DESC")
+
+    def order_by(self, word: Token, *rest: Any) -> OrderBy:
+        limit = s.Number(str(rest[-1]), None, _at(rest[-1]))
+        return OrderBy(_at(word), rest[:-1], limit)
+
     def tumbling(self, word: Token, size: s.Duration, drift: Token | None = None) -> s.TimeWindow:
         return s.TimeWindow(_at(word), size, str(drift).lower() if drift else None)
 
@@ -328,11 +336,13 @@ class _Build(Transformer[Token, Any]):
         return s.Literal(str(value).lower() == "true", _at(value))
 
     def call(self, function: Token, *rest: Any) -> s.Call:
-        star = bool(rest) and isinstance(rest[0], Token)
-        arguments = () if star else rest
+        star = bool(rest) and isinstance(rest[0], Token) and rest[0].type == "STAR"
+        distinct = bool(rest) and isinstance(rest[0], Token) and not star
+        arguments = () if star else rest[distinct:]
         at = _over(_at(function), rest[-1].at if arguments else _at(function))
         name = s.Name(str(function), _at(function))
-        return s.Call(name, arguments, star, at, _deeper(at, *arguments) if arguments else 0)
+        depth = _deeper(at, *arguments) if arguments else 0
+        return s.Call(name, arguments, star, at, depth, distinct)
 
     def reference(self, *parts: s.Name) -> s.Reference:
         return s.Reference(parts, _over(parts[0].at, parts[-1].at))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.query.language.place import Span
+from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From, Join
 
 
@@ -129,13 +130,14 @@ class Junction:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``function(arguments)``; ``star`` for ``function(*)``."""
+    """``function(arguments)``; ``star`` for ``function(*)``; ``distinct``: DISTINCT before them."""
 
     function: Name
     arguments: tuple[Node, ...]
     star: bool
     at: Span
     depth: int
+    distinct: bool = False
 
 
 Node = (
@@ -380,7 +382,7 @@ class CountWindow:
 
 Clause = (
     Where | Within | Realtime | Returns | Under
-    | From | Join | GroupBy | Having | TimeWindow | SessionWindow | CountWindow
+    | From | Join | GroupBy | Having | OrderBy | TimeWindow | SessionWindow | CountWindow
 )  # fmt: skip
 
 

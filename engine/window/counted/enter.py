@@ -25,6 +25,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     mine = of[group]
     if cells.tally[0].live != live:
         mine.base, mine.count, mine.next, mine.floor = 0, 0, 0, INT_MIN
+        mine.reach = INT_MIN
         mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
         mine.in_open, mine.in_kept = 0, 0
     r = rows.ref[i]
@@ -50,7 +51,9 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     st.widest = max(st.widest, kept.unc[place])
     if mine.limit != NONE and not mine.in_open:
         wait(group, book, st)
-    if (wider or rank < total - 1) and mine.newest != NONE:
+    # What was told before clocks erred by so much may be overtaken even by the latest event.
+    near = r - kept.unc[place] - st.widest < mine.reach
+    if (wider or near or rank < total - 1) and mine.newest != NONE:
         _shift_windows(mine.newest, rank, place, batch, book, st)
 
 
@@ -82,10 +85,10 @@ def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) ->
 
 @inline
 def wait(group: int, book: CountedBook, st: Record) -> None:
-    """The group's next window is to be told when its last event can be overtaken no more."""
+    """The group's next window is to be told when none of its events can be overtaken any more."""
     counted, kept = book.counted, book.held.kept
     limit = counted.of[group].limit
-    counted.closes[group] = kept.ref[limit] + kept.unc[limit] + st.widest
+    counted.closes[group] = kept.ref[limit] + 2 * st.widest
     push(counted.open, st.open, counted.closes, group)
     counted.of[group].in_open = 1
     st.open += 1

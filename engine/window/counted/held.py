@@ -11,17 +11,19 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.records import numbers_of, record
+from engine.window.counted.bounds import Doubts
 from engine.window.held.content import Content, Held
 from engine.window.panes.held import Entries
 from engine.window.told import Outbox, Standing
 
 GROUP: Final = record(
-    "base", "count", "next", "begin", "limit", "floor", "oldest", "newest", "in_open", "in_kept",
-    "number", "first", "before", "after", "group", "stale",
+    "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "in_open",
+    "in_kept", "number", "first", "before", "after", "group", "stale",
 )  # fmt: skip
 """Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
 window to be told next, ``begin`` and ``limit`` the places of its first and last event, or -1;
-``floor``: time of the last event that is corrected no more [ns]; ``oldest``, ``newest``: its told
+``floor``: time of the last event that is corrected no more, ``reach``: of
+the last one that was told [ns]; ``oldest``, ``newest``: its told
 windows; ``in_open``, ``in_kept``: whether the heaps have it. Of a window: its ``number``, the place
 of its ``first`` event, windows of the ``group`` next to it, whether it is ``stale``.
 """
@@ -40,6 +42,7 @@ class Counted(NamedTuple):
     """``of``: GROUP per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of groups
     ``open`` (with a window to tell) and ``kept`` (with told ones). ``prev``: of each kept event,
     the one before it. ``places``: room for a window's events; ``cells`` for their cell.
+    ``nothing``: of no length.
     """
 
     of: np.ndarray
@@ -50,10 +53,11 @@ class Counted(NamedTuple):
     prev: np.ndarray
     places: np.ndarray
     cells: np.ndarray
+    nothing: np.ndarray
 
 
 class CountedBook(NamedTuple):
-    """What the pass changes; ``state``: one STATE."""
+    """What the pass changes; ``state``: one STATE. ``doubts``: room for those of one window."""
 
     state: np.ndarray
     held: Held
@@ -62,6 +66,7 @@ class CountedBook(NamedTuple):
     scratch: Content
     entries: Entries
     counted: Counted
+    doubts: Doubts
 
 
 def new_counted(cells: int, kept: int, rows: int) -> Counted:
@@ -69,7 +74,7 @@ def new_counted(cells: int, kept: int, rows: int) -> Counted:
     closes, leaves, opened, held = (np.zeros(cells, np.int64) for _ in range(4))
     return Counted(
         np.zeros(cells, GROUP), closes, leaves, opened, held, np.zeros(kept, np.int64),
-        np.zeros(rows, np.int64), np.zeros(rows, np.int64),
+        np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(0, np.int64),
     )  # fmt: skip
 
 

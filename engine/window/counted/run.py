@@ -109,7 +109,7 @@ def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
         return
     group = counted.open[0]
     mine = counted.of[group]
-    due = kept.ref[mine.limit] + kept.unc[mine.limit] + st.widest
+    due = kept.ref[mine.limit] + 2 * st.widest
     pop(counted.open, st.open, counted.closes)
     st.open -= 1
     mine.in_open = 0
@@ -134,6 +134,7 @@ def _begin(group: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> int:
         one = counted.of[window]
         one.number, one.first, one.group, one.stale = mine.next, begin, group, 0
         one.before, one.after = mine.newest, NONE
+        mine.reach = max(mine.reach, kept.ref[limit])
         if mine.newest == NONE:
             mine.oldest = window
         else:

@@ -3,7 +3,8 @@
 An event's number among its group's is sure if no event can overtake it: one that is later can, if
 the earliest that it may be lies before the latest that this one may be, and their clocks err each
 by itself. So an event has a least and a largest number, and with them it is in the window for sure,
-possibly, or not. Each number counts alone; two that hang on one error are not told apart.
+possibly, or not. Each number counts alone; two that hang on one error are not told apart. The
+bounds of its values are those of ``engine.window.counted.bounds``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from __future__ import annotations
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
+from engine.window.counted.bounds import DOUBTS_MAX, Doubts, bound, read_doubts
 from engine.window.counted.held import CountedBook
 from engine.window.doubt.assignments import NO_EPOCH
+from engine.window.doubt.bounds import ALL_ROWS
 from engine.window.held.accumulate import Values, add_rows, clear
+from engine.window.held.aggregate import MAX, summarise
 from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, read_content
 from engine.window.held.kept import Kept
 from engine.window.held.number import put_null
@@ -42,28 +46,69 @@ def _shift(place: int, book: CountedBook, widest: int, ahead: bool) -> int:
     return n
 
 
+@inline
+def _doubt(d: Doubts, doubtful: int, place: int, number: int) -> int:
+    if doubtful < len(d.place):
+        d.place[doubtful], d.number[doubtful] = place, number
+    return doubtful + 1
+
+
 @kernel
-def _count_doubts(
+def _find_doubts(
     first: int, last: int, rows: int, widest: int, book: CountedBook
-) -> tuple[int, int]:
-    """(certain, ambiguous) events of the window from ``first`` to ``last``."""
-    kept, prev = book.held.kept, book.counted.prev
-    sure, doubtful, place = 0, 0, first
+) -> tuple[int, int, int, int]:
+    """(certain ones, doubtful ones, of them before the window and in it) of the window from
+    ``first`` to ``last``; the certain ones are in ``places``.
+    """
+    kept, prev, d = book.held.kept, book.counted.prev, book.doubts
+    sure, doubtful, before, place = 0, 0, 0, first
     for j in range(rows):
         low = j - _shift(place, book, widest, False)
-        inside = low >= 0 and j + _shift(place, book, widest, True) < rows
-        sure += inside
-        doubtful += not inside
+        if low >= 0 and j + _shift(place, book, widest, True) < rows:
+            book.counted.places[sure] = place
+            sure += 1
+        else:
+            doubtful = _doubt(d, doubtful, place, j)
         place = kept.next[place]
+    inside = doubtful
     j, place = rows, kept.next[last]
     while place != NONE and kept.ref[place] - kept.ref[last] < 2 * widest:
-        doubtful += j - _shift(place, book, widest, False) < rows
+        if j - _shift(place, book, widest, False) < rows:
+            doubtful = _doubt(d, doubtful, place, j)
         j, place = j + 1, kept.next[place]
     j, place = -1, prev[first]
     while place != NONE and kept.ref[first] - kept.ref[place] < 2 * widest:
-        doubtful += j + _shift(place, book, widest, True) >= 0
+        if j + _shift(place, book, widest, True) >= 0:
+            doubtful = _doubt(d, doubtful, place, j)
+            before += 1
         j, place = j - 1, prev[place]
-    return sure, doubtful
+    return sure, doubtful, before, inside
+
+
+@kernel
+def _put_bounds(
+    window: int, sure: int, extent: tuple[int, int, int], values: Values, book: CountedBook
+) -> None:
+    """The bounds of a window, of which some events are doubtful, in place of its values."""
+    held, scratch, counted = book.held, book.scratch, book.counted
+    clear(held.sums, window)
+    add_rows(counted.places[:sure], counted.cells[:sure], values, held.sums)
+    counted.cells[0] = window
+    for a in range(len(held.asked.function)):
+        function, m = held.asked.function[a], held.asked.attribute[a]
+        if function > MAX or m == ALL_ROWS:
+            continue
+        for j in range(LEAST, MOST + 1):
+            put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
+        if extent[0] > DOUBTS_MAX:
+            continue
+        read_doubts(held.kept, extent[0], m, book.doubts)
+        n = summarise(held.sums, m, counted.cells[:1], scratch.scratch.sum)
+        for j in range(LEAST, MOST + 1):
+            bound(
+                function, held.sums.of[m].is_float, n, extent, 1 if j == LEAST else -1,
+                book.doubts, scratch, a * NUMBERS + j,
+            )  # fmt: skip
 
 
 @kernel
@@ -76,7 +121,7 @@ def tell_window(window: int, batch: OwnBatch, book: CountedBook, st: Record, at:
         counted.places[j], counted.cells[j] = place, window
         last, place = place, kept.next[place]
     clear(held.sums, window)
-    values = Values(kept.ints.T, kept.floats.T, kept.valid.T)
+    values = Values(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
     add_rows(counted.places, counted.cells, values, held.sums)
     cells.rows[window], cells.first[window] = rows, first
     kept.next[last] = NONE  # for aggregates of all values, which read on to the end
@@ -85,10 +130,9 @@ def tell_window(window: int, batch: OwnBatch, book: CountedBook, st: Record, at:
     kept.next[last], cells.first[window] = place, NONE
     if st.widest > 0:
         counts = scratch.counts[0]
-        counts.certain, counts.ambiguous = _count_doubts(first, last, rows, st.widest, book)
-        if counts.ambiguous > 0:
-            for a in range(len(held.asked.function)):
-                for j in range(LEAST, MOST + 1):
-                    put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
+        sure, doubtful, before, inside = _find_doubts(first, last, rows, st.widest, book)
+        counts.certain, counts.ambiguous = sure, doubtful
+        if doubtful > 0:
+            _put_bounds(window, sure, (doubtful, before, inside), values, book)
     put_extent(held, scratch, kept.ref[first], kept.ref[last])
     settle(book, window, STAGE_LAST, 0, True, at)

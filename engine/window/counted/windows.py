@@ -17,6 +17,7 @@ from engine.kernels.records import one
 from engine.query.plan import WindowPlan
 from engine.window.assign import INT_MIN
 from engine.window.counted import held as h
+from engine.window.counted.bounds import new_doubts
 from engine.window.counted.run import run
 from engine.window.held.copies import copied
 from engine.window.own import batch as b
@@ -35,6 +36,7 @@ class CountedWindows(OwnWindows):
         super().__init__(plan, settings, site)
         cells, kept = len(self._held.cells.window), len(self._held.kept.next)
         self._counted = h.new_counted(cells, kept, plan.rows)
+        self._doubts = new_doubts()
 
     def counters(self) -> dict[str, int]:
         """Rows too late, or without room; those of windows that are not full."""
@@ -57,7 +59,7 @@ class CountedWindows(OwnWindows):
     def _pass(self, batch: b.OwnBatch) -> int:
         book = h.CountedBook(
             self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
-            self._counted,
+            self._counted, self._doubts,
         )  # fmt: skip
         return run(batch, book)
 

@@ -14,10 +14,13 @@ import numpy as np
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record, record
 from engine.window.held.number import HALF_WORD, LOW_WORD
+from engine.window.held.picks import PICK, add_picks, widen_picks
 
-OF: Final = np.dtype([("is_float", "?"), ("moments", "?"), ("keeps_all", "?")])
+OF: Final = np.dtype([("is_float", "?"), ("moments", "?"), ("keeps_all", "?"), ("typed", "i1")])
 """Of an attribute: whether it is a float (so far), whether its moments are needed, and whether all
-of its values are."""
+of its values are; of what type they are: ``UNTYPED`` so far, ``NUMBERS_ALONE``, or ``TEXTS`` by
+their codes."""
+UNTYPED, NUMBERS_ALONE, TEXTS = 0, 1, 2
 INTS: Final = record("high", "low", "smallest", "largest")
 """Sum of integers, in two words, and the ends."""
 FLOATS: Final = np.dtype([("total", "f8"), ("rest", "f8"), ("smallest", "f8"), ("largest", "f8")])
@@ -30,7 +33,8 @@ class Sums(NamedTuple):
     """Of ``m`` attributes and ``c`` cells. ``floats`` is ``ints`` seen as FLOATS.
 
     ``of``: OF (m,). ``n``: int64 (m, c), values. ``ints``: INTS (m, c). ``moments``: MOMENTS
-    (m, c); c is 0 where nobody needs them.
+    (m, c); c is 0 where nobody needs them. ``picked``: PICKED (p,), ``picks``: PICK (p, c).
+    ``read``: (1,) rows so far.
     """
 
     of: np.ndarray
@@ -38,6 +42,9 @@ class Sums(NamedTuple):
     ints: np.ndarray
     floats: np.ndarray
     moments: np.ndarray
+    picked: np.ndarray
+    picks: np.ndarray
+    read: np.ndarray
 
 
 class Summary(NamedTuple):
@@ -54,37 +61,55 @@ def new_summary() -> Summary:
 
 
 class Values(NamedTuple):
-    """Of ``m`` attributes and the batch's ``n`` rows. ``floats`` is ``ints`` seen as float64."""
+    """Of ``m`` attributes and the batch's ``n`` rows. ``floats`` is ``ints`` seen as float64.
+
+    ``ref``: times of the rows [ns]; ``number``: in order of release, empty where nobody asks.
+    """
 
     ints: np.ndarray
     floats: np.ndarray
     valid: np.ndarray
+    ref: np.ndarray
+    number: np.ndarray
 
 
-def new_sums(of: np.ndarray, cells: int) -> Sums:
+def no_values(attributes: int) -> Values:
+    """Of no rows."""
+    ints, none = np.zeros((attributes, 0), np.int64), np.empty(0, np.int64)
+    return Values(ints, ints.view(np.float64), np.zeros(ints.shape, np.bool_), none, none)
+
+
+def new_sums(of: np.ndarray, picked: np.ndarray, cells: int) -> Sums:
     """Nothing in any of ``cells``."""
     m = len(of)
     ints = np.zeros((m, cells), INTS)
     moments = np.zeros((m, cells if of["moments"].any() else 0), MOMENTS)
-    return Sums(of, np.zeros((m, cells), np.int64), ints, ints.view(FLOATS), moments)
+    return Sums(
+        of, np.zeros((m, cells), np.int64), ints, ints.view(FLOATS), moments, picked,
+        np.zeros((len(picked), cells), PICK), np.zeros(1, np.int64),
+    )  # fmt: skip
 
 
 def more_sums(sums: Sums, cells: int) -> Sums:
     """A copy with room for ``cells``."""
-    made, before = new_sums(sums.of, cells), sums.n.shape[1]
+    made, before = new_sums(sums.of, sums.picked, cells), sums.n.shape[1]
     made.n[:, :before] = sums.n
-    for new, old in ((made.ints, sums.ints), (made.moments, sums.moments)):
+    made.read[:] = sums.read
+    for name in ("ints", "moments", "picks"):
+        new, old = getattr(made, name), getattr(sums, name)
         words = old.view(np.int64)  # which NumPy copies faster than records
         new.view(np.int64)[:, : words.shape[1]] = words
     return made
 
 
 def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: Sums,
-              rows: int) -> Values:  # fmt: skip
+              ref: np.ndarray) -> Values:  # fmt: skip
     """(values, which are valid) per attribute, None without any, as kernels read them. NaN is null.
+    ``ref``: of the rows.
 
     An attribute of integers that has floats now is a float from here on.
     """
+    rows = len(ref)
     ints = np.zeros((len(columns), rows), np.int64)
     floats, valid = ints.view(np.float64), np.zeros((len(columns), rows), np.bool_)
     for m, found in enumerate(columns):
@@ -99,7 +124,11 @@ def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: 
             valid[m] &= ~np.isnan(floats[m])
         else:
             ints[m] = data
-    return Values(ints, floats, valid)
+    number = np.empty(0, np.int64)
+    if len(sums.picked):
+        number = np.arange(sums.read[0], sums.read[0] + rows)
+        sums.read[0] += rows
+    return Values(ints, floats, valid, ref, number)
 
 
 def widen(sums: Sums, m: int) -> None:
@@ -114,6 +143,7 @@ def widen(sums: Sums, m: int) -> None:
     floats["rest"] = (high - (total - back)) + (low - back)
     floats["total"] = total
     sums.of["is_float"][m] = True
+    widen_picks(sums.picked, sums.picks, m)
 
 
 @kernel
@@ -185,6 +215,11 @@ def add_rows(row: np.ndarray, cell: np.ndarray, values: Values, sums: Sums) -> N
             _add_floats(row, cell, values.floats[m], values.valid[m], sums.n[m], sums.floats[m])
         else:
             _add_ints(row, cell, values.ints[m], values.valid[m], sums.n[m], sums.ints[m])
+    if len(sums.picked) > 0:
+        add_picks(
+            row, cell, values.ints, values.valid, values.ref, values.number, sums.of, sums.picked,
+            sums.picks,
+        )  # fmt: skip
 
 
 @kernel
@@ -195,6 +230,8 @@ def clear(sums: Sums, cell: int) -> None:
         if sums.moments.shape[1] > 0:
             one = sums.moments[m, cell]
             one.count, one.mean, one.squares = 0.0, 0.0, 0.0
+    for p in range(len(sums.picked)):
+        sums.picks[p, cell].there = 0
 
 
 @inline

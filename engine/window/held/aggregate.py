@@ -1,5 +1,7 @@
 """The aggregate functions over the cells of a key: count sum avg min max stddev var quantile.
 
+``engine.window.held.picks`` has first last min_by max_by.
+
 Nulls are skipped, as in SQL; without any value every function but ``count`` is null. ``stddev`` is
 the deviation of the population (SQL's stddev_pop), ``var`` its square.
 ``quantile`` interpolates linearly between the two nearest ranks (Hyndman & Fan 1996, type 7).
@@ -12,12 +14,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.integers import NONE
-from engine.kernels.jit import inline, njit
-from engine.query.plan import Expression, WindowPlan
+from engine.kernels.jit import inline, kernel, njit
+from engine.query.plan import TAKES_TEXT, Expression, WindowPlan
 from engine.window.doubt.bounds import ALL_ROWS
 from engine.window.drift import PART_BITS
+from engine.window.held import picks
 from engine.window.held.accumulate import (
     OF,
+    TEXTS,
+    UNTYPED,
     Summary,
     Sums,
     merge_floats,
@@ -28,16 +33,26 @@ from engine.window.held.accumulate import (
 )
 from engine.window.held.cells import Cells
 from engine.window.held.kept import Kept, count, gather
-from engine.window.held.number import HALF_WORD, LOW_WORD, put_float, put_int, put_null
+from engine.window.held.number import (
+    FLOAT,
+    HALF_WORD,
+    LOW_WORD,
+    NULL,
+    put_float,
+    put_int,
+    put_null,
+    put_text,
+)
 
-COUNT, SUM, AVG, MIN, MAX, STDDEV, VAR, QUANTILE = 0, 1, 2, 3, 4, 5, 6, 7
+COUNT, SUM, AVG, MIN, MAX, STDDEV, VAR, QUANTILE, DISTINCT, PICKS = range(10)
 CODES: Final = {
     "count": COUNT, "sum": SUM, "avg": AVG, "min": MIN, "max": MAX, "stddev": STDDEV,
-    "var": VAR, "quantile": QUANTILE, "median": QUANTILE,
+    "var": VAR, "quantile": QUANTILE, "median": QUANTILE, "count_distinct": DISTINCT,
+    **dict.fromkeys(picks.FUNCTIONS, PICKS),
 }  # fmt: skip
 BOUNDED: Final = frozenset({"count", "sum", "avg", "min", "max"})
 """Functions whose results have bounds."""
-NEEDS_ALL_VALUES: Final = frozenset({"quantile", "median"})
+NEEDS_ALL_VALUES: Final = frozenset({"quantile", "median", "count_distinct"})
 NEEDS_MOMENTS: Final = frozenset({"stddev", "var"})
 _MIDDLE: Final = 0.5
 """The median as a quantile."""
@@ -45,35 +60,43 @@ _TWO_32: Final = 4294967296.0
 
 
 class Asked(NamedTuple):
-    """The aggregates: codes of their functions, arguments (or ``ALL_ROWS``), q of quantiles."""
+    """The aggregates: codes of their functions, arguments (or ``ALL_ROWS``), q of quantiles.
+
+    Of ``PICKS``: in place of the argument which one it is of ``Sums.picked``.
+    """
 
     function: np.ndarray
     attribute: np.ndarray
     parameter: np.ndarray
 
 
-def arguments_asked(plan: WindowPlan) -> tuple[dict[Expression, bool], np.ndarray]:
-    """The aggregates' different arguments, whether they are only counted, and ``Sums.of``."""
+def arguments_asked(plan: WindowPlan) -> tuple[dict[Expression, bool], np.ndarray, np.ndarray]:
+    """The aggregates' different arguments, whether they may be text, ``Sums.of``, ``picked``."""
     functions: dict[Expression, set[str]] = {}
     for aggregate in plan.aggregates:
         if aggregate.argument is not None:
             functions.setdefault(aggregate.argument, set()).add(aggregate.function)
+        if aggregate.by is not None:
+            functions.setdefault(aggregate.by, set()).add("by")
     of = [
-        (False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES))
+        (False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES), UNTYPED)
         for used in functions.values()
     ]
-    counted = {argument: used == {"count"} for argument, used in functions.items()}
-    return counted, np.array(of, OF)
+    may_be_text = {argument: used <= TAKES_TEXT for argument, used in functions.items()}
+    place = {argument: m for m, argument in enumerate(functions)}
+    return may_be_text, np.array(of, OF), picks.picked_of(plan.aggregates, place)
 
 
 def asked_of(plan: WindowPlan, arguments: dict[Expression, bool]) -> Asked:
     """The aggregates of ``plan``; ``arguments``: as ``arguments_asked`` gives them."""
     place = {argument: m for m, argument in enumerate(arguments)}
+    function = np.array([CODES[one.function] for one in plan.aggregates], np.int64)
+    attribute = [
+        ALL_ROWS if one.argument is None else place[one.argument] for one in plan.aggregates
+    ]
+    which = np.cumsum(function == PICKS) - 1
     return Asked(
-        np.array([CODES[one.function] for one in plan.aggregates], np.int64),
-        np.array(
-            [ALL_ROWS if one.argument is None else place[one.argument]
-             for one in plan.aggregates], np.int64),
+        function, np.where(function == PICKS, which, np.array(attribute, np.int64)),
         np.array([
             _MIDDLE if one.function == "median" else one.parameter or 0.0
             for one in plan.aggregates
@@ -167,6 +190,9 @@ def put_aggregate(
 ) -> None:  # fmt: skip
     """Number ``j`` becomes aggregate ``a`` of the ``chosen`` cells: those of ``bits``."""
     m, function = asked.attribute[a], asked.function[a]
+    if function == PICKS:
+        _put_pick(sums, m, chosen, kinds, words, j)
+        return
     if m == ALL_ROWS:
         put_int(kinds, words, j, 0, rows_in(cells, chosen))
         return
@@ -175,6 +201,8 @@ def put_aggregate(
     is_float = sums.of[m].is_float
     if function == COUNT:
         put_int(kinds, words, j, 0, n)
+    elif function == DISTINCT:
+        put_int(kinds, words, j, 0, _distinct(kept, cells, leader, bits, m, n, is_float))
     elif n == 0:
         put_null(kinds, words, j)
     elif function == SUM:
@@ -194,6 +222,46 @@ def put_aggregate(
     else:
         q = asked.parameter[a]
         put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, is_float, q))
+
+
+@kernel
+def _put_pick(
+    sums: Sums, p: int, chosen: np.ndarray, kinds: np.ndarray, words: np.ndarray, j: int
+) -> None:
+    cell = picks.best_pick(sums.picked, sums.picks, p, chosen)
+    if cell == NONE:
+        put_null(kinds, words, j)
+        return
+    value, of = sums.picks[p, cell].value, sums.of[sums.picked[p].value]
+    if of.typed == TEXTS:
+        put_text(kinds, words, j, value)
+    elif of.is_float:
+        words[j].high, words[j].low = value, 0
+        kinds[j] = FLOAT if np.isfinite(words[j].real) else NULL
+    else:
+        put_int(kinds, words, j, value >> HALF_WORD, value & LOW_WORD)
+
+
+@njit
+def _distinct(
+    kept: Kept, cells: Cells, leader: int, bits: int, m: int, values: int, is_float: bool
+) -> int:
+    """Different ones among so many ``values``: codes, integers, or floats by their bits."""
+    found = np.empty(count(kept, cells, leader, bits), np.int64)
+    gather(kept, cells, leader, bits, found)
+    mine = np.empty(values, np.int64)
+    n = 0
+    for place in found:
+        if kept.valid[place, m]:
+            mine[n] = kept.ints[place, m]
+            if is_float and mine[n] == picks.MINUS_ZERO:
+                mine[n] = 0
+            n += 1
+    mine = np.sort(mine[:n])
+    different = 0
+    for k in range(n):
+        different += k == 0 or mine[k] != mine[k - 1]
+    return different
 
 
 @njit

@@ -1,7 +1,7 @@
 """Numbers of results in columns: null, an integer of any size (two words), or a float's bits.
 
 An integer is ``high * 2**32 + low`` with ``0 <= low < 2**32``. A number is one int8 ``kind`` and
-one of ``words``.
+one of ``words``. A text stands as its code: an integer of another kind.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 
-NULL, INT, FLOAT = 0, 1, 2
+NULL, INT, FLOAT, TEXT = 0, 1, 2, 3
 HALF_WORD: Final = 32
 LOW_WORD: Final = 0xFFFFFFFF
 WORDS: Final = np.dtype(
@@ -27,6 +27,13 @@ def put_int(kinds: np.ndarray, words: np.ndarray, j: int, high: int, low: int) -
     kinds[j] = INT
     words[j].high = high + (low >> HALF_WORD)
     words[j].low = low & LOW_WORD
+
+
+@inline
+def put_text(kinds: np.ndarray, words: np.ndarray, j: int, code: int) -> None:
+    """Number ``j`` becomes the text of ``code``."""
+    kinds[j] = TEXT
+    words[j].high, words[j].low = 0, code
 
 
 @inline
@@ -72,6 +79,8 @@ def same_numbers(
         if (kinds[j] == NULL) != (other_kinds[j] == NULL):
             return False
         if kinds[j] != other_kinds[j]:
+            if kinds[j] == TEXT or other_kinds[j] == TEXT:
+                return False
             if as_float(kinds, words, j) != as_float(other_kinds, other_words, j):
                 return False
         elif words[j].high != other_words[j].high or words[j].low != other_words[j].low:

@@ -19,7 +19,7 @@ from engine.stream.released import Released
 from engine.window.assign import Agenda, Rows
 from engine.window.base import OUTBOX_MAX, Windows
 from engine.window.drift import Geometry
-from engine.window.held.accumulate import Values
+from engine.window.held.accumulate import Values, no_values
 from engine.window.own import batch as b
 from engine.window.panes.held import Entries
 from engine.window.settings import WindowSettings, horizon_ns
@@ -53,8 +53,7 @@ class OwnWindows(Windows):
     def finish(self, at: int) -> Sequence[Result]:
         none, at_once = np.empty(0, np.int64), np.zeros(1, np.int64)
         agenda = Agenda(at_once, np.full(1, b.END), np.full(1, at), none, none)
-        ints = np.zeros((len(self._arguments), 0), np.int64)
-        values = Values(ints, ints.view(np.float64), np.zeros(ints.shape, np.bool_))
+        values = no_values(len(self._arguments))
         rows = no_rows(len(self.plan.group_by))
         return self._run(rows, values, agenda, len(self._missing.table.left))
 

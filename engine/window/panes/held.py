@@ -20,6 +20,7 @@ from engine.kernels.records import record
 from engine.window.drift import PART_BITS, WHOLE
 from engine.window.held.accumulate import Sums, add_float, new_sums
 from engine.window.held.cells import HEADER, Cells, find, find_or_add, new_cells
+from engine.window.held.picks import merge_picks
 
 SPAN_MAX: Final = 15
 """Larger spans, of clocks that err by many slides, go to each of their windows instead."""
@@ -47,12 +48,14 @@ class Panes(NamedTuple):
     tally: np.ndarray
 
 
-def new_panes(of: np.ndarray, capacity: int, group_columns: int, chunk: int) -> Panes:
-    """Nothing in any pane; ``of``: as in ``Sums``; room for ``chunk`` entries."""
+def new_panes(
+    of: np.ndarray, picked: np.ndarray, capacity: int, group_columns: int, chunk: int
+) -> Panes:
+    """Nothing in any pane; ``of``, ``picked``: as in ``Sums``; room for ``chunk`` entries."""
     tally = np.zeros(1, TALLY)
     tally["built"] = -(2**63)
     entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
-    return Panes(new_cells(capacity, group_columns), new_sums(of, capacity), entries, tally)
+    return Panes(new_cells(capacity, group_columns), new_sums(of, picked, capacity), entries, tally)
 
 
 @inline
@@ -134,6 +137,8 @@ def merge_cell(sums: Sums, cell: int, into: Sums, target: int) -> None:
         if sums.moments.shape[1] > 0 and sums.of[m].moments:
             _merge_moments(sums.moments, m, cell, into.moments, target)
         into.n[m, target] += n
+    if len(sums.picked) > 0:
+        merge_picks(sums.picked, sums.picks, cell, into.picks, target)
 
 
 @inline

@@ -15,6 +15,7 @@ from engine.window.held.copies import copied, with_floats, without_floats
 from engine.window.panes.geometry import pane_of
 from engine.window.panes.held import Panes
 from engine.window.panes.make import MADE, MORE_PANES, free_panes, make_window
+from engine.window.shown.text_codes import picked_codes
 from engine.window.time_windows import TimeWindows
 
 
@@ -85,6 +86,7 @@ class PaneWindows(TimeWindows):
     def codes(self) -> np.ndarray | None:
         cells = self._panes.cells
         keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
+        keys = np.concatenate([keys, picked_codes(self._panes.sums, self._held.sums.of)])
         base = super().codes()
         return keys if base is None else np.concatenate([base, keys])
 
@@ -92,7 +94,9 @@ class PaneWindows(TimeWindows):
         panes = self._panes
         live = panes.cells.table[panes.cells.table >= 0]
         state = super().snapshot()
-        texts = self._keys.snapshot(panes.cells.keys[live])["texts"]
+        texts = self._keys.snapshot(
+            panes.cells.keys[live], picked_codes(panes.sums, self._held.sums.of)
+        )["texts"]
         state["keys"]["texts"] |= texts
         return state | {
             "panes": {

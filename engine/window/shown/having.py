@@ -13,36 +13,41 @@ from engine.query.plan import WindowPlan
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
 from engine.window.held.content import NUMBERS, VALUE
-from engine.window.held.number import FLOAT, HALF_WORD, NULL
+from engine.window.held.number import FLOAT, HALF_WORD, NULL, TEXT
 from engine.window.told import Outbox
 
 _INT_MAX = 1 << 31
 """Of the upper word, so that the whole fits into 64 bits."""
 
 
-def shown(plan: WindowPlan, outbox: Outbox) -> Outbox:
-    """Those results of ``outbox``, in words, that ``plan.having`` holds for."""
+def shown(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
+    """Those results of ``outbox``, in words, that ``plan.having`` holds for.
+
+    ``strings``: what codes of texts mean.
+    """
     if plan.having is None:
         return outbox
     n = int(outbox.tally[0])
     columns: dict[str, np.ndarray] = {}
     valid: dict[str, np.ndarray] = {}
+    types: dict[str, str] = {}
     for a, one in enumerate(plan.aggregates):
         j = a * NUMBERS + VALUE
         kinds, words = outbox.kinds[:n, j], outbox.words[:n, j]
-        columns[ATTR_PREFIX + one.label] = _numbers(kinds, words)
         valid[one.label] = kinds != NULL
-    types = {
-        one.label: "int" if columns[ATTR_PREFIX + one.label].dtype.kind == "i" else "float"
-        for one in plan.aggregates
-    }
-    held = mask(plan.having, columns, valid.get, types, Strings())
+        if (kinds == TEXT).any():
+            columns[ATTR_PREFIX + one.label] = np.where(valid[one.label], words[:, 1], -1)
+            types[one.label] = "str"
+            continue
+        columns[ATTR_PREFIX + one.label] = found = numbers(kinds, words)
+        types[one.label] = "int" if found.dtype.kind == "i" else "float"
+    held = mask(plan.having, columns, valid.get, types, strings)
     kept = {name: column[:n][held] for name, column in outbox._asdict().items() if name != "tally"}
     return Outbox(**kept, tally=np.array([int(held.sum())]))
 
 
-def _numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """As integers where all are and fit into 64 bits, else as floats."""
+def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """A column of numbers: as integers where all are and fit into 64 bits, else as floats."""
     high, low = words[:, 0], words[:, 1]
     is_float = kinds == FLOAT
     if not is_float.any() and ((high >= -_INT_MAX) & (high < _INT_MAX)).all():

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from engine.operator import Result, ResultColumns
 from engine.query.plan import Drift, WindowKind, WindowPlan
-from engine.results.schema import WINDOWS
+from engine.results.lines.json_texts import json_text
+from engine.results.schema import WINDOWS, decoded
 from engine.window.held.aggregate import BOUNDED
 from engine.window.held.content import (
     LEAST,
@@ -24,8 +25,9 @@ from engine.window.held.content import (
     UNKNOWN,
     VALUE,
 )
-from engine.window.held.number import HALF_WORD, python_numbers
+from engine.window.held.number import HALF_WORD, NULL, TEXT, python_numbers
 from engine.window.keys import GroupKeys
+from engine.window.shown.number_columns import number_column, number_texts
 from engine.window.shown.table import (
     CERTAINTY,
     COUNTS,
@@ -127,6 +129,26 @@ class WindowResults(ResultColumns):
         j = aggregate * NUMBERS + place
         return self.columns.kinds[:, j], self.columns.words[:, j]
 
+    def column(self, aggregate: int, place: int) -> pa.Array | None:
+        """A number of one aggregate as a column; None: in no single type."""
+        kinds, words = self.numbers(aggregate, place)
+        if (kinds == TEXT).any():
+            return decoded(words[:, 1], kinds == NULL, self.keys.text)
+        return number_column(kinds, words)
+
+    def json_texts(self, aggregate: int, place: int) -> pa.Array:
+        """A number of one aggregate as JSON texts."""
+        kinds, words = self.numbers(aggregate, place)
+        if (kinds == TEXT).any():
+            return json_text(decoded(words[:, 1], kinds == NULL, self.keys.text))
+        return number_texts(kinds, words)
+
+    def _python(self, aggregate: int, place: int) -> list[Any]:
+        kinds, words = self.numbers(aggregate, place)
+        if (kinds == TEXT).any():
+            return list(decoded(words[:, 1], kinds == NULL, self.keys.text).to_pylist())
+        return python_numbers(kinds, words)
+
     def distinct_keys(self) -> tuple[list[dict[str, Any]], np.ndarray]:
         """The different keys, and which of them each result has."""
         whole = np.column_stack((self.columns.nulls, self.columns.keys))
@@ -135,7 +157,7 @@ class WindowResults(ResultColumns):
 
     def _labelled(self, name: str) -> list[dict[str, Any] | None]:
         """Per result its ``value``, ``low``, ``middle`` or ``high``."""
-        columns = [python_numbers(*self.numbers(a, PLACES[name])) for a in range(len(self.labels))]
+        columns = [self._python(a, PLACES[name]) for a in range(len(self.labels))]
         rows = zip(*columns, strict=True) if columns else [()] * len(self)
         return [
             dict(zip(self.labels, row, strict=True)) if shown else None

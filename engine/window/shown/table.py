@@ -29,7 +29,6 @@ from engine.window.held.content import (
     UNKNOWN,
     VALUE,
 )
-from engine.window.shown.number_columns import number_column, number_texts
 
 if TYPE_CHECKING:
     from engine.window.shown.results import WindowResults
@@ -110,13 +109,10 @@ def _objects(
     """
     of = {label: number for number, label in enumerate(results.labels)}
 
-    def made(say: Callable[[np.ndarray, np.ndarray], pa.Array | None]) -> list[list[Any]]:
-        return [
-            [say(*results.numbers(of[label], place)) for place in places]
-            for label, places in members
-        ]
+    def made(say: Callable[[int, int], pa.Array | None]) -> list[list[Any]]:
+        return [[say(of[label], place) for place in places] for label, places in members]
 
-    typed = made(number_column)
+    typed = made(results.column)
     absent = pa.array(~there)
     names = [label for label, _ in members]
     if members and all(map(_are_alike, typed)):
@@ -125,6 +121,6 @@ def _objects(
             for columns in typed
         ]
         return pa.StructArray.from_arrays(fields, names=names, mask=absent)
-    texts = [each[0] if len(each) == 1 else json_pair(*each) for each in made(number_texts)]
+    texts = [each[0] if len(each) == 1 else json_pair(*each) for each in made(results.json_texts)]
     text = json_object(dict(zip(names, texts, strict=True))) if members else pa.scalar("{}")
     return pc.if_else(absent, pa.scalar(None, pa.string()), text)
