@@ -17,7 +17,7 @@ from engine.constraint.monitor import MonitorOperator
 from engine.constraint.traces import TRACE
 from engine.query import query
 from engine.query.automata.compiled import automata_of
-from engine.query.plan import MonitorPlan
+from engine.query.monitor_plan import MonitorPlan
 from engine.stream.released import IN_ORDER, Released, Strings
 
 EVENTS = 10_000_000

@@ -15,7 +15,8 @@ from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
 from engine.pattern.verdict.certainty import Rule
 from engine.query.join_plan import JoinPlan
-from engine.query.plan import MonitorPlan, OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
+from engine.query.monitor_plan import MonitorPlan
+from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
 from engine.query.shape import of_intervals
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]

@@ -31,7 +31,7 @@ from engine.query.automata.alphabet import IGNORED
 from engine.query.automata.compiled import automata_of
 from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE
 from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import MonitorPlan
+from engine.query.monitor_plan import MonitorPlan
 from engine.results.schema import KINDS_OF_ALERT, decoded, one_of
 from engine.stream.released import LATE_DROPPED, Released
 from engine.window.keys import GroupKeys
@@ -154,7 +154,7 @@ class MonitorOperator:
 
     def snapshot(self) -> dict[str, Any]:
         traces = self._traces[: self._open].copy()
-        keys = self._keys.snapshot(traces["key"][:, None])
+        keys = self._keys.snapshot(traces["key"][:, None], np.zeros(0, np.int64))
         return {"traces": traces, "keys": keys, "counts": dict(self._counts)}
 
     def restore(self, state: dict[str, Any]) -> None:

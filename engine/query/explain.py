@@ -21,11 +21,11 @@ from engine.query.explain_join import join_sections
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.join_plan import JoinPlan
 from engine.query.language.place import listed
+from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Comparison,
     Drift,
     Group,
-    MonitorPlan,
     OrPlan,
     Part,
     Plan,

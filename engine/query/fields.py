@@ -13,6 +13,7 @@ from functools import lru_cache, singledispatch
 from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
+from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Arithmetic,
     Attribute,
@@ -23,7 +24,6 @@ from engine.query.plan import (
     Likeness,
     Logic,
     Membership,
-    MonitorPlan,
     OrPlan,
     Plan,
     Predicate,

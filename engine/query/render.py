@@ -15,6 +15,7 @@ from engine.errors import ContractViolation
 from engine.query.fields import OWN
 from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.language.mistakes import RESERVED
+from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Aggregate,
     Arithmetic,
@@ -29,7 +30,6 @@ from engine.query.plan import (
     Likeness,
     Logic,
     Membership,
-    MonitorPlan,
     OrPlan,
     Part,
     Plan,

@@ -23,6 +23,7 @@ from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.sources import Join
+from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     TAKES_TEXT,
     Arithmetic,
@@ -35,7 +36,6 @@ from engine.query.plan import (
     Likeness,
     Logic,
     Membership,
-    MonitorPlan,
     OrPlan,
     Plan,
     Predicate,

@@ -16,7 +16,7 @@ from engine.constraint.monitor import MonitorOperator
 from engine.query import query
 from engine.query.automata.compiled import automata_of
 from engine.query.automata.verdicts import START
-from engine.query.plan import MonitorPlan
+from engine.query.monitor_plan import MonitorPlan
 from engine.query.regular import Regular
 from engine.stream.released import LATE_DROPPED, Strings
 from tests.constraint.slow_traces import FIRST, NOTHING, Begun, Seq, derivative, read, verdict

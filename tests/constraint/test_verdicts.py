@@ -14,7 +14,7 @@ from engine.errors import UserError
 from engine.query import explain, query, to_text
 from engine.query.automata.compiled import Automata, automata_of
 from engine.query.automata.verdicts import START, BasicCheck
-from engine.query.plan import MonitorPlan
+from engine.query.monitor_plan import MonitorPlan
 from engine.query.regular import (
     Choice,
     Concatenation,

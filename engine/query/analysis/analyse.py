@@ -23,6 +23,7 @@ from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, listed, refuse
 from engine.query.language.sources import Join
+from engine.query.language.traces import Under
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, SeqPlan, Step
 from engine.query.shape import shape_of
 from engine.units import unit_ns
@@ -73,7 +74,7 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     pattern = _Event(parsed, text, time_unit).plan(name)
-    under = only(parsed.clauses, s.Under, text)
+    under = only(parsed.clauses, Under, text)
     return pattern if under is None else monitor_plan(pattern, parsed, under, text, time_unit)
 
 

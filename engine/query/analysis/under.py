@@ -10,7 +10,15 @@ from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
-from engine.query.plan import Attribute, MonitorPlan, OrPlan, SeqPlan, TreePlan
+from engine.query.language.traces import (
+    OccurrenceNode,
+    RegularNode,
+    RepetitionNode,
+    TraceNode,
+    Under,
+)
+from engine.query.monitor_plan import MonitorPlan
+from engine.query.plan import Attribute, OrPlan, SeqPlan, TreePlan
 from engine.query.regular import (
     Choice,
     Concatenation,
@@ -36,7 +44,7 @@ _GROUPS: Final[dict[str, type[Concatenation | Choice | Interleaving]]] = {
 
 
 def monitor_plan(
-    pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: s.Under, text: str, time_unit: str
+    pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: Under, text: str, time_unit: str
 ) -> MonitorPlan:
     """The plan of ``pattern`` under a constraint.
 
@@ -56,7 +64,7 @@ def monitor_plan(
 
 
 def _check_pattern(
-    pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: s.Under, text: str
+    pattern: SeqPlan | OrPlan, parsed: s.EventQuery, under: Under, text: str
 ) -> None:
     if isinstance(pattern, TreePlan) or any(of_intervals(each) for each in pattern.branches):
         message = "a constraint tells the order of points; this pattern is one of intervals"
@@ -89,9 +97,9 @@ def _attribute(reference: s.Reference, text: str) -> Attribute:
     return Attribute(attribute_name(parts[-1].text, own=own))
 
 
-def _expression(node: s.TraceNode, context: Context) -> Regular:
+def _expression(node: TraceNode, context: Context) -> Regular:
     match node:
-        case s.OccurrenceNode(type=event_type, where=where):
+        case OccurrenceNode(type=event_type, where=where):
             if where is None:
                 return Occurrence(event_type.text)
             guard = condition(where, context)
@@ -99,10 +107,10 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
                 message = "this compares times that clocks may err in"
                 raise refuse(context.text, where.at, message, "compare attributes")
             return Occurrence(event_type.text, guard)
-        case s.RepetitionNode(part=part, times=times, times_at=at):
+        case RepetitionNode(part=part, times=times, times_at=at):
             least, most = _TIMES.get(times) or _counted(times, at, context)
             return Repetition(_expression(part, context), least, most)
-        case s.RegularNode(op=op, parts=parts):
+        case RegularNode(op=op, parts=parts):
             return _GROUPS[op](tuple(_expression(part, context) for part in parts))
 
 

@@ -11,7 +11,8 @@ from engine.query.automata.languages import of_constraint, of_pattern
 from engine.query.automata.too_large import MAX_STATES, TooLargeError
 from engine.query.automata.verdicts import Encoded, encoded
 from engine.query.fields import bare
-from engine.query.plan import MonitorPlan, OrPlan, SeqPlan, Step
+from engine.query.monitor_plan import MonitorPlan
+from engine.query.plan import OrPlan, SeqPlan, Step
 from engine.query.regular import occurrences
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.query.automata.compiled import Automata, automata_of
 from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
-from engine.query.plan import MonitorPlan
+from engine.query.monitor_plan import MonitorPlan
 from engine.query.render import quote, render_predicate, render_regular
 
 _STATIC: Final = {

@@ -16,6 +16,13 @@ from engine.query.language.mistakes import syntax_error
 from engine.query.language.place import Span, refuse
 from engine.query.language.ranking import OrderBy, Ranked
 from engine.query.language.sources import From, Join, JoinSide
+from engine.query.language.traces import (
+    OccurrenceNode,
+    RegularNode,
+    RepetitionNode,
+    TraceNode,
+    Under,
+)
 
 MAX_QUERY_CHARS: Final = 65_536
 MAX_DEPTH: Final = 100
@@ -69,7 +76,7 @@ def _over(first: Span, last: Span) -> Span:
     return first[0], last[1]
 
 
-def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | s.TraceNode) -> int:
+def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | TraceNode) -> int:
     depth = 1 + max(node.depth for node in nodes)
     if depth > MAX_DEPTH:
         raise _TooDeepError(at)
@@ -161,32 +168,30 @@ class _Build(Transformer[Token, Any]):
     def returns(self, word: Token, *items: s.Item) -> s.Returns:
         return s.Returns(_at(word), items)
 
-    def under(
-        self, word: Token, name: s.Name, trace: s.Reference, expression: s.TraceNode
-    ) -> s.Under:
-        return s.Under(_at(word), name, trace, expression)
+    def under(self, word: Token, name: s.Name, trace: s.Reference, expression: TraceNode) -> Under:
+        return Under(_at(word), name, trace, expression)
 
-    def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> s.OccurrenceNode:
+    def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> OccurrenceNode:
         at = event_type.at if where is None else _over(event_type.at, where.at)
-        return s.OccurrenceNode(event_type, where, at, 0 if where is None else _deeper(at, where))
+        return OccurrenceNode(event_type, where, at, 0 if where is None else _deeper(at, where))
 
-    def choice(self, *rest: Any) -> s.RegularNode:
+    def choice(self, *rest: Any) -> RegularNode:
         return self._parted(rest)
 
     interleaving = chain = choice
 
-    def _parted(self, rest: tuple[Any, ...]) -> s.RegularNode:
+    def _parted(self, rest: tuple[Any, ...]) -> RegularNode:
         parts = rest[0::2]
         at = _over(parts[0].at, parts[-1].at)
-        return s.RegularNode(str(rest[1]), parts, at, _deeper(at, *parts))
+        return RegularNode(str(rest[1]), parts, at, _deeper(at, *parts))
 
     def times(self, *words: Token) -> tuple[Token, ...]:
         return words
 
-    def repetition(self, part: s.TraceNode, words: tuple[Token, ...]) -> s.RepetitionNode:
+    def repetition(self, part: TraceNode, words: tuple[Token, ...]) -> RepetitionNode:
         at = _over(part.at, _at(words[-1]))
         written = tuple(str(word) for word in words)
-        return s.RepetitionNode(part, written, _over(_at(words[0]), at), at, _deeper(at, part))
+        return RepetitionNode(part, written, _over(_at(words[0]), at), at, _deeper(at, part))
 
     def item(self, value: s.Node, label: s.Name | None = None) -> s.Item:
         return s.Item(value, label)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from engine.query.language.place import Span
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From, Join
+from engine.query.language.traces import Under
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,50 +292,6 @@ class Returns:
 
     at: Span
     items: tuple[Item, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class OccurrenceNode:
-    """``type [condition]`` in a constraint."""
-
-    type: Name
-    where: Node | None
-    at: Span
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class RegularNode:
-    """``op`` is ``,`` | ``|`` | ``&``, of two or more parts."""
-
-    op: str
-    parts: tuple[TraceNode, ...]
-    at: Span
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
-class RepetitionNode:
-    """``part`` as often as the words ``times`` say: ``* + ?``, or numbers and a comma."""
-
-    part: TraceNode
-    times: tuple[str, ...]
-    times_at: Span
-    at: Span
-    depth: int
-
-
-TraceNode = OccurrenceNode | RegularNode | RepetitionNode
-
-
-@dataclass(frozen=True, slots=True)
-class Under:
-    """``UNDER CONSTRAINT name FOR TRACE BY trace AS expression``."""
-
-    at: Span
-    name: Name
-    trace: Reference
-    expression: TraceNode
 
 
 @dataclass(frozen=True, slots=True)
