@@ -102,7 +102,7 @@ def timed(plan: Plan, given: Intervals, index: str, batch: int) -> tuple[float, 
 def bytes_held(matcher: SeqMatcher) -> float:
     """Per interval in the store: its columns and registers, and its entries in stacks."""
     store, stacks = matcher.table, matcher.stacks
-    columns = [c for c in store.columns.values() if c.base is not store.events]
+    columns = [c for c in store.columns.values() if c.base is None]  # the others are views
     each = store.events.itemsize + sum(column.itemsize for column in columns)
     each += sum(matrix.itemsize * len(matrix) for matrix in store.registers)
     entries = int(stacks.stack["size"][: int(stacks.used["stacks"][0])].sum())

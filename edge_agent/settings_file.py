@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import SettingsError
 from edge_agent.near_miss import did_you_mean
+from edge_agent.toml_lines import line_numbers, line_of
 from edge_agent.units import NS_PER, exactly, time_unit
 
 BYTES_PER: Final[dict[str, int]] = {
@@ -32,12 +34,27 @@ def read_toml(path: Path) -> Table:
         SettingsError: no such file, or no TOML; says where.
     """
     try:
-        with path.open("rb") as file:
-            return Table(tomllib.load(file), str(path))
+        text = path.read_bytes().decode()
+        return Table(tomllib.loads(text), str(path), lines=line_numbers(text))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also no UTF-8, digits without end, depth
         raise SettingsError(f"{path}: not TOML: {error}") from error
+
+
+@contextmanager
+def told_of(path: Path) -> Iterator[None]:
+    """A mistake that settings find in one another is told with the file, too.
+
+    Raises:
+        SettingsError: as within.
+    """
+    try:
+        yield
+    except SettingsError as error:
+        if str(error).startswith(f"{path}:"):
+            raise
+        raise SettingsError(f"{path}: {error}") from error
 
 
 def quantity(text: str, units: Mapping[str, int], what: str) -> int:
@@ -80,10 +97,16 @@ class Table:
     """
 
     def __init__(
-        self, values: Mapping[str, Any], file: str, name: str = "", *, one_of_many: bool = False
-    ) -> None:
-        """``file``: for messages; ``name``: of the table in it, with dots; empty: the whole."""
-        self._one_of_many = one_of_many
+        self, values: Mapping[str, Any], file: str, name: str = "", *, place: str | None = None,
+        lines: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """``file``: for messages; ``name``: of the table in it, with dots; empty: the whole.
+
+        ``place``: as ``name``, one of many by its number; ``lines``: of places, where known.
+        """
+        self._place = name if place is None else place
+        self._one_of_many = self._place.endswith("]")
+        self._lines = lines or {}
         self.file = file
         self.name = name
         self.effective: dict[str, Any] = {}
@@ -98,9 +121,11 @@ class Table:
         return list(self._left)
 
     def wrong(self, key: str, problem: str) -> SettingsError:
-        """The error to raise about ``key``."""
-        place = f"{self.file}: [{self.name}] " if self.name else f"{self.file}: "
-        return SettingsError(f"{place}{key}: {problem}")
+        """The error to raise about ``key``; told with its line, or its table's."""
+        line = line_of(self._lines, self._inner_place(key))
+        place = f"{self.file}:{line}: " if line else f"{self.file}: "
+        within = f"[{self.name}] " if self.name else ""
+        return SettingsError(f"{place}{within}{key}: {problem}")
 
     def text(
         self, key: str, default: Any = _REQUIRED, *, among: Collection[str] = (),
@@ -195,7 +220,9 @@ class Table:
         value = self._left.pop(key, {})
         if not isinstance(value, dict):
             raise self.wrong(key, f"write a table, [{self._inner(key)}], not {value!r}")
-        found = self.effective[key] = Table(value, self.file, self._inner(key))
+        found = self.effective[key] = Table(
+            value, self.file, self._inner(key), place=self._inner_place(key), lines=self._lines
+        )
         return found
 
     def tables(self, key: str) -> list[Table]:
@@ -204,7 +231,13 @@ class Table:
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             raise self.wrong(key, f"write tables, [[{self._inner(key)}]], not {value!r}")
         name = self._inner(key)
-        found = [Table(each, self.file, name, one_of_many=True) for each in value]
+        found = [
+            Table(
+                each, self.file, name, place=f"{self._inner_place(key)}[{number}]",
+                lines=self._lines,
+            )
+            for number, each in enumerate(value)
+        ]  # fmt: skip
         self.effective[key] = found
         return found
 
@@ -235,6 +268,9 @@ class Table:
 
     def _inner(self, key: str) -> str:
         return f"{self.name}.{key}" if self.name else key
+
+    def _inner_place(self, key: str) -> str:
+        return f"{self._place}.{key}" if self._place else key
 
     def _take(self, key: str, default: Any) -> Any:
         if key in self._left:

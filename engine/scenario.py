@@ -183,3 +183,11 @@ class SettableScenario(RunnableScenario, Protocol):
         Raises:
             UserError: one is wrong.
         """
+
+
+@runtime_checkable
+class DeclaringScenario(RunnableScenario, Protocol):
+    """One that knows the attributes of its events before any has come."""
+
+    def attributes(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        """Type (``int float bool str``) by attribute."""

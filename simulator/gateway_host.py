@@ -14,6 +14,8 @@ from simpy import Environment
 
 from edge_agent.excerpt import Excerpt
 from engine.gateway.core import Close, GatewayCore
+from engine.gateway.frames import FrameBuilder
+from engine.stream.frame import Frame
 from simulator.alarm import LocalAlarm, call_at
 from simulator.clocks import Clock
 from simulator.links import Tally
@@ -67,6 +69,12 @@ class GatewayHost:
         """Writes what the core still holds."""
         self.core.finish(self._now())
         self.core.outputs()  # acks that nobody hears any more
+
+    def silence(self, site: str) -> Frame:
+        """A frame that says that nothing has come until now."""
+        builder = FrameBuilder(site)
+        builder.tick(self._now())
+        return builder.build()
 
     # --- what the network calls
 

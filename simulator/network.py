@@ -20,8 +20,6 @@ from simulator.seeds import Seeds
 
 HANDSHAKE_BYTES: Final = 60
 """A bare TCP segment: what opening a connection sends in each direction."""
-CONNECT_TIMEOUT_NS: Final = 3 * 10**9
-"""After it the device gives up opening (the handshake was lost)."""
 _PREFIX_BYTES: Final = 4
 _DATA_HEAD: Final = b"\x99\x02"
 """A message with nine fields of which the first says DATA (``edge_agent.wire``)."""
@@ -69,6 +67,7 @@ class Network:
         connections: size of the pool.
         place: start of time and directory of recordings.
         gateway: the other end.
+        patience_ns: after so long the device gives up opening a connection.
     """
 
     def __init__(
@@ -80,6 +79,7 @@ class Network:
         connections: int,
         place: Place,
         gateway: GatewaySide,
+        patience_ns: int,
     ) -> None:
         up, down = settings
         up_queue, down_queue = Bottleneck(up), Bottleneck(down)
@@ -90,6 +90,7 @@ class Network:
         self.down = [Link(down, seeds, f"link/{name}/down/{n}", place, down_queue) for n in numbers]
         self.stray = Stray()
         self.gateway = gateway
+        self.patience_ns = patience_ns
         self.agent: AgentSide | None = None
         self._opened = 0
         self._ask = Link(up.datagrams(), seeds, f"link/{name}/up/ntp", place, up_queue)
@@ -140,7 +141,7 @@ class Connection:
         self._given_up = False
         for at_ns in self._up.transmit(self._env.now, HANDSHAKE_BYTES, 0, may_fail=False):
             call_at(self._env, at_ns, self._reached_gateway)
-        call_at(self._env, self._env.now + CONNECT_TIMEOUT_NS, self._waited)
+        call_at(self._env, self._env.now + network.patience_ns, self._waited)
 
     def send_up(self, data: bytes | Excerpt) -> None:
         """One message of the agent."""

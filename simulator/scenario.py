@@ -69,6 +69,8 @@ class SourceSettings:
         up: link from the agent to the gateway; NTP requests take the same path as datagrams.
         down: link from the gateway to the agent (acks, NTP answers).
         connections: pool of parallel connections (R19); each is a link of its own.
+        connect_timeout_ns: after so long without an answer the device gives up opening a
+            connection, and tries again; 10 s in a scenario file, as the agent's own driver.
         resend: whether unacked messages are sent again; if not, a loss stays a gap.
         poll_ns: the agent collects events for this long and sends them as one message; 0 = each
             event at once.
@@ -99,6 +101,7 @@ class SourceSettings:
     up: LinkSettings = field(default=LinkSettings(), metadata=_settings_of(LinkSettings))
     down: LinkSettings = field(default=LinkSettings(), metadata=_settings_of(LinkSettings))
     connections: int = 1
+    connect_timeout_ns: int = 3 * SECOND
     resend: bool = True
     poll_ns: int = 20_000_000
     poll_phase_ns: int | None = None
@@ -118,6 +121,7 @@ class SourceSettings:
         check(self.pull_back_bytes >= 0, "pull_back_bytes", "must not be negative")
         check(bool(self.name), "name", "must not be empty")
         check(1 <= self.connections <= 64, "connections", "must lie in 1..64")
+        check(self.connect_timeout_ns > 0, "connect_timeout", "must be positive")
         check(self.poll_ns >= 0, "poll", "must not be negative")
         phase = self.poll_phase_ns is None or self.poll_phase_ns >= 0
         check(phase, "poll_phase", "must not be negative")

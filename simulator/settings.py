@@ -1,7 +1,8 @@
 """From plain dicts to frozen dataclasses of settings, with errors that name the key.
 
 A field whose name ends in ``_ns`` may be written as it is, in nanoseconds (``mean_ns: 5000000``),
-or without the ending as a duration with its unit (``mean: "5 ms"``).
+or without the ending as a duration with its unit (``mean: "5 ms"``). In files that people write
+(``units_needed``) a number without a unit, but 0, is refused there: ``mean = 5`` means no ns.
 
 >>> from dataclasses import dataclass
 >>> @dataclass(frozen=True)
@@ -16,7 +17,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from edge_agent.near_miss import near_miss
@@ -27,6 +30,18 @@ T = TypeVar("T")
 Parser = Callable[[object, str], Any]
 PARSER: Final = "parser"
 _SHOWN: Final = 60
+_NS: Final = "_ns"
+_UNITS_NEEDED: Final = ContextVar("units_needed", default=False)
+
+
+@contextmanager
+def units_needed() -> Iterator[None]:
+    """Within it durations need their units."""
+    token = _UNITS_NEEDED.set(True)
+    try:
+        yield
+    finally:
+        _UNITS_NEEDED.reset(token)
 
 
 def parsed_by(parser: Parser) -> dict[str, Parser]:
@@ -94,7 +109,7 @@ def parse_times(given: object, place: str) -> tuple[int, ...]:
     """A tuple of times [ns] from a list of nanoseconds or durations; errors name the index."""
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise UserError(f"{place}: expected a list, found {shown(given)}")
-    return tuple(_time_ns(item, f"{place}[{index}]") for index, item in enumerate(given))
+    return tuple(_time_ns(item, f"{place}[{index}]", place) for index, item in enumerate(given))
 
 
 def parse_plain(kind: type[T], given: object, place: str) -> T:
@@ -136,7 +151,7 @@ def _plain(value: object, hint: object, name: str, spot: str) -> Any:
         return None
     wanted: Any = next((kind for kind in options if kind is not type(None)), hint)
     if wanted is int and name.endswith("_ns"):
-        return _time_ns(value, spot)
+        return _time_ns(value, spot, spot)
     if wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value):
             raise UserError(f"{spot}: {value!r} is not a finite number")
@@ -159,10 +174,13 @@ def _plain_list(value: object, kinds: tuple[type, ...], spot: str) -> tuple[Any,
     return tuple(value)
 
 
-def _time_ns(value: object, spot: str) -> int:
+def _time_ns(value: object, spot: str, key: str) -> int:
+    """``key``: where it stands; only one that ends in ``_ns`` says the unit of a number."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise UserError(f'{spot}: expected nanoseconds or a duration as "20 ms", found {value!r}')
     if isinstance(value, int):
+        if value and not key.endswith(_NS) and _UNITS_NEEDED.get():
+            raise UserError(f'{spot}: {value}: give a unit, as in "{value} ms"')
         if abs(value) > INT64_MAX:
             raise UserError(f"{spot}: {value} is longer than 292 years")
         return value

@@ -13,6 +13,7 @@ from engine.passes.doubts import of_line_numbers, of_numbers, of_promises, of_st
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
 from engine.passes.unseen import unseen_types
+from engine.query import check_attributes
 from engine.query import explain as explanation
 from engine.query import query as parse_query
 from engine.query.analysis.analyse import read_query
@@ -131,7 +132,7 @@ def query(
 @spoken
 def explain(
     query: str, *, time_unit: str = "ns", barrier: str | None = None, purge: str = "late",
-    intervals: str = "ibp",
+    intervals: str = "ibp", attributes: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
     """The plan of a query: steps, order, scopes, partition, barrier, what is kept how long.
 
@@ -141,6 +142,7 @@ def explain(
         barrier: as of ``query``.
         purge: as of ``query``.
         intervals: as of ``query``.
+        attributes: type (``int float bool str``) of each that events have; others are refused.
 
     >>> print(explain("EVENT SEQ(A a, B b) WITHIN 5 s").splitlines()[1])
     query       EVENT SEQ(A a, B b) WITHIN 5 s
@@ -149,6 +151,8 @@ def explain(
         UserError: the query or an option is at fault.
     """
     plan, _ = read_query(query, time_unit)
+    if attributes is not None:
+        check_attributes(plan, attributes)
     waits = None if barrier is None else parse_barrier(barrier, time_unit)
     return explanation(plan, waits, parse_purge(purge, time_unit), check_index(intervals))
 

@@ -12,7 +12,7 @@ from typing import Self
 from engine.errors import UserError
 
 
-class Closing(ABC):
+class ClosesItself(ABC):
     """A context manager that closes itself at the end of the block."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from engine.log.input.table_import import as_arrow
 from engine.log.record.times import DEFAULT_UNIT
 from engine.passes.pipeline import prepare
 from engine.units import unit_ns
-from slackwater.folder import Closing, Folder
+from slackwater.folder import ClosesItself, Folder
 from slackwater.spoken import spoken
 
 
@@ -28,7 +28,7 @@ Columns = Mapping[str, Sequence[object]]
 Source = str | os.PathLike[str] | Table | Columns
 
 
-class Input(Closing):
+class Input(ClosesItself):
     """Events that were read, as an arrival log on disk: of ``read``.
 
     A context manager; without ``with``, what it keeps in a temporary folder goes with it.

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from engine.errors import UserError
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.results.tables.flat_columns import flat as flat_table
-from slackwater.folder import Closing, Folder
+from slackwater.folder import ClosesItself, Folder
 from slackwater.frames import as_pandas, as_polars
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _EVENTS: Final = "events"
 
 
-class Results(Closing):
+class Results(ClosesItself):
     """Results on disk: matches and windows of ``query``, the events of ``order``.
 
     Iterating gives each as a dict, one at a time: the fields of a line of the command's output.

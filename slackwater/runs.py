@@ -17,14 +17,14 @@ from engine.results.run_writer import COUNTERS_FILE
 from engine.results.store.part_store import PartStore
 from engine.scenario import RunnableScenario, Score
 from slackwater.doubt import doubt
-from slackwater.folder import Closing, Folder
+from slackwater.folder import ClosesItself, Folder
 from slackwater.results import Results
 from slackwater.spoken import spoken
 
 _MAIN: Final = "main"
 
 
-class Run(Closing):
+class Run(ClosesItself):
     """A scenario's run that is done: of ``run``.
 
     A context manager; without ``with``, a temporary folder of it goes with it.

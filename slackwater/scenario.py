@@ -10,6 +10,8 @@ from __future__ import annotations
 from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.order.base import Guards
+from engine.query import query as parse_query
+from engine.query.fields import named_attributes
 from engine.report.units import number, percent
 from engine.results.export import read_results
 from engine.scenario import (
@@ -42,8 +44,10 @@ __all__ = [
     "Timeline",
     "Unit",
     "UserError",
+    "named_attributes",
     "number",
     "parse_duration",
+    "parse_query",
     "percent",
     "read_results",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.columns import Codes, Masked
 from edge_agent.messages import StreamSchema
+from edge_agent.toml_lines import line_numbers, line_of
 from simulator.clocks import ClockSettings
 from simulator.delays import Constant, Exponential, Lognormal, Pareto, TwoPeak, Uniform
 from simulator.digest import FrameDigest
@@ -17,7 +18,6 @@ from simulator.scenario_file.building import FileScenario
 from simulator.scenario_file.building import build as build_from_tables
 from simulator.scenario_file.recording import RecordedStream
 from simulator.scenario_file.schema import schema as scenario_file_schema
-from simulator.scenario_file.toml_lines import line_numbers, line_of
 from simulator.seeds import Seeds
 from simulator.truth import TRUTH_PREFIX
 from simulator.workload import Batch, Span

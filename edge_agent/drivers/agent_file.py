@@ -19,7 +19,7 @@ from edge_agent.listening import Listening, read_listening
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
-from edge_agent.settings_file import Table, read_toml, shown_ns
+from edge_agent.settings_file import Table, read_toml, shown_ns, told_of
 from edge_agent.timesync import GATEWAY, SyncSettings
 from edge_agent.tls_files import TlsFiles, read_tls
 from edge_agent.units import NS_PER
@@ -92,9 +92,15 @@ def read_agent(
     Raises:
         SettingsError: a mistake in it; names the place and the remedy.
     """
-    whole = read_toml(path)
+    with told_of(path):
+        return _read(read_toml(path), path.parent, wall_ns, own_name, jitter)
+
+
+def _read(
+    whole: Table, folder: Path, wall_ns: Callable[[], int], own_name: Callable[[], str],
+    jitter: Callable[[int], int],
+) -> AgentSettings:  # fmt: skip
     table = whole.table("agent")
-    folder = path.parent
     outbox = whole.table("outbox")
     outbox_folder = outbox.text("folder", "")
     outbox_max = outbox.size("max", 64 << 20, low=1 << 20)
@@ -186,18 +192,31 @@ def _session(
     durations["ack_timeout_min_ns"] = delivery.duration_ns(
         "ack_timeout_min", min(NS_PER["s"], durations["ack_timeout_ns"])
     )
-    return SessionSettings(
-        source=source,
-        site=table.text("site", "main"),
-        token=table.secret("token", folder),
-        connections=delivery.integer("connections", 1, 1, 64),
-        unacked_bytes_max=delivery.size(
+    sync = whole.table("sync")
+    found: dict[str, Any] = {
+        "source": source,
+        "site": table.text("site", "main"),
+        "token": table.secret("token", folder),
+        "connections": delivery.integer("connections", 1, 1, 64),
+        "unacked_bytes_max": delivery.size(
             "unacked_max", window or defaults.unacked_bytes_max, low=1 << 16
         ),
-        pull_back_bytes=delivery.size("pull_back", defaults.pull_back_bytes),
-        sync=_sync(whole.table("sync")),
-        **durations,
-    )
+        "pull_back_bytes": delivery.size("pull_back", defaults.pull_back_bytes),
+    }
+    try:
+        return SessionSettings(sync=_sync(sync), **found, **durations)
+    except SettingsError as error:
+        raise _placed(error, (sync, delivery, table)) from error
+
+
+def _placed(error: SettingsError, tables: Sequence[Table]) -> SettingsError:
+    """The error at the setting that its first word names, or as it is."""
+    said = str(error)
+    key = said.partition(" ")[0].rstrip(":").rpartition(".")[2].replace("_ns", "")
+    for table in tables:
+        if key in table.effective and not said.startswith(f"{table.file}:"):
+            return table.wrong(key, said.removeprefix(f"{key}: "))
+    return error
 
 
 def _sync(table: Table) -> SyncSettings:
@@ -250,8 +269,11 @@ def _streams(whole: Table) -> tuple[tuple[StreamSchema, ...], dict[str, str]]:
         inner = table.table("attrs")
         attrs = {attr: inner.text(attr, among=ATTR_TYPES) for attr in inner.keys()}  # noqa: SIM118
         found.append(StreamSchema(name, attrs))
+        try:
+            check_schemas(found)
+        except SettingsError as error:
+            raise table.wrong("name", str(error)) from error
         when_full[name] = table.text("when_full", "block", among=WHEN_FULL)
     if not found:
         found, when_full = [StreamSchema("events")], {"events": "block"}
-    check_schemas(found)
     return tuple(found), when_full

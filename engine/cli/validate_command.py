@@ -119,7 +119,7 @@ def validate_setup(
     else:
         found = _of_device(config, asked, wanted, servers or [], seconds, rate=rate, quiet=quiet)
     if scenario is not None:
-        write_scenario(found, asked, scenario, recorded)
+        write_scenario(found, asked, scenario, recorded, site)
     if out is not None:
         write_page(found, out, typed())
     _show(found, as_json=as_json)

@@ -8,8 +8,9 @@ from pathlib import Path
 from engine.extras import need
 from engine.live.questions import Questions
 from engine.log.whole_file import whole_file
+from engine.server.site_file import read_site
 from engine.validate.report import Validation
-from engine.validate.scenario_text import Recorded, scenario_text
+from engine.validate.scenario_text import Recorded, Rhythm, scenario_text
 
 
 def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
@@ -34,9 +35,14 @@ def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
 
 
 def write_scenario(
-    found: Validation, asked: Questions, file: Path, recorded: Recorded | None
+    found: Validation, asked: Questions, file: Path, recorded: Recorded | None, site: Path | None
 ) -> None:
-    """Writes ``file``, whole or not at all."""
-    text = scenario_text(found, asked.plans(), asked.order, asked.barrier or None, recorded)
+    """Writes ``file``, whole or not at all; ``site``: settings of the gateway."""
+    rhythm = None
+    if site is not None:
+        own = read_site(site, "none").gateway
+        rhythm = Rhythm(own.tick_every_ns, own.frame_every_ns, own.frame_rows)
+    plans = asked.plans()
+    text = scenario_text(found, plans, asked.order, asked.barrier or None, recorded, rhythm)
     with whole_file(file) as sink:
         sink.write(text.encode())

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from engine.compare.choice import in_place
 from engine.compare.comparison import OrdersCompared
-from engine.compare.measure import Arrivals, Measures, Spread
+from engine.compare.measure import Arrivals, Durations, Measures
 from engine.log.show import readable_duration
 from engine.report.units import Cell, number, percent
 
@@ -220,7 +220,7 @@ def _plain(each: Measures) -> dict[str, Any]:
     for field in _FIELDS:
         outer, point, inner = field.key.partition(".")
         if point:
-            spread: Spread = getattr(each, outer.removesuffix("_ns"))
+            spread: Durations = getattr(each, outer.removesuffix("_ns"))
             found.setdefault(outer, {})[inner] = getattr(spread, f"{inner}_ns")
         else:
             found[outer] = getattr(each, outer)

@@ -15,14 +15,14 @@ from typing import Any, Final
 import numpy as np
 
 from engine.chain import Chain, ChainOutput, ChainSettings
-from engine.compare.tally import Reading, Spread, Tally
+from engine.compare.tally import Durations, Reading, Tally
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards, OrderSettings
 from engine.order.registry import parse_order
 from engine.stream.frame import Frame, by_site
 
-__all__ = ["Arrivals", "Measures", "Reading", "Spread", "arrivals", "measure", "measure_many"]
+__all__ = ["Arrivals", "Durations", "Measures", "Reading", "arrivals", "measure", "measure_many"]
 
 Advanced = Callable[[int], None]
 _ROWS_PER_BATCH: Final = 1 << 18
@@ -60,8 +60,8 @@ class Measures:
     quarantined: int
     duplicates: int
     missing: int | None
-    hold: Spread
-    latency: Spread
+    hold: Durations
+    latency: Durations
     buffered_max: int
     buffered_max_bytes: int
     seconds: float
@@ -289,7 +289,7 @@ def _warm(frames: Iterable[Frame], settings: ChainSettings) -> None:
 
 def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
     tally = run.tally
-    hold = Spread.of(tally.hold.values)
+    hold = Durations.of(tally.hold.values)
     missing = None
     if run.counts("missing_total"):
         missing = run.count("missing_total") - run.count("missing_filled")
@@ -308,7 +308,7 @@ def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
         duplicates=run.count("duplicate"),
         missing=missing,
         hold=hold,
-        latency=hold if tally.latency is None else Spread.of(tally.latency.values),
+        latency=hold if tally.latency is None else Durations.of(tally.latency.values),
         buffered_max=run.largest("buffered_max"),
         buffered_max_bytes=run.largest("buffered_max_bytes"),
         seconds=run.seconds,

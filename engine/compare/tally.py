@@ -37,7 +37,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Durations:
     """A distribution of durations [ns]: mean, and nearest-rank quantiles (values that occurred)."""
 
     mean_ns: float
@@ -47,7 +47,7 @@ class Spread:
     max_ns: int
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Spread:
+    def of(cls, values: np.ndarray) -> Durations:
         """Of int64 durations, which are sorted in place; all 0 when there are none."""
         values.sort()
         n = len(values)
@@ -57,7 +57,7 @@ class Spread:
         return cls(float(values.mean()), p50, p95, p99, int(values[-1]))
 
 
-class Kept:
+class GrowingColumn:
     """An int64 column of unknown length that grows by doubling: 8 to 16 bytes a value."""
 
     def __init__(self) -> None:
@@ -95,9 +95,9 @@ class Tally:
         self._reading = reading
         self._newest: dict[str, tuple[int, int]] = {}
         self.released = self.out_of_order = self.in_place = self.late = self.dropped = 0
-        self.hold = Kept()
-        self.latency = None if reading.departed is None else Kept()
-        self.lateness = Kept()
+        self.hold = GrowingColumn()
+        self.latency = None if reading.departed is None else GrowingColumn()
+        self.lateness = GrowingColumn()
 
     def add(self, site: str, batch: Released) -> None:
         """Count a batch of ``site``'s ordered stream.

@@ -16,7 +16,7 @@ from typing import Any, Final
 from engine.compare.choice import in_place
 from engine.compare.comparison import OrdersCompared
 from engine.compare.labels import place_labels
-from engine.compare.measure import Measures, Spread
+from engine.compare.measure import Durations, Measures
 from engine.report.page.figures import COLOURS, NEUTRAL, Figure, short
 from engine.report.units import number
 
@@ -97,7 +97,7 @@ def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
     )
 
 
-def _spread(comparison: OrdersCompared, each: Measures) -> Spread:
+def _spread(comparison: OrdersCompared, each: Measures) -> Durations:
     return each.latency if comparison.settings.reading.departed else each.hold
 
 

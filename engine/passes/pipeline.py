@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -142,8 +142,12 @@ def _content(log: Path) -> list[tuple[str, bytes]]:
     return found
 
 
-def check_plans(log: Path | Log, plans: Iterable[Plan]) -> None:
+def check_plans(
+    log: Path | Log, plans: Iterable[Plan], declared: Mapping[str, str] | None = None
+) -> None:
     """Every attribute that the plans name must be in the log, with a fitting type.
+
+    ``declared``: types of attributes that sources have, whether or not an event of theirs came.
 
     Raises:
         UserError: an unknown attribute; names the ones there are, with a caret.
@@ -152,7 +156,7 @@ def check_plans(log: Path | Log, plans: Iterable[Plan]) -> None:
     wanted: set[str] = set()
     for plan in plans:
         wanted |= named_attributes(plan)
-    known = attribute_types(log, wanted)
+    known = {**(declared or {}), **attribute_types(log, wanted)}
     for plan in plans:
         check_attributes(plan, known)
 

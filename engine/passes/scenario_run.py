@@ -27,7 +27,13 @@ from engine.query.plan import Plan
 from engine.report.write import write_report
 from engine.results.export import export_jsonl
 from engine.results.store.part_store import PartStore
-from engine.scenario import Pass, RunnableScenario, Score, SettableScenario
+from engine.scenario import (
+    DeclaringScenario,
+    Pass,
+    RunnableScenario,
+    Score,
+    SettableScenario,
+)
 
 RESULTS: Final = "results.jsonl"
 REPORT: Final = "report.html"
@@ -172,7 +178,8 @@ def run_scenario(
     else:
         _check_run_folder(folder, overwrite=overwrite)
         manifest = _made(scenario, options, folder, making)
-    _answer(folder, plans, list(zip(passes, chains, strict=True)), host, passing, warn)
+    declared = _declared(scenario, options)
+    _answer(folder, plans, list(zip(passes, chains, strict=True)), host, passing, warn, declared)
     main = folder / "runs" / passes[0].label
     export_jsonl(main, folder / RESULTS, queries=[plan.name for plan in plans])
     score = scenario.score(folder, options)
@@ -193,7 +200,8 @@ def scored_run(scenario: RunnableScenario, options: Mapping[str, Any], folder: P
     made = folder / "made"
     simulated(scenario, options, made, _unwatched)
     of_passes = list(zip(passes, chains, strict=True))
-    _answer(made, plans, of_passes, Host(None), _unwatched, lambda _line: None)
+    declared = _declared(scenario, options)
+    _answer(made, plans, of_passes, Host(None), _unwatched, lambda _line: None, declared)
     return scenario.score(made, options)
 
 
@@ -203,17 +211,22 @@ def _unwatched(_what: str) -> AbstractContextManager[Advanced]:
 
 def _answer(
     folder: Path, plans: tuple[Plan, ...], passes: Sequence[tuple[Pass, ChainSettings]],
-    host: Host, passing: Watch, warn: Callable[[str], None],
+    host: Host, passing: Watch, warn: Callable[[str], None], declared: Mapping[str, str],
 ) -> None:  # fmt: skip
     """Runs the passes, each with its chain, over the log in ``folder``."""
     log = folder / "log"
-    check_plans(log, plans)
+    check_plans(log, plans, declared)
     for each, chain in passes:
         for line in of_promises(log, chain.plans, chain.order, chain.barrier):
             warn(f"{each.label}: {line}")
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with passing(f"{each.label}: {what}") as advanced:
             host.run(log, chain, PartStore(folder / "runs" / each.label), advanced)
+
+
+def _declared(scenario: RunnableScenario, options: Mapping[str, Any]) -> Mapping[str, str]:
+    """Attributes that its sources have, whether or not their events come."""
+    return scenario.attributes(options) if isinstance(scenario, DeclaringScenario) else {}
 
 
 def _chains(passes: Sequence[Pass], plans: tuple[Plan, ...]) -> list[ChainSettings]:

@@ -106,7 +106,7 @@ class SeqMatcher:
         self._keep_ns = _keep_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
         self._attributes = kept_attributes(self._layout)
-        self.table = Store(self._layout.reads)
+        self.table = Store(self._layout.reads, self._layout.keyed)
         """The events held."""
         self._kernel = Kernel(
             self._layout,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from engine.pattern.compiled.records import EVENT
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
 from engine.pattern.verdict.certainty import EventTimes
 from engine.query.expression import View, view_value
-from engine.query.fields import attributes_in, released_columns
+from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute
 from engine.query.values import Value
 from engine.stream.columns import VALID_PREFIX
@@ -40,6 +41,8 @@ _IN_RECORD: Final = {
     EXPIRES: "expires", MEMBER: "member", HORIZON: "horizon", T_A: "t_a", REF_END: "ref_end",
 }  # fmt: skip
 """What the kernel reads lies together, event by event, as EVENT; these columns are its fields."""
+_TE: Final = "te"
+"""Not held: it follows of ``REF_END``, ``ref`` and ``ts``."""
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
 _WHOLE: Final = 1
@@ -50,7 +53,9 @@ _KINDS: Final = {"int": INT, "float": FLOAT, "str": TEXT, "null": ABSENT}
 
 
 class Registers(NamedTuple):
-    """(registers, events); see ``engine.pattern.search.state.Search``."""
+    """(registers, events), of conditions two and of keys two; see
+    ``engine.pattern.search.state.Search``.
+    """
 
     raw: np.ndarray
     ok: np.ndarray
@@ -59,35 +64,62 @@ class Registers(NamedTuple):
 
 
 class Store:
-    """``columns``: ``FIELDS``, those of the constants above, attributes, each with a mask; filled
-    up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
+    """``columns``: ``FIELDS`` but ``te``, those of the constants above, attributes, each with a
+    mask; filled up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
+
+    A whole number that the kernel reads is held once: its column and its mask are views of its
+    register.
 
     Args:
-        registers: whose values the kernel reads.
+        conditions: what conditions read, by register.
+        keys: attributes (the plan's names) that must be equal.
     """
 
-    def __init__(self, registers: list[Read]) -> None:
+    def __init__(self, conditions: list[Read], keys: list[str]) -> None:
         self.attr_types: dict[str, str] = {}
         self.n = 0
-        self._reads = registers
-        self.kinds = np.full(len(registers), ABSENT, np.int8)
-        """What the registers hold now; a kind may widen from int to float."""
+        self._names: tuple[Sequence[Read], Sequence[Read]] = (conditions, keys)
+        self._own_names = [
+            [own_attribute(read) if isinstance(read, str) else None for read in names]
+            for names in self._names
+        ]
+        self._shared: set[str] = set()
+        """Own attributes whose columns are views."""
+        self._kinds = [np.full(len(names), ABSENT, np.int8) for names in self._names]
+        self.kinds = self._kinds[0]
+        """What the registers of conditions hold now; a kind may widen from int to float."""
         self._make(0, {})
 
     def _make(self, room: int, like: dict[str, np.ndarray]) -> None:
         """Empty arrays; columns of the types of ``like``."""
         self._room = room
         self.events = np.zeros(room, EVENT)
+        for_conditions, for_keys = ((len(names), room) for names in self._names)
+        self.registers = Registers(
+            np.zeros(for_conditions, np.int64), np.zeros(for_conditions, np.bool_),
+            np.zeros(for_keys, np.int64), np.zeros(for_keys, np.int8),
+        )  # fmt: skip
+        views = {name: view for attr in self._shared for name, view in self._views(attr).items()}
         self.columns = {
             name: np.zeros(room, known.dtype) for name, known in like.items()
-            if name not in _IN_RECORD
+            if name not in _IN_RECORD and name not in views
         }  # fmt: skip
-        self.columns |= {name: self.events[field] for name, field in _IN_RECORD.items()}
-        shape = (len(self._reads), room)
-        self.registers = Registers(
-            np.zeros(shape, np.int64), np.zeros(shape, np.bool_), np.zeros(shape, np.int64),
-            np.zeros(shape, np.int8),
-        )  # fmt: skip
+        self.columns |= views | {name: self.events[field] for name, field in _IN_RECORD.items()}
+
+    def _views(self, attr: str) -> dict[str, np.ndarray]:
+        """What a register holds of an own attribute of whole numbers as its column and mask; none:
+        the kernel does not read it.
+        """
+        conditions, keys = self._own_names
+        if attr in keys:
+            number = keys.index(attr)
+            value, known = self.registers.same[number], self.registers.tag[number].view(np.bool_)
+        elif attr in conditions:
+            number = conditions.index(attr)
+            value, known = self.registers.raw[number], self.registers.ok[number]
+        else:
+            return {}
+        return {ATTR_PREFIX + attr: value, VALID_PREFIX + attr: known}
 
     def _take_over(self, room: int, rows: np.ndarray | slice, kept: int) -> None:
         """The events ``rows``, which are ``kept``, in new arrays."""
@@ -95,7 +127,7 @@ class Store:
         self._make(room, old)
         numbers_of(self.events)[:kept] = numbers_of(events)[rows]
         for name, known in old.items():
-            if name not in _IN_RECORD:
+            if known.base is None:  # no view
                 self.columns[name][:kept] = known[rows]
         for was, new in zip(registers, self.registers, strict=True):
             new[:, :kept] = was[:, rows]
@@ -115,7 +147,7 @@ class Store:
         fresh = {name: released.columns[name][rows] for name in FIELDS} | more
         if "site" in released.columns:
             fresh["site"] = released.columns["site"][rows]
-        fresh[REF_END] = fresh["te"] + (fresh["ref"] - fresh["ts"])
+        fresh[REF_END] = fresh.pop(_TE) + (fresh["ref"] - fresh["ts"])
         for attr in released.attr_types:
             name = ATTR_PREFIX + attr
             if name not in released.columns or (attributes is not None and attr not in attributes):
@@ -135,6 +167,8 @@ class Store:
                 self.attr_types[attr] = kind
                 if kind == "float":
                     fresh[name] = fresh[name].astype(np.float64, copy=False)
+                if attr in self._shared and kind not in {"int", "null"}:
+                    self._part(attr)
         start, self.n = self.n, self.n + len(fresh[ORDER])
         if self.n > self._room:
             # Pages that nothing was written to take no memory; to copy what is held takes time.
@@ -151,11 +185,24 @@ class Store:
         """Copies of the columns of ``rows``, as ``add`` takes them."""
         return {name: known[: self.n][rows] for name, known in self.columns.items()}
 
+    def _part(self, attr: str) -> None:
+        """From now on the attribute has a column of its own."""
+        for name in self._views(attr):
+            self.columns[name] = self.columns[name].copy()
+        self._shared.remove(attr)
+
     def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
         """The column, made or widened if need be."""
         known = self.columns.get(name)
         if name in _IN_RECORD:
             return self.columns[name]
+        if known is None and dtype == np.int64 and name.startswith(ATTR_PREFIX):
+            attr = name.removeprefix(ATTR_PREFIX)
+            fits = self.attr_types.get(attr) == "int" and VALID_PREFIX + attr not in self.columns
+            if fits and (views := self._views(attr)):
+                self._shared.add(attr)
+                self.columns |= views
+                return self.columns[name]
         if known is None:
             self.columns[name] = np.zeros(self._room, dtype)
         elif known.dtype != dtype and np.promote_types(known.dtype, dtype) != known.dtype:
@@ -166,33 +213,34 @@ class Store:
 
     def _fill(self, rows: np.ndarray, strings: Strings) -> None:
         """The registers of new rows."""
-        for number, read in enumerate(self._reads):
-            node = Attribute(read) if isinstance(read, str) else read
-            view = self.view(rows, released_columns(attributes_in(node)), strings)
-            value = view_value(node, view)
-            kind = _KINDS[value.kind]
-            known = int(self.kinds[number])
-            if kind == ABSENT:
-                continue
-            if known not in (ABSENT, kind):
-                if {known, kind} != {INT, FLOAT}:
-                    raise ContractViolation(f"{read!r} is text and a number")
-                if known == INT:
-                    past = self.registers.raw[number, : rows[0]] if len(rows) else None
-                    if past is not None:
+        if not len(rows):
+            return
+        new, r = slice(int(rows[0]), self.n), self.registers
+        for which, names in enumerate(self._names):
+            for number, read in enumerate(names):
+                node = Attribute(read) if isinstance(read, str) else read
+                view = self.view(rows, released_columns(attributes_in(node)), strings)
+                value = view_value(node, view)
+                kind, known = _KINDS[value.kind], int(self._kinds[which][number])
+                if kind == ABSENT:
+                    continue
+                if known not in (ABSENT, kind):
+                    if {known, kind} != {INT, FLOAT}:
+                        raise ContractViolation(f"{read!r} is text and a number")
+                    if known == INT and not which:
+                        past = r.raw[number, : rows[0]]
                         past[:] = past.astype(np.float64).view(np.int64)
-                kind = FLOAT
-            self.kinds[number] = kind
-            self._write(number, rows, value, kind)
-
-    def _write(self, number: int, rows: np.ndarray, value: Value, kind: int) -> None:
-        data, r = value.data, self.registers
-        ok = np.ones(len(rows), np.bool_) if value.valid is None else value.valid
-        same, tag = comparable(value)
-        raw = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
-        start, stop = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
-        r.raw[number, start:stop], r.ok[number, start:stop] = raw, ok
-        r.same[number, start:stop], r.tag[number, start:stop] = same, np.where(ok, tag, 0)
+                    kind = FLOAT
+                self._kinds[which][number] = kind
+                data, valid = value.data, value.valid
+                if which:
+                    same, tag = comparable(value)
+                    r.same[number, new] = same
+                    r.tag[number, new] = tag if valid is None else np.where(valid, tag, 0)
+                else:
+                    as_kept = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
+                    r.raw[number, new] = as_kept
+                    r.ok[number, new] = True if valid is None else valid
 
     def keep(self, wanted: np.ndarray) -> np.ndarray:
         """Drop every event but those marked in ``wanted``.
@@ -213,8 +261,11 @@ class Store:
         return EventTimes(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
 
     def view(self, rows: np.ndarray, names: set[str], strings: Strings) -> View:
-        """The columns ``names`` of ``rows``, for predicates."""
-        found = {name: self.columns[name][rows] for name in names if name in self.columns}
+        """The columns ``names`` of ``rows``, for predicates; ``te`` too."""
+        c = self.columns
+        found = {name: c[name][rows] for name in names if name in c}
+        if _TE in names:
+            found[_TE] = c[REF_END][rows] - (c["ref"][rows] - c["ts"][rows])
         return View.of(found, self.attr_types, strings)
 
     def codes(self) -> np.ndarray:
@@ -227,20 +278,23 @@ class Store:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        columns = {name: known[: self.n].copy() for name, known in self.columns.items()}
-        return {
-            "columns": {name: known for name, known in columns.items() if name not in _IN_RECORD},
+        n, columns = self.n, self.columns
+        return {  # without the columns that are views
+            "columns": {name: c[:n].copy() for name, c in columns.items() if c.base is None},
+            "shared": sorted(self._shared),
             "events": copy_of(self.events[: self.n]),
             "attr_types": dict(self.attr_types),
             "n": self.n,
-            "kinds": self.kinds.copy(),
+            "kinds": [kinds.copy() for kinds in self._kinds],
             "registers": [matrix[:, : self.n].copy() for matrix in self.registers],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.attr_types, self.n = dict(state["attr_types"]), state["n"]
-        self.kinds = state["kinds"].copy()
+        self._kinds = [kinds.copy() for kinds in state["kinds"]]
+        self.kinds = self._kinds[0]
+        self._shared = set(state["shared"])
         self._make(self.n, state["columns"])
         numbers_of(self.events)[:] = numbers_of(state["events"])
         for name, known in state["columns"].items():

@@ -24,8 +24,8 @@ from engine.operator import Result
 from engine.results.kinds import KINDS
 from engine.results.lines.json_texts import in_one, in_one_text
 from engine.results.schema import POSITION
-from engine.results.store.batch_files import site_groups
-from engine.results.store.part_store import Batches, PartStore, store_of
+from engine.results.store.batch_files import Batches, site_groups
+from engine.results.store.part_store import PartStore, store_of
 from engine.results.tables.flat_columns import flat
 from engine.results.tables.table_file import CSV, write_table
 from engine.results.tables.typed_columns import TypedColumns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -59,7 +60,8 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
         UserError: a query or an option is at fault; names it.
     """
     table = whole.table("engine")
-    asked = _queries(whole.tables("query"), folder)
+    tables = whole.tables("query")
+    asked = _queries(tables, folder)
     said = table.text("kind", "spark", among=KINDS)
     defaults = Questions(queries=())
     options: dict[str, Any] = {
@@ -84,8 +86,21 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
         master=table.text("master", "local[*]"),
     )
     if asked:
-        settings.questions.chain_settings()
+        try:
+            settings.questions.chain_settings()
+        except UserError as error:
+            raise _placed(str(error), table, dict(zip((n for n, _ in asked), tables, strict=True))
+                          ) from error  # fmt: skip
     return settings if asked and settings.kind != "none" else None
+
+
+def _placed(said: str, engine: Table, queries: Mapping[str, Table]) -> Exception:
+    """The error to raise: at the query, or the option, that it is about by its first word."""
+    for name, table in queries.items():
+        if said.startswith(f"query {name}: "):
+            return table.wrong("text" if "text" in table.effective else "file", said)
+    word = said.partition(" ")[0]
+    return engine.wrong(word, said) if word in engine.effective else UserError(said)
 
 
 def _queries(tables: list[Table], folder: Path) -> tuple[tuple[str, str], ...]:

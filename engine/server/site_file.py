@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import SettingsError
-from edge_agent.settings_file import Table, read_toml
+from edge_agent.settings_file import Table, read_toml, told_of
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
 from engine.server.engine_section import EngineSettings, read_engine
@@ -88,7 +88,8 @@ def read_site(path: Path, engine: str | None = None) -> SiteSettings:
         UserError: a mistake in it; names the place and the remedy.
     """
     try:
-        return _site(read_toml(path), path.parent, engine)
+        with told_of(path):
+            return _site(read_toml(path), path.parent, engine)
     except SettingsError as error:
         raise UserError(str(error)) from error
     except UserError as error:

@@ -19,7 +19,7 @@ _T_95: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Estimate:
     """A metric over seeds: its mean, and half the width of the mean's 95 % confidence interval."""
 
     mean: float
@@ -27,11 +27,11 @@ class Spread:
     """None: of one seed nothing is known."""
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
+    def of(cls, values: Sequence[float]) -> Estimate:
         """Of one or more values.
 
-        >>> Spread.of([1.0, 2.0, 3.0])
-        Spread(mean=2.0, half=2.4826...)
+        >>> Estimate.of([1.0, 2.0, 3.0])
+        Estimate(mean=2.0, half=2.4826...)
         """
         if len(values) < 2:
             return cls(values[0], None)
@@ -57,7 +57,7 @@ class Findings:
     thresholds: tuple[str, ...]
     holding: Mapping[str, Mapping[Cell, float]]
     details: Mapping[str, Mapping[Cell, str]]
-    metrics: Mapping[Cell, Mapping[str, Mapping[str, Spread]]]
+    metrics: Mapping[Cell, Mapping[str, Mapping[str, Estimate]]]
     errors: Mapping[Cell, str]
 
     @classmethod
@@ -105,12 +105,12 @@ class Findings:
         return min(good, key=distance) if good else None
 
 
-def _spreads(answers: Sequence[Answer]) -> dict[str, dict[str, Spread]]:
-    found: dict[str, dict[str, Spread]] = {}
+def _spreads(answers: Sequence[Answer]) -> dict[str, dict[str, Estimate]]:
+    found: dict[str, dict[str, Estimate]] = {}
     for query in dict.fromkeys(query for each in answers for query in each.metrics):
         names = dict.fromkeys(name for each in answers for name in each.metrics[query])
         found[query] = {
-            name: Spread.of(
+            name: Estimate.of(
                 [each.metrics[query][name] for each in answers if name in each.metrics[query]]
             )
             for name in names

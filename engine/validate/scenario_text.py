@@ -32,6 +32,15 @@ _SKEW_MAX_PPM: Final = 500.0
 
 
 @dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Of a site's gateway: silence until a tick, 0: none; when a frame is closed."""
+
+    tick_every_ns: int
+    frame_every_ns: int
+    frame_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """What the sources see: a recording. ``file``: as the scenario file names it; ``gaps_ns``: mean
     time between a source's events, by source.
@@ -43,7 +52,7 @@ class Recorded:
 
 def scenario_text(
     found: Validation, plans: Sequence[Plan], order: str, barrier: str | None,
-    recorded: Recorded | None = None,
+    recorded: Recorded | None = None, rhythm: Rhythm | None = None,
 ) -> str:  # fmt: skip
     """The file, as TOML.
 
@@ -53,6 +62,7 @@ def scenario_text(
         order: short form, as of ``slackwater query``.
         barrier: likewise; None: as each query's REALTIME says.
         recorded: what the sources see; None: stand-ins. Its events say how long the run is.
+        rhythm: of the site's gateway; None: as it is by default.
     """
     setup = found.setup
     wanted = [f"uncertain <= {100 * found.wanted.uncertain:g} %"]
@@ -71,6 +81,11 @@ def scenario_text(
         lines += ["", *_source(source, setup, recorded)]
         if recorded is None:
             lines += _stand_in(source, setup, number, types, attrs)
+    if rhythm is not None:
+        lines += [
+            "", "[gateway]", f"tick_every = {_ns(rhythm.tick_every_ns)}",
+            f"frame_every = {_ns(rhythm.frame_every_ns)}", f"frame_rows = {rhythm.frame_rows}",
+        ]  # fmt: skip
     if plans:
         lines += ["", "[queries]", *(f"{_key(plan.name)} = {_text(plan.text)}" for plan in plans)]
     lines += ["", "[engine]", f"order = {_text(order)}"]

@@ -32,7 +32,9 @@ class FromFile:
         path = Path(path)
         self._read = ScenarioText(path)
         self._described: dict[str, FileScenario] = {}
-        scenario = self._of(self.options())
+        scenario = self._read.scenario({})
+        self._read.check_queries(scenario, None)  # their attributes may be set: --set
+        self._read.thresholds(scenario)
         self.name = path.stem
         self.title = scenario.title
         sources, queries = len(scenario.simulated.sources), len(scenario.queries)
@@ -60,10 +62,10 @@ class FromFile:
             self._of(options).simulated, directory, data,
             set=dict(options), scenario_file=self._read.text,
         ).manifest  # fmt: skip
-        if not manifest["rows"].get("event"):
+        if not manifest["events"]["generated"]:
             raise UserError(
-                f"{self._read.path}: no event arrived: see its duration, links and outages; an "
-                "agent sends nothing before its clock was synchronised"
+                f"{self._read.path}: nothing happens in its duration: see that, and how often its "
+                "sources and machines have events"
             )
         return manifest
 
@@ -74,10 +76,14 @@ class FromFile:
     def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         return self._of(options).queries
 
+    def attributes(self, options: Mapping[str, Any]) -> Mapping[str, str]:
+        return self._of(options).attributes
+
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         scenario = self._of(options)
         thresholds = self._read.thresholds(scenario)
-        return score_run(directory, MAIN, scenario.queries, thresholds)
+        every = scenario.simulated.gateway.frame_every_ns
+        return score_run(directory, MAIN, scenario.queries, thresholds, every)
 
     def _of(self, options: Mapping[str, Any]) -> FileScenario:
         """The file with these options, checked once."""
@@ -85,7 +91,7 @@ class FromFile:
         if key not in self._described:
             values = {path: value for path, value in options.items() if path != FILE}
             scenario = self._read.scenario(values)
-            self._read.check_queries(scenario)
+            self._read.check_queries(scenario, scenario.attributes)
             self._read.thresholds(scenario)
             self._described[key] = scenario
         return self._described[key]

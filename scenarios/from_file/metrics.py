@@ -23,6 +23,8 @@ DURATIONS: Final = {
     "detection_delay_p95": "the same, 95 of 100 are faster",
     "detection_delay_p99": "the same, 99 of 100 are faster",
     "detection_delay_max": "the slowest",
+    "answer_delay_p50": "the same until a live engine tells it, as the gateway gathers",
+    "answer_delay_p95": "the same, 95 of 100 are faster",
     "hold_p95": "how long the order keeps events back, 95 of 100 are kept for less",
 }
 COUNTS: Final = {"results": "results that stand in the end", "events": "events that happened"}
@@ -30,16 +32,21 @@ METRICS: Final = {**SHARES, **DURATIONS, **COUNTS}
 OF_STREAM: Final = ("missing", "late", "disorder", "hold_p95", "events")
 """Metrics of the stream of events, not of a query."""
 DELAYS: Final = (0.5, 0.95, 0.99, 1.0)
+ANSWER_DELAYS: Final = {"answer_delay_p50": 0.5, "answer_delay_p95": 0.95}
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A result: what it is about, what it says, whether it is certain, when it was told [ns]."""
+    """A result: what it is about, what it says, whether it is certain, when it was told [ns].
+
+    ``answered_ns``: when a live engine has read what it takes; None: not known.
+    """
 
     identity: Any
     content: Any
     certain: bool
     at_ns: int
+    answered_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +68,7 @@ def of_query(
         same: whether two contents are the same.
     """
     standing: dict[Any, Told] = {}
-    first_ns: dict[Any, int] = {}
+    first: dict[Any, Told] = {}
     inserted = taken_back = 0
     for op, each in told:
         if op == "-":
@@ -71,14 +78,15 @@ def of_query(
         inserted += 1
         standing[each.identity] = each
         if each.identity in true and same(each.content, true[each.identity].content):
-            first_ns.setdefault(each.identity, each.at_ns)
+            first.setdefault(each.identity, each)
     right = {
         name for name, each in standing.items()
         if name in true and same(each.content, true[name].content)
     }  # fmt: skip
     wrong = sum(each.certain for name, each in standing.items() if name not in right)
     unsure = sum(not each.certain for each in standing.values())
-    delays = np.array([at - true[name].since_ns for name, at in first_ns.items()], np.int64)
+    since = np.array([true[name].since_ns for name in first], np.int64)
+    delays = np.array([each.at_ns for each in first.values()], np.int64) - since
     found = {
         "results": float(len(standing)),
         "recall": _share(len(right), len(true), 1.0),
@@ -91,6 +99,11 @@ def of_query(
         spread = np.quantile(delays, DELAYS, method="higher").tolist()
         names = [name for name in DURATIONS if name.startswith("detection_delay")]
         found |= dict(zip(names, map(float, spread), strict=True))
+    answered = [each.answered_ns for each in first.values() if each.answered_ns is not None]
+    if answered and len(answered) == len(first):
+        waits = np.array(answered, np.int64) - since
+        for name, share in ANSWER_DELAYS.items():
+            found[name] = float(np.quantile(waits, share, method="higher"))
     return found
 
 

@@ -6,6 +6,7 @@ queries; order ``none`` and no clock errors leave nothing for a strategy to deci
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 import slackwater
 from scenarios.from_file.metrics import TrueResult
+from slackwater.scenario import named_attributes, parse_query
 from slackwater.simulation import TRUTH, TRUTH_PREFIX
 
 _KEPT: Final = "late:30d"
@@ -73,12 +75,14 @@ class PerfectWorld:
     def answers(self, queries: Mapping[str, str]) -> dict[str, dict[Any, TrueResult]]:
         """Query -> its results by identity."""
         found: dict[str, dict[Any, TrueResult]] = {name: {} for name in queries}
-        if not (queries and len(self)):
+        asked = {name: text for name, text in queries.items() if self._has_attributes(text)}
+        if not (asked and len(self)):
             return found
         with (
+            warnings.catch_warnings(action="ignore", category=slackwater.Doubt),
             slackwater.read(self.table, time_unit="ns", mapping=self.mapping) as events,
             slackwater.query(
-                events, queries, order="none", barrier="immediate", guard="off",
+                events, asked, order="none", barrier="immediate", guard="off",
                 purge=_KEPT,
             ) as results,
         ):  # fmt: skip
@@ -89,6 +93,10 @@ class PerfectWorld:
                 else:
                     found[result["query"]].pop(name, None)
         return found
+
+    def _has_attributes(self, text: str) -> bool:
+        """Whether events have what a query, which is right, names; else it has no results."""
+        return all(f"attrs.{name}" in self.mapping for name in named_attributes(parse_query(text)))
 
     def _true(self, result: Mapping[str, Any]) -> tuple[Any, TrueResult]:
         if "window" in result:

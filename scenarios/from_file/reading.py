@@ -12,6 +12,7 @@ import slackwater
 from scenarios.from_file.overrides import overridden
 from scenarios.from_file.recordings import read_recording
 from scenarios.from_file.thresholds import Threshold, read_threshold
+from scenarios.soccer.network import WORLDS
 from slackwater.scenario import UserError
 from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
 
@@ -32,13 +33,13 @@ class ScenarioText:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.text = path.read_text(encoding="utf-8")
+            self.text = path.read_bytes().decode()
             self.tables: Mapping[str, Any] = tomllib.loads(self.text)
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise UserError(f"{path}: not a text in UTF-8: {error}") from error
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also digits without end, and depth
             raise UserError(f"{path}: not TOML: {error}") from error
 
     def scenario(self, values: Mapping[str, Any]) -> FileScenario:
@@ -49,7 +50,7 @@ class ScenarioText:
         """
         tables = overridden(self.tables, values)
         try:
-            return build_from_tables(self.path.stem, tables, self._recording, _ROOT)
+            return build_from_tables(self.path.stem, tables, self._recording, _ROOT, WORLDS)
         except UserError as error:
             message = str(error)
             if not message.startswith(_ROOT):
@@ -58,15 +59,15 @@ class ScenarioText:
             place = _PLACE.match(rest)
             raise self.wrong(place[0] if place else "", rest.removeprefix(": ")) from error
 
-    def check_queries(self, scenario: FileScenario) -> None:
-        """Reads its queries.
+    def check_queries(self, scenario: FileScenario, attributes: Mapping[str, str] | None) -> None:
+        """Reads its queries; ``attributes``: types of those that events have, None: any.
 
         Raises:
             UserError: one is wrong; names the line, and the place in it with a caret.
         """
         for name, text in scenario.queries.items():
             try:
-                slackwater.explain(text)
+                slackwater.explain(text, attributes=attributes)
             except UserError as error:
                 raise self.wrong(f"queries.{name}", f"queries.{name}: {error}") from error
 

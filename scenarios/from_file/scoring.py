@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,19 +11,22 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from scenarios.from_file.durable import Durable
 from scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
 from scenarios.from_file.perfect_world import PerfectWorld, match_identity, window_identity
 from scenarios.from_file.thresholds import Threshold, shown
 from scenarios.runs import LATE, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
 from slackwater.scenario import Claim, Score, Table, Tile
+from slackwater.simulation import LOG, MANIFEST
 
 STREAM: Final = "events"
 _CLOSE: Final = 1e-9
 
 
 def score_run(
-    directory: Path, label: str, queries: Mapping[str, str], thresholds: Sequence[Threshold]
-) -> Score:
+    directory: Path, label: str, queries: Mapping[str, str], thresholds: Sequence[Threshold],
+    frame_every_ns: int,
+) -> Score:  # fmt: skip
     """Claims, tables and numbers of the run in ``directory``.
 
     Args:
@@ -30,16 +34,18 @@ def score_run(
         label: of its pass.
         queries: by name.
         thresholds: of the file.
+        frame_every_ns: of the gateway.
 
     Raises:
         UserError: the pass left nothing behind.
     """
     world = PerfectWorld.read(directory)
     true = world.answers(queries)
+    durable = Durable(directory / LOG, frame_every_ns)
     told: dict[str, list[tuple[str, Told]]] = {name: [] for name in queries}
     for folder in ("matches", "windows"):
         for result in emitted(directory, label, folder):
-            told[result["query"]].append((result["op"], _told(result)))
+            told[result["query"]].append((result["op"], _told(result, durable)))
     values: dict[str, dict[str, float]] = {STREAM: _of_stream(directory, label, len(world))}
     for name in queries:
         values[name] = of_query(told[name], true[name], _same)
@@ -58,12 +64,14 @@ def score_run(
     return Score(claims, (_table(values, true),), facts, tiles=tiles, decisive=True)
 
 
-def _told(result: Mapping[str, Any]) -> Told:
+def _told(result: Mapping[str, Any], durable: Durable) -> Told:
+    at = result["at"]
+    answered = durable.since(result["site"], at)
     if "window" in result:
         certain = not result.get("ambiguous")
-        return Told(window_identity(result), result["value"], certain, result["at"])
+        return Told(window_identity(result), result["value"], certain, at, answered)
     certain = result["certainty"] == "confirmed"
-    return Told(match_identity(result), None, certain, result["at"])
+    return Told(match_identity(result), None, certain, at, answered)
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -82,6 +90,9 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
+    if not _arrived(directory):
+        return {"events": float(happened), "missing": 1.0, "late": 0.0, "disorder": 0.0,
+                "hold_p95": 0.0}  # fmt: skip
     table = read_ordered(directory, label)
     status = ints(table, "status")
     late = (status == LATE) | (status == LATE_DROPPED)
@@ -99,6 +110,12 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
         "disorder": disorder / arrived if arrived else 0.0,
         "hold_p95": float(np.quantile(holds, 0.95, method="higher")) if holds.size else 0.0,
     }
+
+
+def _arrived(directory: Path) -> bool:
+    """Whether any event came to the gateway."""
+    manifest: dict[str, Any] = json.loads((directory / MANIFEST).read_text("utf-8"))
+    return bool(manifest["rows"].get("event"))
 
 
 def _judged(

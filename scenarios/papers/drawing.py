@@ -10,6 +10,11 @@ from slackwater.paper import Figure, digits, log_axis
 
 _OUTSIDE: Final = {"orientation": "h", "x": 0, "xanchor": "left", "y": -0.25, "yanchor": "top"}
 
+_THIN: Final = 2
+_WIDE: Final = 7
+_CLOSE: Final = 0.005
+"""Of the highest value."""
+
 
 @dataclass(frozen=True, slots=True)
 class Series:
@@ -26,7 +31,9 @@ def lines(
     name: str, title: str, caption: str, series: Sequence[Series], axes: tuple[str, str], *,
     log_y: bool = False, marks: bool = True,
 ) -> Figure:  # fmt: skip
-    """A line per series; ``axes``: titles of x and y. A logarithmic axis has no place for 0."""
+    """A line per series; ``axes``: titles of x and y. A logarithmic axis has no place for 0. A line
+    that another one covers is wider, so that its edges show.
+    """
     if log_y and any(y <= 0 for each in series for y in each.y):
         caption += " Zeros are not drawn."
     return Figure(
@@ -41,14 +48,14 @@ def lines(
                 "mode": "lines+markers" if marks else "lines",
                 "line": {
                     "color": each.colour,
-                    "width": 2,
+                    "width": _WIDE if _covered(each, series[place + 1 :]) else _THIN,
                     "dash": "dot" if each.published else "solid",
                 },
                 "opacity": 0.6 if each.published else 1,
             }
-            for each in series
+            for place, each in enumerate(series)
         ],
-        {"xaxis": {"title": {"text": axes[0]}}, "yaxis": _y(axes[1], log_y=log_y),
+        {"xaxis": {"title": {"text": axes[0]}}, "yaxis": _y(axes[1], series, log_y=log_y),
          "legend": _OUTSIDE},
         height_px=400,
     )  # fmt: skip
@@ -77,10 +84,22 @@ def bars(
             for each in series
         ],
         {"barmode": "group", "xaxis": {"title": {"text": axes[0]}, "type": "category"},
-         "yaxis": _y(axes[1], log_y=log_y), "legend": _OUTSIDE},
+         "yaxis": _y(axes[1], series, log_y=log_y), "legend": _OUTSIDE},
         height_px=400,
     )  # fmt: skip
 
 
-def _y(title: str, *, log_y: bool) -> dict[str, Any]:
-    return log_axis(title) if log_y else {"title": {"text": title}, "rangemode": "tozero"}
+def _covered(line: Series, later: Sequence[Series]) -> bool:
+    """Whether one of those drawn later takes the same way, as far as one could see."""
+    height = max((abs(y) for each in (line, *later) for y in each.y), default=0.0)
+    return any(
+        list(line.x) == list(other.x)
+        and all(abs(a - b) <= _CLOSE * height for a, b in zip(line.y, other.y, strict=True))
+        for other in later
+    )
+
+
+def _y(title: str, series: Sequence[Series], *, log_y: bool) -> dict[str, Any]:
+    if log_y:
+        return log_axis(title, [y for each in series for y in each.y])
+    return {"title": {"text": title}, "rangemode": "tozero"}

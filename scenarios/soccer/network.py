@@ -1,32 +1,26 @@
-"""Clocks and links of the gateways: each has its own error and its own way to the engine."""
+"""The scenario's file with the options of ``slackwater run soccer``."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-import numpy as np
-
-from scenarios.soccer.pitch import BALL, MS, SECOND, shoes_of_gateways
-from scenarios.soccer.sensors import Ball, Match, Shoes
+from scenarios.soccer.heard import Heard
+from scenarios.soccer.pitch import MS
 from slackwater.scenario import UserError
 from slackwater.simulation import (
-    START_NS,
-    Bernoulli,
-    ClockSettings,
     Constant,
     DelaySettings,
     Exponential,
-    LinkSettings,
     Lognormal,
     Pareto,
     Recorded,
     Scenario,
-    Seeds,
-    SourceSettings,
     TwoPeak,
     Uniform,
+    build_from_tables,
 )
 
 DELAYS: Final[Mapping[str, DelaySettings]] = {
@@ -40,88 +34,29 @@ DELAYS: Final[Mapping[str, DelaySettings]] = {
 }
 """One-way delays to the engine, by the value of the option ``delay``."""
 MIXED: Final = "mixed"
-_MIXED: Final = ("exponential", "two_peak", "lognormal", "uniform", "pareto")
-_DOWN: Final = Exponential(min_ns=2 * MS, mean_ns=4 * MS)
-"""Back from the engine: shorter, so that time sync is wrong by half the difference."""
-WARM_UP_NS: Final = 10 * SECOND
-"""On before the kick-off; with it, windows of 10 s begin at the kick-off."""
-_WANDER_PPB: Final = 20.0
-_RESOLUTION_NS: Final = 1_000
+"""As the file says: they differ from gateway to gateway."""
+FILE: Final = Path(__file__).with_name("soccer.toml")
+WORLDS: Final = {"soccer": Heard}
+"""Models of workloads of scenario files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
-    """How bad clocks and network are.
-
-    Attributes:
-        offset_ns: clocks are wrong by up to this, either way.
-        skew_ppb: and by up to this much more per second, either way.
-        delay: a key of ``DELAYS``, or ``mixed``: they differ from gateway to gateway.
-        connections: of each gateway, in parallel; events overtake each other on them.
-        loss: share of messages that are lost.
-        duplicate: share of messages that arrive twice.
-    """
-
-    offset_ns: int
-    skew_ppb: int
-    delay: str
-    connections: int
-    loss: float
-    duplicate: float
-
-    def __post_init__(self) -> None:
-        if self.delay != MIXED and self.delay not in DELAYS:
-            known = ", ".join((MIXED, *DELAYS))
-            raise UserError(f"--set delay={self.delay}: unknown model; use one of {known}")
-
-
-def soccer_scenario(seed: int, duration_ns: int, conditions: Conditions) -> tuple[Scenario, Match]:
-    """Eleven gateways that hear a match, and the match.
+def soccer_scenario(options: Mapping[str, Any]) -> Scenario:
+    """Eleven gateways that hear a match: those of the file, with ``options`` of ``Soccer``.
 
     Raises:
         UserError: a setting out of its range.
     """
-    seeds = Seeds(seed)
-    match = Match.planned(seeds, START_NS + WARM_UP_NS, duration_ns)
-    gateways = shoes_of_gateways()
-    names = (BALL, *gateways)
-    generator = seeds.generator("soccer/clocks")
-    offsets_ns = np.rint(generator.uniform(-1, 1, len(names)) * conditions.offset_ns)
-    skews_ppb = np.rint(generator.uniform(-1, 1, len(names)) * conditions.skew_ppb)
-    sources = tuple(
-        SourceSettings(
-            name=name,
-            workload=Ball(match) if name == BALL else Shoes(gateways[name], match),
-            clock=ClockSettings(
-                offset_ns=int(offset_ns),
-                skew_ppb=int(skew_ppb),
-                wander_ppb=_WANDER_PPB,
-                resolution_ns=_RESOLUTION_NS,
-            ),
-            up=_up(conditions, number),
-            down=LinkSettings(delay=_DOWN),
-            connections=conditions.connections,
-            resend=False,
-        )
-        for number, (name, offset_ns, skew_ppb) in enumerate(
-            zip(names, offsets_ns.tolist(), skews_ppb.tolist(), strict=True)
-        )
-    )
-    scenario = Scenario(
-        name="soccer",
-        seed=seed,
-        duration_ns=duration_ns,
-        sources=sources,
-        warm_up_ns=WARM_UP_NS,
-        drain_ns=10 * SECOND,
-    )
-    return scenario, match
-
-
-def _up(conditions: Conditions, number: int) -> LinkSettings:
-    name = conditions.delay if conditions.delay != MIXED else _MIXED[number % len(_MIXED)]
-    return LinkSettings(
-        delay=DELAYS[name],
-        loss=Bernoulli(conditions.loss),
-        duplicate=conditions.duplicate,
-    )
+    delay = options["delay"]
+    if delay != MIXED and delay not in DELAYS:
+        known = ", ".join((MIXED, *DELAYS))
+        raise UserError(f"--set delay={delay}: unknown model; use one of {known}")
+    tables = tomllib.loads(FILE.read_text("utf-8"))
+    tables |= {name: options[name] for name in ("seed", "duration")}
+    tables["clock"]["offset_spread"] = options["offset"]
+    tables["clock"]["skew_ppm_spread"] = options["skew_ppm"]
+    tables["link"]["up"] |= {name: options[name] for name in ("loss", "duplicate")}
+    for source in tables["sources"]:
+        source["connections"] = options["connections"]
+        if delay != MIXED:
+            source["link"]["up"]["delay"] = DELAYS[delay]
+    return build_from_tables("soccer", tables, None, FILE.name, WORLDS).simulated

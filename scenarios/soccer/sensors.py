@@ -73,7 +73,7 @@ class Shoes:
     match: Match = field(repr=False)
 
     def streams(self) -> Sequence[StreamSchema]:
-        return _streams()
+        return streams()
 
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:  # noqa: ARG002 - the match is drawn
         phases = np.array([shoe_phase_ns(sid) for sid in self.sids], np.int64)
@@ -112,7 +112,7 @@ class Ball:
     match: Match = field(repr=False)
 
     def streams(self) -> Sequence[StreamSchema]:
-        return _streams()
+        return streams()
 
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:  # noqa: ARG002 - the match is drawn
         match = self.match
@@ -131,7 +131,8 @@ class Ball:
             yield _batch(times, np.full(times.size, BALL_SID), motion)
 
 
-def _streams() -> Sequence[StreamSchema]:
+def streams() -> Sequence[StreamSchema]:
+    """The one stream of a gateway."""
     return (StreamSchema(STREAM, dict.fromkeys(COLUMNS, "int")),)
 
 

@@ -12,13 +12,14 @@ import pyarrow.parquet as pq
 from scenarios.options import duration_ns, read_options
 from scenarios.soccer.goal_scoring import INCIDENTS
 from scenarios.soccer.goal_truth import QUERY as GOALS
+from scenarios.soccer.heard import match_of
 from scenarios.soccer.incidents import Incident
-from scenarios.soccer.network import Conditions, soccer_scenario
+from scenarios.soccer.network import soccer_scenario
 from scenarios.soccer.pitch import GOALS_QUERY, SHOE_PERIOD_NS, shoe_sid
 from scenarios.soccer.scoring import MAIN, UNORDERED, score_run
 from scenarios.soccer.window_truth import QUERIES
 from slackwater.scenario import NS_PER, Pass, Score, UserError
-from slackwater.simulation import TRUTH, simulate_to
+from slackwater.simulation import TRUTH, Span, simulate_to
 
 DEFAULTS: Final[dict[str, Any]] = {
     "seed": 1,
@@ -55,16 +56,10 @@ class Soccer:
         if not SHOE_PERIOD_NS <= length_ns <= DURATION_MAX_NS:
             raise UserError(f"--set duration={chosen['duration']}: must lie in 5 ms..2 h")
         _check_network(chosen)
-        conditions = Conditions(
-            offset_ns=duration_ns(chosen, "offset"),
-            skew_ppb=round(chosen["skew_ppm"] * 1000),
-            delay=chosen["delay"],
-            connections=chosen["connections"],
-            loss=chosen["loss"],
-            duplicate=chosen["duplicate"],
-        )
-        scenario, match = soccer_scenario(chosen["seed"], length_ns, conditions)
+        duration_ns(chosen, "offset")
+        scenario = soccer_scenario(chosen)
         manifest = simulate_to(scenario, directory, data, set=chosen).manifest
+        match = match_of(scenario.seed, Span(scenario.start_ns + scenario.warm_up_ns, length_ns))
         pq.write_table(_incident_table(match.incidents), directory / TRUTH / INCIDENTS)
         return manifest
 

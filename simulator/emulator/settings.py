@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from engine.errors import UserError
 from simulator.links import LinkSettings
-from simulator.settings import check, parse, parse_many, parsed_by
+from simulator.settings import check, parse, parse_many, parsed_by, units_needed
 
 SECOND: Final = 10**9
 MTU_MIN: Final = 576
@@ -157,4 +157,5 @@ def read_links_file(path: Path) -> Emulation:
         raise UserError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not TOML: {error}") from error
-    return read_emulation(given, str(path))
+    with units_needed():
+        return read_emulation(given, str(path))

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from edge_agent.near_miss import near_miss
 from engine.errors import UserError
+from simulator.abstracting import DeviceAbstraction
 from simulator.scenario import SECOND, Scenario, SourceSettings
 from simulator.scenario_file.joined import Joined
 from simulator.scenario_file.machine import Histories, Machine, Seen
@@ -16,6 +17,7 @@ from simulator.scenario_file.settings import (
     COUNT_MAX,
     Answering,
     GroupClock,
+    clocks_of,
     merged,
     parse_links,
     parse_queries,
@@ -23,7 +25,7 @@ from simulator.scenario_file.settings import (
     parse_workload,
 )
 from simulator.seeds import Seeds
-from simulator.settings import check, parse, parse_many, parse_plain, shown
+from simulator.settings import check, parse, parse_many, parse_plain, shown, units_needed
 from simulator.workload import Workload
 
 Recording = Mapping[str, tuple[RecordedStream, ...]]
@@ -35,6 +37,8 @@ TOP: Final = (
 )  # fmt: skip
 GROUP: Final = ("name", "count", "workload", "recording", "clock", "link")
 """Keys of ``[[sources]]`` that are not those of ``simulator.scenario.SourceSettings``."""
+_CONNECT_TIMEOUT: Final = "10 s"
+"""As the agent's driver; a handshake over a slow link takes its time."""
 _OF_LINK: Final = ("up", "down")
 
 
@@ -56,21 +60,42 @@ class FileScenario:
     answering: Answering
     thresholds: tuple[str, ...]
 
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Types of its events' attributes, whether or not an event comes."""
+        found: dict[str, str] = {}
+        for source in self.simulated.sources:
+            streams = source.workload.streams()
+            made = DeviceAbstraction(source.abstract, streams).streams.values()
+            for stream in (*streams, *made):
+                found |= stream.attrs
+        return found
+
 
 def build(
-    name: str, tables: Mapping[str, Any], read_recording: ReadRecording, place: str
-) -> FileScenario:
+    name: str, tables: Mapping[str, Any], read_recording: ReadRecording | None, place: str,
+    worlds: Mapping[str, type[Any]] | None = None,
+) -> FileScenario:  # fmt: skip
     """The scenario that the ``tables`` of a file describe.
 
     Args:
         name: of the scenario.
         tables: of the file.
-        read_recording: reads recordings.
+        read_recording: reads recordings; None: there is none.
         place: of the file, for messages.
+        worlds: models of workloads beside the plain ones, by name.
 
     Raises:
         UserError: names the setting by its place.
     """
+    with units_needed():
+        return _build(name, tables, read_recording, place, worlds or {})
+
+
+def _build(
+    name: str, tables: Mapping[str, Any], read_recording: ReadRecording | None, place: str,
+    worlds: Mapping[str, type[Any]],
+) -> FileScenario:  # fmt: skip
     for key in tables:
         known = ", ".join(TOP)
         how = near_miss(key, TOP)
@@ -82,10 +107,14 @@ def build(
     seed = parse_plain(int, tables.get("seed", 1), f"{place}.seed")
     check(seed >= 0, f"{place}.seed", "must not be negative")
     seeds = Seeds(seed)
-    groups = _groups(tables, read_recording, seeds, place)
+    groups = _groups(tables, read_recording, worlds, place)
     members = {group.name: [each.name for each in group.sources] for group in groups}
-    sources = _with_machines([each for group in groups for each in group.sources], machines,
-                             members, place)  # fmt: skip
+    clocks = clocks_of({each.name: group.clock for group in groups for each in group.sources},
+                       seeds)  # fmt: skip
+    sources = _with_machines(
+        [replace(each, clock=clocks[each.name]) for group in groups for each in group.sources],
+        machines, members, place,
+    )  # fmt: skip
     longest = max((group.recorded_ns for group in groups), default=0)
     given = {
         key: tables[key] for key in ("duration", "warm_up", "drain", "gateway") if key in tables
@@ -93,8 +122,9 @@ def build(
     if "duration" not in given:
         if not longest:
             raise UserError(f"{place}: duration is missing")
-        given["duration"] = longest + 1
-    given.setdefault("warm_up", 5 * SECOND)
+        given["duration_ns"] = longest + 1
+    if "warm_up" not in given:
+        given["warm_up_ns"] = 5 * SECOND
     scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **given}, place)
     return FileScenario(
         parse_plain(str, tables.get("title", name), f"{place}.title"),
@@ -120,12 +150,14 @@ class _Nothing:
 class _Group:
     name: str
     sources: tuple[SourceSettings, ...]
+    clock: GroupClock
     recorded_ns: int
 
 
 def _groups(
-    tables: Mapping[str, Any], read_recording: ReadRecording, seeds: Seeds, place: str
-) -> list[_Group]:
+    tables: Mapping[str, Any], read_recording: ReadRecording | None,
+    worlds: Mapping[str, type[Any]], place: str,
+) -> list[_Group]:  # fmt: skip
     given = tables["sources"]
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise UserError(f"{place}.sources: write tables, [[sources]], not {shown(given)}")
@@ -136,14 +168,14 @@ def _groups(
     groups = []
     for number, each in enumerate(given):
         spot = f"{place}.sources[{number}]"
-        groups.append(_group(_table(each, spot), general, read_recording, seeds, spot))
+        groups.append(_group(_table(each, spot), general, read_recording, worlds, spot))
     _once([group.name for group in groups], f"{place}.sources", "groups of sources")
     return groups
 
 
 def _group(
     given: Mapping[str, Any], general: Mapping[str, Mapping[str, Any]],
-    read_recording: ReadRecording, seeds: Seeds, place: str,
+    read_recording: ReadRecording | None, worlds: Mapping[str, type[Any]], place: str,
 ) -> _Group:  # fmt: skip
     for key in _OF_LINK:
         check(key not in given, f"{place}.{key}", f"write [sources.link.{key}]")
@@ -151,6 +183,8 @@ def _group(
         raise UserError(f"{place}.recording: give a workload or a recording, not both")
     recorded: Recording = {}
     if "recording" in given:
+        if read_recording is None:
+            raise UserError(f"{place}.recording: no recordings are read here")
         recorded = read_recording(_table(given["recording"], f"{place}.recording"), place)
         name = parse_plain(str, given.get("name", "recording"), f"{place}.name")
         check("count" not in given, f"{place}.count", "a recording says how many sources it has")
@@ -162,7 +196,7 @@ def _group(
         count = parse_plain(int, given.get("count", 1), f"{place}.count")
         check(1 <= count <= COUNT_MAX, f"{place}.count", f"must lie in 1..{COUNT_MAX}")
         own: Workload = (
-            parse_workload(given["workload"], f"{place}.workload")
+            parse_workload(given["workload"], f"{place}.workload", worlds)
             if "workload" in given
             else _Nothing()
         )
@@ -176,8 +210,8 @@ def _group(
     sources = tuple(
         parse(
             SourceSettings,
-            {**rest, "name": each, "workload": workload, "up": up, "down": down,
-             "clock": clock.of_member(seeds.generator(f"clock of {each}"))},
+            {"connect_timeout": _CONNECT_TIMEOUT, **rest, "name": each, "workload": workload,
+             "up": up, "down": down},
             place,
         )
         for each, workload in work.items()
@@ -187,7 +221,7 @@ def _group(
         for streams in recorded.values()
         for stream in streams
     ]
-    return _Group(name, sources, max(longest, default=0))
+    return _Group(name, sources, clock, max(longest, default=0))
 
 
 def _with_machines(

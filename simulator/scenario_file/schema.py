@@ -25,7 +25,7 @@ Schema = dict[str, Any]
 DURATION: Final[Schema] = {
     "anyOf": [
         {"type": "string", "pattern": r"^\s*-?[0-9.]+\s*(ns|us|ms|s|m|min|h|d)\s*$"},
-        {"type": "integer", "description": "ns"},
+        {"const": 0},
     ],
     "description": 'a duration with its unit, such as "20 ms"',
 }
@@ -55,8 +55,8 @@ _OF_SOURCE: Final = ("up", "down", "clock", "workload", "name")
 """Fields of ``SourceSettings`` that a file writes otherwise."""
 
 
-def schema() -> Schema:
-    """JSON schema (2020-12) of a whole file."""
+def schema(worlds: Mapping[str, type[Any]]) -> Schema:
+    """JSON schema (2020-12) of a whole file; ``worlds``: as of ``building.build``."""
     made: Schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A slackwater scenario",
@@ -82,7 +82,7 @@ def schema() -> Schema:
         "$defs": {
             "clock": _of_class(GroupClock),
             "link": _link(),
-            "source": _source(),
+            "source": _source(worlds),
             "attribute": {
                 "anyOf": [_VALUE, {"type": "array", "items": _VALUE}, *_models(ATTRIBUTES)]
             },
@@ -93,12 +93,12 @@ def schema() -> Schema:
     return made
 
 
-def _source() -> Schema:
+def _source(worlds: Mapping[str, type[Any]]) -> Schema:
     made = _of_class(SourceSettings, leave_out=_OF_SOURCE)
     made["properties"] |= {
         "name": {"type": "string"},
         "count": {"type": "integer", "minimum": 1},
-        "workload": {"anyOf": _models(GENERATED)},
+        "workload": {"anyOf": _models({**GENERATED, **worlds})},
         "recording": {
             "type": "object",
             "additionalProperties": False,

@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
-
 from engine.errors import UserError
 from simulator.clocks import ClockSettings, Step
 from simulator.links import LinkSettings
 from simulator.scenario_file.generated import GENERATED
+from simulator.seeds import Seeds
 from simulator.settings import check, parse, parse_many, parse_model, parsed_by, shown
 from simulator.workload import Workload
 
@@ -35,6 +34,8 @@ class GroupClock:
         wander_period_ns: how often the frequency changes.
         steps: jumps: ``{ at = "10 s", by = "1 s" }``, positive: the clock is set back.
         resolution_ns: to which readings are floored.
+        generator: name of the random generator out of which all sources that say it draw their
+            places in the spreads, first all offsets, then all skews; None: each has its own.
     """
 
     offset_ns: int = 0
@@ -47,6 +48,7 @@ class GroupClock:
         default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
     )
     resolution_ns: int = 1
+    generator: str | None = None
 
     def __post_init__(self) -> None:
         check(self.offset_spread_ns >= 0, "offset_spread", "must not be negative")
@@ -65,11 +67,6 @@ class GroupClock:
             steps=self.steps,
             resolution_ns=self.resolution_ns,
         )
-
-    def of_member(self, generator: np.random.Generator) -> ClockSettings:
-        """The clock of one source, drawn."""
-        offset, skew = generator.uniform(-1, 1, 2).tolist()
-        return self.drawn(offset, skew)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,9 +146,9 @@ def _parse_link(given: Mapping[str, Any], place: str) -> LinkSettings:
         least = parse(_Delay, {"delay": delay}, place).delay_ns
         more = 0 if jitter is None else parse(_Delay, {"delay": jitter}, f"{place}.jitter").delay_ns
         values["delay"] = (
-            {MODEL: "exponential", "min": least, "mean": least + more}
+            {MODEL: "exponential", "min_ns": least, "mean_ns": least + more}
             if more
-            else {MODEL: "constant", "delay": least}
+            else {MODEL: "constant", "delay_ns": least}
         )
     return parse(LinkSettings, values, place)
 
@@ -164,13 +161,30 @@ class _Delay:
         check(self.delay_ns >= 0, "delay", "must not be negative")
 
 
-def parse_workload(given: object, place: str) -> Workload:
-    """A made-up workload: a table with ``model``.
+def clocks_of(named: Mapping[str, GroupClock], seeds: Seeds) -> dict[str, ClockSettings]:
+    """The clock of each source, drawn out of the spreads of its group."""
+    together: dict[str, list[str]] = {}
+    for name, group in named.items():
+        together.setdefault(group.generator or f"clock of {name}", []).append(name)
+    found = {}
+    for generator_name, names in together.items():
+        generator = seeds.generator(generator_name)
+        offsets = generator.uniform(-1, 1, len(names)).tolist()
+        skews = generator.uniform(-1, 1, len(names)).tolist()
+        for name, offset, skew in zip(names, offsets, skews, strict=True):
+            found[name] = named[name].drawn(offset, skew)
+    return found
+
+
+def parse_workload(
+    given: object, place: str, worlds: Mapping[str, type[Any]] | None = None
+) -> Workload:
+    """A made-up workload: a table with ``model``; ``worlds``: more models than the plain ones.
 
     Raises:
         UserError: an unknown model or setting.
     """
-    found: Workload = parse_model(GENERATED, given, place)
+    found: Workload = parse_model({**GENERATED, **(worlds or {})}, given, place)
     return found
 
 

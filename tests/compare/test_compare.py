@@ -20,7 +20,7 @@ from engine.compare.columns import as_plain, fields, order_table
 from engine.compare.comparison import MEASURED
 from engine.compare.families import families
 from engine.compare.labels import place_labels
-from engine.compare.measure import Spread
+from engine.compare.measure import Durations
 from engine.compare.slacks import default_sweep, read_sweep
 from engine.compare.trade_off import trade_off_figure
 from engine.errors import UserError
@@ -34,7 +34,7 @@ MakeLog = Callable[..., Path]
 def measures(order: str, in_place: int, p99_ms: float, mean_ms: float = 0.0) -> Measures:
     """Of 1000 events, 100 of which had been out of order."""
     p99 = round(p99_ms * MS)
-    hold = Spread(mean_ms * MS, 0, p99, p99, p99)
+    hold = Durations(mean_ms * MS, 0, p99, p99, p99)
     late = 1000 - in_place
     return Measures(
         order, 1, 2, 1000, 1000, in_place, 100, late, late, 0, 0, 0, None, hold, hold, 5, 500, 1.0

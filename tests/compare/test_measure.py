@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import engine.compare.measure as module
-from engine.compare.measure import Measures, Reading, Spread, arrivals, measure, measure_many
+from engine.compare.measure import Durations, Measures, Reading, arrivals, measure, measure_many
 from engine.errors import UserError
 from engine.order.base import Guards
 from tests.compare.slow_measures import slow_measures
@@ -45,7 +45,7 @@ def test_r19_fig_2_6_counted_by_hand(make_log: MakeLog) -> None:
     log = make_log(of_one(FIG_2_6))
     found = measure(log, "kslack:2", guards=Guards(None))
     # Released 1 3 4 5 6 7 8 9 10 13 at 1 3 4 5 5 6 8 9 9 9, having arrived at 0 2 1 3 4 6 7 5 8 9.
-    assert found.hold == Spread(mean_ns=1.4, p50_ns=1, p95_ns=4, p99_ns=4, max_ns=4)
+    assert found.hold == Durations(mean_ns=1.4, p50_ns=1, p95_ns=4, p99_ns=4, max_ns=4)
     assert (found.disorder_before, found.disorder_after) == (3, 0)  # 3, 7 and 8
     assert (found.accuracy, found.completeness, found.late) == (1.0, 1.0, 0)
     mp = measure(log, "mp-kslack", guards=Guards(None))

@@ -86,26 +86,14 @@ def test_nothing_is_lost_or_twice_and_all_is_ordered(
     world.start_gateway()
     for step, size in steps:
         match step:
-            case "emit":
-                world.emit("events", size)
-            case "other":
-                world.emit("other", size)
-            case "run":
-                world.run(size * MS)
-            case "cut" if size in world.keys:
-                world.cut(size, told=True)
-            case "boot":
-                world.boot(size)
             case "gateway":
                 world.start_gateway()
             case "clock":
                 world.set_back += size * MS
             case "sink":
                 world.log.fails = set(size)
-            case "begin":
-                world.begin()
-            case "promise":
-                world.agent.promise(world.now(), world.now().wall_ns, stream="events")
+            case _:
+                world.take(step, size)
     world.log.fails = set()
     world.settle()
     world.check()

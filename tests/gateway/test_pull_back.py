@@ -58,15 +58,11 @@ def test_what_was_lost_and_is_kept_comes_when_the_network_heals(
             case "end" if unended:
                 ended.add(mine := unended.pop(size % len(unended)))
                 assert world.end(mine)
-            case "emit":
-                world.emit("events", size)
-            case "run":
-                world.run(size * MS)
-            case "cut" if size in world.keys:
-                world.cut(size, told=True)
             case "boot":
                 world.boot()
                 unended, ended = [], set()
+            case _:
+                world.take(step, size)
     world.network = replace(world.network, lose=0, breaks=0, repeat=0)
     world.run(20 * S)
     world.settle()

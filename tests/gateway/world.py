@@ -208,6 +208,24 @@ class World:
             if not self.chance(lose):
                 self.later(key, up, action, *args)
 
+    def take(self, step: str, size: Any) -> None:
+        """A step of a test that draws them; ``size``: as it needs one."""
+        match step:
+            case "emit":
+                self.emit("events", size)
+            case "other":
+                self.emit("other", size)
+            case "run":
+                self.run(size * MS)
+            case "cut" if size in self.keys:
+                self.cut(size, told=True)
+            case "boot":
+                self.boot(size)
+            case "begin":
+                self.begin()
+            case "promise":
+                self.agent.promise(self.now(), self.now().wall_ns, stream="events")
+
     def cut(self, number: int, told: bool) -> None:
         key = self.keys.pop(number)
         self.gateway.disconnected(key, self.engine_now())

@@ -57,7 +57,7 @@ def test_standard_time_servers_are_asked_after_the_gateway(tmp_path: Path) -> No
             "[agent]\nsorce = 'a'\n" + INPUT,
             '[agent] sorce: no such setting; did you mean "source"?',
         ),
-        ("[agnt]\n" + INPUT, 'agent.toml: agnt: no such setting; did you mean "agent"?'),
+        ("[agnt]\n" + INPUT, 'agent.toml:1: agnt: no such setting; did you mean "agent"?'),
         ("", "agent.toml: input: there is none: write [[input]] with its kind"),
         ("[[input]]\n", "[input] kind: must be given"),
         ("[[input]]\nkind = 'sdtin'\n", '"sdtin" is not known; did you mean "stdin"?'),

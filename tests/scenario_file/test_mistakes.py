@@ -30,6 +30,7 @@ CHANGES = [
     ('source = "counter"', 'source = "desk"', "no source 'desk'; there are shelf, counter"),
     ('start = "shelf"', 'start = "door"', "machines[0].start: no state 'door'"),
     ("SEQ(SHELF s,", "SEQ(SHELF s s", "queries.theft: query line 1, column 19"),
+    ("avg(celsius)", "avg(celsiu)", "queries.climate: query line 1, column 12: no event has an"),
     ("theft: wrong", "theft: wrongly", "unknown metric 'wrongly'; known are recall"),
     ("theft: wrong", "thief: wrong", "no query 'thief'; there are theft, climate"),
     ("recall >= 0.99", "recall is fine", 'write "[QUERY:] METRIC <= VALUE"'),
@@ -52,7 +53,7 @@ def test_a_mistake_is_told_with_its_line(
     path = tmp_path / "shop.toml"
     path.write_text(text.replace(right, wrong, 1))
     with pytest.raises(UserError) as raised:
-        FromFile(path)
+        FromFile(path).read_settings([])
     told = str(raised.value)
     assert message in told
     assert told.startswith(str(path))

@@ -88,10 +88,9 @@ def test_a_lopsided_link_leaves_clocks_in_doubt(tmp_path: Path) -> None:
         assert found["wrong"] == 0.0
 
 
-def test_a_run_from_which_nothing_arrives_says_so(tmp_path: Path) -> None:
-    cut = BASE + "[link]\nloss = 1\nreliable = false\n"
-    with pytest.raises(slackwater.UserError, match=r"cut.toml: no event arrived"):
-        ran(tmp_path / "cut.toml", cut)
+def test_a_run_in_which_nothing_happens_says_so(tmp_path: Path) -> None:
+    with pytest.raises(slackwater.UserError, match=r"idle.toml: nothing happens in its duration"):
+        ran(tmp_path / "idle.toml", BASE, duration="1 us")
 
 
 def test_the_same_file_gives_the_same_run(tmp_path: Path) -> None:
@@ -161,3 +160,41 @@ def test_a_recording_is_replayed_through_clocks_and_links(tmp_path: Path) -> Non
     with ran(tmp_path / "part.toml", part) as done:
         assert set(done.manifest["sources"]) == {"main/r1"}
         assert metrics(done)["events"]["events"] == 150
+
+
+def test_a_link_slower_than_a_handshake_is_waited_for(tmp_path: Path) -> None:
+    with ran(tmp_path / "slow.toml", BASE, **{"link.delay": "2 s"}) as done:
+        found = metrics(done)
+        assert found["events"]["missing"] == 0
+        assert found["stays"]["recall"] == 1
+        assert found["stays"]["detection_delay_max"] >= 2e9
+
+
+def test_sources_of_which_nothing_comes_have_a_verdict(tmp_path: Path) -> None:
+    """Of one kind of sources, then of all: what they alone know is asked for all the same."""
+    mute = (
+        '[[sources]]\nname = "lamp"\nlink.loss = 1.0\n[sources.workload]\nmodel = "periodic"\n'
+        'period = "1 s"\nstream = "light"\nattrs.lux = 3\n'
+    )
+    asked = '[queries]\nlux = "SELECT avg(lux) FROM light WINDOW TUMBLING 5 s"\n'
+    text = BASE.replace("[[machines]]", mute + "[[machines]]").replace("[queries]\n", asked)
+    with ran(tmp_path / "mute.toml", text) as done:
+        found = metrics(done)
+        assert found["lux"]["recall"] == 0
+        assert found["stays"]["recall"] == 1
+    with ran(tmp_path / "dead.toml", text, **{"link.loss": 1.0}) as done:
+        found = metrics(done)
+        assert found["events"]["missing"] == 1
+        assert [found[name]["recall"] for name in ("stays", "counts", "lux")] == [0, 0, 0]
+        assert done.score.facts["true_results"]["stays"] > 10
+        assert not any(claim.holds for claim in done.score.claims if "recall" in claim.text)
+
+
+def test_an_event_that_happens_too_seldom_for_the_run(tmp_path: Path) -> None:
+    text = BASE.replace("[machines.states.in]", "[machines.states.in]\nattrs.badge = 5").replace(
+        "i.who = o.who", "i.badge = 5 AND i.who = o.who"
+    )
+    often = '[sources.workload]\nmodel = "periodic"\nperiod = "1 s"\nstream = "beat"\n[[machines]]'
+    text = text.replace("[[machines]]", often).replace('"500 ms"', '"1 d"')
+    with ran(tmp_path / "seldom.toml", text) as done:
+        assert done.score.facts["true_results"]["stays"] == 0

@@ -13,7 +13,8 @@ from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.scenario import RunnableScenario
 from engine.spark.host import run_on_spark
-from scenarios import network_correlation, warehouse
+from scenarios import elder_care, network_correlation, ward, warehouse
+from slackwater.simulation import data_directory
 from tests.spark.both_hosts import answers
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
@@ -24,14 +25,23 @@ SMALL = {
         {"duration": "6 min", "zones": "1", "pallets": "40", "seed": "3"},
     ),
     "network-correlation": (network_correlation.scenario, {"duration": "7 min", "servers": "4"}),
+    "elder-care": (
+        elder_care.scenario,
+        {"persons": "3", "days": "2", "forgotten": "0.2", "seed": "2"},
+    ),
+    "ward": (ward.scenario, {"patients": "60", "hours": "150"}),
+    "ward of mimic": (ward.scenario, {"of": "mimic"}),
 }
+DATA = data_directory({"SLACKWATER_DATA": "/work/shared/data"})
 
 
 @pytest.mark.parametrize("name", list(SMALL))
 def test_a_scenario_of_intervals_on_both_hosts(tmp_path: Path, name: str) -> None:
     make, given = SMALL[name]
+    if "of" in given and not (DATA / "mimic_iv_demo").is_dir():
+        pytest.skip("the recording is not here")
     scenario: RunnableScenario = make()
-    scenario.make(tmp_path, given, tmp_path)
+    scenario.make(tmp_path, given, DATA)
     plans = tuple(query(text, name=of) for of, text in scenario.queries(given).items())
     first = scenario.passes(given)[0]
     settings = ChainSettings(

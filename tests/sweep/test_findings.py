@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.sweep.cells import Answer, jobs_of
-from engine.sweep.findings import Findings, Spread
+from engine.sweep.findings import Estimate, Findings
 from engine.sweep.grid import Axis, cells, nearest, read_axes
 
 AXES = (Axis("link.delay", ("1ms", "10ms", "100ms")), Axis("count", ("1", "2", "3", "4")))
@@ -96,7 +96,7 @@ def test_the_least_change_is_the_nearest_cell_that_holds(seed: int, seeds: int) 
 
 
 def test_a_spread_is_a_confidence_interval() -> None:
-    spread = Spread.of([1.0, 2.0, 3.0])
+    spread = Estimate.of([1.0, 2.0, 3.0])
     assert spread.mean == 2.0
     assert spread.half == pytest.approx(4.30 / 3**0.5)
-    assert Spread.of([1.0]).half is None
+    assert Estimate.of([1.0]).half is None

@@ -120,9 +120,9 @@ def test_a_recording_goes_with_a_scenario(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_a_prediction_that_is_off_is_seen() -> None:
-    live = {"uncertain": 0.1, "detection_delay_p50": 5.0, "detection_delay_p95": 10.0}
+    live = dict.fromkeys(proof.METRICS, 10.0) | {"uncertain": 0.1}
     twin = live | {"uncertain": 0.11, "detection_delay_p50": 50.0, "detection_delay_p95": 7.5}
-    found = Proved(SETTINGS[0], live, twin, 1.0, 100, {})
+    found = Proved(SETTINGS[0], live, twin, 100, {})
     assert found.disagreements == pytest.approx({"detection_delay_p95": -0.25})
     assert "-25.0%" in proof.table([found])
 

@@ -30,6 +30,7 @@ class Builder:
     steps: dict[str, Step]
     rows: dict[str, list[tuple[int, ...]]] = field(default_factory=lambda: {n: [] for n in RECORDS})
     registers: dict[Read, int] = field(default_factory=dict)
+    keyed: dict[str, int] = field(default_factory=dict)
     predicates: list[Predicate] = field(default_factory=list)
     indexes: dict[tuple[int, tuple[str, ...], int], int] = field(default_factory=dict)
 
@@ -54,12 +55,13 @@ class Builder:
     def place(self, alias: str | None) -> int:
         return list(self.steps).index(str(alias))
 
-    def register(self, read: Read) -> int:
-        return self.registers.setdefault(read, len(self.registers))
+    def key(self, name: str) -> int:
+        """The register of an attribute that must be equal to others."""
+        return self.keyed.setdefault(name, len(self.keyed))
 
     def condition(self, predicate: Predicate) -> tuple[int, int]:
         for read in reads(predicate):
-            self.register(read)
+            self.registers.setdefault(read, len(self.registers))
         if predicate not in self.predicates:
             self.predicates.append(predicate)
         return self.predicates.index(predicate), int(is_clocked(predicate))
@@ -74,7 +76,7 @@ class Builder:
         name = (step, tuple(attribute.name for attribute in own), by_end)
         if name not in self.indexes:
             self.indexes[name] = len(self.indexes)
-            registers = self.add("registers", [(self.register(a.name),) for a in own])
+            registers = self.add("registers", [(self.key(a.name),) for a in own])
             self.add("indexes", [(step, *registers, NONE, NONE, by_end)])
         return self.indexes[name]
 

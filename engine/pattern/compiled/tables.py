@@ -56,10 +56,10 @@ class Layout:
     """Tables, and what their numbers mean.
 
     ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
-    say which of ``steps`` its own are. ``reads``: what each register has. ``predicates``: by
-    number. ``own``: per step, what is asked of its event alone and no clock error changes.
-    ``by_ends``: an ISEQ, whose intervals come and are ordered by their ends. ``place``: step by
-    alias; ``register``: by what it has.
+    say which of ``steps`` its own are. ``reads``: what each register of conditions has; ``keyed``:
+    names by register of keys. ``predicates``: by number. ``own``: per step, what is asked of its
+    event alone and no clock error changes. ``by_ends``: an ISEQ, whose intervals come and are
+    ordered by their ends. ``place``: step by alias; ``register``: by what it has.
     """
 
     tables: Tables
@@ -68,6 +68,7 @@ class Layout:
     shapes: list[Shape]
     places: list[tuple[int, ...]]
     reads: list[Read]
+    keyed: list[str]
     predicates: list[Predicate]
     own: list[Predicate | None]
     by_ends: bool
@@ -139,7 +140,7 @@ def _layout_of(key: SamePlan[Plan], index: str) -> Layout:
     reads = list(builder.registers)
     return Layout(
         builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
-        [b.places for b in made], reads, builder.predicates,
+        [b.places for b in made], reads, list(builder.keyed), builder.predicates,
         [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
         of_intervals(branches[0]), {alias: number for number, alias in enumerate(steps)},
         {read: number for number, read in enumerate(reads)},
@@ -259,7 +260,7 @@ class _Branch:
 
     def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
         """Per group the register of ``step``, and a known step with its register."""
-        register, rows = self.builder.register, []
+        register, rows = self.builder.key, []
         for number in groups:
             group = self.groups[number]
             other = next(k for k in known if k in group)

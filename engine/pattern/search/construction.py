@@ -21,6 +21,7 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import record
 from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, UNSORTED, Tables
 from engine.pattern.search.dropping import admit, cascade, drop
+from engine.pattern.search.floors import raised
 from engine.pattern.search.nearest import narrowed
 from engine.pattern.search.purge import purge_until
 from engine.pattern.search.scopes import FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
@@ -95,42 +96,6 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
     if kept < 0 or not from_rip:
         stop = first_not_below(entry, start, size, high + 1)
     candidates.low, candidates.high = first, max(first, stop)
-
-
-@inline
-def _raised(s: Search, join_order: np.record, row: int) -> bool:
-    """Set the floors of a search that begins at ``row``; False if it can find no match.
-
-    From the window's begin upwards the least event of each place of a chain that lies above the
-    least one of the place before: whatever is not below has a whole chain below it, so no search
-    ends for want of one. Where clocks err nothing is left out.
-    """
-    now, e, entry = s.state[0], s.events, s.stacks.entry
-    for step in range(len(s.floor)):
-        s.floor[step] = -_FAR
-    if spread_of(now):
-        return True
-    low = e[row].ref_end - now.within if now.within >= 0 else -_FAR
-    for f in range(join_order.floors_from, join_order.floors_to):
-        floor = s.t.floors[f]
-        least = low + floor.strict
-        if floor.index < 0:
-            low = e[row].ref_end if floor.by_end else e[row].ref
-            if low < least:
-                return False
-            continue
-        key = key_of(s.t.keys, s.same, s.partial, floor.keys_from, floor.keys_to)
-        found = find(s.stacks, floor.index, key)
-        if found < 0:
-            return False
-        start, size = s.stacks.stack[found].start, s.stacks.stack[found].size
-        at, stop = first_not_below(entry, start, size, least), start + size
-        while at < stop and e[entry[at].row].expires < e[row].horizon:
-            at += 1
-        if at == stop:
-            return False
-        low = s.floor[floor.step] = entry[at].time
-    return True
 
 
 @inline
@@ -299,7 +264,7 @@ def _walk(s: Search, number: int, row: int) -> bool:
     for step in range(len(s.partial)):
         s.partial[step] = -1
     s.partial[join_order.step] = row
-    if not _raised(s, join_order, row):
+    if not raised(s, join_order, row):
         return True
     # What it finds is tested again with the T_a in force then.
     t_a = now.widest_t_a if negative else s.events[row].t_a

@@ -17,11 +17,10 @@ from __future__ import annotations
 from typing import Final
 
 from engine.kernels.jit import inline, kernel
-from engine.pattern.search.stacks import find, first_not_below
-from engine.pattern.search.state import Search, key_of, spread_of
+from engine.pattern.search.floors import FAR, least_held
+from engine.pattern.search.state import Search, spread_of
 from engine.stream.timeline import LONG_AGO
 
-_FAR: Final = 2**62
 _FEW: Final = 1024
 """So many events at least come between two set purges."""
 
@@ -99,10 +98,10 @@ def _of_use(s: Search, number: int, row: int, latest: int) -> bool:
     for step in range(len(s.partial)):
         s.partial[step] = -1
     s.partial[join_order.step] = row
-    low = max(e[row].ref_end, horizon) - now.within if now.within >= 0 else -_FAR
+    low = max(e[row].ref_end, horizon) - now.within if now.within >= 0 else -FAR
     for f in range(join_order.floors_from, own):
         low = _least(s, f, low + s.t.floors[f].strict, latest)
-        if low == _FAR:
+        if low == FAR:
             return False
     return bool(mine >= low + s.t.floors[own].strict)
 
@@ -110,10 +109,10 @@ def _of_use(s: Search, number: int, row: int, latest: int) -> bool:
 @inline
 def _least(s: Search, number: int, least: int, latest: int) -> int:
     """The least end point from ``least`` on that is held or may still come at a place of the chain;
-    _FAR if there is none.
+    FAR if there is none.
     """
-    floor, entry, e = s.t.floors[number], s.stacks.entry, s.events
-    found = _FAR
+    floor, e = s.t.floors[number], s.events
+    found = FAR
     if not floor.by_end:
         order = e[latest].order
         if not s.heard[floor.step] <= order < s.lost[floor.step]:
@@ -123,12 +122,4 @@ def _least(s: Search, number: int, least: int, latest: int) -> int:
             if starts[i] >= least:
                 found = starts[i]
                 break
-    key = key_of(s.t.keys, s.same, s.partial, floor.keys_from, floor.keys_to)
-    stack = find(s.stacks, floor.index, key)
-    if stack < 0:
-        return found
-    start, size = s.stacks.stack[stack].start, s.stacks.stack[stack].size
-    at, stop = first_not_below(entry, start, size, least), start + size
-    while at < stop and e[entry[at].row].expires < e[latest].horizon:
-        at += 1
-    return min(found, int(entry[at].time)) if at < stop else found
+    return min(found, least_held(s, number, least, e[latest].horizon))

@@ -68,11 +68,11 @@ class Search(NamedTuple):
     """All that the kernel reads and writes; int64 if nothing else is said.
 
     ``t``: the query's tables. ``state``: one STATE. ``events``: EVENT records.
-    ``raw``, ``ok``: (registers, events), for conditions (``program_machine``).
-    ``same``, ``tag``: (registers, events): two values are equal when both are; tag (int8) 0 stands
-    for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe. ``floor``:
-    by step, below which none of its events can be in a match. ``moves``: MOVE, in stream order,
-    ``covered`` and ``clock_of`` by step (``purge``).
+    ``raw``, ``ok``: (registers of conditions, events); see ``program_machine``.
+    ``same``, ``tag``: (registers of keys, events): two values are equal when both are; tag (int8) 0
+    stands for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe.
+    ``floor``: by step, below which none of its events can be in a match. ``moves``: MOVE, in stream
+    order, ``covered`` and ``clock_of`` by step (``purge``).
     ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
     (``construction``). ``open``: float64, empty: what clocks err by is not given.
     ``begun``: of BEGUN, in order; ``open_at`` (steps, room) and ``open_n``: by step the starts told

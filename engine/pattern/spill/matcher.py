@@ -93,7 +93,7 @@ class SpillingMatcher(SeqMatcher):
         self._keys = Keys(self._layout) if keys_of(self._layout) else None
         self._cold_until = _LEAST
         """Events below it are in chunks; copies of them may be here for matches that are held."""
-        self._pending = Store(self._layout.reads)
+        self._pending = Store(self._layout.reads, self._layout.keyed)
         self._waiting = LateEvents(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
         self._widest_t_a = 0
@@ -250,7 +250,7 @@ class SpillingMatcher(SeqMatcher):
         hot = self.table.taken(np.flatnonzero(mine & wanted.among(held, n)))
         columns = joined([self._cold.between(low, high, part, wanted), hot, late])
         order = np.argsort(columns[ORDER])
-        room = Store(self._layout.reads)
+        room = Store(self._layout.reads, self._layout.keyed)
         columns = {name: column[order] for name, column in columns.items()}
         room.add(columns, self._types, self._strings)
         return room

@@ -55,7 +55,7 @@ class QueryAnswers:
 
 
 @dataclass(slots=True)
-class Answers:
+class ReadAnswers:
     """Results of a run by query name."""
 
     windows: dict[str, QueryAnswers] = field(default_factory=dict)
@@ -64,13 +64,13 @@ class Answers:
     """How many of each kind (``alert cleared violation``) and certainty."""
 
 
-def read_answers(path: Path) -> Answers:
+def read_answers(path: Path) -> ReadAnswers:
     """The results of ``results.jsonl``; a run without queries has none.
 
     Raises:
         ContractViolation: a line is no result.
     """
-    answers = Answers()
+    answers = ReadAnswers()
     if not path.is_file():
         return answers
     with path.open(encoding="utf-8") as lines:
@@ -93,7 +93,7 @@ def read_events(path: Path, lines: Collection[int]) -> dict[int, list[Result]]:
     return found
 
 
-def _take(answers: Answers, result: Result, line: int) -> None:
+def _take(answers: ReadAnswers, result: Result, line: int) -> None:
     if "window" in result:
         into = answers.windows.setdefault(result["query"], QueryAnswers())
         if result.get(_STAGE) in _EARLY:

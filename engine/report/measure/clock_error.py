@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.report.measure.quantiles import quantiles
-from engine.report.measure.rows import Rows, ordered_rows
+from engine.report.measure.rows import RunRows, ordered_rows
 from engine.report.measure.true_times import LANE, NUMBER, TrueTimes
 
 SLICES: Final = 120
@@ -43,7 +43,7 @@ def measure_clock_error(directory: Path, truth: Path) -> dict[str, Any]:
         found: dict[str, Any] = {"events": int(mine.size), "bound_ns": quantiles(np.sort(bound))}
         if lanes is not None:
             own = {key: column[mine] for key, column in rows.numbers.items()}
-            found |= _judge(Rows(own, rows.texts), lanes)
+            found |= _judge(RunRows(own, rows.texts), lanes)
         sources[name] = found
     return {
         "known": known,
@@ -54,7 +54,7 @@ def measure_clock_error(directory: Path, truth: Path) -> dict[str, Any]:
     }
 
 
-def _judge(rows: Rows, truth: TrueTimes) -> dict[str, Any]:
+def _judge(rows: RunRows, truth: TrueTimes) -> dict[str, Any]:
     """The errors of one source's events."""
     true_ns, matched = truth.of(rows)
     true_ns, bound = true_ns[matched], rows["unc"][matched]

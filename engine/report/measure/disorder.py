@@ -17,7 +17,7 @@ import numpy as np
 
 from engine.kernels.jit import njit
 from engine.report.measure.quantiles import axis_floor, distribution, quantiles
-from engine.report.measure.rows import Rows, ordered_rows
+from engine.report.measure.rows import RunRows, ordered_rows
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 
 
@@ -125,7 +125,7 @@ def measure_disorder(passes: Mapping[str, Path], unordered: str | None = None) -
     }
 
 
-def _released(rows: Rows) -> dict[str, Any]:
+def _released(rows: RunRows) -> dict[str, Any]:
     passed = rows["status"] != LATE_DROPPED
     measured = disorder(rows["site"][passed], rows["ref"][passed], None)
     in_time = rows["status"] == IN_ORDER

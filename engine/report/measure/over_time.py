@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.report.measure.quantiles import quantiles
-from engine.report.measure.rows import Rows, ordered_rows
+from engine.report.measure.rows import RunRows, ordered_rows
 from engine.report.measure.true_times import LANE, NUMBER, TrueTimes
 from engine.stream.released import IN_ORDER, LATE_DROPPED
 
@@ -48,7 +48,7 @@ def measure_over_time(directory: Path, truth: Path) -> dict[str, Any]:
     }
 
 
-def _reconciled(rows: Rows, truth: TrueTimes | None) -> dict[str, Any]:
+def _reconciled(rows: RunRows, truth: TrueTimes | None) -> dict[str, Any]:
     at, status, happened = rows["ref"], rows["status"], None
     if truth is not None:
         true_ns, known = truth.of(rows)
@@ -85,7 +85,7 @@ def _grid(low: int, high: int) -> tuple[int, int, int]:
     return low, width, (high - low) // width + 1
 
 
-def _lateness(rows: Rows) -> dict[str, Any]:
+def _lateness(rows: RunRows) -> dict[str, Any]:
     """By ref: on arrival, and in the order of release."""
     at = rows["arrival"]
     first, width, count = _grid(int(at.min()), int(at.max()))
@@ -106,7 +106,7 @@ def _lateness(rows: Rows) -> dict[str, Any]:
     }
 
 
-def _clocks(rows: Rows) -> dict[str, Any] | None:
+def _clocks(rows: RunRows) -> dict[str, Any] | None:
     """How far the clocks are apart; None if no time was corrected."""
     apart = rows["ts"] - rows["ref"]
     if not apart.any():

@@ -24,7 +24,7 @@ NO_TEXT: Final = "(none)"
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RunRows:
     """Equally long columns: int64 numbers, and texts as int32 codes of ``texts[column]``."""
 
     numbers: dict[str, np.ndarray]
@@ -57,7 +57,7 @@ class Rows:
             yield tuple(self.text(name, int(self.numbers[name][first])) for name in names), rows
 
 
-def ordered_rows(directory: Path, columns: Sequence[str]) -> Rows:
+def ordered_rows(directory: Path, columns: Sequence[str]) -> RunRows:
     """``columns`` of the ordered events below ``directory`` (one pass), in release order.
 
     Raises:
@@ -67,7 +67,7 @@ def ordered_rows(directory: Path, columns: Sequence[str]) -> Rows:
     return read_rows(parquet_files(folder) if folder.is_dir() else [], columns)
 
 
-def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> Rows:
+def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> RunRows:
     """``columns`` of Parquet files, one after the other.
 
     Raises:
@@ -83,7 +83,7 @@ def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> Rows:
         else:
             found = [part.fill_null(NO_NUMBER).to_numpy() for part in parts]
             numbers[name] = np.concatenate(found) if found else np.empty(0, np.int64)
-    return Rows(numbers, texts)
+    return RunRows(numbers, texts)
 
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from engine.errors import ContractViolation
-from engine.report.measure.rows import NO_NUMBER, Rows, read_rows
+from engine.report.measure.rows import NO_NUMBER, RunRows, read_rows
 
 LANE: Final = ("site", "source", "stream")
 NUMBER: Final = ("seq", "incarnation")
@@ -29,7 +29,7 @@ class TrueTimes:
         self._lanes = dict(self._rows.groups(*LANE))
         self._engine = _engine_error(truth / "clocks.parquet")
 
-    def of(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    def of(self, rows: RunRows) -> tuple[np.ndarray, np.ndarray]:
         """(true time, whether it is known) of rows with the columns ``LANE`` and ``NUMBER``."""
         true_ns = np.full(len(rows), NO_NUMBER, np.int64)
         known = np.zeros(len(rows), bool)

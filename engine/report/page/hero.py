@@ -24,7 +24,7 @@ _WORTH: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Stroke:
     """A path in ``colour``, as a ``line``, ``band`` or ``solid``; ``title``: what it is."""
 
     path: str
@@ -39,7 +39,7 @@ class Panel:
 
     word: str
     said: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Stroke, ...]
     x_ticks: tuple[tuple[float, str], ...]
     y_ticks: tuple[tuple[float, str], ...]
     width: int = WIDTH
@@ -144,13 +144,13 @@ def _clocks(report: Mapping[str, Any], clocks: Mapping[str, Any], time: TimeLine
     apart = [ns for each in sources.values() for ns in each["apart_ns"]]
     before = _Scale(time, xs, min(*apart, 0), max(*apart, 0))
     lines = [
-        Shape(
+        Stroke(
             before.line(each["at_ns"], each["apart_ns"]), COLOURS[at % len(COLOURS)],
             f"{names[name]}: {_ahead(each['apart_ns'][-1])}",
         )
         for at, (name, each) in enumerate(sources.items())
     ]  # fmt: skip
-    zero = Shape(before.line([min(xs), max(xs)], [0, 0]), NEUTRAL, "the engine's clock")
+    zero = Stroke(before.line([min(xs), max(xs)], [0, 0]), NEUTRAL, "the engine's clock")
     left = Panel(
         f"{duration(clocks['spread_ns'])} apart", "the clocks by themselves",
         (zero, *lines), before.x_ticks(), before.y_ticks(),
@@ -173,7 +173,7 @@ def _ahead(apart_ns: int) -> str:
     return f"{duration(abs(apart_ns))} {'ahead' if apart_ns > 0 else 'behind'}"
 
 
-_Drawn = tuple[tuple[Shape, ...], tuple[tuple[float, str], ...], tuple[tuple[float, str], ...]]
+_Drawn = tuple[tuple[Stroke, ...], tuple[tuple[float, str], ...], tuple[tuple[float, str], ...]]
 
 
 def _corrected(
@@ -190,13 +190,13 @@ def _corrected(
     scale = _Scale(time, xs, -high, high)
     name, one = max(clocks["sources"].items(), key=lambda each: max(each[1]["bound_ns"]))
     shapes = [
-        Shape(
+        Stroke(
             scale.band(one["at_ns"], [-ns for ns in one["bound_ns"]], one["bound_ns"]), NEUTRAL,
             f"{names[name]}: declared \N{PLUS-MINUS SIGN}{duration(most)} at most", "band",
         )
     ]  # fmt: skip
     shapes += [
-        Shape(
+        Stroke(
             scale.line(one["at_ns"], one["error_ns"]),
             COLOURS[list(clocks["sources"]).index(name) % len(COLOURS)],
             f"{names[name]}: wrong by {duration(errors[name]['error_ns']['max'])} at most",
@@ -219,7 +219,7 @@ def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time
     rest = percent(left["out_of_order"], left["events"])
 
     def panel(word: str, said: str, ys: Sequence[int], colour: str) -> Panel:
-        shape = Shape(scale.bars(xs, ys), colour, f"at most {duration(max(ys))} late", "solid")
+        shape = Stroke(scale.bars(xs, ys), colour, f"at most {duration(max(ys))} late", "solid")
         return Panel(word, said, (shape,), scale.x_ticks(), scale.y_ticks())
 
     hold = report["holds"][main]["hold_ns"]["p95"]
@@ -239,7 +239,7 @@ def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time
 def _counts(found: Mapping[str, Any], time: TimeLine) -> Hero:
     xs, ys = found["starts_ns"], found["in_place"]
     scale = _Scale(time, xs, 0, max(ys))
-    shape = Shape(scale.bars(xs, ys), COLOURS[0], f"{amount(sum(ys))} events", "solid")
+    shape = Stroke(scale.bars(xs, ys), COLOURS[0], f"{amount(sum(ys))} events", "solid")
     panel = Panel(
         f"{amount(sum(ys))} events", f"in moments of {duration(found['width_ns'])}", (shape,),
         scale.x_ticks(), scale.y_ticks(lasts=False),

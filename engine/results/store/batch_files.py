@@ -77,12 +77,19 @@ def _row_groups(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-class Counted(Protocol):
-    """Batches of which the rows per site are known."""
+class Batches(Protocol):
+    """Batches of one name, as an export reads them; see ``BatchFiles``."""
 
+    @property
+    def sites(self) -> set[str]: ...
+    @property
+    def batches(self) -> list[int]: ...
     @property
     def count(self) -> int: ...
     def rows(self) -> dict[str, int]: ...
+    def tables(
+        self, sites: Sequence[str], columns: list[str] | None = None, batch_id: int | None = None
+    ) -> Iterator[tuple[int, pa.Table]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +194,7 @@ def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
     return coded.values.to_pylist(), np.concatenate(([0], ends))
 
 
-def site_groups(kinds: Sequence[Counted]) -> Iterator[list[str]]:
+def site_groups(kinds: Sequence[Batches]) -> Iterator[list[str]]:
     """The sites of ``kinds`` by name, some at a time: so many that memory holds their rows.
 
     A site with more rows than that is alone.

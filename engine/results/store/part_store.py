@@ -9,30 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
 from engine.errors import UserError
-from engine.results.store.batch_files import SITE, BatchFiles, replace_batch
+from engine.results.store.batch_files import SITE, Batches, BatchFiles, replace_batch
 
 HELD_BYTES: Final = 256 << 20
 """What a pass may hold instead of writing it."""
-
-
-class Batches(Protocol):
-    """Batches of one name, as an export reads them; see ``BatchFiles``."""
-
-    @property
-    def sites(self) -> set[str]: ...
-    @property
-    def batches(self) -> list[int]: ...
-    @property
-    def count(self) -> int: ...
-    def rows(self) -> dict[str, int]: ...
-    def tables(
-        self, sites: Sequence[str], columns: list[str] | None = None, batch_id: int | None = None
-    ) -> Iterator[tuple[int, pa.Table]]: ...
 
 
 class PartStore:

@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
+class Totals:
     """Of all sources since the start.
 
     ``events``: ``EVENT_COUNTS``; ``logged``: events given to the log; ``balance``: received less
@@ -87,7 +87,7 @@ class Overview:
     def __init__(self, core: GatewayCore, figures: SourceFigures) -> None:
         self.core = core
         self.figures = figures
-        self.sums = Sums(dict.fromkeys(EVENT_COUNTS, 0), 0, 0, {}, {}, 0, 0, 0, 0, {})
+        self.sums = Totals(dict.fromkeys(EVENT_COUNTS, 0), 0, 0, {}, {}, 0, 0, 0, 0, {})
         self.now = 0
         """Arrival clock."""
         self._state = np.zeros(0, np.int64)
@@ -193,7 +193,7 @@ class Overview:
         self._places = np.empty(len(keys), np.int64)
         self._places[np.argsort(np.array(names, np.object_), kind="stable")] = np.arange(len(keys))
 
-    def _summed(self) -> Sums:
+    def _summed(self) -> Totals:
         events: Counter[str] = Counter()
         faults: Counter[str] = Counter()
         pulled: Counter[str] = Counter()
@@ -207,7 +207,7 @@ class Overview:
         ended = events["recorded"] + events["duplicate"] + events["refused"] + events["put_off"]
         numbers = np.bincount(self._state, minlength=len(STATES)).tolist()
         letters = self.core.dead_letters
-        return Sums(
+        return Totals(
             events={reason: events[reason] for reason in EVENT_COUNTS},
             logged=self.figures.events,
             balance=events["received"] - ended,

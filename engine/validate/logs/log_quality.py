@@ -154,7 +154,7 @@ def _ascending(samples: Sequence[Sample]) -> list[Sample]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class LaneNumbers:
     """Numbers per (source, stream, incarnation), as columns of one entry per lane."""
 
     source: np.ndarray
@@ -167,11 +167,11 @@ class Lanes:
     wait_ns: np.ndarray
 
 
-def _lanes(log: LogColumns, events: np.ndarray) -> Lanes:
+def _lanes(log: LogColumns, events: np.ndarray) -> LaneNumbers:
     numbered = events[log[r.SEQ][events] >= 0]
     if not len(numbered):
         none = np.zeros(0, np.int64)
-        return Lanes(none, none, none, none, none, none, none)
+        return LaneNumbers(none, none, none, none, none, none, none)
     groups = group_rows(_lane_keys(log, numbered))
     rows = numbered[groups.order]
     seq, arrival, lane = log[r.SEQ][rows], log[r.ARRIVAL][rows], groups.code
@@ -192,7 +192,7 @@ def _lanes(log: LogColumns, events: np.ndarray) -> Lanes:
     # The first of the lane with a larger number is where the gap was seen.
     seen = np.searchsorted(newest, place[late], side="right")
     count = np.diff(np.append(groups.starts, len(seq)))
-    return Lanes(
+    return LaneNumbers(
         source, asked, asked - (count - copies), copies,
         np.bincount(lane[late], minlength=lanes), source[lane[late]],
         arrival[late] - arrival[seen],
@@ -221,7 +221,7 @@ class _Facts:
 
     def __init__(
         self, log: LogColumns, events: np.ndarray, source: np.ndarray, transit: np.ndarray,
-        lanes: Lanes,
+        lanes: LaneNumbers,
     ) -> None:  # fmt: skip
         count = len(log.sources)
         self._log = log

@@ -8,7 +8,7 @@ __all__ = ["paper"]
 _DATA = (
     "Made up anew: 1,000 sensors that send events of four types (eight by the query's length) at "
     "random, as the paper's generators do. The paper has over a million events; ours are 20,000, "
-    "6,000 by buffer and 10,000 by length, as each result is judged. It prints no rate, no window, "
+    "1,500 by buffer and 10,000 by length, as each result is judged. It prints no rate, no window, "
     "no length of an event and no K. Ours: a window of 10 minutes, as its section 5.2 has, 40 "
     "events in it (400 by buffer); durable events last W/20 on the average; what is out of order "
     "comes up to W/4 late, every delay as likely, and K covers that and the longest event. Beside "
@@ -31,9 +31,10 @@ _METRICS = (
     "NoCR: results that stand and are right. The average latency goes from the arrival of a "
     "result's first event until it leaves (the paper: execution time and latency differ by the "
     "time from the first event's arrival to the last one's), with the time for which wrong "
-    "results stood, per result that stands; computing, a few microseconds, is left out. Execution "
-    "time is the processor's. The buffer: events in memory, older ones in files, which stand for "
-    "the paper's database."
+    "results stood, per result that stands; computing, a few microseconds, is left out but where "
+    "files are read (by buffer). Execution time is the processor's. The buffer: events in memory, "
+    "older ones in files, which stand for the paper's database and are asked as soon as an event "
+    "needs them."
 )
 _ENTRIES = {
     "fig-11": ("Average latency by events out of order", disorder.latency),

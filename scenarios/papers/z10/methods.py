@@ -44,7 +44,8 @@ class Setup:
     """A point of a figure.
 
     ``share``: of events out of order. ``length``: of the query, its positive steps. ``buffer``:
-    events in memory, the others in files; 0: all in memory.
+    events in memory, the others in files; 0: all in memory. ``wait_ns``: how long an event may wait
+    for others that need the files as well; 0: the files are asked for each, as Z10's database is.
     """
 
     method: str
@@ -52,6 +53,7 @@ class Setup:
     share: float = 0.0
     length: int = 3
     buffer: int = 0
+    wait_ns: int = 0
 
     @property
     def query(self) -> str:
@@ -131,6 +133,11 @@ class Ran:
         return self._latency_s(self.arriving.arrival[events].min(axis=1, initial=_LATER))
 
     @property
+    def whole_latency_s(self) -> float:
+        """``latency_s`` with the computing of an event, as Z10 counts it [s]."""
+        return self.latency_s + self.event_seconds
+
+    @property
     def waiting_s(self) -> float:
         """The same from its last event's arrival [s]."""
         return self._latency_s(self.told.known_at)
@@ -208,9 +215,9 @@ def _settings(run: PaperRun, setup: Setup) -> ChainSettings:
     spill, wait_ns = None, 0
     if setup.buffer:
         hot_ns = setup.buffer * WITHIN_NS // setup.shape.density
-        wait_ns = min(hot_ns, WITHIN_NS // 10)
-        folder = run.folder / f"{setup.method}-{setup.buffer}"
-        spill = SpillSettings(folder, hot_ns, wait_ns=wait_ns)
+        wait_ns, pending = setup.wait_ns, None if setup.wait_ns else 1
+        folder = run.folder / f"{setup.method}-{setup.buffer}-{wait_ns}"
+        spill = SpillSettings(folder, hot_ns, pending=pending, wait_ns=wait_ns)
     if setup.method == CORRECT:
         barrier = f"bounded:{k_ns + wait_ns}"  # an event also waits for what files hold
     purge = "late" if spill else "slack"

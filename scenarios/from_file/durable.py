@@ -1,0 +1,39 @@
+"""When what was decided can be told: a live engine reads the log's frames, once they are written.
+
+A frame is written ``frame_every`` after its first record, or before, when it is full: at the latest
+when the next one begins.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from slackwater.log import LogReader
+
+
+class Durable:
+    """Of the log in ``log``, whose gateway closes frames after ``frame_every_ns``."""
+
+    def __init__(self, log: Path, frame_every_ns: int) -> None:
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for frame in LogReader(log):
+            if frame.rows:
+                spans.setdefault(frame.site, []).append((frame.first_arrival, frame.last_arrival))
+        self._of = {site: _closed(np.array(own), frame_every_ns) for site, own in spans.items()}
+
+    def since(self, site: str, at_ns: int) -> int:
+        """When what was decided at ``at_ns`` can be told; after the log's last record: at once."""
+        if site not in self._of:
+            return at_ns
+        last, closed = self._of[site]
+        place = int(np.searchsorted(last, at_ns))
+        return at_ns if place == len(last) else max(int(closed[place]), at_ns)
+
+
+def _closed(spans: np.ndarray, frame_every_ns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Last record of each frame, and when it is written [ns]."""
+    first, last = spans[:, 0], spans[:, 1]
+    following = np.append(first[1:], np.iinfo(np.int64).max)
+    return last, np.maximum(np.minimum(first + frame_every_ns, following), last)
