@@ -155,6 +155,9 @@ class GatewayPlace:
     restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
 
     def __post_init__(self) -> None:
+        check(self.tick_every_ns >= 0, "tick_every", "must not be negative")
+        check(self.frame_rows > 0, "frame_rows", "must be positive")
+        check(self.frame_every_ns > 0, "frame_every", "must be positive")
         check(self.pull_back_ns >= 0, "pull_back", "must not be negative")
         _check_restarts(self.restarts_ns)
 

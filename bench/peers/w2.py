@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from bench.peers.race import ON_SPARK, Side, bytewax, ours, plain_spark, race, run
+from bench.peers.race import ON_SPARK, Side, bytewax, duckdb, ours, plain_spark, race, run
 
 QUERY: Final = (
     "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s "
@@ -65,6 +65,7 @@ def sides(folder: Path) -> dict[str, Side]:
         "ours-jsonl": lines,
         "ours-spark": ours(folder, "ours, Spark local[2]", "w2", _OURS, *ON_SPARK),
         "bytewax": bytewax(folder, "w2"),
+        "duckdb": duckdb(folder, "w2"),
         "spark": plain_spark(folder, "w2"),
         "flink": Side(
             "FlinkCEP (Java)",
@@ -84,6 +85,9 @@ def pairs_of(out: Path) -> np.ndarray:
         return np.column_stack([table["a"].to_numpy(), table["b"].to_numpy()])
     if out.is_dir():
         table = pq.read_table(sorted(out.glob("*.parquet")))
+        return np.column_stack([column.to_numpy() for column in table.columns])
+    if out.suffix == ".parquet" and not out.name.startswith("ours"):
+        table = pq.read_table(out, columns=["a", "b"])
         return np.column_stack([column.to_numpy() for column in table.columns])
     if out.suffix == ".parquet":
         ts = pc.list_flatten(pq.read_table(out)["events"].combine_chunks()).field("ts")

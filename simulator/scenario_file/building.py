@@ -40,6 +40,8 @@ GROUP: Final = ("name", "count", "workload", "recording", "clock", "link")
 _CONNECT_TIMEOUT: Final = "10 s"
 """As the agent's driver; a handshake over a slow link takes its time."""
 _OF_LINK: Final = ("up", "down")
+MAX_EVENTS: Final = 10**9
+"""Of a whole run; some hours of simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def _build(
     if "warm_up" not in given:
         given["warm_up_ns"] = 5 * SECOND
     scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **given}, place)
+    _check_events(scenario, place)
     return FileScenario(
         parse_plain(str, tables.get("title", name), f"{place}.title"),
         scenario,
@@ -152,6 +155,17 @@ class _Group:
     sources: tuple[SourceSettings, ...]
     clock: GroupClock
     recorded_ns: int
+
+
+def _check_events(scenario: Scenario, place: str) -> None:
+    """Refuses what would be simulated for hours, which is a slip with a unit."""
+    apart = [getattr(each.workload, "apart_ns", None) for each in scenario.sources]
+    events = sum(scenario.duration_ns // each for each in apart if each)
+    check(
+        events <= MAX_EVENTS, f"{place}.sources",
+        f"would make {events:,} events; at most {MAX_EVENTS:,} are simulated. "
+        "Let events be further apart, or the duration be shorter",
+    )  # fmt: skip
 
 
 def _groups(

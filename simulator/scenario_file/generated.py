@@ -102,6 +102,11 @@ class PeriodicEvents(_Described):
     period_ns: int
     phase_ns: int = 0
 
+    @property
+    def apart_ns(self) -> int:
+        """Between events."""
+        return self.period_ns
+
     def __post_init__(self) -> None:
         Periodic(self.period_ns, self.phase_ns)
 
@@ -116,6 +121,11 @@ class PoissonEvents(_Described):
     """Events at random instants, ``mean_ns`` apart on average."""
 
     mean_ns: int
+
+    @property
+    def apart_ns(self) -> int:
+        """Between events, on average."""
+        return self.mean_ns
 
     def __post_init__(self) -> None:
         Poisson(self.mean_ns)
