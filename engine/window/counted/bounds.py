@@ -31,7 +31,7 @@ _TWO_32: Final = 4294967296.0
 BEFORE, INSIDE, AFTER = 1, 2, 4
 
 
-class Doubts(NamedTuple):
+class DoubtfulPlaces(NamedTuple):
     """Of a window's doubtful events, in any order. ``place``: in ``Kept``; ``number``: relative to
     the window's first event; ``low``, ``high``: between which the true time lies [ns].
 
@@ -55,18 +55,18 @@ class Doubts(NamedTuple):
     of_free: np.ndarray
 
 
-def new_doubts() -> Doubts:
+def new_doubts() -> DoubtfulPlaces:
     """Room for ``DOUBTS_MAX``."""
     n = DOUBTS_MAX
     place, number, low, high, ints, order, side = (np.zeros(n, np.int64) for _ in range(7))
-    return Doubts(
+    return DoubtfulPlaces(
         place, number, low, high, ints, ints.view(np.float64), np.zeros(n, np.bool_), np.zeros(n),
         order, side, np.zeros(n, np.bool_), np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1),
     )  # fmt: skip
 
 
 @kernel
-def read_doubts(kept: Kept, n: int, m: int, d: Doubts) -> None:
+def read_doubts(kept: Kept, n: int, m: int, d: DoubtfulPlaces) -> None:
     """Times and argument ``m`` of the first ``n``."""
     for i in range(n):
         place = d.place[i]
@@ -77,7 +77,7 @@ def read_doubts(kept: Kept, n: int, m: int, d: Doubts) -> None:
 
 
 @inline
-def _sides(d: Doubts, n: int, p: int, q: int, forced: int) -> bool:
+def _sides(d: DoubtfulPlaces, n: int, p: int, q: int, forced: int) -> bool:
     """On which sides each may be, if the last before is ``p`` and the first after ``q`` (-1: none);
     False if one can be nowhere.
     """
@@ -102,7 +102,7 @@ def _sides(d: Doubts, n: int, p: int, q: int, forced: int) -> bool:
 
 
 @kernel
-def _put_sums(d: Doubts, n: int, out: np.ndarray, side: int) -> int:
+def _put_sums(d: DoubtfulPlaces, n: int, out: np.ndarray, side: int) -> int:
     """Prefix sums of the costs of those with these sides, the least first; gives their number."""
     found = 0
     out[0] = 0.0
@@ -115,7 +115,7 @@ def _put_sums(d: Doubts, n: int, out: np.ndarray, side: int) -> int:
 
 
 @kernel
-def _least(d: Doubts, n: int, before: int, inside: int, forced: int) -> float:
+def _least(d: DoubtfulPlaces, n: int, before: int, inside: int, forced: int) -> float:
     """The least sum of costs of ``inside`` of ``n`` events, ``before`` being before them; which
     ones is in ``took``. ``forced``: one that must be inside, or -1. Infinite if there is no way.
     """
@@ -174,7 +174,7 @@ def _least(d: Doubts, n: int, before: int, inside: int, forced: int) -> float:
 
 
 @inline
-def _values_taken(d: Doubts, n: int) -> int:
+def _values_taken(d: DoubtfulPlaces, n: int) -> int:
     found = 0
     for i in range(n):
         found += d.took[i] and d.valid[i]
@@ -182,7 +182,7 @@ def _values_taken(d: Doubts, n: int) -> int:
 
 
 @kernel
-def _choose(d: Doubts, n: int, before: int, inside: int, some: bool) -> int:
+def _choose(d: DoubtfulPlaces, n: int, before: int, inside: int, some: bool) -> int:
     """As ``_least``; gives how many have values. ``some``: at least one must, else -1."""
     _least(d, n, before, inside, -1)
     found = _values_taken(d, n)
@@ -201,7 +201,7 @@ def _choose(d: Doubts, n: int, before: int, inside: int, some: bool) -> int:
 
 
 @inline
-def _price(d: Doubts, n: int, is_float: bool, sign: float, price: float) -> None:
+def _price(d: DoubtfulPlaces, n: int, is_float: bool, sign: float, price: float) -> None:
     """A value costs itself, or its opposite, less ``price``; no value costs nothing."""
     for i in range(n):
         value = d.floats[i] if is_float else np.float64(d.ints[i])
@@ -209,7 +209,7 @@ def _price(d: Doubts, n: int, is_float: bool, sign: float, price: float) -> None
 
 
 @kernel
-def _add_taken(d: Doubts, n: int, is_float: bool, sure: Summary, total: Summary) -> float:
+def _add_taken(d: DoubtfulPlaces, n: int, is_float: bool, sure: Summary, total: Summary) -> float:
     """The sure and the taken values' sum, into ``total``."""
     ints, floats = total.ints[0], total.floats[0]
     if is_float:
@@ -230,8 +230,8 @@ def _add_taken(d: Doubts, n: int, is_float: bool, sure: Summary, total: Summary)
 
 @kernel
 def bound(
-    function: int, is_float: bool, sure: int, extent: tuple[int, int, int], sign: int, d: Doubts,
-    out: Content, j: int,
+    function: int, is_float: bool, sure: int, extent: tuple[int, int, int], sign: int,
+    d: DoubtfulPlaces, out: Content, j: int,
 ) -> None:  # fmt: skip
     """Number ``j``, which is null, becomes the least (``sign`` 1) or largest of an aggregate.
 
@@ -277,7 +277,7 @@ def bound(
 
 
 @inline
-def _less(d: Doubts, is_float: bool, which: int, i: int, k: int) -> bool:
+def _less(d: DoubtfulPlaces, is_float: bool, which: int, i: int, k: int) -> bool:
     if is_float:
         return bool(which * d.floats[i] < which * d.floats[k])
     return bool(d.ints[i] < d.ints[k] if which > 0 else d.ints[i] > d.ints[k])
@@ -285,8 +285,8 @@ def _less(d: Doubts, is_float: bool, which: int, i: int, k: int) -> bool:
 
 @kernel
 def _bound_end(
-    which: int, is_float: bool, sure: int, extent: tuple[int, int, int], sign: int, d: Doubts,
-    out: Content, j: int,
+    which: int, is_float: bool, sure: int, extent: tuple[int, int, int], sign: int,
+    d: DoubtfulPlaces, out: Content, j: int,
 ) -> None:  # fmt: skip
     """Of the smallest value (``which`` 1) or the largest (-1)."""
     n, before, inside = extent

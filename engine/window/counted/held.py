@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.records import numbers_of, record
-from engine.window.counted.bounds import Doubts
+from engine.window.counted.bounds import DoubtfulPlaces
 from engine.window.held.content import Content, Held
 from engine.window.panes.held import Entries
 from engine.window.told import Outbox, Standing
@@ -66,7 +66,7 @@ class CountedBook(NamedTuple):
     scratch: Content
     entries: Entries
     counted: Counted
-    doubts: Doubts
+    doubts: DoubtfulPlaces
 
 
 def new_counted(cells: int, kept: int, rows: int) -> Counted:

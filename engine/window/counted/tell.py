@@ -12,7 +12,7 @@ from __future__ import annotations
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
-from engine.window.counted.bounds import DOUBTS_MAX, Doubts, bound, read_doubts
+from engine.window.counted.bounds import DOUBTS_MAX, DoubtfulPlaces, bound, read_doubts
 from engine.window.counted.held import CountedBook
 from engine.window.doubt.assignments import NO_EPOCH
 from engine.window.doubt.bounds import ALL_ROWS
@@ -47,7 +47,7 @@ def _shift(place: int, book: CountedBook, widest: int, ahead: bool) -> int:
 
 
 @inline
-def _doubt(d: Doubts, doubtful: int, place: int, number: int) -> int:
+def _doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
     if doubtful < len(d.place):
         d.place[doubtful], d.number[doubtful] = place, number
     return doubtful + 1
