@@ -167,12 +167,12 @@ def _results(
     unit: int,
     queries: Sequence[str],
     times: Mapping[str, Collection[str]],
-    names: Iterable[str] = tuple(KINDS),
+    names: Iterable[str] = (),
 ) -> Iterator[tuple[int, Iterable[str]]]:
     """(number of lines, their texts) of each site, query and batch, in order of emission; of the
-    kinds ``names``.
+    kinds ``names``, or of all.
     """
-    opened = {name: store.open(name) for name in names}
+    opened = {name: store.open(name) for name in names or KINDS}
     kinds = {name: files for name, files in opened.items() if files.count}
     for sites in site_groups(list(kinds.values())):
         if len(sites) == 1:

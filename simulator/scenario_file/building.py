@@ -107,7 +107,7 @@ def _build(
     machines = parse_many(Machine, tables.get("machines", []), f"{place}.machines")
     _once([machine.name for machine in machines], f"{place}.machines", "machines")
     seed = parse_plain(int, tables.get("seed", 1), f"{place}.seed")
-    check(seed >= 0, f"{place}.seed", "must not be negative")
+    check(seed >= 0, f"{place}.seed", f"{seed} is negative; give a whole number")
     seeds = Seeds(seed)
     groups = _groups(tables, read_recording, worlds, place)
     members = {group.name: [each.name for each in group.sources] for group in groups}

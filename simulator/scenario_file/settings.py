@@ -142,7 +142,7 @@ def _parse_link(given: Mapping[str, Any], place: str) -> LinkSettings:
     if isinstance(delay, Mapping):
         if jitter is not None:
             raise UserError(f"{place}.jitter: goes with a bare delay; the model has its own")
-    else:
+    elif isinstance(delay, int | str):
         least = parse(_Delay, {"delay": delay}, place).delay_ns
         more = 0 if jitter is None else parse(_Delay, {"delay": jitter}, f"{place}.jitter").delay_ns
         values["delay"] = (

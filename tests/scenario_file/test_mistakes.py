@@ -12,7 +12,7 @@ from engine.errors import UserError
 from scenarios.from_file import SCHEMA, TEMPLATE, FromFile, schema
 
 CHANGES = [
-    ("seed = 1 ", "seed = -1 ", "seed: must not be negative"),
+    ("seed = 1 ", "seed = -1 ", "seed: -1 is negative; give a whole number"),
     ('duration = "2 min"', 'duration = "2 parsec"', "unknown time unit 'parsec'"),
     ('duration = "2 min"', "", "duration is missing"),
     ("offset_spread =", "offset_sprea =", "clock.offset_sprea: unknown setting; known are offset"),

@@ -201,4 +201,4 @@ def test_work_and_state_are_in_proportion_whatever_comes_and_goes(sources: bool)
     few, many = (passing(count, sources=sources) for count in (400, 3200))
     # Some of it goes only when it may be half of all.
     assert len(many.snapshot()) < 1.5 * len(few.snapshot())
-    assert len(many.strings) < 1.5 * len(few.strings)
+    assert len(many.strings.texts) < 1.5 * len(few.strings.texts)
