@@ -100,7 +100,7 @@ def run(found: SeqMatcher, data: Iterable[Released]) -> Outcome:
             if given is not None:
                 at = np.append(at, given.at[given.plus])
                 known = np.append(known, given.known_at[given.plus])
-                taken_back += len(given) - int(given.plus.sum())
+                taken_back += len(given.at) - int(given.plus.sum())
         waits.append((at - known)[at > known])
         return len(at) - taken_back
 
