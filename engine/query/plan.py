@@ -60,6 +60,8 @@ class Case:
 
 OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 """By comparison, the one that is true where it is false."""
+MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+"""By comparison, the one that says the same with its sides exchanged."""
 
 
 @dataclass(frozen=True, slots=True)

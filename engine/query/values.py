@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.query.plan import MIRRORED
 from engine.stream.released import Strings
 
 _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
     ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
-_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _EXACT: Final = 2**53
 """Every integer up to this size is a float64."""
 _SAFE: Final = 2.0**62
@@ -60,7 +60,7 @@ def compare(op: str, left: Value, right: Value, strings: Strings | None) -> np.n
     elif left.kind == "int":
         found = _compare_mixed(op, left.data, right.data)
     else:
-        found = _compare_mixed(_MIRRORED[op], right.data, left.data)
+        found = _compare_mixed(MIRRORED[op], right.data, left.data)
     valid = both_valid(left.valid, right.valid)
     return np.asarray(found if valid is None else found & valid)
 

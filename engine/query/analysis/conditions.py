@@ -27,6 +27,7 @@ from engine.query.language import syntax as s
 from engine.query.language.mistakes import RESERVED
 from engine.query.language.place import Span, closest
 from engine.query.plan import (
+    MIRRORED,
     Arithmetic,
     Comparison,
     Constant,
@@ -40,7 +41,6 @@ from engine.query.plan import (
 from engine.units import DURATION_MAX_NS, parse_duration, unit_ns
 
 MAX_DIGITS: Final = 40
-_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 
 
@@ -117,7 +117,7 @@ def _comparison(node: s.Binary, context: Context) -> Predicate:
     left, right = paired(left, right, node.at, context)
     op, one, other = node.op, left.expression, right.expression
     if isinstance(other, FunctionCall) and other.function == "abs":
-        op, one, other = _MIRRORED[op], other, one
+        op, one, other = MIRRORED[op], other, one
     if (
         isinstance(one, FunctionCall)
         and one.function == "abs"
@@ -137,7 +137,7 @@ def _distance(op: str, apart: Expression, other: Expression) -> Predicate:
         if not isinstance(other, Constant):
             equal = Logic("and", (Comparison(">=", other, Constant(0)), equal))
         return equal if op == "=" else Logic("not", (equal,))
-    both = Comparison(op, apart, other), Comparison(_MIRRORED[op], apart, _opposite(other))
+    both = Comparison(op, apart, other), Comparison(MIRRORED[op], apart, _opposite(other))
     return Logic("and" if op in {"<", "<="} else "or", both)
 
 

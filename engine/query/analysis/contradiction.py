@@ -19,6 +19,7 @@ from graphlib import CycleError, TopologicalSorter
 from engine.query.analysis.ranges import Bound, Range
 from engine.query.fields import FIELDS, ValueKind
 from engine.query.plan import (
+    MIRRORED,
     OPPOSITE,
     Attribute,
     Comparison,
@@ -28,8 +29,6 @@ from engine.query.plan import (
     Membership,
     Predicate,
 )
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +135,11 @@ def _compared(op: str, left: Expression, right: Expression, *, denied: bool) -> 
     if isinstance(left, Constant) and isinstance(right, Constant):
         return
     if isinstance(left, Constant):
-        yield _Limit(_MIRRORED.get(op, op), _known_as(right), (left.value,), denied)
+        yield _Limit(MIRRORED[op], _known_as(right), (left.value,), denied)
     elif isinstance(right, Constant):
         yield _Limit(op, _known_as(left), (right.value,), denied)
     elif op in {">", ">="}:
-        yield _Relation(_MIRRORED[op], _known_as(right), _known_as(left), denied)
+        yield _Relation(MIRRORED[op], _known_as(right), _known_as(left), denied)
     else:
         yield _Relation(op, _known_as(left), _known_as(right), denied)
 
