@@ -13,6 +13,7 @@ from functools import lru_cache, singledispatch
 from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
+from engine.query.functions import FUNCTIONS
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Arithmetic,
@@ -78,8 +79,6 @@ KIND_OF_TYPE: Final = {
     "bool": ValueKind.TRUTH,
     "str": ValueKind.TEXT,
 }
-_OF_TIME: Final = {"year", "month", "day", "day_of_week", "hour", "minute", "second"}
-"""Functions that make a plain number of a time."""
 _NUMERIC: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 
 
@@ -245,7 +244,7 @@ def is_time(expression: Expression) -> bool:
         case Arithmetic(op="+" | "-" | "%", left=left, right=right):
             return is_time(left) or is_time(right)
         case FunctionCall(function=function, arguments=arguments):
-            return function not in _OF_TIME and any(map(is_time, arguments))
+            return FUNCTIONS[function].gives == "same" and any(map(is_time, arguments))
         case Case(whens=whens, otherwise=otherwise):
             values = [otherwise, *(then for _, then in whens)]
             return any(is_time(each) for each in values if each is not None)

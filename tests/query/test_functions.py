@@ -107,6 +107,13 @@ def test_conditions_across_events() -> None:
         assert matches(f"EVENT SEQ(A a, A b) WHERE {condition}", *events) == want, condition
 
 
+def test_the_least_of_many_values_of_two_events() -> None:
+    events: list[dict[str, Any]] = [{f"v{n}": n + 5 for n in range(20)}, {"v3": 2, "v7": 1}]
+    many = ", ".join(f"{'ab'[n % 2]}.v{n}" for n in range(20))
+    assert matches(f"EVENT SEQ(A a, A b) WHERE least({many}) = 1", *events) == [[0, 1]]
+    assert matches(f"EVENT SEQ(A a, A b) WHERE greatest({many}) = 23", *events) == [[0, 1]]
+
+
 def test_values_of_matches_and_of_windows() -> None:
     events: list[dict[str, Any]] = [{"v": 2, "s": "Ada"}, {"v": -7, "s": "x"}]
     text = "EVENT SEQ(A a, A b) RETURN upper(a.s) AS name, abs(b.v) AS far, length(b.s) + a.v"
@@ -171,6 +178,7 @@ def test_a_comment_and_a_length_of_several_parts() -> None:
         ("a.v % 0 = 1", "division by zero"),
         ("round(a.v, 77) = 1", "round keeps a whole number of digits, 0 to 15"),
         ("upper(coalesce(a.s, b.s)) = 'A'", "this makes a text of several events"),
+        ("hour(b.raw_ts - a.raw_ts) = 0", "this makes a time of several events"),
         ("a.x BETWEEN 3 AND 2", "this can never be true"),
         ("abs(" * 9 + "a.v" + ")" * 9 + " = 1", "more than 8 deep"),
     ],

@@ -54,20 +54,25 @@ def flag(node: Likeness) -> Case:
 
 def chosen(node: FunctionCall) -> Case | None:
     """The CASE that a function of numbers is; None: it is none."""
-    first, *others = node.arguments
+    first, *_ = node.arguments
+    *inner, last = node.arguments
     match node.function:
         case "abs":
             opposite = Comparison("<", first, Constant(0))
             return Case(((opposite, Arithmetic("-", Constant(0), first)),), first)
         case "coalesce":
-            *inner, last = node.arguments
             return Case(tuple((Presence(each), each) for each in inner), last)
         case "least" | "greatest":
-            op, best = "<=" if node.function == "least" else ">=", first
-            for other in others:
-                missing = Logic("not", (Presence(other),))
-                either = Logic("or", (missing, Comparison(op, best, other)))
-                best = Case(((Logic("and", (Presence(best), either)), best),), other)
-            assert isinstance(best, Case)
-            return best
+            op = "<=" if node.function == "least" else ">="
+            return Case(tuple((_best(each, node.arguments, op), each) for each in inner), last)
     return None
+
+
+def _best(one: Expression, among: tuple[Expression, ...], op: str) -> Logic:
+    """That ``one`` is there, and ``op`` all of the others that are."""
+    beside = [
+        Logic("or", (Logic("not", (Presence(other),)), Comparison(op, one, other)))
+        for other in among
+        if other is not one
+    ]
+    return Logic("and", (Presence(one), *beside))

@@ -155,11 +155,11 @@ def check_decidable(predicate: Predicate, at: Span, context: Context) -> None:
 
 
 def check_one_event(predicate: Predicate, at: Span, context: Context) -> None:
-    """Refuses functions on text that take more than one event."""
+    """Refuses functions of texts and of times that take more than one event."""
     for value in _calls(predicate):
-        text = isinstance(value, FunctionCall) and FUNCTIONS[value.function].takes == "text"
-        if text and len({each.alias for each in attributes_in(value)}) > 1:
-            message = "this makes a text of several events"
+        takes = FUNCTIONS[value.function].takes if isinstance(value, FunctionCall) else "any"
+        if takes in {"text", "time"} and len({each.alias for each in attributes_in(value)}) > 1:
+            message = f"this makes a {takes} of several events"
             raise context.refuse(at, message, "compare a value of one event with one of another")
 
 
