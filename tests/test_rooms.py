@@ -18,9 +18,10 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
-        "barrier", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
+        "barrier", "check", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
         "results", "stream", "window",
     },
+    "check": {"kernels", "query", "results", "stream"},
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
         "report", "results", "server", "stream", "sweep", "validate",

@@ -16,11 +16,11 @@ import numpy as np
 from edge_agent import records as r
 from engine.barrier.base import Listener
 from engine.chain.halves import Halves, among, begun_in
+from engine.chain.judged_results import counted, judging_of
 from engine.chain.lane_places import placed
 from engine.chain.operators import build_operator
 from engine.chain.settings import ChainOutput, ChainSettings
 from engine.chain.stream_readers import StreamReaders
-from engine.check import judging_of
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import ContractViolation, UserError
 from engine.kernels.integers import INT_MIN
@@ -336,16 +336,10 @@ class Chain:
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             **self._order.sources(),
-            "queries": {
-                plan.name: {**operator.counters(), **until_end, **self._checked(number)}
-                for number, (plan, operator, until_end) in enumerate(
-                    zip(self.settings.plans, self._operators, self._until_end, strict=True)
-                )
-            },
+            "queries": counted(
+                self.settings.plans, self._operators, self._until_end, self._judging
+            ),
         }
-
-    def _checked(self, number: int) -> dict[str, int]:
-        return {} if self._judging is None else self._judging.counters(number)
 
     def snapshot(self) -> bytes:
         """The whole state, as bytes that only this version reads."""

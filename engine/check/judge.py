@@ -18,7 +18,7 @@ from engine.check.identity import partners
 from engine.check.judged import JUDGED, JudgedResults, marked
 from engine.check.results import NewResults, taken_values
 from engine.check.rules import Rules
-from engine.check.waiting import Waiting
+from engine.check.waiting import WaitingResults
 from engine.kernels.integers import INT_MAX
 from engine.stream.released import Strings
 
@@ -37,7 +37,7 @@ class Remembered(NamedTuple):
     dropped: np.ndarray
 
 
-class Verdicts(NamedTuple):
+class RuleVerdicts(NamedTuple):
     """By result: which rules it breaks (uint64), and whether it is dropped, or held for now."""
 
     broken: np.ndarray
@@ -56,7 +56,7 @@ class TakenBack(NamedTuple):
     new: np.ndarray
 
 
-class Judge:
+class QueryJudge:
     """Of one query.
 
     Args:
@@ -66,7 +66,7 @@ class Judge:
 
     def __init__(self, rules: Rules, kind: str) -> None:
         self.rules, self._kind = rules, kind
-        self.waiting = Waiting()
+        self.waiting = WaitingResults()
         none = np.zeros(0, np.int64)
         self._known = Remembered(none, none.astype(np.uint64), none.astype(np.bool_))
         self.counts = dict.fromkeys(
@@ -112,7 +112,7 @@ class Judge:
         self.waiting.keep(np.flatnonzero(~over & ~spared))
         return pieces
 
-    def _judged(self, new: NewResults, history: History, strings: Strings) -> Verdicts:
+    def _judged(self, new: NewResults, history: History, strings: Strings) -> RuleVerdicts:
         """Of new results, by what was known before each; of what takes back, nothing yet."""
         plus = np.flatnonzero(new.plus)
         broken = np.zeros(len(new.at), np.uint64)
@@ -120,11 +120,11 @@ class Judge:
         values = taken_values(new.values, plus)
         broken[plus] = self.rules.broken(values, asked, history, strings)
         held = self.rules.hold(broken) > 0
-        return Verdicts(broken, self.rules.dropped(broken) & ~held, held)
+        return RuleVerdicts(broken, self.rules.dropped(broken) & ~held, held)
 
     def _judged_again(
         self, rows: np.ndarray, history: History, strings: Strings, now: int
-    ) -> Verdicts:
+    ) -> RuleVerdicts:
         """Of the held results at ``rows``, by what is known when they are due."""
         held = self.waiting.held
         broken = np.zeros(len(held.at), np.uint64)
@@ -133,7 +133,7 @@ class Judge:
             asked = Asked(held.key[mine], held.at[mine], held.place[mine], until[mine])
             values = taken_values(content.values, inside)
             broken[mine] = self.rules.broken(values, asked, history, strings)
-        return Verdicts(broken, self.rules.dropped(broken), np.zeros(len(broken), np.bool_))
+        return RuleVerdicts(broken, self.rules.dropped(broken), np.zeros(len(broken), np.bool_))
 
     def _taken_back(self, new: NewResults, first: int, held_rows: np.ndarray) -> TakenBack:
         """``first``: of the held, the first that is new: those are rows ``held_rows``."""
@@ -157,8 +157,8 @@ class Judge:
         )
 
     def _follow(
-        self, judged: Verdicts, back: TakenBack, early: np.ndarray, last: Verdicts
-    ) -> Verdicts:
+        self, judged: RuleVerdicts, back: TakenBack, early: np.ndarray, last: RuleVerdicts
+    ) -> RuleVerdicts:
         """``judged``, and what takes something back goes the way of what it takes back."""
         broken, dropped = judged.broken.copy(), judged.dropped.copy()
         ways = (
@@ -171,19 +171,27 @@ class Judge:
             rows = back.row[there]
             broken[rows], dropped[rows] = its_broken[of[there]], its_dropped[of[there]]
         dropped[back.row[early]] = True
-        return Verdicts(broken, dropped, judged.held)
+        return RuleVerdicts(broken, dropped, judged.held)
 
     def _given(
-        self, new: NewResults, final: Verdicts, released: np.ndarray, last: Verdicts, now: int
+        self,
+        new: NewResults,
+        final: RuleVerdicts,
+        released: np.ndarray,
+        last: RuleVerdicts,
+        now: int,
     ) -> list[JudgedResults]:
-        """What goes out, in order of time; of one time, what was held goes first."""
+        """What goes out, in order of time; of one time, what is due goes first, and what was held
+        until the end last.
+        """
         tables: list[pa.Table] = []
         places: list[np.ndarray] = []
         columns: list[tuple[np.ndarray, ...]] = []
         held = self.waiting.held
         for mine, content, inside in self.waiting.contents(released):
             at = np.minimum(held.deadline[mine], now)
-            columns.append((at, np.zeros(len(mine), np.int64), held.place[mine], last.broken[mine]))
+            when = np.where(held.deadline[mine] <= now, 0, 2)
+            columns.append((at, when, held.place[mine], last.broken[mine]))
             tables.append(content.table)
             places.append(inside)
         out = ~final.dropped & ~final.held
@@ -212,7 +220,12 @@ class Judge:
         ]  # fmt: skip
 
     def _count(
-        self, new: NewResults, final: Verdicts, over: np.ndarray, spared: np.ndarray, last: Verdicts
+        self,
+        new: NewResults,
+        final: RuleVerdicts,
+        over: np.ndarray,
+        spared: np.ndarray,
+        last: RuleVerdicts,
     ) -> None:
         """Of results, not of what takes them back."""
         told = new.plus & ~final.held & (final.broken != 0)
@@ -223,7 +236,12 @@ class Judge:
         self.counts["spared_by_checks"] += int(spared.sum())
 
     def _remember(
-        self, new: NewResults, final: Verdicts, back: TakenBack, over: np.ndarray, last: Verdicts
+        self,
+        new: NewResults,
+        final: RuleVerdicts,
+        back: TakenBack,
+        over: np.ndarray,
+        last: RuleVerdicts,
     ) -> None:
         """What went out marked or not at all, and was not taken back since."""
         old = np.ones(len(self._known.identity), np.bool_)

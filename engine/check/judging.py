@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from engine.check.history import History
-from engine.check.judge import Judge
+from engine.check.judge import QueryJudge
 from engine.check.results import read_results
 from engine.check.rules import Rules
 from engine.errors import UserError
@@ -24,17 +24,12 @@ from engine.query.plan import Plan
 from engine.stream.released import Strings
 
 
-def judging_of(plans: Sequence[Plan]) -> Judging | None:
-    """What ``plans`` ask; None: nothing.
+class Judging:
+    """Of the results of ``plans``, one of which has checks at least.
 
     Raises:
         UserError: a rule asks for the history of a query that is not among them.
     """
-    return Judging(plans) if any(plan.checks is not None for plan in plans) else None
-
-
-class Judging:
-    """Of the results of ``plans``."""
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         numbers = {plan.name: number for number, plan in enumerate(plans)}
@@ -48,7 +43,7 @@ class Judging:
         self._read = sorted({*look_back, *self._checks})
         self._history = History(look_back)
         self._judges = {
-            number: Judge(Rules(checks, number, numbers), self._kinds[number])
+            number: QueryJudge(Rules(checks, number, numbers), self._kinds[number])
             for number, checks in self._checks.items()
             if checks.rules
         }

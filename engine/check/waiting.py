@@ -13,7 +13,7 @@ from engine.kernels.integers import INT_MAX
 from engine.query.values import Value
 
 
-class Held(NamedTuple):
+class HeldResults(NamedTuple):
     """Columns of int64; ``group`` and ``row``: where the content is."""
 
     identity: np.ndarray
@@ -24,24 +24,24 @@ class Held(NamedTuple):
     group: np.ndarray
     row: np.ndarray
 
-    def taken(self, rows: np.ndarray) -> Held:
+    def taken(self, rows: np.ndarray) -> HeldResults:
         """Those at ``rows``."""
-        return Held(*(column[rows] for column in self))
+        return HeldResults(*(column[rows] for column in self))
 
 
-class Content(NamedTuple):
+class HeldContent(NamedTuple):
     """Of results that began to be held at once."""
 
     table: pa.Table
     values: list[Value]
 
 
-class Waiting:
+class WaitingResults:
     """The held results of one query."""
 
     def __init__(self) -> None:
-        self.held = Held(*(np.zeros(0, np.int64) for _ in Held._fields))
-        self._contents: dict[int, Content] = {}
+        self.held = HeldResults(*(np.zeros(0, np.int64) for _ in HeldResults._fields))
+        self._contents: dict[int, HeldContent] = {}
         self._next = 0
 
     def __len__(self) -> int:
@@ -55,19 +55,19 @@ class Waiting:
             if not len(mine):
                 continue
             at = new.at[mine]
-            told = Held(
+            told = HeldResults(
                 new.identity[mine], at, at + np.minimum(hold[of_table], INT_MAX - at),
                 new.place[mine], new.key[mine], np.full(len(mine), self._next),
                 np.arange(len(mine)),
             )  # fmt: skip
-            self.held = Held(
+            self.held = HeldResults(
                 *(np.concatenate(pair) for pair in zip(self.held, told, strict=True))
             )  # fmt: skip
             content = table.take(pa.array(mine - start))
-            self._contents[self._next] = Content(content, taken_values(new.values, mine))
+            self._contents[self._next] = HeldContent(content, taken_values(new.values, mine))
             self._next += 1
 
-    def contents(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, Content, np.ndarray]]:
+    def contents(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, HeldContent, np.ndarray]]:
         """(some of ``rows``, where their content is, their rows there)."""
         group = self.held.group[rows]
         for number in np.unique(group).tolist():
@@ -97,9 +97,9 @@ class Waiting:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.held = Held(*state["held"])
+        self.held = HeldResults(*state["held"])
         self._next = state["next"]
         self._contents = {
-            number: Content(table, [Value(*value) for value in values])
+            number: HeldContent(table, [Value(*value) for value in values])
             for number, (table, values) in state["contents"].items()
         }

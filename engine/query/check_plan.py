@@ -36,7 +36,7 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ResultRule:
     """``CHECK name (condition) HOLD hold_ns DROP``: ``condition`` holds of a result that agrees
     with what is known.
     """
@@ -55,6 +55,6 @@ class Checks:
     all of a group.
     """
 
-    rules: tuple[Check, ...] = ()
+    rules: tuple[ResultRule, ...] = ()
     key: tuple[Expression, ...] = ()
     lookups: tuple[Lookup, ...] = ()

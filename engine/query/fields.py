@@ -158,7 +158,7 @@ def asked_of_results(checks: Checks | None) -> Iterator[Attribute]:
             yield from attributes_in(part)
 
 
-def _of_events(checks: Checks | None) -> Iterator[Attribute]:
+def _of_events(checks: Checks) -> Iterator[Attribute]:
     for attribute in asked_of_results(checks):
         if attribute.alias not in {HISTORY, RESULT}:
             yield attribute
@@ -184,7 +184,8 @@ def _of_pattern(plan: SeqPlan) -> Iterator[Attribute]:
     yield from plan.returns
     for one in plan.computed:
         yield from attributes_in(one.expression)
-    yield from _of_events(plan.checks)
+    if plan.checks is not None:
+        yield from _of_events(plan.checks)
 
 
 @attributes_of.register

@@ -15,9 +15,9 @@ from engine.query.check_plan import (
     LOOKUPS,
     RESULT,
     RESULT_FIELDS,
-    Check,
     Checks,
     Lookup,
+    ResultRule,
 )
 from engine.query.fields import OWN, attribute_name, attributes_in
 from engine.query.language import syntax as s
@@ -50,7 +50,7 @@ def checked_plan(
     if len(nodes) > MAX_RULES:
         at = nodes[MAX_RULES].at
         raise reading.context.refuse(at, f"a query has at most {MAX_RULES} checks")
-    rules: list[Check] = []
+    rules: list[ResultRule] = []
     for node in nodes:
         if any(rule.name == node.name.text for rule in rules):
             message = f"two checks are named {node.name.text!r}"
@@ -81,7 +81,7 @@ class _Reading:
         ]
         self.labels = [one.label for window in plan.windows for one in window.aggregates]
 
-    def rule(self, node: CheckNode) -> Check:
+    def rule(self, node: CheckNode) -> ResultRule:
         """One CHECK."""
         before = len(self.lookups)
         found = condition(with_names(node.condition, self._looked_up), self.context)
@@ -94,7 +94,7 @@ class _Reading:
             if len(self.lookups) == before:
                 message = "this says the same now and later, so there is nothing to wait for"
                 raise self.context.refuse(node.hold.at, message, "leave HOLD out")
-        return Check(node.name.text, found, hold, node.drop)
+        return ResultRule(node.name.text, found, hold, node.drop)
 
     def key(self, clause: HistoryBy) -> tuple[Expression, ...]:
         """HISTORY BY."""
