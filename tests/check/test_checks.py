@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ import pytest
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
+from engine.errors import UserError
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.stream.frame import Frame
 from engine.window.settings import WindowSettings
 from tests.check.slow_checks import Asked, Look, Result, Rule, judged
+from tests.spark.both_hosts import answers, log_of
 
 ALARM = "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 10"
 LOAD = "SELECT count(*) AS n, sum(v) AS total GROUP BY id WINDOW TUMBLING 8"
@@ -121,3 +125,54 @@ def test_results_are_those_of_the_definition(tmp_path: Path, seed: int, barrier:
     assert any("doubtful" in one for one in shown)
     assert any("doubtful" not in one for one in shown)
     assert len(shown) < sum(map(len, plain.values()))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_spark_gives_the_same(tmp_path: Path) -> None:
+    from engine.spark.host import run_on_spark  # noqa: PLC0415 - needs Java
+
+    made = [one | {"site": site} for one in records(1, 400) for site in ("north", "south")]
+    log = log_of("".join(json.dumps(one) + "\n" for one in made), tmp_path, 200, 50)
+    chosen = settings(True, "immediate")
+    run_in_process(log, chosen, tmp_path / "here")
+    run_on_spark(log, chosen, tmp_path / "there", "local[2]", files_per_batch=1)
+    here = answers(tmp_path / "here", CHECKS)
+    assert here.count('"doubtful"') > 50
+    assert answers(tmp_path / "there", CHECKS) == here
+
+
+def test_a_joins_rows_are_checked_by_either_side(tmp_path: Path) -> None:
+    made = [
+        {"stream": stream, "ts": ts, "arrival": ts, "attrs": {"id": ts // 10, "v": ts}}
+        for ts, stream in ((1, "a"), (2, "b"), (11, "a"), (33, "b"))
+    ]
+    text = (
+        "SELECT a.v AS x, b.v AS y FROM a FULL JOIN b ON a.id = b.id WITHIN 5 "
+        "HISTORY BY a.id CHECK early (a.v < 10) CHECK low (b.v < 5)"
+    )
+    chosen = replace(settings(False, "immediate"), plans=(query(text),), barrier=None)
+    results = run(chosen, frames(made, tmp_path), 1)["q1"]
+    last = {json.dumps(one["value"]): one.get("doubtful") for one in results if one["op"] == "+"}
+    assert last['{"x": 1, "y": 2}'] is None
+    assert last['{"x": 11, "y": null}'] == ["early"]
+    assert last['{"x": null, "y": 33}'] == ["low"]
+
+
+def test_a_query_that_is_not_asked_has_no_history() -> None:
+    text = "EVENT SEQ(A a, B b) WITHIN 5 CHECK fire (past_count(fir, 9) = 0)"
+    plans = (query(text), query(ALARM, name="fire"))
+    with pytest.raises(UserError, match="'fir', which is not asked: the queries are q1 and fire"):
+        Chain(replace(settings(False, "immediate"), plans=plans), "main")
+
+
+def test_what_is_forgotten_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.check.judge.REMEMBERED", 3)
+    chain = Chain(settings(True, "immediate"), "main")
+    chain.process(frames(records(2), tmp_path))
+    chain.finish()
+    counts = chain.counters()["queries"]["alarm"]
+    assert counts["forgotten_by_checks"] > 5
+    assert counts["doubtful"] > counts["forgotten_by_checks"] > 0
+    assert counts["held_by_checks"] == 0
