@@ -14,7 +14,7 @@ from tests.pattern.trees.definition import Record, Run
 from tests.pattern.trees.drawn import Drawn, torn
 from tests.pattern.trees.known_halves import Key, known_after
 from tests.pattern.trees.test_halves import shown
-from tests.pattern.trees.test_trees_and_clocks import confirmed_rightly, finer
+from tests.pattern.trees.test_trees_and_clocks import as_known, finer
 
 
 def intervals_known(records: list[Record]) -> dict[Key, Record]:
@@ -56,20 +56,21 @@ def test_after_each_record_no_placement_of_the_errors_is_missed(
     settings_ = PatternSettings(rule, keep_late_ns=10**6, joins=joins)
     most = None if t_a is None else 4 * t_a
     results = Run(tree.text, settings=settings_, t_a=most or 0).over(records, cuts)
-    told: dict[tuple[Key, ...], str] = {}
+    told: dict[tuple[Key, ...], tuple[str, float]] = {}
     for number in range(len(records)):
         for result in [each for each in results if each["at"] == number]:
             match = shown(result, records)
             assert (match in told) == (result["op"] == "-"), result
+            judged_so = result["certainty"], result["probability"]
             if result["op"] == "+":
-                told[match] = result["certainty"]
+                told[match] = judged_so
             else:
-                assert told.pop(match) == result["certainty"]
+                assert told.pop(match) == judged_so
         known = known_of((tree, records[: number + 1]), most)
         possible = {match for match, each in known.items() if each.possible}
-        assert possible <= told.keys() <= known.keys(), number
-        for match, certainty in told.items():
-            assert confirmed_rightly(known[match], certainty), (number, match, known[match])
+        assert possible <= told.keys(), number
+        for match, (certainty, chance) in told.items():
+            assert as_known(known.get(match), certainty, chance), (number, match)
 
 
 def test_what_is_drawn_matches_by_halves_and_is_often_uncertain() -> None:
