@@ -267,7 +267,7 @@ def test_an_excerpt_is_refused_as_its_message_is(data: st.DataObject) -> None:
     )  # fmt: skip
     for start, end in ((0, 1), (1, 3), (0, 3), (0, 1)):
         for schema in (SCHEMAS[1], SCHEMAS[0], SCHEMAS[2], SCHEMAS[1]):
-            excerpt = whole.excerpt(start, end, start)
+            excerpt = Excerpt(whole, start, end, start)
             assert refusal(excerpt, schema) == refusal(written(excerpt), schema)
 
 
