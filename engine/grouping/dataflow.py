@@ -36,7 +36,7 @@ class Stage(Protocol):
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Dataflow:
     """What is done with items, in order.
 

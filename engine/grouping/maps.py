@@ -60,7 +60,7 @@ class Remembered(Protocol):
         """Takes over a snapshot."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Combine:
     """The map of the cycle, compiled: ``function(before, item, after, output) -> bool``.
 
@@ -77,7 +77,7 @@ class Combine:
         return _Records(self.function, item, dtype_of(self.output), dtype_of(self.state), 2)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class TupleMap:
     """A map of tuples, compiled: ``function(group, output) -> bool``.
 
@@ -93,7 +93,7 @@ class TupleMap:
         return _Records(self.function, item, dtype_of(self.output), None, window)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class PythonCombine:
     """The map of the cycle in plain Python: ``function(state, item) -> (state, outputs)``.
 
@@ -107,7 +107,7 @@ class PythonCombine:
         return _Objects(self.function, cyclic=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class PythonTupleMap:
     """A map of tuples in plain Python: ``function(items) -> outputs``, of a tuple a sequence."""
 

@@ -36,7 +36,7 @@ class Grouped(Protocol):
     def remembered(self, item: np.dtype[Any]) -> Remembered: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Map:
     """A map of single items (K18 V.B.1).
 
@@ -51,7 +51,7 @@ class Map:
     most: int = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Grouping:
     """Windowed grouping, and a map of its tuples (K18 V.B.2).
 
@@ -77,7 +77,7 @@ class Grouping:
         return self.map.remembered(_records(item), self.window)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Stateful:
     """A stateful transformation: a grouping of window 2, ``combine``, and the cycle (K18 V.C)."""
 

@@ -41,6 +41,7 @@ from engine.query.plan import (
     Predicate,
     Presence,
     SeqPlan,
+    WindowPlan,
 )
 from engine.query.regular import occurrences
 
@@ -73,6 +74,8 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
     if isinstance(plan, SeqPlan | OrPlan):
         for branch in plan.branches if isinstance(plan, OrPlan) else (plan,):
             _check_pattern(branch, known)
+        return
+    if not isinstance(plan, WindowPlan):
         return
     _check(plan, plan.where, known)
     for aggregate in plan.aggregates:
