@@ -18,13 +18,15 @@ from engine.kernels.table import slot_of
 ENTRY: Final = record(
     "ref", "source", "seq", "child", "number", "made", "earlier", "later", "bucket"
 )
-"""An item in its bucket (NONE: it was taken away); ``made``: number of the tuple that it ends, NONE
-while there is none. The first place is nobody's: it stands for what is before a bucket's first item.
+"""An item in its ``bucket`` (NONE: it was taken away); ``made``: number of the tuple that it ends,
+NONE while there is none. The first place is nobody's: it stands for what is before a bucket's first
+item.
 """
 BUCKET: Final = record("first", "last", "changed")
+"""``changed``: the first entry whose tuple is not what it was, where changes are told together."""
 TALLY: Final = record("entries", "buckets", "made", "changes", "removed")
-"""How many there are. BUCKET: ``changed`` is the first entry whose tuple is not what it was, of
-changes told together. TALLY: ``made`` is the next tuple's number; ``removed`` entries are of no use."""
+"""How many there are; ``made``: the next tuple's number; ``removed``: entries that were taken away.
+"""
 NOBODY: Final = 0
 LOST: Final = -1
 """Instead of a row: a tombstone of an item that is not there."""
@@ -222,8 +224,8 @@ def keep(
         The number of entries, nobody's included.
     """
     size = 1
-    kept[NOBODY] = NOBODY
-    place_of[NOBODY] = NOBODY
+    kept[0] = NOBODY
+    place_of[0] = NOBODY
     for place in range(1, b.tally[0].entries):
         place_of[place] = NOBODY
         if _is_needed(b, place, floor, final):

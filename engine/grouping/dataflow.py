@@ -126,7 +126,7 @@ class RunningDataflow:
             if isinstance(operation, Map):
                 fan *= operation.most
                 self._stages.append(MapStage(operation))
-                if item != object:
+                if item.names is not None:
                     made = operation.function(np.zeros(0, item))
                     item = (made[0] if isinstance(made, tuple) else made).dtype
             else:
@@ -165,7 +165,7 @@ class RunningDataflow:
         """
         times = np.asarray(ref, np.int64)
         n = len(times)
-        if self.item == object:
+        if self.item.names is None:
             carried = np.fromiter(payload, object, n)
         else:
             carried = np.asarray(payload)
@@ -206,7 +206,7 @@ class RunningDataflow:
 
     def _nothing(self) -> Items:
         none = np.empty(0, np.int64)
-        return Items(*[none] * 5, np.empty(0, np.bool_), none, np.empty(0, self.output))
+        return regular(none, none, none, np.empty(0, self.output))
 
     def watermark(self, floor: int) -> Items:
         """No event with a ref below ``floor`` comes any more; gives what is valid below, in order.

@@ -110,12 +110,13 @@ class GroupingStage:
     def _gone_on(self, changes: TupleChanges, items: Items) -> Items:
         """The tuples as their map made them; their order is that of the items that end them."""
         emitted = self._maps.run(changes)
-        columns = [*changes[:6], items.row[changes.row]]
-        if emitted.change is not None:
-            columns = [each[emitted.change] for each in columns]
-        else:
-            columns = [*(each.copy() for each in columns[:6]), columns[6]]
-        found = Items(*columns, emitted.payload)
+        # The room for changes is used again: these are copies.
+        chosen = slice(None) if emitted.change is None else emitted.change
+        found = Items(
+            changes.ref[chosen].copy(), changes.source[chosen].copy(), changes.seq[chosen].copy(),
+            changes.child[chosen].copy(), changes.number[chosen].copy(),
+            changes.tombstone[chosen].copy(), items.row[changes.row[chosen]], emitted.payload,
+        )  # fmt: skip
         if self.most == 1:
             return found
         child, number = (

@@ -171,7 +171,9 @@ class _Records:
         told, gave = np.empty(n, self._outputs.dtype), np.empty(n, np.bool_)
         memory = self._states if self._cyclic else self._group
         self._run(changes, self._items, memory, self._outputs, self._gave, told, gave)
-        return Emitted(None, 0, told) if gave.all() else Emitted(np.flatnonzero(gave), 0, told[gave])
+        if gave.all():
+            return Emitted(None, 0, told)
+        return Emitted(np.flatnonzero(gave), 0, told[gave])
 
     def keep(self, kept: np.ndarray) -> None:
         self._take_over([each[kept] for each in self._arrays()])
@@ -192,14 +194,16 @@ def _grown(array: np.ndarray, room: int) -> np.ndarray:
 @lru_cache(maxsize=64)
 def _loop(function: Callable[..., Any], *, cyclic: bool) -> Callable[..., Any]:
     """The loop over changes with ``function`` in it, compiled."""
+    loop = _cycle if cyclic else _tuples
     if os.environ.get("SLACKWATER_UNCOMPILED") == "1":
         from engine.kernels.uncompiled import uncompiled  # noqa: PLC0415 - needs NumPy
 
-        return uncompiled((_cycle if cyclic else _tuples)(getattr(function, "py_func", function)))
+        return uncompiled(loop(getattr(function, "py_func", function)))
     import numba  # noqa: PLC0415 - takes 0.2 s, which plain Python maps can do without
 
     compiled = function if hasattr(function, "py_func") else numba.njit(function)
-    return numba.njit(error_model="numpy")((_cycle if cyclic else _tuples)(compiled))
+    made: Callable[..., Any] = numba.njit(error_model="numpy")(loop(compiled))
+    return made
 
 
 def _cycle(combine: Callable[..., Any]) -> Callable[..., Any]:
@@ -254,7 +258,7 @@ class _Objects:
 
     def grow(self, room: int) -> None:
         for each in self._lists():
-            each += [None] * (room - len(each))
+            each.extend([None] * (room - len(each)))
 
     def put(self, first: int, payload: np.ndarray) -> None:
         self._items[first : first + len(payload)] = payload.tolist()

@@ -53,7 +53,7 @@ class Map:
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Windowed grouping, and a map of its tuples (K18 V.B.2).
+    """Windowed grouping, and a map of its tuples (K18 V.B.2); without one they go on as they are.
 
     A tuple is an item and, before it, up to ``window - 1`` items of its bucket. Buckets are those
     of ``hash(key(item))``.
@@ -62,7 +62,7 @@ class Grouping:
     window: int
     key: Key | None = None
     hash: Hash | None = None
-    map: TupleMap | PythonTupleMap = PythonTupleMap(lambda items: (items,))
+    map: TupleMap | PythonTupleMap | None = None
 
     cyclic = False
 
@@ -72,6 +72,8 @@ class Grouping:
 
     def remembered(self, item: np.dtype[Any]) -> Remembered:
         """What its maps remember, before any item."""
+        if self.map is None:
+            return PythonTupleMap(lambda items: (items,)).remembered()
         if isinstance(self.map, PythonTupleMap):
             return self.map.remembered()
         return self.map.remembered(_records(item), self.window)

@@ -23,7 +23,7 @@ from engine.grouping.plan import GroupingPlan
 from engine.grouping.source_order import SourceOrder
 from engine.grouping.watermarks import Watermark, promised
 from engine.kernels.integers import INT_MAX, INT_MIN
-from engine.query.fields import attributes_of, released_columns
+from engine.query.fields import released_columns
 from engine.results.schema import decoded
 from engine.stream.ends import ends_of
 from engine.stream.released import Released, Strings
@@ -57,7 +57,7 @@ class GroupingOperator:
         self._counts = dict.fromkeys(("items", "late", "incomplete"), 0)
 
     def required_columns(self) -> set[str]:
-        return _READ | released_columns(attributes_of(self.plan))
+        return _READ | released_columns(self.plan.attributes)
 
     def process(self, released: Released) -> Sequence[Any]:
         self._strings = released.strings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -49,6 +48,4 @@ class GroupingPlan:
         return tuple(map(Attribute, self.reads if self.flow.item is None else self.flow.item))
 
 
-@attributes_of.register
-def _of_grouping(plan: GroupingPlan) -> Iterator[Attribute]:
-    return iter(plan.attributes)
+attributes_of.register(GroupingPlan, lambda plan: iter(plan.attributes))

@@ -1,9 +1,10 @@
 """The changes of many items told together: an item that is taken back at once never was.
 
 All items go to their buckets, those that are late without more ado; then the buckets where such are
-tell what has become of their tuples. What a valid item is stays the same; there are fewer tombstones than by K18's Algorithm 2, as a tuple that
-many late items change is made anew once. How much fewer depends on how many items come at once, so
-this is for dataflows of which only what passes the barrier is looked at.
+tell what has become of their tuples. What a valid item is stays the same; there are fewer
+tombstones than by K18's Algorithm 2, as a tuple that many late items change is made anew once. How
+much fewer depends on how many items come at once, so this is for dataflows of which only what
+passes the barrier is looked at.
 """
 
 from __future__ import annotations

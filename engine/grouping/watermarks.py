@@ -46,8 +46,13 @@ def promised(moved: Moved, types: tuple[str, ...]) -> Watermark | None:
     own = [told[name] for name in types if name in told]
     if whole or not own or len(own) < len(types):
         return Watermark.behind(whole[0], 0) if whole else None
-    moments = np.unique(np.concatenate([each.moment for each in own]))
-    parts = [np.searchsorted(each.moment, moments, "right") - 1 for each in own]
-    value = np.min([each.value[part] for each, part in zip(own, parts, strict=True)], axis=0)
-    at = np.max([each.at[part] for each, part in zip(own, parts, strict=True)], axis=0)
-    return Watermark.behind(Steps(value, at, moments), 0)
+    kind = np.repeat(np.arange(len(own)), [len(each.value) for each in own])
+    value, at, moment = (
+        np.concatenate([getattr(each, name) for each in own]) for name in ("value", "at", "moment")
+    )  # fmt: skip
+    order = np.lexsort((at, moment))
+    so_far = [
+        np.maximum.accumulate(np.where(kind[order] == each, value[order], LONG_AGO))
+        for each in range(len(own))
+    ]
+    return Watermark.behind(Steps(np.min(so_far, axis=0), at[order], moment[order]), 0)

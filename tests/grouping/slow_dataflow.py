@@ -53,7 +53,9 @@ class SlowBuckets:
     def _ending(self, bucket: list[DataItem], first: int, ends: int) -> list[tuple[DataItem, ...]]:
         """The groups that end at ``first`` or one of the ``ends - 1`` places behind it."""
         last = min(first + ends, len(bucket))
-        return [tuple(bucket[max(0, end + 1 - self.window) : end + 1]) for end in range(first, last)]
+        return [
+            tuple(bucket[max(0, end + 1 - self.window) : end + 1]) for end in range(first, last)
+        ]
 
 
 class SlowBarrier:
@@ -66,7 +68,9 @@ class SlowBarrier:
     def insert(self, meta: Meta, payload: Any, *, back: bool) -> None:
         self.arrived += 1
         if back:
-            at = next(i for i, each in enumerate(self.buffer) if (each[0], each[2]) == (meta, payload))
+            at = next(
+                i for i, each in enumerate(self.buffer) if (each[0], each[2]) == (meta, payload)
+            )
             del self.buffer[at]
         else:
             insort(self.buffer, (meta, self.arrived, payload), key=lambda each: each[:2])

@@ -45,7 +45,7 @@ FLOWS: dict[str, Dataflow] = {
             Map(lambda value: [value, value + 1], most=2),
             Stateful(PythonCombine(_chained), key=by_third),
             Grouping(2, key=lambda pair: pair[1] % 2),
-            Stateful(PythonCombine(_listed), key=lambda pairs: len(pairs)),
+            Stateful(PythonCombine(_listed), key=len),
         )
     ),
 }
@@ -122,7 +122,7 @@ def test_cuts_and_restarts_change_nothing(
         at = max(at, min(stop, len(given_)))
         out += run.watermark(floor).payload.tolist()
         floors.append((at, run.floor))
-        state = pickle.loads(pickle.dumps(run.snapshot()))  # noqa: S301 - our own
+        state = pickle.loads(pickle.dumps(run.snapshot()))
         out_again, run = run, flow.start(together=together)
         run.restore(state)
         assert (run.held, run.sink.held) == (out_again.held, out_again.sink.held)
@@ -185,7 +185,7 @@ def test_compiled_maps_give_what_plain_ones_do(
         values = np.array([(event[2],) for event in part], run.item)
         run.send([e[0] for e in part], values, source=[e[1] for e in part],
                  seq=[e[2] for e in part])  # fmt: skip
-        state = pickle.loads(pickle.dumps(run.snapshot()))  # noqa: S301 - our own
+        state = pickle.loads(pickle.dumps(run.snapshot()))
         run = COMPILED.start(together=together)
         run.restore(state)
     out += run.watermark(100).payload["v"].tolist()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -116,8 +118,7 @@ def test_what_does_not_fit_is_told() -> None:
 
 def test_a_tombstone_of_nothing_is_a_broken_contract() -> None:
     item = regular(np.array([1]), np.array([0]), np.array([0]), np.array(["x"], object))
-    stray = type(item)(*(getattr(item, name) for name in ("ref", "source", "seq", "child", "number")),
-                       np.array([True]), item.row, item.payload)  # fmt: skip
+    stray = replace(item, tombstone=np.array([True]))
     barrier = SinkBarrier()
     barrier.insert(stray)
     with pytest.raises(ContractViolation, match="not at the barrier"):
