@@ -18,8 +18,8 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
-        "barrier", "check", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
-        "results", "stream", "window",
+        "barrier", "check", "clocks", "constraint", "interval", "kernels", "order", "pattern",
+        "query", "results", "stream", "window",
     },
     "check": {"kernels", "query", "results", "stream"},
     "cli": {
