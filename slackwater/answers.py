@@ -77,6 +77,7 @@ def query(
     purge: str = "late",
     intervals: str = "ibp",
     window: str | None = None,
+    monitor: str | None = None,
     guard: str = "1s",
     late: bool = False,
     spill: str | None = None,
@@ -93,6 +94,7 @@ def query(
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
         intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
         window: how long after its end a window is corrected, as ``horizon=10m``.
+        monitor: how traces under a constraint are followed, as ``horizon=10s,check=basic``.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
@@ -112,8 +114,8 @@ def query(
         plans = _plans(queries, given.time_unit)
         asked = asked_of_queries(
             plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
-            intervals=intervals, window=window, guard=guard, late=late, spill=spill,
-            on_spark=master is not None,
+            intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
+            spill=spill, on_spark=master is not None,
         )  # fmt: skip
         check_plans(given.log, plans)
         before = [

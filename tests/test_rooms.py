@@ -38,8 +38,8 @@ ROOMS = {
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},
     "passes": {
-        "barrier", "chain", "kernels", "log", "order", "pattern", "query", "report", "results",
-        "spark", "stream", "window",
+        "barrier", "chain", "constraint", "kernels", "log", "order", "pattern", "query", "report",
+        "results", "spark", "stream", "window",
     },
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},
@@ -47,7 +47,8 @@ ROOMS = {
     "results": {"kernels", "log", "order", "stream"},
     "server": {"gateway", "live", "log", "stream"},
     "spark": {
-        "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
+        "barrier", "chain", "constraint", "log", "order", "pattern", "query", "results", "stream",
+        "window",
     },
     "stream": {"kernels"},
     "sweep": {"log", "passes", "report"},

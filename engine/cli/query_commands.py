@@ -23,7 +23,7 @@ from engine.cli.options.report_option import (
     typed,
 )
 from engine.cli.options.spill_option import Spill
-from engine.cli.options.window_option import WindowText
+from engine.cli.options.window_option import MonitorText, WindowText
 from engine.cli.terminal.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.terminal.visible import tell
 from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
@@ -148,6 +148,7 @@ def query(
     purge_text: PurgeText = "late",
     intervals: IntervalsText = IBP,
     window: WindowText = None,
+    monitor: MonitorText = None,
     out: Out = None,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -178,8 +179,8 @@ def query(
     check_folders(report, against)
     asked = asked_of_queries(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
-        purge=purge_text, intervals=intervals, window=window, guard=guard, late=late is not None,
-        spill=spill, on_spark=host.master is not None, joins=joins,
+        purge=purge_text, intervals=intervals, window=window, monitor=monitor, guard=guard,
+        late=late is not None, spill=spill, on_spark=host.master is not None, joins=joins,
     )  # fmt: skip
     asked = asked if report is None else replace(asked, ordered="bare")
     letters = _letters(on_bad, dead_letter, out, source)

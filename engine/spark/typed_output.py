@@ -27,7 +27,7 @@ from engine.errors import UserError
 from engine.operator import Result
 from engine.query.fields import FIELDS, ValueKind, own_attribute
 from engine.query.plan import Aggregate, Attribute, Drift, Expression, Plan
-from engine.results.schema import ALERTS
+from engine.results.schema import ALERTS, SO_FAR
 
 _TYPES: Final[dict[str, DataType]] = {
     "int": LongType(), "float": DoubleType(), "bool": BooleanType(), "str": StringType(),
@@ -46,6 +46,7 @@ _OF_ALERT: Final = {
     "alert": "str", "trace": "str", "constraint": "str", "type": "str", "source": "str",
     "seq": "int", "ts": "int", "allowed": "str",
 }  # fmt: skip
+_OF_SO_FAR: Final = {"type": "str", "source": "str", "seq": "int", "ts": "int"}
 """Of monitored patterns; rows have them where one is asked for."""
 _COUNTS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref", "start", "end"})
@@ -97,11 +98,13 @@ class TypedOutput:
             "value": _struct(values), "low": _struct(aggregates), "middle": _struct(aggregates),
             "high": _struct(aggregates), "bounds": _struct(either),
         }  # fmt: skip
+        so_far = ArrayType(StructType(_fields(_OF_SO_FAR)))
         self.schema = StructType([
             *_fields({**_BEFORE, **_OF_MATCH}), StructField("events", ArrayType(StructType(event))),
             *(StructField(name, kind) for name, kind in wide.items() if kind is not None),
             *_fields({"drift": "str", **_COUNTS}),  # R19's flag
             *_fields(_OF_ALERT if monitored else {}),
+            *([StructField(SO_FAR, so_far)] if monitored else []),
         ])  # fmt: skip
 
     def rows(self, results: Iterable[Result]) -> Iterator[Row]:

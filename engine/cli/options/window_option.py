@@ -1,4 +1,4 @@
-"""``--window``: how long windows are corrected."""
+"""``--window`` and ``--monitor``: how long windows and alerts are corrected."""
 
 from __future__ import annotations
 
@@ -13,5 +13,14 @@ WindowText = Annotated[
         metavar="WINDOW",
         help="How long after its end a window is corrected: horizon=10m. Default: 60 s, or its "
         "size if that is longer.",
+    ),
+]
+MonitorText = Annotated[
+    str | None,
+    typer.Option(
+        "--monitor",
+        metavar="MONITOR",
+        help="How traces under a constraint are followed: horizon=10s (late events rewrite), "
+        "check=basic. Default: in release order, check=light.",
     ),
 ]

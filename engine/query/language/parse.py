@@ -168,8 +168,12 @@ class _Build(Transformer[Token, Any]):
     def returns(self, word: Token, *items: s.Item) -> s.Returns:
         return s.Returns(_at(word), items)
 
-    def under(self, word: Token, name: s.Name, trace: s.Reference, expression: TraceNode) -> Under:
-        return Under(_at(word), name, trace, expression)
+    def under(self, word: Token, name: s.Name, trace: s.Reference, *rest: Any) -> Under:
+        *timeout, expression = rest
+        return Under(_at(word), name, trace, timeout[0] if timeout else None, expression)
+
+    def timeout(self, duration: s.Duration) -> s.Duration:
+        return duration
 
     def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> OccurrenceNode:
         at = event_type.at if where is None else _over(event_type.at, where.at)
