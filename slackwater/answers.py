@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
+from engine.passes.definitions_file import read_definitions
 from engine.passes.doubts import of_line_numbers, of_numbers, of_promises, of_streams
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
@@ -18,6 +20,7 @@ from engine.query import explain as explanation
 from engine.query import query as parse_query
 from engine.query.analysis.analyse import read_query
 from engine.query.endpoints.path import check_index
+from engine.query.language.definitions import expanded
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -78,6 +81,7 @@ def query(
     intervals: str = "ibp",
     window: str | None = None,
     monitor: str | None = None,
+    constraints: str | Path | None = None,
     guard: str = "1s",
     late: bool = False,
     spill: str | None = None,
@@ -95,6 +99,7 @@ def query(
         intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
         window: how long after its end a window is corrected, as ``horizon=10m``.
         monitor: how traces under a constraint are followed, as ``horizon=10s,check=basic``.
+        constraints: a file of constraints that queries name.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
@@ -111,7 +116,7 @@ def query(
     """
     host = Host(master)
     with opened(source) as given:
-        plans = _plans(queries, given.time_unit)
+        plans = _plans(queries, given.time_unit, constraints)
         asked = asked_of_queries(
             plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
             intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
@@ -159,14 +164,17 @@ def explain(
     return explanation(plan, waits, parse_purge(purge, time_unit), check_index(intervals))
 
 
-def _plans(queries: Queries, time_unit: str) -> tuple[Plan, ...]:
+def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> tuple[Plan, ...]:
     if isinstance(queries, str):
         queries = [queries]
     if not isinstance(queries, Mapping):
         queries = {f"q{number}": text for number, text in enumerate(queries, 1)}
     if not queries:
         raise UserError("no query is given")
-    return tuple(parse_query(text, time_unit, name) for name, text in queries.items())
+    known = read_definitions(None if constraints is None else Path(constraints))
+    return tuple(
+        parse_query(expanded(text, known), time_unit, name) for name, text in queries.items()
+    )
 
 
 def _pass(

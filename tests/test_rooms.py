@@ -22,8 +22,8 @@ ROOMS = {
         "results", "stream", "window",
     },
     "cli": {
-        "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
-        "report", "results", "server", "stream", "sweep", "validate",
+        "barrier", "chain", "compare", "constraint", "kernels", "live", "log", "order", "passes",
+        "query", "report", "results", "server", "stream", "sweep", "validate",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},

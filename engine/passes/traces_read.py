@@ -38,6 +38,24 @@ class RecordedTraces:
     untraced: int
 
 
+class TypeNumbers:
+    """Reads events by their types: ``names``, by number, in order of appearance."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def read(self, released: Released) -> np.ndarray:
+        """The number of each event's type; -1 without one."""
+        codes, which = np.unique(released.columns["type"], return_inverse=True)
+        numbers = []
+        for code in codes.tolist():
+            name = released.strings.text(code)
+            if name is not None and name not in self.names:
+                self.names.append(name)
+            numbers.append(-1 if name is None else self.names.index(name))
+        return np.array(numbers, np.int64)[which.reshape(-1)]
+
+
 def recorded_traces(
     log: Log, attribute: Attribute, read: Callable[[Released], np.ndarray],
     advanced: Callable[[int], None] = lambda _rows: None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,5 +23,13 @@ MonitorText = Annotated[
         metavar="MONITOR",
         help="How traces under a constraint are followed: horizon=10s (late events rewrite), "
         "check=basic. Default: in release order, check=light.",
+    ),
+]
+ConstraintsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--constraints",
+        metavar="FILE",
+        help="Constraints that queries name: CONSTRAINT name FOR TRACE BY ... AS ...;",
     ),
 ]

@@ -1,1 +1,1 @@
-"""What a recording says of its traces: a constraint learned from it, and how often one is broken."""
+"""What a recording says of its traces: a constraint that they keep to, and how often they do."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from engine.query.regular import (
     Choice,
@@ -59,7 +60,7 @@ class _Follows:
         self.types = types
         self.after: dict[str, set[str]] = {event: set() for event in types}
         for trace in traces:
-            for event, following in zip(trace, trace[1:], strict=False):
+            for event, following in pairwise(trace):
                 self.after[event].add(following)
         self.first = {trace[0] for trace in traces}
         self.last = {trace[-1] for trace in traces}

@@ -100,7 +100,7 @@ def expanded(text: str, known: Mapping[str, Definition]) -> str:
         if found["under"] is None:
             continue
         word = found["name"]
-        name = word if word[0] not in "\"`" else word[1:-1].replace(word[0] * 2, word[0])
+        name = word if word[0] not in '"`' else word[1:-1].replace(word[0] * 2, word[0])
         if name not in known:
             hint = closest(name, known) or "write FOR TRACE BY ... AS ..., or name a file of them"
             raise refuse(text, found.span("name"), f"no constraint {name!r} is known", hint)
