@@ -28,7 +28,7 @@ class Basic(NamedTuple):
         first: int64 (1,): the number of C's state 0; 0: Algorithm 2 is in use, and no more here.
         parent: int32 (states,): union-find's; each its own between calls.
         changed: int32 (states,): of which ``parent`` is to be set back.
-        waiting: int32 (states, 2): pairs to compare.
+        waiting, partner: int32 (states,): pairs whose next states are to be compared.
     """
 
     table: np.ndarray
@@ -37,13 +37,14 @@ class Basic(NamedTuple):
     parent: np.ndarray
     changed: np.ndarray
     waiting: np.ndarray
+    partner: np.ndarray
 
 
 def not_basic() -> Basic:
     """For Algorithm 2."""
     none = np.zeros(0, np.int32)
     pairs = np.zeros((0, 2), np.int32)
-    return Basic(pairs, none.astype(np.bool_), np.zeros(1, np.int64), none, none, pairs)
+    return Basic(pairs, none.astype(np.bool_), np.zeros(1, np.int64), none, none, none, none)
 
 
 def basic_of(constraint: Dfa, both: Encoded) -> Basic:
@@ -56,8 +57,7 @@ def basic_of(constraint: Dfa, both: Encoded) -> Basic:
     accepts = np.concatenate((both.matched, constraint.accepts, [False]))
     numbers = np.arange(dead + 1, dtype=np.int32)
     return Basic(
-        table, accepts, np.array([first]), numbers, numbers.copy(),
-        np.zeros((dead + 1, 2), np.int32),
+        table, accepts, np.array([first]), numbers, numbers.copy(), numbers.copy(), numbers.copy(),
     )  # fmt: skip
 
 
@@ -85,13 +85,13 @@ def derived(basic: Basic, p: int, q: int) -> int:
             same = basic.accepts[left] == basic.accepts[right]
             basic.parent[one] = other
             basic.changed[joined] = one
-            basic.waiting[waiting, 0], basic.waiting[waiting, 1] = left, right
+            basic.waiting[waiting], basic.partner[waiting] = left, right
             waiting, joined = waiting + 1, joined + 1
         if symbol < 0:
             if waiting == 0:
                 break
             waiting -= 1
-            p, q = basic.waiting[waiting, 0], basic.waiting[waiting, 1]
+            p, q = basic.waiting[waiting], basic.partner[waiting]
             symbol = basic.table.shape[1]
         symbol -= 1
         if symbol >= 0:

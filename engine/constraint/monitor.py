@@ -19,7 +19,7 @@ import pyarrow as pa
 from engine.constraint.alerts import Alerts, alert_columns, lists_of
 from engine.constraint.basic import basic_of, not_basic
 from engine.constraint.follow import follow
-from engine.constraint.held import Held
+from engine.constraint.open_traces import OpenTraces
 from engine.constraint.progress import Moves, moves_of, place_of_rows
 from engine.constraint.rewrite import follow_and_rewrite
 from engine.constraint.settings import BASIC, MonitorSettings
@@ -57,7 +57,7 @@ class MonitorOperator:
         self._tables = _tables(both, self._allowed, by_types=plan.by_types)
         self._timeout, self._horizon = plan.timeout_ns or 0, settings.horizon_ns
         self._keys = GroupKeys((plan.trace,), plan.name)
-        self._held = Held(rewrites=self._horizon is not None)
+        self._held = OpenTraces(rewrites=self._horizon is not None)
         self._clock = self._now = INT_MIN
         self._rows = 0
         self._told = np.zeros(_ROOM, TOLD)

@@ -30,7 +30,7 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
 
 
-class Kept(NamedTuple):
+class Rewritable(NamedTuple):
     """What is kept of each trace.
 
     Attributes:
@@ -50,14 +50,14 @@ class Kept(NamedTuple):
     beyond: np.ndarray
 
 
-def kept_of(settled: np.ndarray, tails: np.ndarray, pool: Pool, beyond: np.ndarray) -> Kept:
+def kept_of(settled: np.ndarray, tails: np.ndarray, pool: Pool, beyond: np.ndarray) -> Rewritable:
     """With scratch for a pool of this size."""
     order = np.empty(len(pool.nodes), np.int32)
-    return Kept(settled, tails, events_of(pool.nodes), order, np.zeros(1, TRACE), beyond)
+    return Rewritable(settled, tails, events_of(pool.nodes), order, np.zeros(1, TRACE), beyond)
 
 
 @inline
-def _listed(entry: int, pool: Pool, kept: Kept) -> int:
+def _listed(entry: int, pool: Pool, kept: Rewritable) -> int:
     """Fills ``order``, the last event first; gives their number."""
     n, place = 0, kept.tails[entry]
     while place != NONE:
@@ -69,8 +69,8 @@ def _listed(entry: int, pool: Pool, kept: Kept) -> int:
 
 @kernel
 def settle(
-    entry: int, limit: int, timeout: int, tables: Tables, basic: Basic, pool: Pool, kept: Kept,
-    told: np.ndarray, rows: int,
+    entry: int, limit: int, timeout: int, tables: Tables, basic: Basic, pool: Pool,
+    kept: Rewritable, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Events before ``limit`` leave the list; gives how many are left, which ``order`` has.
 
@@ -91,7 +91,7 @@ def settle(
 @inline
 def _told_by(
     entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: Tables, basic: Basic,
-    pool: Pool, kept: Kept, told: np.ndarray, rows: int,
+    pool: Pool, kept: Rewritable, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Goes through the ``n`` events of ``order``; ``scratch`` is the trace after them."""
     kept.scratch[0] = kept.settled[entry]
@@ -147,7 +147,7 @@ def _difference(
 @kernel
 def follow_and_rewrite(
     first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray, timeout: int, tables: Tables,
-    basic: Basic, events: Events, pool: Pool, kept: Kept, told: np.ndarray,
+    basic: Basic, events: Events, pool: Pool, kept: Rewritable, told: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
     """As ``engine.constraint.follow.follow``, but events may come late; ``limits`` are the times
     from which on events are kept, at each.

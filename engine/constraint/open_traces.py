@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.constraint.basic import Basic
 from engine.constraint.follow import AT_ONCE, Keyed, keep_open
-from engine.constraint.rewrite import Kept, kept_of, mark_over, settle
+from engine.constraint.rewrite import Rewritable, kept_of, mark_over, settle
 from engine.constraint.step import TELLS
 from engine.constraint.traces import FRESH, NODE, TOLD, TRACE, Pool, Tables
 from engine.kernels.integers import INT_MAX, NONE
@@ -20,7 +20,7 @@ _LEAST: Final = 64
 """Traces, and events, for which there is room at first."""
 
 
-class Held:
+class OpenTraces:
     """Traces by key, and the events that are buffered of them.
 
     Attributes:
@@ -74,7 +74,7 @@ class Held:
             kept = min(n, len(old[1]))
             self._settled[:kept], self._tails[:kept] = old[0][:kept], old[1][:kept]
 
-    def kept(self) -> Kept:
+    def kept(self) -> Rewritable:
         """What is kept for late events."""
         return kept_of(self._settled, self._tails, self.pool, self._beyond)
 
@@ -183,8 +183,8 @@ def _mark(ends: np.ndarray, link: np.ndarray, wanted: np.ndarray) -> None:
 
 @kernel
 def _settle_all(
-    known: int, limit: int, timeout: int, tables: Tables, basic: Basic, pool: Pool, kept: Kept,
-    told: np.ndarray,
+    known: int, limit: int, timeout: int, tables: Tables, basic: Basic, pool: Pool,
+    kept: Rewritable, told: np.ndarray,
 ) -> None:  # fmt: skip
     for entry in range(known):
         settle(entry, limit, timeout, tables, basic, pool, kept, told, 0)
