@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engine.operator import Operator
+from engine.query.check_plan import checks_of
 from engine.query.plan import Plan
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def judging_of(plans: Sequence[Plan]) -> Judging | None:
         UserError: a rule asks for the history of a query that is not among them.
     """
     for plan in plans:
-        if plan.checks is not None:
+        if checks_of(plan) is not None:
             from engine.check import Judging  # noqa: PLC0415 - for few runs
 
             return Judging(plans)

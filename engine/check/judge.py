@@ -29,7 +29,7 @@ oldest are forgotten and counted: what takes them back goes out without a mark.
 NOBODY: Final = -1
 
 
-class Remembered(NamedTuple):
+class MarkedBefore(NamedTuple):
     """Results that went out marked, or not at all: (int64, uint64, bool)."""
 
     identity: np.ndarray
@@ -68,7 +68,7 @@ class QueryJudge:
         self.rules, self._kind = rules, kind
         self.waiting = WaitingResults()
         none = np.zeros(0, np.int64)
-        self._known = Remembered(none, none.astype(np.uint64), none.astype(np.bool_))
+        self._known = MarkedBefore(none, none.astype(np.uint64), none.astype(np.bool_))
         self.counts = dict.fromkeys(
             ("doubtful", "dropped_by_checks", "spared_by_checks", "forgotten_by_checks"), 0
         )
@@ -256,10 +256,10 @@ class QueryJudge:
             (identity[late], last.broken[late], last.dropped[late]),
             (new.identity[told], final.broken[told], final.dropped[told]),
         ]
-        found = Remembered(*map(np.concatenate, zip(*known, strict=True)))
+        found = MarkedBefore(*map(np.concatenate, zip(*known, strict=True)))
         beyond = max(len(found.identity) - REMEMBERED, 0)
         self.counts["forgotten_by_checks"] += beyond
-        self._known = Remembered(*(column[beyond:] for column in found))
+        self._known = MarkedBefore(*(column[beyond:] for column in found))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
@@ -272,5 +272,5 @@ class QueryJudge:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.waiting.restore(state["waiting"])
-        self._known = Remembered(*state["known"])
+        self._known = MarkedBefore(*state["known"])
         self.counts = dict(state["counts"])

@@ -11,11 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.operator import Result, ResultColumns
+from engine.query.check_plan import DOUBTFUL
 from engine.results.kinds import KINDS
 from engine.results.schema import MATCHES, MORE, WINDOWS
-
-DOUBTFUL: Final = "doubtful"
-"""Field of a result that disagrees: the names of the rules."""
 
 
 class JudgedResults(ResultColumns):

@@ -18,7 +18,7 @@ from engine.check.rules import Rules
 from engine.errors import UserError
 from engine.kernels.integers import INT_MAX
 from engine.operator import ResultPieces
-from engine.query.check_plan import Checks
+from engine.query.check_plan import Checks, checks_of
 from engine.query.language.place import closest, listed
 from engine.query.plan import Plan
 from engine.stream.released import Strings
@@ -33,7 +33,8 @@ class Judging:
 
     def __init__(self, plans: Sequence[Plan]) -> None:
         numbers = {plan.name: number for number, plan in enumerate(plans)}
-        self._checks = {n: plan.checks for n, plan in enumerate(plans) if plan.checks is not None}
+        found = {number: checks_of(plan) for number, plan in enumerate(plans)}
+        self._checks = {number: each for number, each in found.items() if each is not None}
         self._kinds = [plan.result_kind for plan in plans]
         look_back: dict[int, int] = {}
         for number, checks in self._checks.items():

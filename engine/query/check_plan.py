@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from engine.query.plan import Expression, Predicate
 
+DOUBTFUL: Final = "doubtful"
+"""Field of a result that disagrees: the names of the rules."""
 HISTORY: Final = "$history"
 """Alias of what is looked up: ``$history.0`` is the first of ``Checks.lookups``."""
 RESULT: Final = "$result"
@@ -58,3 +60,9 @@ class Checks:
     rules: tuple[ResultRule, ...] = ()
     key: tuple[Expression, ...] = ()
     lookups: tuple[Lookup, ...] = ()
+
+
+def checks_of(plan: Any) -> Checks | None:
+    """What is asked of the results of ``plan``; a plan of a user's own class may say nothing."""
+    found: Checks | None = getattr(plan, "checks", None)
+    return found

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from engine.query.check_plan import checks_of
 from engine.query.plan import Plan
 from engine.query.render import render_duration, render_expression, render_predicate
 
 
 def check_sections(plan: Plan) -> list[tuple[str, list[str]]]:
     """Labels and lines; none if nothing is checked."""
-    checks = plan.checks
+    checks = checks_of(plan)
     if checks is None:
         return []
     by = ", ".join(map(render_expression, checks.key))

@@ -88,6 +88,8 @@ def render(plan: Plan) -> str:
             return _windows(plan)
         case MonitorPlan():
             trace = f"{quote(plan.constraint)} FOR TRACE BY {_attribute(plan.trace)}"
+            if plan.timeout_ns is not None:
+                trace += f" TIMEOUT {render_duration(plan.timeout_ns)}"
             expression = render_regular(plan.expression)
             return f"{render(plan.pattern)} UNDER CONSTRAINT {trace} AS {expression}"
 

@@ -176,8 +176,12 @@ class _Build(Transformer[Token, Any]):
         hold = next((each for each in rest if isinstance(each, s.Duration)), None)
         return CheckNode(_at(word), name, condition, hold, len(rest) > (hold is not None))
 
-    def under(self, word: Token, name: s.Name, trace: s.Reference, expression: TraceNode) -> Under:
-        return Under(_at(word), name, trace, expression)
+    def under(self, word: Token, name: s.Name, trace: s.Reference, *rest: Any) -> Under:
+        *timeout, expression = rest
+        return Under(_at(word), name, trace, timeout[0] if timeout else None, expression)
+
+    def timeout(self, duration: s.Duration) -> s.Duration:
+        return duration
 
     def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> OccurrenceNode:
         at = event_type.at if where is None else _over(event_type.at, where.at)
