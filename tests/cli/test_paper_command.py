@@ -13,6 +13,7 @@ from engine.cli.paper_command import known_papers, load
 from engine.report.paper import Finding, Paper, Reproduction, joined
 from engine.scenario import Claim
 from scenarios.papers.r19 import paper
+from scenarios.papers.verdicts import judged
 
 Run = Callable[..., Any]
 
@@ -186,3 +187,32 @@ def test_one_figure_of_a_part_is_named_without_it(cli: Run) -> None:
         refused = cli("paper", *arguments)
         assert refused.code == 2
         assert "x has no 'ch3'; there are ch1, ch2, figure-1.1, figure-2.1" in refused.err
+
+
+@pytest.mark.usefixtures("parted")
+def test_all_papers_are_one_page_of_claims_that_leads_to_their_pages(cli: Run, here: Any) -> None:
+    ran = cli("paper", "--all", "--scale", "0.5")
+    assert ran.code == 0
+    assert ran.out.splitlines()[-2:] == [
+        "1 of 2 claims of 1 papers hold here.", "out/papers/papers.html",
+    ]  # fmt: skip
+    files = {"x", "x/paper.html", "x/paper.json", "papers.html", "papers.json"}
+    assert set(ran.left) == {"out", "out/papers", *(f"out/papers/{name}" for name in files)}
+    page = (here / "out" / "papers" / "papers.html").read_text("utf-8").partition("<script")[0]
+    assert page.count('href="x/paper.html"') == 2
+    assert page.count("does not hold") == 1
+    data = json.loads((here / "out" / "papers" / "papers.json").read_text("utf-8"))
+    told = [(each["of"], each["claim"]["holds"]) for each in data["papers"]["x"]["claims"]]
+    assert told == [("figure-1.1", True), ("figure-2.1", False)]
+    assert cli("paper", "--all", "--scale", "0.5").code == 0, "made anew in its own folder"
+    (here / "out" / "papers" / "mine.txt").write_text("keep")
+    refused = cli("paper", "--all")
+    assert refused.code == 2
+    assert "mine.txt" in refused.err
+    assert cli("paper", "--all", "--scale", "3").code == 2
+
+
+def test_a_judged_claim_tells_both_figures() -> None:
+    claim = judged("more", False, "3", "5", why="less was sent")
+    assert (claim.ours, claim.published) == ("3", "5")
+    assert claim.detail == "Ours: 3.\nThe paper: 5.\nWhy: less was sent"
