@@ -119,7 +119,5 @@ def test_what_does_not_fit_is_told() -> None:
 def test_a_tombstone_of_nothing_is_a_broken_contract() -> None:
     item = regular(np.array([1]), np.array([0]), np.array([0]), np.array(["x"], object))
     stray = replace(item, tombstone=np.array([True]))
-    barrier = SinkBarrier()
-    barrier.insert(stray)
     with pytest.raises(ContractViolation, match="not at the barrier"):
-        barrier.punctuation(5, np.arange(1))
+        SinkBarrier().insert(stray)
