@@ -1,7 +1,7 @@
 """The one barrier, at the sink: what a watermark has passed can be taken back no more (K18 V.D).
 
-Source: K18 Algorithm 3. Instead of a place in a sorted buffer for each item, what waits is sorted in
-one go once a quarter of it is new; what is newer lies behind it as it came.
+Source: K18 Algorithm 3. Instead of a place in a sorted buffer for each item, what waits is sorted
+in one go once a quarter of it is new; what is newer lies behind it as it came.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ def _in_order(items: Items, rank: np.ndarray) -> Items:
         return items
     order = np.argsort(items.ref, kind="stable")
     if not _ascend(items.ref[order]):
-        order = np.lexsort((items.child, items.seq, rank[items.source], items.ref))
+        order = np.lexsort(
+            (items.child, items.origin, items.seq, rank[items.source], items.ref)
+        )  # fmt: skip
     return items.take(order)
 
 

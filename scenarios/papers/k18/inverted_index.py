@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Final, NamedTuple
-
-import numpy as np
+from typing import Any, Final, NamedTuple
 
 from scenarios.papers.k18.texts import Document
 from slackwater.grouping import Combine, Dataflow, Map, PythonCombine, Stateful
@@ -82,13 +80,13 @@ def index_of(changes: Iterable[Change]) -> dict[str, list[Posting]]:
     return index
 
 
-def _numbers(before: np.void, item: np.void, after: np.void, change: np.void) -> bool:
-    after.size = before.size + 1  # type: ignore[attr-defined]
-    after.positions = before.positions + item.positions  # type: ignore[attr-defined]
-    change.word = item.word  # type: ignore[attr-defined]
-    change.document = item.document  # type: ignore[attr-defined]
-    change.place = before.size  # type: ignore[attr-defined]
-    change.before = before.positions  # type: ignore[attr-defined]
+def _numbers(before: Any, item: Any, after: Any, change: Any) -> bool:
+    after.size = before.size + 1
+    after.positions = before.positions + item.positions
+    change.word = item.word
+    change.document = item.document
+    change.place = before.size
+    change.before = before.positions
     return True
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from scenarios.papers.curves import drawn
@@ -21,6 +22,7 @@ BUSY: Final = 0.6
 """Share of the workers' time that documents in order take from which on the load counts as extreme;
 K18 names none."""
 SEEDS: Final = 3
+_CAPTION: Final = "Items and tombstones at the barrier per valid item."
 _COSTS: Final = (0.7, 0.85, 1.0, 1.15, 1.3)
 """Times our steps' times, to see how far the verdicts hang on them."""
 
@@ -75,7 +77,7 @@ def figure(run: PaperRun) -> Finding:
                f"where documents take less than {BUSY:.0%} of the workers' time", "under 10 %",
                also=_sensitivity(run)),
         judged("The share of invalid items falls with more workers.",
-               all(a >= b for a, b in zip(by_workers, by_workers[1:], strict=False)),
+               all(a >= b for a, b in pairwise(by_workers)),
                f"{listed(f'{value:.3f}' for value in by_workers)} with {WORKERS[0]} to "
                f"{WORKERS[-1]} workers at {RATES[-1]} documents/s", "falls"),
         judged("The ratio does not rise with the number of workers.",
@@ -84,7 +86,7 @@ def figure(run: PaperRun) -> Finding:
                "does not"),
     )  # fmt: skip
     curves = {f"{workers} workers": [found[workers, rate] for rate in RATES] for workers in WORKERS}
-    note = "Items and tombstones at the barrier per valid item; in brackets how busy workers are."
+    note = f"{_CAPTION} In brackets how busy workers are."
     rows = tuple(
         (workers, *(f"{found[workers, r]:.3f} ({loads[workers, r]:.0%})" for r in RATES))
         for workers in WORKERS
@@ -92,7 +94,7 @@ def figure(run: PaperRun) -> Finding:
     return Finding(
         claims,
         (Table("Overhead", ("workers", *(f"{rate}/s" for rate in RATES)), rows, note),),
-        (drawn("fig-9", "Items at the barrier per valid item", note.split(";")[0] + ".", curves,
+        (drawn("fig-9", "Items at the barrier per valid item", _CAPTION, curves,
                RATES, ("documents per second", "ratio")),),
         {"rates": RATES, "workers": WORKERS, "ratio": [list(of) for of in curves.values()]},
     )  # fmt: skip
@@ -145,4 +147,3 @@ def _ordered(seen: Seen) -> list[Change]:
 
 def _same(one: Seen, other: Seen) -> bool:
     return _ordered(one) == _ordered(other)
-

@@ -6,7 +6,7 @@ of sensors that send 200 or 2,000 times a second.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -23,17 +23,17 @@ LATE_MS: Final = (10, 100, 1000)
 _BATCH: Final = 4096
 
 
-def _statistics(group: np.ndarray, out: np.void) -> bool:
+def _statistics(group: np.ndarray, out: Any) -> bool:
     """Mean, least and largest speed [um/s]."""
     total, least, most = 0, group[0].v, group[0].v
     for place in range(len(group)):
         total += group[place].v
         least = min(least, group[place].v)
         most = max(most, group[place].v)
-    out.sid = group[0].sid  # type: ignore[attr-defined]
-    out.mean = total / len(group)  # type: ignore[attr-defined]
-    out.least = least  # type: ignore[attr-defined]
-    out.most = most  # type: ignore[attr-defined]
+    out.sid = group[0].sid
+    out.mean = total / len(group)
+    out.least = least
+    out.most = most
     return True
 
 
