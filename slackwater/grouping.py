@@ -16,6 +16,7 @@ the end lets go what is valid, in order.
 """
 
 from engine.grouping.dataflow import Dataflow, RunningDataflow
+from engine.grouping.in_order import InOrderRun
 from engine.grouping.items import Items
 from engine.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
 from engine.grouping.operations import Grouping, Map, Stateful
@@ -26,6 +27,7 @@ __all__ = [
     "Dataflow",
     "Grouping",
     "GroupingPlan",
+    "InOrderRun",
     "Items",
     "Map",
     "PythonCombine",

@@ -16,7 +16,7 @@ from engine.kernels.records import Record, record
 from engine.kernels.table import slot_of
 
 ENTRY: Final = record(
-    "ref", "source", "seq", "child", "number", "made", "earlier", "later", "bucket"
+    "ref", "source", "seq", "origin", "child", "number", "made", "earlier", "later", "bucket"
 )
 """An item in its ``bucket`` (NONE: it was taken away); ``made``: number of the tuple that it ends,
 NONE while there is none. The first place is nobody's: it stands for what is before a bucket's first
@@ -48,6 +48,7 @@ class Arriving(NamedTuple):
     ref: np.ndarray
     source: np.ndarray
     seq: np.ndarray
+    origin: np.ndarray
     child: np.ndarray
     number: np.ndarray
     tombstone: np.ndarray
@@ -56,7 +57,7 @@ class Arriving(NamedTuple):
 
 
 class TupleChanges(NamedTuple):
-    """Tuples made and taken back, in order. ``ref source seq child number tombstone row``: as of
+    """Tuples made and taken back, in order. ``ref`` to ``row``: as of
     ``engine.grouping.items.Items``; ``entry``: the one that ends the tuple; ``members``:
     (n, window) entries, of tuples made; NOBODY where the bucket has no more.
     """
@@ -64,6 +65,7 @@ class TupleChanges(NamedTuple):
     ref: np.ndarray
     source: np.ndarray
     seq: np.ndarray
+    origin: np.ndarray
     child: np.ndarray
     number: np.ndarray
     tombstone: np.ndarray
@@ -74,9 +76,11 @@ class TupleChanges(NamedTuple):
 
 def room_for(changes: int, window: int) -> TupleChanges:
     """Room for so many."""
-    ref, source, seq, child, number, row, entry = (np.empty(changes, np.int64) for _ in range(7))
+    ref, source, seq, origin, child, number, row, entry = (
+        np.empty(changes, np.int64) for _ in range(8)
+    )
     return TupleChanges(
-        ref, source, seq, child, number, np.empty(changes, np.bool_), row, entry,
+        ref, source, seq, origin, child, number, np.empty(changes, np.bool_), row, entry,
         np.empty((changes, window), np.int64),
     )  # fmt: skip
 
@@ -90,6 +94,8 @@ def is_behind(entry: Record, a: Arriving, i: int) -> bool:
         return bool(a.rank[entry.source] > a.rank[a.source[i]])
     if entry.seq != a.seq[i]:
         return bool(entry.seq > a.seq[i])
+    if entry.origin != a.origin[i]:
+        return bool(entry.origin > a.origin[i])
     return bool(entry.child > a.child[i])
 
 
@@ -102,6 +108,7 @@ def _tell(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
     out.ref[at] = entry.ref
     out.source[at] = entry.source
     out.seq[at] = entry.seq
+    out.origin[at] = entry.origin
     out.child[at] = entry.child
     out.row[at] = row
     out.entry[at] = place
@@ -157,6 +164,7 @@ def put(b: Buckets, a: Arriving, i: int, bucket: int, earlier: int, later: int) 
     entry.ref = a.ref[i]
     entry.source = a.source[i]
     entry.seq = a.seq[i]
+    entry.origin = a.origin[i]
     entry.child = a.child[i]
     entry.number = a.number[i]
     entry.earlier = earlier

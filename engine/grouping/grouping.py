@@ -69,8 +69,8 @@ class GroupingStage:
         self._grow(len(regular), key)
         self._maps.put(int(self._b.tally[0]["entries"]), regular)
         arriving = Arriving(
-            items.ref, items.source, items.seq, items.child, items.number, items.tombstone, key,
-            rank,
+            items.ref, items.source, items.seq, items.origin, items.child, items.number,
+            items.tombstone, key, rank,
         )  # fmt: skip
         if self._together:
             yield from self._all(arriving, items)
@@ -114,7 +114,8 @@ class GroupingStage:
         chosen = slice(None) if emitted.change is None else emitted.change
         found = Items(
             changes.ref[chosen].copy(), changes.source[chosen].copy(), changes.seq[chosen].copy(),
-            changes.child[chosen].copy(), changes.number[chosen].copy(),
+            changes.origin[chosen].copy(), changes.child[chosen].copy(),
+            changes.number[chosen].copy(),
             changes.tombstone[chosen].copy(), items.row[changes.row[chosen]], emitted.payload,
         )  # fmt: skip
         if self.most == 1:

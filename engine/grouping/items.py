@@ -1,8 +1,8 @@
 """Data items on their way through a dataflow, as equally long columns (K18 II.A, V.A).
 
 The order of items is lexicographic: event time first, then the source, then the source's own
-number, then the place among the items that one item was made into (K18 Fig 5). A tombstone is an
-item that says that another one, of the same number, is not valid.
+number, then arrival, then the place among the items that one item was made into (K18 Fig 5). A
+tombstone is an item that says that another one, of the same number, is not valid.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class Items:
         ref: event time [ns], int64.
         source: code of the source, int64; ``rank`` of the dataflow says how codes are ordered.
         seq: the source's number of the event, int64; -1: none.
+        origin: the event's place in order of arrival, int64: settles what is equal.
         child: place among what the event was made into, int64.
         number: which item it is, int64; a tombstone has that of the item that it takes back.
         tombstone: bool.
@@ -32,6 +33,7 @@ class Items:
     ref: np.ndarray
     source: np.ndarray
     seq: np.ndarray
+    origin: np.ndarray
     child: np.ndarray
     number: np.ndarray
     tombstone: np.ndarray
@@ -61,7 +63,7 @@ def regular(
     rows = np.arange(n)
     return Items(
         np.asarray(ref, np.int64), np.asarray(source, np.int64), np.asarray(seq, np.int64),
-        np.zeros(n, np.int64), first + rows, np.zeros(n, np.bool_), rows, payload,
+        first + rows, np.zeros(n, np.int64), first + rows, np.zeros(n, np.bool_), rows, payload,
     )  # fmt: skip
 
 

@@ -41,6 +41,7 @@ class GroupingPlan:
     branches: ClassVar[tuple[SeqPlan, ...]] = ()
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
     realtime: ClassVar[None] = None
+    checks: ClassVar[None] = None
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:

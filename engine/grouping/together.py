@@ -38,6 +38,8 @@ def _is_before(b: Buckets, place: int, other: int, a: Arriving) -> bool:
         return bool(a.rank[one.source] < a.rank[two.source])
     if one.seq != two.seq:
         return bool(one.seq < two.seq)
+    if one.origin != two.origin:
+        return bool(one.origin < two.origin)
     return bool(one.child < two.child)
 
 

@@ -63,6 +63,13 @@ def test_equal_times_go_by_the_source_then_by_its_numbers() -> None:
     assert ranked.watermark(6).payload.tolist() == [("b",), ("b", "a")]
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_of_events_equal_in_all_the_first_to_arrive_is_first(together: bool) -> None:
+    run = Dataflow((Grouping(2, key=lambda text: text[0]),)).start(together=together)
+    run.send([5, 5, 4], ["b1", "a1", "a0"])
+    assert run.watermark(6).payload.tolist() == [("a0",), ("b1",), ("a0", "a1")]
+
+
 def test_what_passed_the_barrier_is_not_taken_back() -> None:
     run = Dataflow((EVEN,)).start()
     run.send([1, 5], [1, 5])
@@ -119,7 +126,5 @@ def test_what_does_not_fit_is_told() -> None:
 def test_a_tombstone_of_nothing_is_a_broken_contract() -> None:
     item = regular(np.array([1]), np.array([0]), np.array([0]), np.array(["x"], object))
     stray = replace(item, tombstone=np.array([True]))
-    barrier = SinkBarrier()
-    barrier.insert(stray)
     with pytest.raises(ContractViolation, match="not at the barrier"):
-        barrier.punctuation(5, np.arange(1))
+        SinkBarrier().insert(stray)

@@ -15,6 +15,8 @@ TESTS = (
     "tests/window",
     "tests/barrier/test_adaptive_twin.py",
     "tests/barrier/test_promise_book.py",
+    "tests/grouping/test_golden.py",
+    "tests/grouping/test_any_order.py",
     "tests/order/test_aq_kslack.py",
     "tests/order/test_aq_threshold.py",
     "tests/order/test_clock_prediction.py",

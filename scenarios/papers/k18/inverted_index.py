@@ -1,0 +1,105 @@
+"""K18's application (VI.A, Fig 8): an inverted index, and the changelog of its posting lists.
+
+A map makes pairs of word and positions of a document. By word, a grouping and a map in a cycle keep
+the posting list and give what is appended to it. Where that lies in the list hangs on all documents
+before it, so a late document changes every later change of its words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from scenarios.papers.k18.texts import Document
+from slackwater.grouping import Combine, Dataflow, Map, PythonCombine, Stateful
+
+DISTINCT_MOST: Final = 1 << 12
+"""Different words of a document."""
+
+
+class Posting(NamedTuple):
+    """Where in a document a word stands."""
+
+    word: str
+    document: int
+    positions: tuple[int, ...]
+
+
+class Change(NamedTuple):
+    """``posting`` goes to ``place`` of its word's posting list, whose words were ``before``."""
+
+    posting: Posting
+    place: int
+    before: int
+
+
+def postings(given: tuple[int, Document]) -> list[Posting]:
+    """The first map: a numbered document to its words, in order of their first positions."""
+    number, words = given
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(words):
+        places.setdefault(word, []).append(place)
+    return [Posting(word, number, tuple(found)) for word, found in places.items()]
+
+
+State = tuple[int, int, Posting, "State | None"]
+"""(postings, positions in them, the newest one, the state before it): a list that never changes."""
+
+
+def update(state: State | None, posting: Posting) -> tuple[State, list[Change]]:
+    """The map of the cycle: the posting list with one more, and the change that this is."""
+    size, before = (0, 0) if state is None else state[:2]
+    new = (size + 1, before + len(posting.positions), posting, state)
+    return new, [Change(posting, size, before)]
+
+
+CYCLE: Final = Stateful(PythonCombine(update), key=lambda posting: posting.word)
+INDEX: Final = Dataflow((Map(postings, most=DISTINCT_MOST), CYCLE))
+"""Of numbered documents."""
+
+
+def per_document(changes: Iterable[Change]) -> Iterator[tuple[int, list[Change]]]:
+    """One update per document, of changes in order, as searching needs it (K18 III.A)."""
+    for number, group in groupby(changes, lambda change: change.posting.document):
+        yield number, list(group)
+
+
+def index_of(changes: Iterable[Change]) -> dict[str, list[Posting]]:
+    """The index that a changelog leads to.
+
+    Raises:
+        ValueError: a change does not fit what was there before it.
+    """
+    index: dict[str, list[Posting]] = {}
+    for change in changes:
+        listed = index.setdefault(change.posting.word, [])
+        if (len(listed), sum(len(each.positions) for each in listed)) != change[1:]:
+            raise ValueError(f"{change} does not fit a list of {len(listed)}")
+        listed.append(change.posting)
+    return index
+
+
+def _numbers(before: Any, item: Any, after: Any, change: Any) -> bool:
+    after.size = before.size + 1
+    after.positions = before.positions + item.positions
+    change.word = item.word
+    change.document = item.document
+    change.place = before.size
+    change.before = before.positions
+    return True
+
+
+NUMBERED: Final = Dataflow(
+    (
+        Stateful(
+            Combine(
+                _numbers, {"size": int, "positions": int},
+                {"word": int, "document": int, "place": int, "before": int},
+            ),
+            key="word",
+        ),
+    ),
+    {"word": int, "document": int, "positions": int},
+)  # fmt: skip
+"""The same compiled, of words that are numbers: of a posting its length is kept, not the list."""

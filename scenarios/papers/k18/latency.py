@@ -1,0 +1,94 @@
+"""What K18 says of latency: the one barrier against a buffer before the stateful operation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from scenarios.papers.curves import drawn, tabled
+from scenarios.papers.k18.overhead import given
+from scenarios.papers.k18.workers import MS, Cluster, simulated
+from scenarios.papers.verdicts import judged, listed, ms
+from slackwater.paper import Finding, PaperRun
+
+WORKERS: Final = 6
+RATES: Final = (8, 12, 16, 20, 24, 28)
+PERIODS_MS: Final = (20, 50, 100, 200, 400)
+
+
+def in_flight(run: PaperRun) -> Finding:
+    """Latency of documents against the pairs between source and sink."""
+    flight, curves = _measured(run, [Cluster(WORKERS, rate) for rate in RATES])
+    saved = [b - o for o, b in zip(curves[_OURS], curves[_BUFFER], strict=True)]
+    calm = saved[:-2]
+    claims = (
+        judged("The optimistic method has lower latency than buffering, as all is computed when "
+               "the watermark comes.", min(calm) > 0,
+               f"{listed(f'{value:.1f}' for value in saved)} ms less at "
+               f"{listed(f'{rate}' for rate in RATES)} documents/s", "can provide lower latency",
+               "taking back and making anew is work that a buffer saves, and workers without time "
+               "to spare are late with it.",
+               also="Judged below the two highest rates, where workers have time to spare."),
+    )  # fmt: skip
+    note = (
+        f"{WORKERS} workers, punctuations each 200 ms, {RATES[0]} to {RATES[-1]} documents/s: more "
+        "of them are more items in flight."
+    )
+    return Finding(
+        claims,
+        (
+            tabled("Median latency [ms] by documents per second", "method",
+                   [f"{rate}/s" for rate in RATES], curves, note),
+            tabled("Pairs in flight", "method", [f"{rate}/s" for rate in RATES], flight),
+        ),
+        (drawn("in-flight", "Latency by items in flight", note, curves, flight[_OURS],
+               ("pairs in flight", "median latency [ms]")),),
+        {"in_flight": flight, "latency_ms": curves},
+    )  # fmt: skip
+
+
+def punctuations(run: PaperRun) -> Finding:
+    """Latency by how often punctuations come: flushes are bursts where nothing was computed."""
+    clusters = [Cluster(WORKERS, 20, punctuation_ns=each * MS) for each in PERIODS_MS]
+    _, curves = _measured(run, clusters)
+    saved = [b - o for o, b in zip(curves[_OURS], curves[_BUFFER], strict=True)]
+    claims = (
+        judged("A buffer's flushes are bursts of load: the rarer punctuations are, the more the "
+               "optimistic method saves.", saved[-1] > max(saved[0], 0),
+               f"{listed(f'{value:.1f}' for value in saved)} ms with punctuations each "
+               f"{listed(map(str, PERIODS_MS))} ms", "bursts and an increase in latency",
+               also="Less than 0: what is taken back and made anew costs more than it saves."),
+    )  # fmt: skip
+    note = f"{WORKERS} workers, 20 documents/s."
+    table = tabled("Median latency [ms] by time between punctuations", "method",
+                   [ms(each) for each in PERIODS_MS], curves, note)  # fmt: skip
+    return Finding(
+        claims,
+        (table,),
+        (drawn("punctuations", "Latency by time between punctuations", note, curves, PERIODS_MS,
+               ("time between punctuations [ms]", "median latency [ms]")),),
+        {"periods_ms": PERIODS_MS, "latency_ms": curves},
+    )  # fmt: skip
+
+
+_OURS: Final = "one barrier at the sink"
+_BUFFER: Final = "a buffer before the grouping"
+
+
+def _measured(
+    run: PaperRun, clusters: list[Cluster]
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Pairs in flight and the median latency [ms], by method."""
+    texts = given(run)
+    flight: dict[str, list[float]] = {_OURS: [], _BUFFER: []}
+    latency: dict[str, list[float]] = {_OURS: [], _BUFFER: []}
+    with run.watched("clusters") as told:
+        for cluster in clusters:
+            for name, buffered in ((_OURS, False), (_BUFFER, True)):
+                seen = simulated(replace(cluster, buffered=buffered), texts, run.seed)
+                flight[name].append(round(seen.in_flight, 1))
+                latency[name].append(float(np.median(seen.latency_ns)) / MS)
+                told(len(texts))
+    return flight, latency
