@@ -19,7 +19,12 @@ from engine.pattern.compiled.tables import Layout
 from engine.pattern.store import REF_END, Store
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
-from engine.query.fields import attributes_in, own_attribute, released_columns
+from engine.query.fields import (
+    attributes_in,
+    own_attribute,
+    released_columns,
+    shows_everything,
+)
 from engine.query.values import Value
 from engine.results.lines.json_texts import json_object, json_text, woven
 from engine.results.schema import (
@@ -47,7 +52,7 @@ EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
 @lru_cache(maxsize=64)
 def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
     """Per step the own attributes that RETURN selects; None = all that the event has."""
-    if not any(plan.returns or plan.computed for plan in layout.branches):
+    if all(map(shows_everything, layout.branches)):
         return [None] * len(layout.steps)
     chosen = {a for plan in layout.branches for a in plan.returns}
     return [

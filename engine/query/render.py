@@ -52,6 +52,16 @@ from engine.query.regular import (
     Regular,
     Repetition,
 )
+from engine.query.repeat_plan import (
+    BEFORE,
+    COUNT,
+    EACH,
+    Contiguity,
+    Often,
+    RepeatPlan,
+    Skip,
+    step_and_role,
+)
 from engine.query.shape import of_intervals, whole_pattern
 from engine.stream.frame import ATTR_PREFIX
 
@@ -73,6 +83,8 @@ def render(plan: Plan) -> str:
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """
     match plan:
+        case RepeatPlan():
+            return _repeated(plan)
         case SeqPlan():
             return _seq(plan)
         case JoinPlan():
@@ -177,7 +189,14 @@ def _attribute(attribute: Attribute) -> str:
     name = attribute.name
     own = name.startswith(ATTR_PREFIX)
     text = f"{OWN}.{quote(name.removeprefix(ATTR_PREFIX))}" if own else quote(name)
-    return text if attribute.alias is None else f"{quote(attribute.alias)}.{text}"
+    if attribute.alias is None:
+        return text
+    alias, role = step_and_role(attribute.alias)
+    if role == COUNT:
+        return f"count({quote(alias)})"
+    if role in {EACH, BEFORE}:
+        return f"{quote(alias)}[{'i' if role == EACH else 'i - 1'}].{text}"
+    return f"{role}({quote(alias)}.{text})" if role else f"{quote(alias)}.{text}"
 
 
 def _term(term: Predicate) -> str:
@@ -193,7 +212,14 @@ def _conjunct(predicate: Predicate) -> str:
 
 def _step(step: Step) -> str:
     alias = "" if step.alias == step.type else f" {quote(step.alias)}"
-    return f"{'!' if step.negated else ''}{quote(step.type)}{alias}"
+    return f"{'!' if step.negated else ''}{render_type(step)}{alias}"
+
+
+def render_type(step: Step) -> str:
+    """``A``, or ``OR(A, B)``."""
+    if step.types:
+        return f"OR({', '.join(map(quote, step.types))})"
+    return quote(step.type)
 
 
 def render_pattern(pattern: Part, steps: Sequence[Step]) -> str:
@@ -221,6 +247,36 @@ def _seq(plan: SeqPlan) -> str:
     return _event(pattern, terms, plan.within_ns, plan)
 
 
+def _repeated(plan: RepeatPlan) -> str:
+    terms = [_conjunct(step.where) for step in plan.steps if step.where is not None]
+    terms += [_term(other) for other in plan.others]
+    steps = zip(plan.steps, plan.often, strict=True)
+    more = [f"FROM {', '.join(map(quote, plan.sources))}"] if plan.sources else []
+    if plan.partition:
+        names = (_attribute(Attribute(name)) for name in plan.partition)
+        more.append(f"PARTITION BY {', '.join(names)}")
+    if plan.contiguity is not Contiguity.ANY:
+        more.append(f"CONTIGUITY {plan.contiguity.upper()}")
+    if plan.skip is not Skip.NONE:
+        more.append(f"SKIP {plan.skip.upper()}")
+    if plan.limit is not None:
+        more.append(f"LIMIT {plan.limit}")
+    pattern = f"SEQ({', '.join(render_often(*each) for each in steps)})"
+    return _event(pattern, terms, plan.within_ns, plan, more, everything=plan.everything)
+
+
+def render_often(step: Step, often: Often) -> str:
+    """``B{2,5} b[] UNTIL b.v > 3``."""
+    if often == Often():
+        return _step(step)
+    counts = f"{often.least}" if often.least == often.most else (
+        f"{often.least},{'' if often.most is None else often.most}"
+    )
+    times = _TIMES.get((often.least, often.most), f"{{{counts}}}")
+    text = f"{render_type(step)}{times} {quote(step.alias)}{'[]' if often.repeats else ''}"
+    return text if often.until is None else f"{text} UNTIL {render_predicate(often.until)}"
+
+
 def render_tree(part: TreePart, steps: Sequence[Step]) -> str:
     """``SEQ(A a OVERLAP[0,0,0,1,0] B b, !C c)``; the tree's places are those of ``steps``."""
     if isinstance(part, int):
@@ -244,7 +300,10 @@ def _or(plan: OrPlan, pattern: str) -> str:
     return _event(pattern, terms, plan.branches[0].within_ns, plan)
 
 
-def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan | OrPlan) -> str:
+def _event(
+    pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan | OrPlan,
+    more: Sequence[str] = (), *, everything: bool = False,
+) -> str:  # fmt: skip
     clauses = [f"EVENT {pattern}"]
     if terms:
         clauses.append(f"WHERE {' AND '.join(terms)}")
@@ -252,7 +311,9 @@ def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan 
         clauses.append(f"WITHIN {render_duration(within_ns)}")
     if plan.realtime is not None:
         clauses.append(f"REALTIME {plan.realtime}")
-    returned = [*map(_attribute, plan.returns), *map(_computed, plan.computed)]
+    clauses += more
+    returned = ["*"] if everything else []
+    returned += [*map(_attribute, plan.returns), *map(_computed, plan.computed)]
     if returned:
         clauses.append(f"RETURN {', '.join(returned)}")
     return " ".join(clauses)

@@ -10,6 +10,7 @@ from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.join import join_plan
 from engine.query.analysis.pattern import Pattern, placed
+from engine.query.analysis.repetition import asks_for_repetition, repeat_plan
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.selection import select_plan
 from engine.query.analysis.spans.branches import bare_branches, tree_plan
@@ -98,6 +99,9 @@ class _Event:
         where = only(clauses, s.Where, self.text)
         within = only(clauses, s.Within, self.text)
         realtime = only(clauses, s.Realtime, self.text)
+        if asks_for_repetition(self.parsed):
+            real = self._realtime(realtime)
+            return repeat_plan(self.parsed, self.text, self.context.time_unit, name, real)
         returning = only(clauses, s.Returns, self.text)
         if is_tree(self.parsed.pattern):
             pattern: Pattern = TreePattern(self.parsed.pattern, self.text)

@@ -15,6 +15,15 @@ from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
 from engine.query.language.place import Span, refuse
 from engine.query.language.ranking import OrderBy, Ranked
+from engine.query.language.repetition import (
+    ContiguityClause,
+    Everything,
+    Index,
+    LimitClause,
+    OftenNode,
+    PartitionBy,
+    SkipClause,
+)
 from engine.query.language.sources import From, Join, JoinSide
 from engine.query.language.traces import (
     OccurrenceNode,
@@ -105,6 +114,8 @@ class _Build(Transformer[Token, Any]):
 
     def _group(self, op: str, at: Span, rest: tuple[Any, ...]) -> s.GroupNode:
         """A negated part may stand without a comma before it (Z10): then there is one."""
+        alias = rest[-1] if isinstance(rest[-1], s.Name) else None
+        rest = rest if alias is None else rest[:-1]
         parts, links = [rest[0]], list[s.Relation]()
         for entry in rest[1:]:
             if isinstance(entry, Token):
@@ -115,7 +126,7 @@ class _Build(Transformer[Token, Any]):
                 if len(links) < len(parts):
                     links.append(s.Relation(",", entry.at))
                 parts.append(entry)
-        return s.GroupNode(op, tuple(parts), tuple(links), at, _deeper(at, *parts))
+        return s.GroupNode(op, tuple(parts), tuple(links), at, _deeper(at, *parts), alias)
 
     def relation(self, word: Token, *counts: Token) -> s.Relation:
         numbers = tuple(s.Number(str(each), None, _at(each)) for each in counts)
@@ -156,6 +167,24 @@ class _Build(Transformer[Token, Any]):
     def step(self, type_name: s.Name, alias: s.Name | None = None) -> s.StepNode:
         return s.StepNode(type_name, alias, _over(type_name.at, (alias or type_name).at))
 
+    def repeated_step(self, kind: s.Name, words: tuple[Token, ...], *rest: Any) -> s.StepNode:
+        """``rest``: perhaps an alias, then perhaps what ``array`` and ``until`` give."""
+        alias = next((each for each in rest if isinstance(each, s.Name)), None)
+        until = next((each for each in rest if isinstance(each, s.Where)), None)
+        over = _over(_at(words[0]), _at(words[-1]))
+        often = OftenNode(
+            tuple(map(str, words)), over, () in rest, None if until is None else until.condition
+        )
+        at = _over(kind.at, (alias or kind).at)
+        depth = 0 if until is None else _deeper(at, until.condition)
+        return s.StepNode(kind, alias, at, depth, often)
+
+    def array(self) -> tuple[()]:
+        return ()
+
+    def until(self, condition: s.Node) -> s.Where:
+        return s.Where(condition.at, condition)
+
     def where(self, word: Token, condition: s.Node) -> s.Where:
         return s.Where(_at(word), condition)
 
@@ -165,8 +194,25 @@ class _Build(Transformer[Token, Any]):
     def realtime(self, word: Token, number: Token) -> s.Realtime:
         return s.Realtime(_at(word), s.Number(str(number), None, _at(number)))
 
-    def returns(self, word: Token, *items: s.Item) -> s.Returns:
-        return s.Returns(_at(word), items)
+    def returns(self, word: Token, *entries: s.Item | Everything) -> s.Returns:
+        stars = [entry for entry in entries if isinstance(entry, Everything)]
+        items = tuple(entry for entry in entries if isinstance(entry, s.Item))
+        return s.Returns(_at(word), items, stars[0] if stars else None)
+
+    def everything(self, star: Token) -> Everything:
+        return Everything(_at(star))
+
+    def partition(self, word: Token, *references: s.Reference) -> PartitionBy:
+        return PartitionBy(_at(word), references)
+
+    def contiguity(self, words: Token) -> ContiguityClause:
+        return ContiguityClause(_at(words), words.lower().split()[-1])
+
+    def skip(self, words: Token) -> SkipClause:
+        return SkipClause(_at(words), "last" if "last" in words.lower().split() else "next")
+
+    def most(self, word: Token, number: Token) -> LimitClause:
+        return LimitClause(_at(word), s.Number(str(number), None, _at(number)))
 
     def under(self, word: Token, name: s.Name, trace: s.Reference, expression: TraceNode) -> Under:
         return Under(_at(word), name, trace, expression)
@@ -349,8 +395,17 @@ class _Build(Transformer[Token, Any]):
         depth = _deeper(at, *arguments) if arguments else 0
         return s.Call(name, arguments, star, at, depth, distinct)
 
-    def reference(self, *parts: s.Name) -> s.Reference:
-        return s.Reference(parts, _over(parts[0].at, parts[-1].at))
+    def reference(self, *rest: s.Name | Index) -> s.Reference:
+        parts = tuple(each for each in rest if isinstance(each, s.Name))
+        index = next((each for each in rest if isinstance(each, Index)), None)
+        return s.Reference(parts, _over(rest[0].at, rest[-1].at), index=index)
+
+    def index(self, *words: Token) -> Index:
+        at = _over(_at(words[0]), _at(words[-1]))
+        if words[0].type == "NUMBER":
+            return Index(None, 0, at)
+        less = int(words[2]) if len(words) > 1 and words[2].isdecimal() else len(words) - 1
+        return Index(s.Name(str(words[0]), _at(words[0])), less, at)
 
     def name(self, word: Token) -> s.Name:
         if word.type != "QUOTED":
