@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from edge_agent.units import NS_PER
 from engine.errors import ContractViolation
-from engine.query.fields import OWN
+from engine.query.fields import OWN, with_attributes
 from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.language.mistakes import RESERVED
 from engine.query.monitor_plan import MonitorPlan
@@ -61,6 +62,7 @@ from engine.query.repeat_plan import (
     RepeatPlan,
     Skip,
     step_and_role,
+    with_role,
 )
 from engine.query.shape import of_intervals, whole_pattern
 from engine.stream.frame import ATTR_PREFIX
@@ -244,11 +246,19 @@ def _seq(plan: SeqPlan) -> str:
     if of_intervals(plan):
         related = ", ".join(map(render_relation, plan.relations))
         pattern = pattern.replace("ISEQ(", f"ISEQ[{related}](", 1)
-    return _event(pattern, terms, plan.within_ns, plan)
+    return _event(pattern, terms, plan.within_ns, plan, everything=plan.everything)
 
 
 def _repeated(plan: RepeatPlan) -> str:
-    terms = [_conjunct(step.where) for step in plan.steps if step.where is not None]
+    each = {
+        step.alias: with_role(step.alias, EACH) if often.repeats else step.alias
+        for step, often in zip(plan.steps, plan.often, strict=True)
+    }
+    terms = [
+        _conjunct(with_attributes(step.where, lambda a: replace(a, alias=each[str(a.alias)])))
+        for step in plan.steps
+        if step.where is not None
+    ]
     terms += [_term(other) for other in plan.others]
     steps = zip(plan.steps, plan.often, strict=True)
     more = [f"FROM {', '.join(map(quote, plan.sources))}"] if plan.sources else []
@@ -297,7 +307,8 @@ def render_relation(relation: PointRelation) -> str:
 
 def _or(plan: OrPlan, pattern: str) -> str:
     terms = [_term(each) for each in plan.conjuncts]
-    return _event(pattern, terms, plan.branches[0].within_ns, plan)
+    first = plan.branches[0]
+    return _event(pattern, terms, first.within_ns, plan, everything=first.everything)
 
 
 def _event(

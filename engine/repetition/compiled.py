@@ -9,6 +9,7 @@ event, is asked of whole matches.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -266,8 +267,8 @@ def _alias(alias: str, role: str) -> str:
     return alias if role in {"", EACH} else with_role(alias, role)
 
 
-def _bits(numbers: object) -> int:
-    return sum(1 << int(number) for number in numbers)  # type: ignore[attr-defined]
+def _bits(numbers: Iterable[int]) -> int:
+    return sum(1 << number for number in {*numbers})
 
 
 def made_kinds(tables: RepeatTables, kinds: np.ndarray, reads: list[Read]) -> np.ndarray:

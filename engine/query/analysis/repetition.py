@@ -12,8 +12,10 @@ from typing import Final, TypeVar
 from engine.errors import UserError
 from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import condition, duration_ns
+from engine.query.analysis.pattern import either_types
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.roles import RepeatedNames
+from engine.query.analysis.sources import whole_pattern_of
 from engine.query.analysis.split import Term, read_terms
 from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
@@ -124,7 +126,7 @@ class _RepeatQuery:
 
     # ---- steps -------------------------------------------------------------------------------
     def _read_steps(self) -> None:
-        pattern = self.parsed.pattern
+        pattern = whole_pattern_of(self.parsed).pattern
         parts: tuple[s.PatternNode, ...] = (pattern,)
         if isinstance(pattern, s.GroupNode) and pattern.op == "SEQ" and pattern.alias is None:
             parts = pattern.parts
@@ -146,11 +148,8 @@ class _RepeatQuery:
                     message = "a negated step must not occur at all, so it does not repeat"
                     raise self._refuse(often.at, message, f"write !{kind.text}")
                 self._add(kind, alias or kind, (), often, negated=negated)
-            case s.GroupNode(op="OR", alias=s.Name() as alias) if all(
-                isinstance(part, s.StepNode) and part.often is None for part in node.parts
-            ):
-                kinds = [part.type for part in node.parts if isinstance(part, s.StepNode)]
-                types = tuple(dict.fromkeys(kind.text for kind in kinds))
+            case s.GroupNode(alias=s.Name() as alias):
+                types = either_types(node, self.text)
                 self._add(s.Name(ANY_TYPE, node.at), alias, types, None, negated=negated)
             case s.NegatedNode(part=part) if not negated:
                 if isinstance(part, s.GroupNode) and part.op == "OR" and part.alias is None:
@@ -280,6 +279,9 @@ class _RepeatQuery:
         clause = only(self.parsed.clauses, LimitClause, self.text)
         if clause is None:
             return None
+        if any(isinstance(each, SkipClause) for each in self.parsed.clauses):
+            hint = "leave one of them out"
+            raise self._refuse(clause.at, "LIMIT and SKIP both choose among matches", hint)
         text = clause.number.text
         if not text.isdecimal() or not 0 < int(text) <= LIMIT_MAX:
             message = f"LIMIT is a whole number from 1 to {LIMIT_MAX:,}"
