@@ -19,7 +19,7 @@ ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
         "barrier", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
-        "results", "stream", "window",
+        "repetition", "results", "stream", "window",
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
@@ -43,6 +43,7 @@ ROOMS = {
     },
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},
+    "repetition": {"barrier", "kernels", "pattern", "query", "stream"},
     "report": {"kernels", "log", "stream"},
     "results": {"kernels", "log", "order", "stream"},
     "server": {"gateway", "live", "log", "stream"},

@@ -66,7 +66,7 @@ def _repetition(
 
     if settings.spill is not None:
         raise UserError(
-            f"query {plan.name!r}: events of steps that repeat are kept in memory; leave --spill out"
+            f"query {plan.name!r}: steps that repeat keep their events in memory; leave --spill out"
         )
     matcher = RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
     barrier = barrier_in_force(settings.barrier, plan.realtime)

@@ -117,7 +117,7 @@ class SeqMatcher:
         """Of the steps, and of what is asked of them."""
         return layout_of(self.plan, self.settings.intervals)
 
-    def _made_kernel(self) -> Any:
+    def _made_kernel(self) -> Kernel:
         """What finds matches."""
         drops = self._by_ends and self.settings.purge == "promises"
         return Kernel(

@@ -183,9 +183,9 @@ class SeqPlan:
     ``equalities``: groups of attributes that must be equal, one tuple per group, each naming at
     most one attribute per step (they partition the state). ``others``: the remaining conjuncts
     that join several steps. ``within_ns`` None: no bound. ``returns`` and ``computed``: attributes
-    and expressions selected by RETURN; both empty = everything, and so is ``everything`` (``*``). ``pattern``: how the steps, which
-    stand in written order, are ordered in time; None = one SEQ of them all
-    (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
+    and expressions selected by RETURN; both empty = everything, and so is ``everything`` (``*``).
+    ``pattern``: how the steps, which stand in written order, are ordered in time; None = one SEQ of
+    them all (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
     ``scopes``: of the negated steps; then ``pattern`` has the others alone. ``starts``, ``ends``:
     aliases of steps for which half an interval is enough, its start or its end. ``joins``: in which
     order steps are found (``engine.query.endpoints.tree_joins``); empty: neighbours first.

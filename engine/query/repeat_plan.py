@@ -77,7 +77,7 @@ class Often:
 
 @dataclass(frozen=True, slots=True)
 class RepeatPlan(SeqPlan):
-    """``EVENT SEQ(A a, B+ b[], C c) ...``: as a ``SeqPlan`` whose ``pattern`` is None, with
+    """``EVENT SEQ(A a, B+ b[], C c) ...``: a ``SeqPlan`` whose ``pattern`` is None, and more.
 
     ``often``: by step. ``partition``: attributes by which events are told apart first: matches have
     events of one partition alone. ``others``: aliases may have roles. ``limit``: of the matches

@@ -20,7 +20,6 @@ from engine.repetition.records import (
     NUMBER,
     PREV,
     ROLES,
-    SUM,
     TAIL,
     Chase,
 )
@@ -47,8 +46,18 @@ def spread_of(s: Chase) -> int:
 
 @inline
 def order_of(s: Chase, one: int, two: int, t_a: int) -> int:
-    """Whether the first is before the second."""
-    apart, error = s.events[two].ref - s.events[one].ref, error_of(s, one, two, t_a)
+    """Whether the first begins before the second does."""
+    return _later(s.events[two].ref - s.events[one].ref, error_of(s, one, two, t_a))
+
+
+@inline
+def succession_of(s: Chase, one: int, two: int, t_a: int) -> int:
+    """Whether the first has ended before the second begins, as events of a match must."""
+    return _later(s.events[two].ref - s.events[one].ref_end, error_of(s, one, two, t_a))
+
+
+@inline
+def _later(apart: int, error: int) -> int:
     if apart > error:
         return CERTAIN
     return IMPOSSIBLE if apart < -error or error == 0 else POSSIBLE
@@ -145,12 +154,14 @@ def collected(s: Chase, from_: int, size: int, present: int) -> None:
             number = real_of(value) if as_float else float(value)
             first, known = known == 0, known + 1
             if of.function == LEAST:
-                whole, real = (value if first else min(whole, value)), (
-                    number if first else min(real, number)
+                whole, real = (
+                    (value if first else min(whole, value)),
+                    (number if first else min(real, number)),
                 )
             elif of.function == MOST:
-                whole, real = (value if first else max(whole, value)), (
-                    number if first else max(real, number)
+                whole, real = (
+                    (value if first else max(whole, value)),
+                    (number if first else max(real, number)),
                 )
             else:
                 whole, real = whole + value, real + number

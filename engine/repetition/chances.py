@@ -79,12 +79,14 @@ def _of_size(
         doubts["gap"] + 1, exact, np.arange(size + 1), scopes, ends,
         (event.ref_end - event.ref).astype(np.float64),
     )  # fmt: skip
-    return sampled_probability(clocks.ref, half, leader, _relations(size, within_ns), long, doubtful)
+    return sampled_probability(
+        clocks.ref, half, leader, _relations(size, within_ns), long, doubtful
+    )
 
 
 def _relations(size: int, within_ns: int | None) -> np.ndarray:
     """Each event before the next, and all within WITHIN of the first."""
-    rows = [(n, 0, 1, n + 1, 0, 0) for n in range(size - 1)]
+    rows = [(n, 1, 1, n + 1, 0, 0) for n in range(size - 1)]
     if within_ns is not None:
         rows += [(n, 1, 0, 0, 0, within_ns) for n in range(1, size)]
     return np.array(rows, RELATION)
@@ -97,8 +99,8 @@ def _gaps(size: int, within_ns: int) -> tuple[np.ndarray, np.ndarray]:
         bounds += [(step, 0, 1, 0), (step + 1, 1, 1, 0)]
     bounds += [(size - 1, 0, 1, 0), (0, 1, 0, within_ns)]
     ends = np.zeros(len(bounds), SCOPE_END)
-    for name, values in zip(("step", "above", "strict", "bound"), zip(*bounds, strict=True), strict=True):
-        ends[name] = values
+    for column, name in enumerate(("step", "above", "strict", "bound")):
+        ends[name] = [bound[column] for bound in bounds]
     scopes = np.zeros(size + 1, SCOPE)
     scopes["relations_from"] = 2 * np.arange(size + 1)
     scopes["relations_to"] = scopes["relations_from"] + 2

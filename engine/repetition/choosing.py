@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from engine.kernels.jit import inline, kernel
+from engine.kernels.jit import kernel
 from engine.pattern.search.stacks import first_not_below
 from engine.repetition.asking import key_equal, spread_of
 from engine.repetition.records import (

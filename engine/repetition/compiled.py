@@ -2,24 +2,24 @@
 
 What a condition names has a place of its own by its role (``engine.repetition.records.ROLES``), so
 that the programs of patterns read ``a[i].v``, ``a[i - 1].v``, ``first(a.v)`` and ``sum(a.v)`` as
-they read attributes of steps. A condition is asked as soon as the event is taken that it names last;
-what names the first or the last event of a step, what is made of all, or a later step beside each
-event, is asked of whole matches.
+they read attributes of steps. A condition is asked as soon as the event is taken that it names
+last; what names the first or the last event of a step, what is made of all, or a later step beside
+each event, is asked of whole matches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
 
-from engine.pattern.compiled.derived import Read
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.pattern.compiled.tables import Layout, SamePlan
 from engine.pattern.search.program_machine import FLOAT, INT, TEXT
+from engine.query.equal_everywhere import partitioned
 from engine.query.fields import attributes_in, with_attributes
 from engine.query.plan import Attribute, Predicate, Step
 from engine.query.repeat_plan import (
@@ -37,7 +37,6 @@ from engine.query.repeat_plan import (
     with_role,
 )
 from engine.query.shape import Shape
-from engine.repetition.equal_attributes import equal_everywhere
 from engine.repetition.records import (
     ALL_MATCHES,
     ALL_OF,
@@ -121,14 +120,19 @@ class _Compiling:
         for number, step in enumerate(self.steps):
             exact, clocked = exact_and_clocked(step)
             own.append(conjunction(exact))
-            takes = self._add([(c, {(step.alias, "")}) for c in clocked] if not step.negated else [])
+            takes = self._add(
+                [(c, {(step.alias, "")}) for c in clocked] if not step.negated else []
+            )
             mine = [each for each in named if self._taken_at(each[1]) == number]
             takes = takes[0], self._add(mine)[1]
             counts = [each for each in named if self._negated(each[1]) == step.alias]
             counts += [(c, {(step.alias, "")}) for c in clocked] if step.negated else []
             rows.append((number, takes, self._add(counts)))
-        finals = [each for each in named
-                  if self._taken_at(each[1]) is None and self._negated(each[1]) is None]  # fmt: skip
+        finals = [
+            (predicate, names)
+            for predicate, names in named
+            if self._taken_at(names) is None and self._negated(names) is None
+        ]
         asked_last = self._add(finals)
         for name in self.partition:
             self.builder.key(name)
@@ -167,7 +171,7 @@ class _Compiling:
             if often.until is not None:
                 untils[number] = len(self.steps) + len(extra)
                 alias = f"{step.alias}{ROLE}until"
-                where = with_attributes(often.until, lambda a, alias=alias: replace(a, alias=alias))
+                where = with_attributes(often.until, partial(_renamed, alias=alias))
                 extra.append(replace(step, alias=alias, where=where, negated=True))
         if self.plan.contiguity is Contiguity.STRICT:
             extra.append(Step(f"{ROLE}any", ANY_TYPE, negated=True))
@@ -238,9 +242,7 @@ class _Compiling:
         for predicate, named in asked:
             roles = {role for _, role in named}
             collects = bool(roles & {*COLLECTED})
-            number, clocked = self.builder.condition(
-                with_attributes(predicate, self._in_programs)
-            )
+            number, clocked = self.builder.condition(with_attributes(predicate, self._in_programs))
             each = next((self.places[alias] for alias, role in named if role in {EACH, BEFORE}), -1)
             needs = _bits(self.places[alias] for alias, role in named
                           if role != COUNT and alias not in self.negated)  # fmt: skip
@@ -262,6 +264,10 @@ class _Compiling:
         return Attribute(made, with_role(alias, _MADE))
 
 
+def _renamed(attribute: Attribute, alias: str) -> Attribute:
+    return replace(attribute, alias=alias)
+
+
 def _alias(alias: str, role: str) -> str:
     """In programs, the event itself and each event are one."""
     return alias if role in {"", EACH} else with_role(alias, role)
@@ -271,7 +277,7 @@ def _bits(numbers: Iterable[int]) -> int:
     return sum(1 << number for number in {*numbers})
 
 
-def made_kinds(tables: RepeatTables, kinds: np.ndarray, reads: list[Read]) -> np.ndarray:
+def made_kinds(tables: RepeatTables, kinds: np.ndarray) -> np.ndarray:
     """The kinds of registers, with those of what is collected (``program_machine``)."""
     found = kinds.copy()
     for each in tables.collections:
@@ -279,16 +285,7 @@ def made_kinds(tables: RepeatTables, kinds: np.ndarray, reads: list[Read]) -> np
         if each["function"] == NUMBER:
             found[each["target"]] = INT
         elif source != TEXT:
-            found[each["target"]] = FLOAT if each["function"] == AVG and source in (INT, FLOAT) else source
+            found[each["target"]] = (
+                FLOAT if each["function"] == AVG and source in (INT, FLOAT) else source
+            )
     return found
-
-
-def partitioned(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...]]:
-    """The attributes by which events are told apart first, and the conditions that are left.
-
-    Besides those of PARTITION BY an attribute that WHERE asks to be equal in all steps; but for
-    STRICT, which looks at the events of other partitions, too.
-    """
-    if plan.contiguity is Contiguity.STRICT or len(plan.steps) < 2:
-        return plan.partition, plan.others
-    return equal_everywhere(plan)

@@ -13,7 +13,15 @@ from engine.kernels.jit import inline, kernel
 from engine.pattern.search.scopes import FOR_EVER
 from engine.pattern.search.stacks import first_not_below
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
-from engine.repetition.asking import asked, key_equal, near, order_of, spread_of, taken
+from engine.repetition.asking import (
+    asked,
+    key_equal,
+    near,
+    order_of,
+    spread_of,
+    succession_of,
+    taken,
+)
 from engine.repetition.records import CUR, NEXT, PREV, ROLES, STRICT, Chase
 
 
@@ -57,15 +65,14 @@ def breaks_run(s: Chase, at: int, count: int, present: int, row: int, t_a: int) 
                 place = ROLES * q
                 own, its = s.rows[place + CUR], s.rows[place + PREV]
                 before = s.path[at].row if q == step else -1
-                found = max(found, taken(s, q, row, before, present, t_a))
+                fits = taken(s, q, row, before, present, t_a)
+                found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
                 s.rows[place + CUR], s.rows[place + PREV] = own, its
     return found
 
 
 @kernel
-def breaks_scope(
-    s: Chase, low: int, high: int, present: int, row: int, t_a: int
-) -> int:
+def breaks_scope(s: Chase, low: int, high: int, present: int, row: int, t_a: int) -> int:
     """Whether ``row`` counts as one of the negated steps between steps ``low`` and ``high``."""
     found, member = IMPOSSIBLE, s.events[row].member
     for n in range(low + 1, high):
@@ -103,7 +110,7 @@ def alive_until(s: Chase, from_: int, size: int) -> int:
     for i in range(from_, from_ + size):
         event = s.events[s.path[i].row]
         first, slack = min(first, event.ref), max(slack, event.unc, event.t_a)
-    return first - slack + keep
+    return int(first - slack + keep)
 
 
 @inline
@@ -147,18 +154,14 @@ def _one_outside(
     """Whether ``row`` breaks the match before its first event, or ``behind`` its last."""
     first, last = s.path[from_], s.path[from_ + size - 1]
     if behind:
-        lies = min(
-            order_of(s, last.row, row, t_a), near(s, first.row, s.events[row].ref, row, t_a)
-        )
+        lies = min(order_of(s, last.row, row, t_a), near(s, first.row, s.events[row].ref, row, t_a))
         low, high = last.step, s.setting[0].steps
     else:
         lies = min(
             order_of(s, row, first.row, t_a), near(s, row, s.events[last.row].ref, last.row, t_a)
         )
         low, high = -1, first.step
-    return lies if lies == IMPOSSIBLE else min(
-        lies, breaks_scope(s, low, high, whole, row, t_a)
-    )
+    return lies if lies == IMPOSSIBLE else min(lies, breaks_scope(s, low, high, whole, row, t_a))
 
 
 @kernel

@@ -144,6 +144,8 @@ class RepeatJudge:
             behind = np.where(events["step"] > scope.negated, until, _NEVER)
             closes = np.minimum.reduceat(behind, starts)
             trails = closes == _NEVER
-            found[:, place] = np.where(trails, until[starts] + (self.plan.within_ns or 0) + 1, closes)
+            found[:, place] = np.where(
+                trails, until[starts] + (self.plan.within_ns or 0) + 1, closes
+            )
         found[:, -1] = last
         return found, np.maximum.reduceat(columns["arrival"][rows], starts), last

@@ -77,7 +77,7 @@ class RepeatKernel:
         made = (
             np.full(places, -1), np.zeros((registers, places), np.int64),
             np.zeros((registers, places), np.bool_), np.zeros(places, EVENT), np.arange(places),
-            made_kinds(self._layout.tables, store.kinds, self._layout.layout.reads),
+            made_kinds(self._layout.tables, store.kinds),
             np.zeros(store.n + 1, LEVEL),
         )  # fmt: skip
         while True:
@@ -94,7 +94,10 @@ class RepeatKernel:
                 found = self._runs
                 return Runs(found.found[:n], found.path[:path], found.doubts[:doubts])
             if why == c.STACKS_FULL:
-                left, (known, used) = store.n - first, self.stacks.used[["stacks", "pool"]][0].tolist()
+                left, (known, used) = (
+                    store.n - first,
+                    self.stacks.used[["stacks", "pool"]][0].tolist(),
+                )
                 self.stacks = stacks.rebuilt(
                     self.stacks, np.arange(store.n), left // 4 + known // 2 + 16,
                     left // 2 + 64 + used // 2, None,
@@ -107,7 +110,7 @@ class RepeatKernel:
         layout = self._layout.layout
         grown = strings.given != self._texts or strings.generation != self._generation
         if bool((kinds != self._kinds).any()) or (grown and (self._awaits or self._generation < 0)):
-            made = made_kinds(self._layout.tables, kinds, layout.reads)
+            made = made_kinds(self._layout.tables, kinds)
             self._programs = compile_programs(
                 layout.predicates, layout.place, layout.register, made, strings
             )

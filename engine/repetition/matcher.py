@@ -50,6 +50,7 @@ class RepeatMatcher(SeqMatcher):
     """
 
     plan: RepeatPlan
+    _kernel: RepeatKernel  # type: ignore[assignment]
 
     def __init__(
         self, plan: RepeatPlan, settings: PatternSettings | None = None, site: str = DEFAULT_SITE
@@ -75,7 +76,7 @@ class RepeatMatcher(SeqMatcher):
     def _made_layout(self) -> Layout:
         return self._repeat.layout
 
-    def _made_kernel(self) -> Any:
+    def _made_kernel(self) -> RepeatKernel:  # type: ignore[override]
         return RepeatKernel(self._repeat, self._rule, self._keep_ns)
 
     def _members(self, released: Released) -> np.ndarray:
@@ -97,7 +98,8 @@ class RepeatMatcher(SeqMatcher):
         error = np.maximum(released.columns["unc"], released.t_a)
         found = np.maximum(found, released.columns["ref"] + error + self._keep_ns)
         leading = int(self._repeat.setting["leading"][0])
-        return np.where(member & leading != 0, found + (self._within_ns or 0), found)
+        longer = (member & leading != 0) * (self._within_ns or 0)
+        return np.asarray(found + longer)
 
     def _changes(
         self,

@@ -49,10 +49,10 @@ SETTING: Final = record(
 )  # fmt: skip
 """``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
 of events that may forbid a match when they lie between two of its events; ``trailing``,
-``leading``: behind or before it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a match may begin and end with, and of all it
-may have. ``widest``: the
-largest uncertainty yet; ``widest_t_a``: the largest T_a in force at an event. ``inserted``: the last
-row put in the stacks. ``found_n``, ``path_n``, ``doubts_n``: rows written.
+``leading``: behind or before it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a
+match may begin and end with, and of all that it may have. ``widest``: the largest uncertainty yet;
+``widest_t_a``: the largest T_a in force at an event. ``inserted``: the last row put in the stacks.
+``found_n``, ``path_n``, ``doubts_n``: rows written.
 """
 ANY: Final = 0
 NEXT: Final = 1
@@ -66,7 +66,9 @@ FIRST_OF_START: Final = 2
 APART: Final = 3
 """or those that begin after the one before has ended."""
 
-LEVEL: Final = record("row", "step", "count", "place", "at", "option", "stop", "ended", "relevant", "fresh")
+LEVEL: Final = record(
+    "row", "step", "count", "place", "at", "option", "stop", "ended", "relevant", "fresh"
+)
 """An event taken: as which ``step``, as its ``count``-th. ``place``: where it stands in the stack.
 ``at``, ``option``: the next candidate, and the step that it is next tried as. ``stop``, ``ended``:
 times beyond which no candidate can follow, and none can as the same step again.

@@ -51,9 +51,7 @@ def shown_runs(
         start += some
 
 
-def _columns(
-    events: np.ndarray, ends: np.ndarray, steps: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _columns(events: np.ndarray, ends: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
     """(matches, columns): the events of each match, step by step, -1 where it has none; and the
     step of each column.
     """
@@ -144,7 +142,9 @@ class RepeatMatches(Matches):
             values, there = self.columns[column][its], its >= 0
             if own is not None:
                 there = there & self.columns[VALID_PREFIX + own][its]
-            made, valid = _made(values.astype(np.float64 if kind == "float" else np.int64), there, role)
+            made, valid = _made(
+                values.astype(np.float64 if kind == "float" else np.int64), there, role
+            )
             kinds[name] = "float" if role == "avg" or kind == "float" else "int"
             columns[ATTR_PREFIX + name if own is not None else name] = made
             columns[VALID_PREFIX + name] = valid
@@ -153,7 +153,7 @@ class RepeatMatches(Matches):
 
 def _made(values: np.ndarray, there: np.ndarray, role: str) -> tuple[np.ndarray, np.ndarray]:
     """(results,): the aggregate of the values that are ``there``, and where there is one."""
-    valid = there.any(axis=1)
+    valid = np.asarray(there.any(axis=1))
     if role in {"sum", "avg"}:
         total = np.where(there, values, 0).sum(axis=1)
         return (total / np.maximum(there.sum(axis=1), 1) if role == "avg" else total), valid

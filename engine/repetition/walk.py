@@ -24,6 +24,7 @@ from engine.repetition.asking import (
     order_of,
     placed,
     spread_of,
+    succession_of,
     taken,
     takes_hold,
 )
@@ -76,10 +77,10 @@ def _pushed(s: Chase, depth: int, row: int, step: int, count: int, place: int) -
 def _possible(s: Chase, depth: int, row: int, t_a: int) -> bool:
     """Whether ``row`` may come behind all events taken, and soon enough."""
     if not spread_of(s):
-        return bool(s.events[row].ref > s.events[s.levels[depth].row].ref)
+        return bool(s.events[row].ref > s.events[s.levels[depth].row].ref_end)
     for d in range(depth + 1):
         mine = s.levels[d].row
-        if mine == row or order_of(s, mine, row, t_a) == IMPOSSIBLE:
+        if mine == row or succession_of(s, mine, row, t_a) == IMPOSSIBLE:
             return False
     return True
 
@@ -155,7 +156,7 @@ def _verdict(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
             if i > from_:
                 found = min(found, near(s, first, s.events[row].ref_end, row, t_a))
             for j in range(from_, i):
-                found = min(found, order_of(s, s.path[j].row, row, t_a))
+                found = min(found, succession_of(s, s.path[j].row, row, t_a))
         if found != IMPOSSIBLE:
             found = min(found, takes_hold(s, from_, size, t_a))
         placed(s, from_, size)

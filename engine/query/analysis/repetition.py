@@ -19,7 +19,7 @@ from engine.query.analysis.sources import whole_pattern_of
 from engine.query.analysis.split import Term, read_terms
 from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in, with_attributes
+from engine.query.fields import attributes_in, parts_of, with_attributes
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
 from engine.query.language.repetition import (
@@ -30,9 +30,18 @@ from engine.query.language.repetition import (
     SkipClause,
 )
 from engine.query.language.sources import From
-from engine.query.plan import Attribute, Comparison, Logic, Predicate, Step
+from engine.query.plan import (
+    Case,
+    Expression,
+    FunctionCall,
+    Likeness,
+    Logic,
+    Predicate,
+    Step,
+)
 from engine.query.repeat_plan import (
     BEFORE,
+    COLLECTED,
     EACH,
     Contiguity,
     Often,
@@ -256,11 +265,17 @@ class _RepeatQuery:
         negated = sorted(alias for alias, _ in named if self.steps[alias].negated)
         if len(each) > 1:
             message = f"this compares each event of {each[0]!r} with each of {each[1]!r}"
-            hint = f"name one of them by index, of the other first({each[1]}.v) or last({each[1]}.v)"
+            hint = (
+                f"name one of them by index, of the other first({each[1]}.v) or last({each[1]}.v)"
+            )
             raise self._refuse(term.at, message, hint)
         if each and negated:
             message = f"{negated[0]!r} is negated: which event of {each[0]!r} is meant?"
             hint = f"compare with first({each[0]}.v) or last({each[0]}.v)"
+            raise self._refuse(term.at, message, hint)
+        if _calculates_with_collected(term.predicate):
+            message = "functions take values of events, and this one takes what is made of several"
+            hint = "compare sum, avg, min, max and count as they are, or with + - * /"
             raise self._refuse(term.at, message, hint)
         if len(negated) > 1:
             message = f"this joins two negated steps, {negated[0]} and {negated[1]}"
@@ -294,6 +309,14 @@ class _RepeatQuery:
 
 
 _SKIPS: Final = {"last": Skip.PAST_LAST, "next": Skip.TO_NEXT}
+
+
+def _calculates_with_collected(node: Expression | Predicate | None) -> bool:
+    """Whether a function, a CASE or a LIKE in ``node`` is of what is made of a step's events."""
+    if isinstance(node, FunctionCall | Case | Likeness):
+        roles = {step_and_role(each.alias)[1] for each in attributes_in(node)}
+        return not roles.isdisjoint(COLLECTED)
+    return any(map(_calculates_with_collected, parts_of(node)))
 
 
 def _of_event(predicate: _P, alias: str) -> _P:

@@ -14,6 +14,7 @@ from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, listed, refuse
 from engine.query.language.repetition import PartitionBy
 from engine.query.plan import Attribute, Computed, Step
+from engine.query.render_values import render_expression
 from engine.query.repeat_plan import (
     BEFORE,
     COLLECTED,
@@ -26,7 +27,6 @@ from engine.query.repeat_plan import (
     step_and_role,
     with_role,
 )
-from engine.query.render import render_expression
 
 _ROLES: Final = {FIRST, LAST, *COLLECTED}
 _NUMBERS: Final = {"sum", "avg", "min", "max"}
@@ -92,7 +92,9 @@ class RepeatedNames:
             hint = "as in count(a)" if function == COUNT else f"as in {function}(a.v)"
             raise self._refuse(call.at, f"{function} takes a step that repeats", hint)
         if function == COUNT:
-            return Typed(Attribute("seq", with_role(self._counted(argument), COUNT)), ValueKind.NUMBER)
+            return Typed(
+                Attribute("seq", with_role(self._counted(argument), COUNT)), ValueKind.NUMBER
+            )
         alias, name = self._parts(argument)
         if not self.often[alias].repeats:
             message = f"{alias!r} does not repeat"

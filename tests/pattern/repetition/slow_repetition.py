@@ -39,6 +39,12 @@ class Slow:
         b = pair(self.events[x], self.events[y], self.rule, self.t_a)
         return MUST if diff > b else NO if diff < -b or b == 0 else MAY
 
+    def after(self, x: int, y: int) -> int:
+        """Whether ``y`` begins after ``x`` has ended, as events of a match do."""
+        diff = self.events[y].ref - self.events[x].ref - self.events[x].long
+        b = pair(self.events[x], self.events[y], self.rule, self.t_a)
+        return MUST if diff > b else NO if diff < -b or b == 0 else MAY
+
     def near(self, x: int, y: int, long: int = 0) -> int:
         within = self.plan.within_ns
         if within is None:
@@ -55,6 +61,9 @@ class Slow:
     def own(self, step: Step, row: int) -> bool:
         event = self.events[row]
         kinds = step.types or (step.type,)
+        within = self.plan.within_ns
+        if not step.negated and within is not None and event.long > within:
+            return False
         if step.type != ANY_TYPE and event.type not in kinds:
             return False
         if step.types and event.type not in kinds:
@@ -187,9 +196,9 @@ class Slow:
                 continue
             wrong = self.plan.contiguity is Contiguity.STRICT
             wrong |= step == behind and self.ends(step, row)
-            wrong |= self.plan.contiguity is Contiguity.NEXT and self.could_follow(
-                match[: g + 1], row
-            )
+            nexts = self.plan.contiguity is Contiguity.NEXT
+            if nexts and self.could_follow(match[: g + 1], row):
+                found = max(found, min(lies, self.after(x, row)))
             wrong |= any(step < n < behind and self.counted(match, n, row) for n in self.negated)
             found = max(found, lies if wrong else NO)
         (first, x), (last, y) = match[0], match[-1]
@@ -231,7 +240,7 @@ class Slow:
                 taken = [r for _, r in match]
                 if row in taken or not self.can_be(n, row):
                     continue
-                if all(self.order(r, row) != NO for r in taken):
+                if all(self.after(r, row) != NO for r in taken):
                     yield from taking((*match, (n, row)), at, n, count + 1, least, most)
 
         yield from longer((), 0)
@@ -242,9 +251,9 @@ class Slow:
             return NO
         found = MUST
         for x, y in itertools.combinations(chosen, 2):
-            found = min(found, self.order(x, y))
+            found = min(found, self.after(x, y))
         for y in chosen[1:]:
-            found = min(found, self.near(chosen[0], y))
+            found = min(found, self.near(chosen[0], y, self.events[y].long))
         for row in rows:
             if row not in chosen and self.one_partition([*chosen, row]) and found != NO:
                 found = min(found, MUST - self.breaks(match, row))

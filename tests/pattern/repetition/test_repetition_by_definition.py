@@ -25,7 +25,8 @@ PATTERNS = [
 CONDITIONS = {
     "a[i]": ["a[i].v > a[i - 1].v", "sum(a.v) > 4", "count(a) != 2", "last(a.v) >= first(a.v)",
              "avg(a.v) < 3", "max(a.v) - min(a.v) < 3", "a[i].v > 1"],
-    "b[i]": ["b[i].v > b[i - 1].v", "b[i].v >= 1", "count(b) <= 2", "max(b.v) < 4", "last(b.v) > 1"],
+    "b[i]": ["b[i].v > b[i - 1].v", "b[i].v >= 1", "count(b) <= 2", "max(b.v) < 4",
+             "last(b.v) > 1"],
     "c[i]": ["c[i].v <= c[i - 1].v + 1"],
     "ab[i]": ["b[i].v > a.v", "b[i].v + a.v < 7"],
     "b[i]c": ["b[i].v < c.v + 3", "sum(b.v) > c.v"],
@@ -79,11 +80,13 @@ def streams(draw: st.DrawFn, tools: Any, *, apart: bool = False, unc: int = 0) -
     refs = draw(st.lists(st.integers(0, 16), min_size=n, max_size=n, unique=apart))
     if draw(st.booleans()):
         refs.sort()
+    lengths = draw(st.sampled_from([[0], [0], [0, 1, 4]]))
     return [
         tools.Event(
             draw(st.sampled_from("AABBCN" if n < 7 else "AABBCCN")), ref,
             unc=draw(st.integers(0, unc)),
             source=draw(st.sampled_from(["s0", "s1"])), epoch=draw(st.integers(0, 1)),
+            long=draw(st.sampled_from(lengths)),
             attrs={"v": draw(st.integers(0, 4)), "k": draw(st.sampled_from([1, 1, 1, 2]))},
         )
         for ref in refs

@@ -6,10 +6,21 @@ from collections.abc import Iterator
 
 from engine.query.clocked import is_clocked
 from engine.query.plan import Attribute, Comparison, Predicate
-from engine.query.repeat_plan import EACH, RepeatPlan, step_and_role
+from engine.query.repeat_plan import EACH, Contiguity, RepeatPlan, step_and_role
 
 
-def equal_everywhere(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...]]:
+def partitioned(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...]]:
+    """The attributes by which events are told apart first, and the conditions that are left.
+
+    Besides those of PARTITION BY an attribute that WHERE asks to be equal in all steps; but for
+    STRICT, which looks at the events of other partitions, too.
+    """
+    if plan.contiguity is Contiguity.STRICT or len(plan.steps) < 2:
+        return plan.partition, plan.others
+    return _equal_everywhere(plan)
+
+
+def _equal_everywhere(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...]]:
     """PARTITION BY's attributes and those that WHERE equates in every step, and what else it asks.
 
     Steps that must occur hold together what is equal; one that may be missing or is negated must
