@@ -15,8 +15,8 @@ from engine.kernels.hashing import mixed
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import Beside, find, insert, needed
 from engine.repetition.asking import spread_of
-from engine.repetition.choosing import choose_late, choose_newest, starts_from, walks
-from engine.repetition.records import ALL_MATCHES, FAR, Chase
+from engine.repetition.choosing import bury, choose_late, choose_newest, revive, starts_from, walks
+from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
 from engine.repetition.walk import NEW, OLD, Wanted
 
 DONE: Final = 0
@@ -64,20 +64,25 @@ def _all_matches(s: Chase, stack: int, row: int, newest: bool) -> bool:
     spread, within = spread_of(s), max(now.within, 0)
     harms = event.member & now.trailing
     if not newest:
+        if now.contiguity != ANY:
+            revive(s, stack, starts_from(s, stack, event.ref))
         harms |= event.member & (now.breakable | now.leading)
     if harms:
         low = starts_from(s, stack, event.ref)
         high = event.ref + spread
         if event.member & now.leading:
             high += within
-        if not _from_all(s, Wanted(stack, row, -1, -1, row, 1, FAR, OLD), low, high):
+        if not _from_all(s, Wanted(stack, row, -1, -1, row, 1, FAR, OLD, 0), low, high):
             return False
     if not event.member & now.positive or not _may_complete(s, stack, row):
         return True
     last = row if newest else -1
     low = starts_from(s, stack, event.ref)
-    wanted = Wanted(stack, row, row, last, -1, 0, FAR, NEW)
-    return _from_all(s, wanted, low, event.ref + spread)
+    wanted = Wanted(stack, row, row, last, -1, 0, FAR, NEW, newest)
+    fine = _from_all(s, wanted, low, event.ref + spread)
+    if newest:
+        bury(s, stack, low, fine)
+    return fine
 
 
 @inline
@@ -115,6 +120,8 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
         newest = entry[end - 1].row == row
         if newest and spread_of(s) and of.size > 1:
             newest = entry[end - 2].time < event.ref - spread_of(s)
+        if newest and of.size > 1 and entry[end - 2].time == event.ref:
+            revive(s, stack, starts_from(s, stack, event.ref))
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
         if now.rule == ALL_MATCHES:
             fine = _all_matches(s, stack, row, newest)

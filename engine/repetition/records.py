@@ -45,14 +45,16 @@ SETTING: Final = record(
     "max_delay", "within", "keep", "steps", "any_bit", "contiguity", "rule", "limit", "breakable",
     "trailing", "leading", "finals_from", "finals_to", "keys", "firsts", "lasts", "positive",
     # what changes
-    "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked",
+    "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
+    "dying",
 )  # fmt: skip
 """``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
 of events that may forbid a match when they lie between two of its events; ``trailing``,
 ``leading``: behind or before it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a
 match may begin and end with, and of all that it may have. ``widest``: the largest uncertainty yet;
 ``widest_t_a``: the largest T_a in force at an event. ``inserted``: the last row put in the stacks.
-``found_n``, ``path_n``, ``doubts_n``: rows written.
+``found_n``, ``path_n``, ``doubts_n``: rows written. ``is_open``: 1: a later event may go on with
+what was walked last; ``dying``: how many events are marked _DYING (``choosing``).
 """
 ANY: Final = 0
 NEXT: Final = 1

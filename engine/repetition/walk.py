@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
     ``cause``: the event that has come. ``row``: only those with this event, ``last``: only those
     that end with this one; -1: any. ``left_out``: an event that is taken for one that has not come,
     or -1. ``changed``: 1: only those that ``cause`` changes. ``most``: so many. ``phase``: what is
-    written of them.
+    written of them. ``newest``: 1: ``cause`` lies behind all others.
     """
 
     stack: int
@@ -52,6 +52,7 @@ class Wanted(NamedTuple):
     changed: int
     most: int
     phase: int
+    newest: int
 
 
 @inline
@@ -113,8 +114,11 @@ def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool)
         fits = taken(s, q, row, before if q == level.step else -1, present, t_a)
         if fits == CERTAIN:
             level.relevant = 1
-        if fits != IMPOSSIBLE and (w.row < 0 or _leads_on(s, w, q, row, has)):
-            return int(q)
+        if fits != IMPOSSIBLE:
+            if w.row < 0 or _leads_on(s, w, q, row, has):
+                return int(q)
+            if s.t.steps[q].later:
+                now.is_open = 1
     return -1
 
 
@@ -223,6 +227,18 @@ def _whole(s: Chase, w: Wanted, depth: int) -> int:
 
 
 @inline
+def _goes_on(s: Chase, depth: int) -> bool:
+    """Whether an event behind all others may follow the one at ``depth``."""
+    level = s.levels[depth]
+    if level.stop != FAR:
+        return False
+    later = s.t.steps[level.step].later
+    if level.count == s.t.steps[level.step].most:
+        later &= ~(1 << level.step)
+    return bool(later)
+
+
+@inline
 def _may_end(s: Chase, w: Wanted, depth: int, has: bool) -> bool:
     """Whether the events taken are all of a match."""
     level = s.levels[depth]
@@ -258,6 +274,7 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
                     return -1
                 written += made
                 if written >= w.most:
+                    now.is_open = 1
                     return written
             _opened(s, w, depth)
         next_step = -1
@@ -275,6 +292,8 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
                 level.at += 1
                 level.option = level.step
         if next_step < 0:
+            if level.at == stop and _goes_on(s, depth):
+                now.is_open = 1
             if has_from == depth:
                 has_from = FAR
             depth -= 1
