@@ -20,7 +20,7 @@ from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.matcher import RepeatMatcher
 from engine.stream.released import IN_ORDER, Released, Strings
 
-EVENTS = 200_000
+EVENTS = 100_000
 BATCH = 65_536
 KEYS = 1_000
 ROUNDS = 3

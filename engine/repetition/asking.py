@@ -27,6 +27,12 @@ from engine.stream.released import NO_EPOCH
 
 
 @inline
+def role_of(step: int, role: int) -> int:
+    """The place of a step's role in what programs read."""
+    return ROLES * step + role
+
+
+@inline
 def error_of(s: Chase, one: int, two: int, t_a: int) -> int:
     """How far the difference of two events' times may be off [ns]."""
     first, second = s.events[one], s.events[two]
@@ -101,7 +107,7 @@ def taken(s: Chase, step: int, row: int, before: int, present: int, t_a: int) ->
     """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
     step before it, or -1. Puts it among ``rows``.
     """
-    s.rows[ROLES * step + CUR], s.rows[ROLES * step + PREV] = row, before
+    s.rows[role_of(step, CUR)], s.rows[role_of(step, PREV)] = row, before
     of, found = s.t.steps[step], CERTAIN
     for c in range(of.take_from, of.take_to):
         if found != IMPOSSIBLE and (before >= 0 or not s.t.conditions[c].again):
@@ -114,12 +120,12 @@ def placed(s: Chase, from_: int, size: int) -> int:
     """Puts the events of a whole match among ``rows``; gives the bits of its steps."""
     present = 0
     for i in range(from_, from_ + size):
-        place, row = ROLES * s.path[i].step, s.path[i].row
-        if not present >> s.path[i].step & 1:
-            s.rows[place + HEAD] = row
-            s.rows[place + PREV] = -1
-        present |= 1 << s.path[i].step
-        s.rows[place + CUR] = s.rows[place + TAIL] = row
+        step, row = s.path[i].step, s.path[i].row
+        if not present >> step & 1:
+            s.rows[role_of(step, HEAD)] = row
+            s.rows[role_of(step, PREV)] = -1
+        present |= 1 << step
+        s.rows[role_of(step, CUR)] = s.rows[role_of(step, TAIL)] = row
     return present
 
 
@@ -138,7 +144,7 @@ def collected(s: Chase, from_: int, size: int, present: int) -> None:
     for step in range(len(s.t.steps)):
         if present >> step & 1:
             for role in (CUR, HEAD, TAIL):
-                _copied(s, ROLES * step + role)
+                _copied(s, role_of(step, role))
     for c in range(len(s.t.collections)):
         of = s.t.collections[c]
         n, known, whole, real = 0, 0, 0, 0.0
@@ -165,7 +171,7 @@ def collected(s: Chase, from_: int, size: int, present: int) -> None:
                 )
             else:
                 whole, real = whole + value, real + number
-        place = ROLES * of.step + ALL_OF
+        place = role_of(of.step, ALL_OF)
         s.made_ok[of.target, place] = of.function == NUMBER or known > 0
         if of.function == NUMBER:
             s.made_raw[of.target, place] = n
@@ -192,12 +198,12 @@ def finals_hold(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
         before = -1
         for i in range(from_, from_ + size):
             if s.path[i].step == of.each:
-                place = ROLES * of.each
-                s.rows[place + CUR], s.rows[place + PREV] = s.path[i].row, before
+                here, earlier = role_of(of.each, CUR), role_of(of.each, PREV)
+                s.rows[here], s.rows[earlier] = s.path[i].row, before
                 if of.collects:
-                    _copied(s, place + CUR)
+                    _copied(s, here)
                     if before >= 0:
-                        _copied(s, place + PREV)
+                        _copied(s, earlier)
                 if found != IMPOSSIBLE and (before >= 0 or not of.again):
                     found = min(found, asked(s, c, present, t_a))
                 before = s.path[i].row

@@ -18,11 +18,12 @@ from engine.repetition.asking import (
     key_equal,
     near,
     order_of,
+    role_of,
     spread_of,
     succession_of,
     taken,
 )
-from engine.repetition.records import CUR, NEXT, PREV, ROLES, STRICT, Chase
+from engine.repetition.records import CUR, NEXT, PREV, STRICT, Chase
 
 
 @inline
@@ -62,12 +63,12 @@ def breaks_run(s: Chase, at: int, count: int, present: int, row: int, t_a: int) 
     if now.contiguity == NEXT:
         for q in range(step, now.steps):
             if member >> q & 1 and found != CERTAIN and follows(s, step, count, q):
-                place = ROLES * q
-                own, its = s.rows[place + CUR], s.rows[place + PREV]
+                here, earlier = role_of(q, CUR), role_of(q, PREV)
+                own, its = s.rows[here], s.rows[earlier]
                 before = s.path[at].row if q == step else -1
                 fits = taken(s, q, row, before, present, t_a)
                 found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
-                s.rows[place + CUR], s.rows[place + PREV] = own, its
+                s.rows[here], s.rows[earlier] = own, its
     return found
 
 
@@ -79,7 +80,7 @@ def breaks_scope(s: Chase, low: int, high: int, present: int, row: int, t_a: int
         of = s.t.steps[n]
         if not of.negated or not member >> n & 1 or found == CERTAIN:
             continue
-        s.rows[ROLES * n + CUR] = row
+        s.rows[role_of(n, CUR)] = row
         counts = CERTAIN
         for c in range(of.counts_from, of.counts_to):
             if counts != IMPOSSIBLE:

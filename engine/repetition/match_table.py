@@ -6,27 +6,30 @@ where the barriers of other patterns know the places of its events.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from engine.kernels.hashing import mixed
 from engine.kernels.jit import kernel
+from engine.kernels.records import numbers_of, record
 from engine.kernels.table import places_of
 from engine.repetition.records import EVENT_OF
+
+NAME: Final = record("size", "one", "two")
+"""What tells a match from others: how many events, and two hashes of what they are."""
 
 
 @kernel
 def _named(
     start: np.ndarray, size: np.ndarray, path: np.ndarray, order: np.ndarray, name: np.ndarray
 ) -> None:
-    """What tells matches apart: how many events, and two hashes of what they are."""
     for m in range(len(start)):
         one, two = 1, 2
         for i in range(start[m], start[m] + size[m]):
             one = mixed(mixed(one, order[path[i].row]), path[i].step)
             two = mixed(mixed(two, path[i].step + 7), order[path[i].row])
-        name[m, 0], name[m, 1], name[m, 2] = size[m], one, two
+        name[m].size, name[m].one, name[m].two = size[m], one, two
 
 
 class MatchTable:
@@ -53,8 +56,9 @@ class MatchTable:
             path: EVENT_OF.
             order: of each row of the store, its number in the stream.
         """
-        name = np.empty((len(start), 3), np.int64)
-        _named(start, size, path, order, name)
+        names = np.empty(len(start), NAME)
+        _named(start, size, path, order, names)
+        name = numbers_of(names)
         _, first, which = np.unique(name, axis=0, return_index=True, return_inverse=True)
         once = np.sort(first)
         found = places_of(self.name, name[once])
