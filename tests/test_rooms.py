@@ -18,8 +18,8 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
-        "barrier", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
-        "repetition", "results", "stream", "window",
+        "barrier", "clocks", "constraint", "grouping", "interval", "kernels", "order", "pattern",
+        "query", "repetition", "results", "stream", "window",
     },
     "cli": {
         "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
@@ -29,6 +29,7 @@ ROOMS = {
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
     "constraint": {"kernels", "query", "results", "stream", "window"},
     "gateway": {"stream"},
+    "grouping": {"barrier", "kernels", "query", "results", "stream"},
     "interval": {"barrier", "pattern", "query", "stream"},
     "kernels": set[str](),
     "live": {

@@ -19,11 +19,16 @@ from engine.pattern.verdict.probability import (
     pair_probability,
     sampled_probability,
 )
-from engine.repetition.kernel import Runs
+from engine.repetition.kernel import FoundRuns
 
 
 def chances_of(
-    within_ns: int | None, rule: Rule, store: Store, runs: Runs, which: np.ndarray, t_a: np.ndarray
+    within_ns: int | None,
+    rule: Rule,
+    store: Store,
+    runs: FoundRuns,
+    which: np.ndarray,
+    t_a: np.ndarray,
 ) -> np.ndarray:
     """Per match of ``which`` (places in ``runs.found``) the probability that it is true.
 
@@ -48,7 +53,7 @@ def chances_of(
 
 
 def _of_size(
-    size: int, within_ns: int | None, rule: Rule, store: Store, runs: Runs, which: np.ndarray,
+    size: int, within_ns: int | None, rule: Rule, store: Store, runs: FoundRuns, which: np.ndarray,
     t_a: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
     """Of matches with ``size`` events each."""

@@ -12,7 +12,7 @@ from engine.pattern.store import Store
 from engine.pattern.verdict.certainty import Rule
 from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip
 from engine.repetition.chances import chances_of
-from engine.repetition.kernel import Runs
+from engine.repetition.kernel import FoundRuns
 from engine.repetition.match_table import MatchTable
 from engine.stream.timeline import ANY_TYPE, LONG_AGO
 
@@ -57,7 +57,7 @@ class RepeatJudge:
     store: Store
     matches: MatchTable
 
-    def changes(self, runs: Runs) -> Changes | None:
+    def changes(self, runs: FoundRuns) -> Changes | None:
         """None if nothing changes."""
         if not len(runs.found):
             return None
@@ -85,7 +85,7 @@ class RepeatJudge:
             of["cause"].copy(), before.take(seen), after.take(seen), closes, known_at, last_ns,
         )  # fmt: skip
 
-    def _chosen(self, runs: Runs, number: np.ndarray) -> tuple[np.ndarray, Verdicts, Verdicts]:
+    def _chosen(self, runs: FoundRuns, number: np.ndarray) -> tuple[np.ndarray, Verdicts, Verdicts]:
         """Of matches chosen without an event and with it, one entry each."""
         found = runs.found
         every = np.ones(len(found), np.bool_)
@@ -105,7 +105,7 @@ class RepeatJudge:
         return places[order], before.take(order), after.take(order)
 
     def _verdicts(
-        self, runs: Runs, stands: np.ndarray, sure: np.ndarray, t_a: str, *, old: bool = False
+        self, runs: FoundRuns, stands: np.ndarray, sure: np.ndarray, t_a: str, *, old: bool = False
     ) -> Verdicts:
         """``old``: without the events that cause the changes."""
         doubts = runs.doubts

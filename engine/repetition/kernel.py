@@ -23,7 +23,7 @@ _LEAST: Final = 1 << 10
 _OPEN: Final = np.empty(0, np.float64)
 
 
-class Runs(NamedTuple):
+class FoundRuns(NamedTuple):
     """What events do to matches: RUN, the EVENT_OF of all of them, GAP_DOUBT."""
 
     found: np.ndarray
@@ -52,7 +52,7 @@ class RepeatKernel:
         self._texts, self._generation = -1, -1
         self._awaits = False
         self._ranks = np.empty(0, np.int64)
-        self._runs = Runs(
+        self._runs = FoundRuns(
             np.empty(_LEAST, RUN), np.empty(4 * _LEAST, EVENT_OF), np.empty(_LEAST, GAP_DOUBT)
         )
 
@@ -61,7 +61,7 @@ class RepeatKernel:
         moved = int(self.stacks.used["moved"][0])
         return {"stack_moves": moved, "looked_at": int(self._setting["looked"][0])}
 
-    def construct(self, store: Store, first: int, strings: Strings) -> Runs:
+    def construct(self, store: Store, first: int, strings: Strings) -> FoundRuns:
         """What the rows of ``store`` from ``first`` on do to matches; good until the next call."""
         now, places = self._setting[0], ROLES * len(self._layout.tables.steps)
         now["found_n"] = now["path_n"] = now["doubts_n"] = 0
@@ -92,7 +92,7 @@ class RepeatKernel:
             if why == c.DONE:
                 n, path, doubts = (int(now[name]) for name in ("found_n", "path_n", "doubts_n"))
                 found = self._runs
-                return Runs(found.found[:n], found.path[:path], found.doubts[:doubts])
+                return FoundRuns(found.found[:n], found.path[:path], found.doubts[:doubts])
             if why == c.STACKS_FULL:
                 left, (known, used) = (
                     store.n - first,
@@ -103,7 +103,7 @@ class RepeatKernel:
                     left // 2 + 64 + used // 2, None,
                 )  # fmt: skip
             else:
-                self._runs = Runs(*(_longer(part) for part in self._runs))
+                self._runs = FoundRuns(*(_longer(part) for part in self._runs))
 
     def _compile(self, kinds: np.ndarray, strings: Strings) -> None:
         """The programs of the conditions, anew where kinds or texts have changed."""

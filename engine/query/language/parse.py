@@ -16,7 +16,7 @@ from engine.query.language.mistakes import syntax_error
 from engine.query.language.parse_repetition import RepetitionRules, at_of, over
 from engine.query.language.place import Span, refuse
 from engine.query.language.ranking import OrderBy, Ranked
-from engine.query.language.repetition import Index
+from engine.query.language.repetition import StepIndex
 from engine.query.language.sources import From, Join, JoinSide
 from engine.query.language.traces import (
     OccurrenceNode,
@@ -339,9 +339,9 @@ class _Build(RepetitionRules):
         depth = _deeper(at, *arguments) if arguments else 0
         return s.Call(name, arguments, star, at, depth, distinct)
 
-    def reference(self, *rest: s.Name | Index) -> s.Reference:
+    def reference(self, *rest: s.Name | StepIndex) -> s.Reference:
         parts = tuple(each for each in rest if isinstance(each, s.Name))
-        index = next((each for each in rest if isinstance(each, Index)), None)
+        index = next((each for each in rest if isinstance(each, StepIndex)), None)
         return s.Reference(parts, over(rest[0].at, rest[-1].at), index=index)
 
     def name(self, word: Token) -> s.Name:

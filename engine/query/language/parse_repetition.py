@@ -12,11 +12,11 @@ from engine.query.language.place import Span
 from engine.query.language.repetition import (
     ContiguityClause,
     Everything,
-    Index,
     LimitClause,
     OftenNode,
     PartitionBy,
     SkipClause,
+    StepIndex,
 )
 
 
@@ -76,9 +76,9 @@ class RepetitionRules(Transformer[Token, Any]):
     def most(self, number: Token) -> LimitClause:
         return LimitClause(at_of(number), s.Number(str(number), None, at_of(number)))
 
-    def index(self, *words: Token) -> Index:
+    def index(self, *words: Token) -> StepIndex:
         at = over(at_of(words[0]), at_of(words[-1]))
         if words[0].type == "NUMBER":
-            return Index(None, 0, at)
+            return StepIndex(None, 0, at)
         less = int(words[2]) if len(words) > 1 and words[2].isdecimal() else len(words) - 1
-        return Index(s.Name(str(words[0]), at_of(words[0])), less, at)
+        return StepIndex(s.Name(str(words[0]), at_of(words[0])), less, at)

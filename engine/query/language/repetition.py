@@ -24,7 +24,7 @@ class OftenNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class StepIndex:
     """``[i]``, ``[i - 1]``: ``variable`` less ``less``; ``[3]`` has no variable."""
 
     variable: Name | None

@@ -12,11 +12,11 @@ from engine.query.language.ranking import OrderBy
 from engine.query.language.repetition import (
     ContiguityClause,
     Everything,
-    Index,
     LimitClause,
     OftenNode,
     PartitionBy,
     SkipClause,
+    StepIndex,
 )
 from engine.query.language.sources import From, Join
 from engine.query.language.traces import Under
@@ -38,7 +38,7 @@ class Reference:
     parts: tuple[Name, ...]
     at: Span
     depth: int = 0
-    index: Index | None = None
+    index: StepIndex | None = None
 
 
 @dataclass(frozen=True, slots=True)
