@@ -30,6 +30,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "negation": {"EVENTS": 20_000, "SIZES": (10_000, 20_000), "TOLD_EVERY": 10_000},
     "one_event": {},
     "orders": {"ORDERS": ("kslack:1s",), "EVENTS": 20_000, "SIZES": (10_000,), "SOURCES": (3,)},
+    "repetition": {"EVENTS": 20_000, "ROUNDS": 1, "GOAL_RATIO": 0.0},
     "results": {"ROUNDS": 1},
     "scale": {"SITES": 20, "FRAME_ROWS": 1_000, "SOURCES": 200, "AT_ONCE": 20, "KEYS": 2_000},
     "simulate": {"LOADS": ((3, 100),), "GOAL_PER_S": 0},

@@ -19,7 +19,7 @@ from engine.results.kinds import KINDS
 ROOT = Path(__file__).resolve().parent.parent
 OPERATOR_ROOMS = (
     "engine/constraint/", "engine/grouping/", "engine/interval/", "engine/pattern/",
-    "engine/window/",
+    "engine/repetition/", "engine/window/",
 )  # fmt: skip
 """Operators know their own plan."""
 CHOOSES = {

@@ -19,7 +19,7 @@ ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
         "barrier", "check", "clocks", "constraint", "grouping", "interval", "kernels", "order",
-        "pattern", "query", "results", "stream", "window",
+        "pattern", "query", "repetition", "results", "stream", "window",
     },
     "check": {"kernels", "query", "results", "stream"},
     "cli": {
@@ -45,6 +45,7 @@ ROOMS = {
     },
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},
+    "repetition": {"barrier", "kernels", "pattern", "query", "stream"},
     "report": {"kernels", "log", "stream"},
     "results": {"kernels", "log", "order", "stream"},
     "server": {"gateway", "live", "log", "stream"},

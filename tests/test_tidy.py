@@ -25,8 +25,8 @@ FUNCTION_LINES_MAX = 70
 BANNED_MODULES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 # Cores take time, chance and settings as arguments, so that what is simulated is what is deployed.
 CORES = (
-    "edge_agent", "engine/order", "engine/window", "engine/pattern", "engine/barrier",
-    "engine/gateway", "engine/chain/site_chain.py",
+    "edge_agent", "engine/order", "engine/window", "engine/pattern", "engine/repetition",
+    "engine/barrier", "engine/gateway", "engine/chain/site_chain.py",
 )  # fmt: skip
 # What runs the cores on a device reads its clock and draws its cookies.
 CORE_EXCEPTIONS = ("edge_agent/clock.py", "edge_agent/drivers/")

@@ -18,6 +18,7 @@ from engine.pattern.verdict.certainty import Rule
 from engine.query.join_plan import JoinPlan
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
+from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
@@ -59,6 +60,20 @@ def _tree(
     return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
 
 
+def _repetition(
+    plan: RepeatPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.repetition.matcher import RepeatMatcher  # noqa: PLC0415 - for few runs
+
+    if settings.spill is not None:
+        raise UserError(
+            f"query {plan.name!r}: steps that repeat keep their events in memory; leave --spill out"
+        )
+    matcher = RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
+    barrier = barrier_in_force(settings.barrier, plan.realtime)
+    return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
+
+
 def _windows(
     plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
@@ -93,6 +108,7 @@ OPERATORS: Final[dict[type, Build]] = {
     OrPlan: _pattern,
     JoinPlan: _pattern,
     TreePlan: _tree,
+    RepeatPlan: _repetition,
     WindowPlan: _windows,
     MonitorPlan: _monitor,
     GroupingPlan: _grouping,

@@ -15,6 +15,7 @@ from engine.order.backwards import numbers_mislead
 from engine.order.base import OrderSettings
 from engine.passes.unpromised import never_promised
 from engine.query.explain_join import cost_without_key
+from engine.query.explain_repetition import cost_of_repetition
 from engine.query.plan import Plan
 from engine.report.units import number
 from engine.stream.timeline import ANY_TYPE
@@ -80,6 +81,12 @@ def of_joins(plans: Iterable[Plan]) -> list[str]:
     """Joins that compare all with all."""
     costly = [(plan.name, cost_without_key(plan)) for plan in plans]
     return [f"{name}: {cost}; add an equality to ON" for name, cost in costly if cost]
+
+
+def of_repetition(plans: Iterable[Plan]) -> list[str]:
+    """Patterns whose matches nothing bounds."""
+    costly = [(plan.name, cost_of_repetition(plan)) for plan in plans]
+    return [f"{name}: {cost}" for name, cost in costly if cost]
 
 
 def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ from engine.query.fields import (
     attributes_in,
     own_attribute,
     released_columns,
+    shows_everything,
 )
 from engine.query.plan import Attribute, Expression
 from engine.query.values import NULL, Value
@@ -55,7 +56,7 @@ EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
 @lru_cache(maxsize=64)
 def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
     """Per step the own attributes that RETURN selects; None = all that the event has."""
-    if not any(plan.returns or plan.computed for plan in layout.branches):
+    if all(map(shows_everything, layout.branches)):
         return [None] * len(layout.steps)
     chosen = {a for plan in layout.branches for a in plan.returns}
     return [
@@ -186,9 +187,9 @@ class Matches(ResultColumns):
             if not plan.computed or not len(mine):
                 continue
             used = [a for one in plan.computed for a in attributes_in(one.expression)]
-            yield mine, computed_values(plan, self._views(branch, mine, used), len(mine))
+            yield mine, computed_values(plan, self._branch_views(branch, mine, used), len(mine))
 
-    def _views(
+    def _branch_views(
         self, branch: int, mine: np.ndarray, used: Sequence[Attribute]
     ) -> dict[str, View]:  # fmt: skip
         """By alias the events of the results ``mine``, which are of ``branch``."""
@@ -229,7 +230,7 @@ class Matches(ResultColumns):
             present = {step.alias for step in plan.steps if not step.negated}
             if not len(mine) or not {a.alias for a in used} <= present:
                 continue
-            value = join_value(expression, self._views(branch, mine, used))
+            value = join_value(expression, self._branch_views(branch, mine, used))
             if value.kind == "null":
                 continue
             if found.kind == "null":

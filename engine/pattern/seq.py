@@ -26,7 +26,7 @@ from engine.clocks.stream_clocks import NOTHING
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result
 from engine.pattern.compiled.membership import joined_attributes, kept_attributes, members
-from engine.pattern.compiled.tables import layout_of
+from engine.pattern.compiled.tables import Layout, layout_of
 from engine.pattern.match_results import Matches
 from engine.pattern.search.kernel import Kernel, StackOptions
 from engine.pattern.search.stacks import Stacks
@@ -90,7 +90,7 @@ class SeqMatcher:
         self._rule = Rule(self.settings.certainty)
         if self.settings.purge not in PURGES:
             raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
-        self._layout = layout_of(plan, self.settings.intervals)
+        self._layout = self._made_layout()
         steps = self._layout.steps
         self.asked = Asked(
             tuple(steps[step].type for step in self._layout.tables.scopes["step"].tolist()),
@@ -108,17 +108,22 @@ class SeqMatcher:
         self._attributes = kept_attributes(self._layout)
         self.table = Store(self._layout.reads, self._layout.keyed)
         """The events held."""
-        self._kernel = Kernel(
-            self._layout,
-            self._rule,
-            self._within_ns,
-            self._keep_ns,
-            self.settings.stacks,
-            drops=self._by_ends and self.settings.purge == "promises",
-        )
+        self._kernel = self._made_kernel()
         self._strings = Strings()
         self._too_late = 0
         self._most = 0
+
+    def _made_layout(self) -> Layout:
+        """Of the steps, and of what is asked of them."""
+        return layout_of(self.plan, self.settings.intervals)
+
+    def _made_kernel(self) -> Kernel:
+        """What finds matches."""
+        drops = self._by_ends and self.settings.purge == "promises"
+        return Kernel(
+            self._layout, self._rule, self._within_ns, self._keep_ns, self.settings.stacks,
+            drops=drops,
+        )  # fmt: skip
 
     def required_columns(self) -> set[str]:
         """Without RETURN a match shows every attribute, which no list can name.

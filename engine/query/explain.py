@@ -19,6 +19,7 @@ from engine.query.endpoints.told_tree import tree_sections
 from engine.query.endpoints.tree_joins import COST
 from engine.query.explain_checks import check_sections
 from engine.query.explain_join import join_sections
+from engine.query.explain_repetition import repetition_sections
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.join_plan import JoinPlan
 from engine.query.language.place import listed
@@ -37,14 +38,9 @@ from engine.query.plan import (
     WindowPlan,
 )
 from engine.query.purge_settings import PurgeSettings
-from engine.query.render import (
-    render,
-    render_duration,
-    render_expression,
-    render_pattern,
-    render_predicate,
-    render_ranking,
-)
+from engine.query.render import render, render_pattern, render_ranking, render_type
+from engine.query.render_values import render_duration, render_expression, render_predicate
+from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import (
     INTERVALS,
     Between,
@@ -85,6 +81,8 @@ def explain(
         ("barrier", _barrier(plan, branches, force, given=barrier is not None)),
         ("purge", [_purge(branches, purge or PurgeSettings())]),
     ]
+    if isinstance(plan, RepeatPlan):
+        return _text(plan, [*sections, *repetition_sections(plan, force), *whole])
     if isinstance(plan, SeqPlan):
         found = _pattern(plan, force)
         if of_intervals(plan):
@@ -162,9 +160,9 @@ def _tree(plan: SeqPlan, barrier: BarrierSettings, joins: str) -> list[Section]:
 def _steps(plan: SeqPlan) -> list[str]:
     names = [f"{'!' if step.negated else ''}{step.alias}" for step in plan.steps]
     names_width = max(map(len, names))
-    types_width = max(len(step.type) for step in plan.steps)
+    types_width = max(len(render_type(step)) for step in plan.steps)
     return [
-        f"{name:<{names_width}}  {step.type:<{types_width}}"
+        f"{name:<{names_width}}  {render_type(step):<{types_width}}"
         + (f"  if {render_predicate(step.where)}" if step.where else "")
         for name, step in zip(names, plan.steps, strict=True)
     ]
@@ -200,7 +198,7 @@ def _negated(plan: SeqPlan, shape: Shape, barrier: BarrierSettings) -> Iterator[
         if of_intervals(plan):
             yield f"!{step.alias}: no such {step.type} of which {counts_when(plan, step.alias)};"
         else:
-            yield f"!{step.alias}: no such {step.type} {_scope(between, plan, shape)};"
+            yield f"!{step.alias}: no such {render_type(step)} {_scope(between, plan, shape)};"
         if never_counts(_conditions(plan), step.alias, plan):
             yield "  none ever counts: what is asked of it excludes itself;"
         asked = [render_predicate(o) for o in plan.others if step.alias in _names(o)]
@@ -247,14 +245,14 @@ def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSetti
     step = plan.steps[between.step]
     if of_intervals(plan):
         end = "what bounds its end"
-        missing = f"no {step.type} can end by then any more"
+        missing = f"no {render_type(step)} can end by then any more"
     elif between.right:
         end = _end("first", between.right, plan)
-        missing = f"no {step.type} before {end} can come any more"
+        missing = f"no {render_type(step)} before {end} can come any more"
     else:
         width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
         end = f"{width} after {_end('first', shape.firsts, plan)}"
-        missing = f"no {step.type} up to {end} can come any more"
+        missing = f"no {render_type(step)} up to {end} can come any more"
     match BARRIERS[barrier.name].closes:
         case Closes.SLACK:
             slack = render_duration(barrier.span_ns)

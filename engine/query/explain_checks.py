@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.query.check_plan import checks_of
 from engine.query.plan import Plan
-from engine.query.render import render_duration, render_expression, render_predicate
+from engine.query.render_values import render_duration, render_expression, render_predicate
 
 
 def check_sections(plan: Plan) -> list[tuple[str, list[str]]]:

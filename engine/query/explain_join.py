@@ -8,7 +8,7 @@ from typing import Final
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.plan import Plan
-from engine.query.render import render_duration, render_expression, render_predicate
+from engine.query.render_values import render_duration, render_expression, render_predicate
 
 _ROWS: Final = {
     JoinKind.INNER: "the pairs",

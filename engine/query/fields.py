@@ -219,7 +219,7 @@ def names(plans: tuple[Plan, ...], field: str) -> bool:
 
 def shows_everything(plan: SeqPlan) -> bool:
     """Whether a match of ``plan`` shows all attributes of its events: RETURN selects nothing."""
-    return not plan.returns and not plan.computed
+    return plan.everything or (not plan.returns and not plan.computed)
 
 
 @lru_cache(maxsize=64)

@@ -116,6 +116,7 @@ Predicate = Comparison | Membership | Presence | Likeness | Logic
 class Step:
     """One step of a SEQ: an event of ``type`` named ``alias``; ``where`` uses this alias alone.
     ``type`` may be ``engine.stream.timeline.ANY_TYPE``. ``stream``: that it must be of; None: any.
+    ``types``: the types that it may be of, if ``type`` says none (``OR(A, B) x``); empty: any.
     """
 
     alias: str
@@ -123,6 +124,7 @@ class Step:
     negated: bool = False
     where: Predicate | None = None
     stream: str | None = None
+    types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +184,9 @@ class SeqPlan:
     ``equalities``: groups of attributes that must be equal, one tuple per group, each naming at
     most one attribute per step (they partition the state). ``others``: the remaining conjuncts
     that join several steps. ``within_ns`` None: no bound. ``returns`` and ``computed``: attributes
-    and expressions selected by RETURN; both empty = everything. ``pattern``: how the steps, which
-    stand in written order, are ordered in time; None = one SEQ of them all
-    (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
+    and expressions selected by RETURN; both empty = everything, and so is ``everything`` (``*``).
+    ``pattern``: how the steps, which stand in written order, are ordered in time; None = one SEQ of
+    them all (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
     ``scopes``: of the negated steps; then ``pattern`` has the others alone. ``starts``, ``ends``:
     aliases of steps for which half an interval is enough, its start or its end. ``joins``: in which
     order steps are found (``engine.query.endpoints.tree_joins``); empty: neighbours first.
@@ -205,6 +207,7 @@ class SeqPlan:
     starts: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     joins: str = ""
+    everything: bool = False
     checks: Checks | None = None
 
     result_kind: ClassVar[str] = "matches"

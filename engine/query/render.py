@@ -6,38 +6,23 @@ the rest; durations are written in the largest unit that divides them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
-from edge_agent.units import NS_PER
-from engine.errors import ContractViolation
-from engine.query.check_plan import RESULT, Checks, Lookup
-from engine.query.fields import OWN
+from engine.query.fields import with_attributes
 from engine.query.join_plan import JoinKind, JoinPlan
-from engine.query.language.mistakes import RESERVED
-from engine.query.looked_up import LookedUp
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Aggregate,
-    Arithmetic,
     Attribute,
-    Case,
-    Comparison,
     Computed,
-    Constant,
     Drift,
     Expression,
-    FunctionCall,
-    Likeness,
-    Logic,
-    Membership,
     OrPlan,
     Part,
     Plan,
     PointRelation,
-    Predicate,
-    Presence,
     Ranking,
     SeqPlan,
     Step,
@@ -54,18 +39,26 @@ from engine.query.regular import (
     Regular,
     Repetition,
 )
+from engine.query.render_checks import render_checks
+from engine.query.render_values import (
+    quote,
+    render_attribute,
+    render_conjunct,
+    render_duration,
+    render_expression,
+    render_predicate,
+    render_term,
+)
+from engine.query.repeat_plan import (
+    EACH,
+    ROLE,
+    Contiguity,
+    Often,
+    RepeatPlan,
+    Skip,
+    with_role,
+)
 from engine.query.shape import of_intervals, whole_pattern
-from engine.stream.frame import ATTR_PREFIX
-
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Words that are no names in some places; quoted everywhere, so that no reader has to know where.
-_SOFT: Final = frozenset({
-    "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
-    "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
-    "tumbling", "drift", "each", "together", "sliding", "every",
-    "rows", "session", "history", "check", "hold", "drop",
-    "inner", "left", "right", "full", "outer", "anti", OWN,
-})  # fmt: skip
 
 
 def render(plan: Plan) -> str:
@@ -76,6 +69,8 @@ def render(plan: Plan) -> str:
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """
     match plan:
+        case RepeatPlan():
+            return _repeated(plan)
         case SeqPlan():
             return _seq(plan)
         case JoinPlan():
@@ -87,7 +82,7 @@ def render(plan: Plan) -> str:
         case WindowPlan():
             return _windows(plan)
         case MonitorPlan():
-            trace = f"{quote(plan.constraint)} FOR TRACE BY {_attribute(plan.trace)}"
+            trace = f"{quote(plan.constraint)} FOR TRACE BY {render_attribute(plan.trace)}"
             if plan.timeout_ns is not None:
                 trace += f" TIMEOUT {render_duration(plan.timeout_ns)}"
             expression = render_regular(plan.expression)
@@ -114,95 +109,16 @@ def render_regular(expression: Regular, tightness: int = 0) -> str:
     return f"({text})" if level < tightness else text
 
 
-def render_duration(duration_ns: int) -> str:
-    """``5 s`` for 5_000_000_000, ``90 min`` for an hour and a half."""
-    for unit, length in reversed(NS_PER.items()):
-        if duration_ns % length == 0:
-            return f"{duration_ns // length} {unit}"
-    raise ContractViolation(f"{duration_ns!r} is not a whole number of ns")
-
-
-def render_predicate(predicate: Predicate) -> str:
-    """The text of one condition; AND, OR and NOT inside AND and OR in parentheses."""
-    match predicate:
-        case Comparison(op=op, left=left, right=right):
-            return f"{render_expression(left)} {op} {render_expression(right)}"
-        case Membership(item=item, options=options):
-            listed = ", ".join(render_expression(option) for option in options)
-            return f"{render_expression(item)} IN ({listed})"
-        case Presence(item=item):
-            return f"{render_expression(item)} IS NOT NULL"
-        case Likeness(item=item, pattern=pattern, regular=regular):
-            value, text = render_expression(item), render_expression(Constant(pattern))
-            return f"regexp_like({value}, {text})" if regular else f"{value} LIKE {text}"
-        case Logic(op="not", terms=(Presence(item=item),)):
-            return f"{render_expression(item)} IS NULL"
-        case Logic(op="not", terms=(term,)):
-            return f"NOT ({render_predicate(term)})"
-        case Logic(op=op, terms=terms):
-            return f" {op.upper()} ".join(_term(term) for term in terms)
-
-
-def render_expression(expression: Expression, tightness: int = 0) -> str:
-    """The text of one value, in parentheses if it binds less tightly than ``tightness``."""
-    match expression:
-        case Constant(value=bool() as truth):
-            return "TRUE" if truth else "FALSE"
-        case Constant(value=str() as text):
-            return "'" + text.replace("'", "''") + "'"
-        case Constant(value=number):
-            return repr(number)
-        case Attribute():
-            return _attribute(expression)
-        case Arithmetic(op=op, left=left, right=right):
-            own = 1 if op in "+-" else 2
-            # Operators of one rank group to the left.
-            first, second = render_expression(left, own), render_expression(right, own + 1)
-            text = f"{first} {op} {second}"
-            return f"({text})" if own < tightness else text
-        case FunctionCall(function=function, arguments=arguments):
-            return f"{function}({', '.join(map(render_expression, arguments))})"
-        case Case(whens=whens, otherwise=otherwise):
-            cases = [f"WHEN {render_predicate(w)} THEN {_or_null(then)}" for w, then in whens]
-            return f"CASE {' '.join(cases)} ELSE {_or_null(otherwise)} END"
-
-
-def _or_null(expression: Expression | None) -> str:
-    return "NULL" if expression is None else render_expression(expression)
-
-
-def quote(name: str) -> str:
-    """``name`` as the grammar reads it back: plain where it can be."""
-    if _PLAIN.fullmatch(name) and name.lower() not in RESERVED | _SOFT:
-        return name
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _attribute(attribute: Attribute) -> str:
-    if isinstance(attribute, LookedUp):
-        return render_lookup(attribute.lookup)
-    if attribute.alias == RESULT:
-        return attribute.name
-    name = attribute.name
-    own = name.startswith(ATTR_PREFIX)
-    text = f"{OWN}.{quote(name.removeprefix(ATTR_PREFIX))}" if own else quote(name)
-    return text if attribute.alias is None else f"{quote(attribute.alias)}.{text}"
-
-
-def _term(term: Predicate) -> str:
-    text = render_predicate(term)
-    return f"({text})" if isinstance(term, Logic) and term.op != "not" else text
-
-
-def _conjunct(predicate: Predicate) -> str:
-    """As ``_term``, except that an AND joins the AND around it."""
-    inner = isinstance(predicate, Logic) and predicate.op == "and"
-    return render_predicate(predicate) if inner else _term(predicate)
-
-
 def _step(step: Step) -> str:
     alias = "" if step.alias == step.type else f" {quote(step.alias)}"
-    return f"{'!' if step.negated else ''}{quote(step.type)}{alias}"
+    return f"{'!' if step.negated else ''}{render_type(step)}{alias}"
+
+
+def render_type(step: Step) -> str:
+    """``A``, or ``OR(A, B)``."""
+    if step.types:
+        return f"OR({', '.join(map(quote, step.types))})"
+    return quote(step.type)
 
 
 def render_pattern(pattern: Part, steps: Sequence[Step]) -> str:
@@ -213,21 +129,61 @@ def render_pattern(pattern: Part, steps: Sequence[Step]) -> str:
 
 
 def _seq(plan: SeqPlan) -> str:
-    terms = [_conjunct(step.where) for step in plan.steps if step.where is not None]
+    terms = [render_conjunct(step.where) for step in plan.steps if step.where is not None]
     for group in plan.equalities:
         # A negated step never stands between two others: only positive steps chain on.
         negated = {step.alias for step in plan.steps if step.negated}
         chain = sorted(group, key=lambda attribute: attribute.alias in negated)
         anchor = chain[0]
         for attribute in chain[1:]:
-            terms.append(f"{_attribute(anchor)} = {_attribute(attribute)}")
+            terms.append(f"{render_attribute(anchor)} = {render_attribute(attribute)}")
             anchor = anchor if attribute.alias in negated else attribute
-    terms += [_term(other) for other in plan.others]
+    terms += [render_term(other) for other in plan.others]
     pattern = render_pattern(whole_pattern(plan), plan.steps)
     if of_intervals(plan):
         related = ", ".join(map(render_relation, plan.relations))
         pattern = pattern.replace("ISEQ(", f"ISEQ[{related}](", 1)
-    return _event(pattern, terms, plan.within_ns, plan)
+    return _event(pattern, terms, plan.within_ns, plan, everything=plan.everything)
+
+
+def _repeated(plan: RepeatPlan) -> str:
+    each = {
+        step.alias: with_role(step.alias, EACH) if often.repeats else step.alias
+        for step, often in zip(plan.steps, plan.often, strict=True)
+    }
+    terms = [
+        render_conjunct(with_attributes(step.where, lambda a: replace(a, alias=each[str(a.alias)])))
+        for step in plan.steps
+        if step.where is not None
+    ]
+    terms += [render_term(other) for other in plan.others]
+    steps = zip(plan.steps, plan.often, strict=True)
+    more = [f"FROM {', '.join(map(quote, plan.sources))}"] if plan.sources else []
+    if plan.partition:
+        names = (render_attribute(Attribute(name)) for name in plan.partition)
+        more.append(f"PARTITION BY {', '.join(names)}")
+    if plan.contiguity is not Contiguity.ANY:
+        more.append(f"CONTIGUITY {plan.contiguity.upper()}")
+    if plan.skip is not Skip.NONE:
+        more.append(f"SKIP {plan.skip.upper()}")
+    if plan.limit is not None:
+        more.append(f"LIMIT {plan.limit}")
+    pattern = f"SEQ({', '.join(render_often(*each) for each in steps)})"
+    return _event(pattern, terms, plan.within_ns, plan, more, everything=plan.everything)
+
+
+def render_often(step: Step, often: Often) -> str:
+    """``B{2,5} b[] UNTIL b.v > 3``."""
+    if often == Often():
+        return _step(step)
+    counts = (
+        f"{often.least}"
+        if often.least == often.most
+        else (f"{often.least},{'' if often.most is None else often.most}")
+    )
+    times = _TIMES.get((often.least, often.most), f"{{{counts}}}")
+    text = f"{render_type(step)}{times} {quote(step.alias)}{'[]' if often.repeats else ''}"
+    return text if often.until is None else f"{text} UNTIL {render_predicate(often.until)}"
 
 
 def render_tree(part: TreePart, steps: Sequence[Step]) -> str:
@@ -245,15 +201,21 @@ def render_tree(part: TreePart, steps: Sequence[Step]) -> str:
 def render_relation(relation: PointRelation) -> str:
     """``a.ts < b.te``."""
     bound = f" + {render_duration(relation.bound_ns)}" if relation.bound_ns else ""
-    return f"{_attribute(relation.left)} {relation.op} {_attribute(relation.right)}{bound}"
+    return (
+        f"{render_attribute(relation.left)} {relation.op} {render_attribute(relation.right)}{bound}"
+    )
 
 
 def _or(plan: OrPlan, pattern: str) -> str:
-    terms = [_term(each) for each in plan.conjuncts]
-    return _event(pattern, terms, plan.branches[0].within_ns, plan)
+    terms = [render_term(each) for each in plan.conjuncts]
+    first = plan.branches[0]
+    return _event(pattern, terms, first.within_ns, plan, everything=first.everything)
 
 
-def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan | OrPlan) -> str:
+def _event(
+    pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan | OrPlan,
+    more: Sequence[str] = (), *, everything: bool = False,
+) -> str:  # fmt: skip
     clauses = [f"EVENT {pattern}"]
     if terms:
         clauses.append(f"WHERE {' AND '.join(terms)}")
@@ -261,7 +223,9 @@ def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan 
         clauses.append(f"WITHIN {render_duration(within_ns)}")
     if plan.realtime is not None:
         clauses.append(f"REALTIME {plan.realtime}")
-    returned = [*map(_attribute, plan.returns), *map(_computed, plan.computed)]
+    clauses += more
+    returned = ["*"] if everything else []
+    returned += [*map(render_attribute, plan.returns), *map(_computed, plan.computed)]
     if returned:
         clauses.append(f"RETURN {', '.join(returned)}")
     return " ".join([*clauses, *render_checks(plan.checks)])
@@ -276,9 +240,9 @@ def _join(plan: JoinPlan) -> str:
     columns = ", ".join(_column(one, plan.computed) for one in plan.computed) or "*"
     clauses = [f"SELECT {columns}", f"FROM {left} {kept}JOIN {right}"]
     if plan.on:
-        clauses.append(f"ON {' AND '.join(_term(each) for each in plan.on)}")
+        clauses.append(f"ON {' AND '.join(render_term(each) for each in plan.on)}")
     if plan.conjuncts:
-        clauses.append(f"WHERE {' AND '.join(_term(each) for each in plan.conjuncts)}")
+        clauses.append(f"WHERE {' AND '.join(render_term(each) for each in plan.conjuncts)}")
     if plan.window_ns is not None:
         clauses.append(f"WINDOW TUMBLING {render_duration(plan.window_ns)}")
     else:
@@ -300,26 +264,9 @@ def _column(one: Computed, columns: Sequence[Computed]) -> str:
 
 def _computed(one: Computed) -> str:
     text = render_expression(one.expression)
-    same = one.label == text and not isinstance(one.expression, Attribute)
+    plain = isinstance(one.expression, Attribute) and ROLE not in str(one.expression.alias)
+    same = one.label == text and not plain
     return text if same else f"{text} AS {quote(one.label)}"
-
-
-def render_lookup(lookup: Lookup) -> str:
-    """``past_count(other, 1 h)``."""
-    other = "" if lookup.query is None else f"{quote(lookup.query)}, "
-    return f"{lookup.function}({other}{render_duration(lookup.within_ns)})"
-
-
-def render_checks(checks: Checks | None) -> list[str]:
-    """``HISTORY BY a.id``, ``CHECK name (past_count(1 h) < 3) HOLD 10 s DROP``: the clauses."""
-    if checks is None:
-        return []
-    found = [f"HISTORY BY {', '.join(map(render_expression, checks.key))}"] if checks.key else []
-    for rule in checks.rules:
-        hold = f" HOLD {render_duration(rule.hold_ns)}" if rule.hold_ns else ""
-        drop = " DROP" if rule.drop else ""
-        found.append(f"CHECK {quote(rule.name)} ({render_predicate(rule.condition)}){hold}{drop}")
-    return found
 
 
 def default_label(aggregate: Aggregate) -> str:
@@ -352,11 +299,11 @@ def _windows(plan: WindowPlan) -> str:
     if plan.streams:
         clauses.append(f"FROM {', '.join(map(quote, plan.streams))}")
     if plan.where is not None:
-        clauses.append(f"WHERE {_conjunct(plan.where)}")
+        clauses.append(f"WHERE {render_conjunct(plan.where)}")
     if plan.group_by:
-        clauses.append(f"GROUP BY {', '.join(map(_attribute, plan.group_by))}")
+        clauses.append(f"GROUP BY {', '.join(map(render_attribute, plan.group_by))}")
     if plan.having is not None:
-        clauses.append(f"HAVING {_conjunct(plan.having)}")
+        clauses.append(f"HAVING {render_conjunct(plan.having)}")
     if plan.ranking is not None:
         clauses.append(render_ranking(plan.ranking))
     clauses.append(f"WINDOW {_extent(plan)}")

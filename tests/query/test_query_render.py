@@ -31,7 +31,8 @@ from engine.query.plan import (
     Step,
     WindowPlan,
 )
-from engine.query.render import quote, render, render_duration, render_expression
+from engine.query.render import render
+from engine.query.render_values import quote, render_duration, render_expression
 
 PLAIN = st.sampled_from(["v", "x", "price", "Tag", "_u", "a1"])
 ODD = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)

@@ -11,7 +11,8 @@ import numpy as np
 from engine.constraint.learned.miner import Traces, learned
 from engine.errors import UserError
 from engine.query.regular import Regular
-from engine.query.render import quote, render_regular
+from engine.query.render import render_regular
+from engine.query.render_values import quote
 
 END: Final = ";\n"
 _MOST_TYPES: Final = 200

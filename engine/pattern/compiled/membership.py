@@ -8,7 +8,12 @@ import numpy as np
 
 from engine.pattern.compiled.tables import Layout
 from engine.query.expression import View, column, view_mask
-from engine.query.fields import attributes_in, own_attribute, released_columns
+from engine.query.fields import (
+    attributes_in,
+    own_attribute,
+    released_columns,
+    shows_everything,
+)
 from engine.query.plan import Attribute, Predicate, SeqPlan, Step
 from engine.query.shape import of_streams
 from engine.stream.released import Released
@@ -25,10 +30,10 @@ def members(layout: Layout, joined: list[list[Attribute]], released: Released) -
         released: the batch.
     """
     found, within_ns = np.zeros(released.n, np.int64), layout.branches[0].within_ns
-    rows_of: dict[tuple[str, str | None], np.ndarray] = {}
+    rows_of: dict[tuple[str, str | None, tuple[str, ...]], np.ndarray] = {}
     bounded = within_ns is not None and not of_streams(layout.branches[0])
     for place, step in enumerate(layout.steps):
-        kind = step.type, step.stream
+        kind = step.type, step.stream, step.types
         if kind not in rows_of:
             rows_of[kind] = _of_kind(step, released)
         rows = rows_of[kind]
@@ -44,6 +49,9 @@ def _of_kind(step: Step, released: Released) -> np.ndarray:
     fine = np.ones(released.n, np.bool_)
     if step.type != ANY_TYPE:
         fine &= released.columns["type"] == released.strings.find(step.type)
+    if step.types:
+        wanted = [released.strings.find(each) for each in step.types]
+        fine &= np.isin(released.columns["type"], [code for code in wanted if code >= 0])
     if step.stream is not None:
         fine &= released.columns["stream"] == released.strings.find(step.stream)
     return np.flatnonzero(fine)
@@ -73,7 +81,7 @@ def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
 def kept_attributes(layout: Layout) -> set[str] | None:
     """Own attributes that matches need after the steps' own conditions; None = all."""
     plans = layout.branches
-    if not any(plan.returns or plan.computed for plan in plans):
+    if any(map(shows_everything, plans)):
         return None
     used = [a for plan in plans for a in (*plan.returns, *(b for g in plan.equalities for b in g))]
     used += [a for predicate in layout.predicates for a in attributes_in(predicate)]

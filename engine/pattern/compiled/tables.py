@@ -47,6 +47,7 @@ from engine.query.endpoints.tree_joins import in_order
 from engine.query.fields import attributes_in
 from engine.query.plan import Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, of_intervals, shape_of
+from engine.stream.timeline import ANY_TYPE
 
 _P = TypeVar("_P", bound=Plan)
 
@@ -241,7 +242,9 @@ class _Branch:
         apart = any(x == y or (x, y) in self.before for x, y in outside)
         one, two = steps[positive], steps[negated]
         apart = apart or (None not in {one.stream, two.stream} and one.stream != two.stream)
-        return one.type == two.type and not apart
+        kinds, others = ({*step.types} or {step.type} for step in (one, two))
+        alike = ANY_TYPE in kinds | others or not kinds.isdisjoint(others)
+        return alike and not apart
 
     def _ends(self, between: Between) -> list[Related]:
         """Relations of an event that lies in the scope."""

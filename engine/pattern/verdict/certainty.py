@@ -124,7 +124,7 @@ def chances(
         least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
         return pair_probability(diff, half[:, 0], half[:, 1], longest, least)
-    leader = _leaders(clocks, by_max_delay=by_max_delay)
+    leader = leaders_of(clocks, by_max_delay=by_max_delay)
     doubtful = _doubtful(layout, local, clocks, leader, t_a if by_max_delay else None, doubts)
     asked = _asked(layout, branch, rows, half, leader, doubts, conditions)
     return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
@@ -172,7 +172,7 @@ def _asked(
     )  # fmt: skip
 
 
-def _leaders(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
+def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
     """(matches, steps): the first step with the same error."""
     matches, steps = clocks.ref.shape
     leader = np.tile(np.arange(steps), (matches, 1))

@@ -11,8 +11,10 @@ from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.join import join_plan
 from engine.query.analysis.pattern import Pattern, placed
+from engine.query.analysis.repetition import asks_for_repetition, repeat_plan
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.selection import select_plan
+from engine.query.analysis.sources import terms_of_clauses, whole_pattern_of
 from engine.query.analysis.spans.branches import bare_branches, tree_plan
 from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.split import Term, read_terms, split
@@ -95,7 +97,7 @@ class _Event:
     """The analysis of one EVENT query."""
 
     def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:
-        self.parsed = parsed
+        self.parsed = parsed = whole_pattern_of(parsed)
         self.text = text
         self.context = Context(text, time_unit, self._resolve)
         self.steps: dict[str, Step] = {}
@@ -106,6 +108,9 @@ class _Event:
         where = only(clauses, s.Where, self.text)
         within = only(clauses, s.Within, self.text)
         realtime = only(clauses, s.Realtime, self.text)
+        if asks_for_repetition(self.parsed):
+            real = self._realtime(realtime)
+            return repeat_plan(self.parsed, self.text, self.context.time_unit, name, real)
         returning = only(clauses, s.Returns, self.text)
         if is_tree(self.parsed.pattern):
             pattern: Pattern = TreePattern(self.parsed.pattern, self.text)
@@ -126,6 +131,7 @@ class _Event:
         terms = tlist.terms + read_terms(
             where.condition if where else None, list(self.steps.values()), self.context
         )
+        terms += terms_of_clauses(clauses, [plan.steps for plan in bare], self.text)
         width = None
         if within is not None:
             width = duration_ns(within.duration, self.context, "WITHIN")
@@ -133,6 +139,7 @@ class _Event:
         whole = SeqPlan(
             name, self.text, (), within_ns=width, realtime=self._realtime(realtime),
             relations=tlist.relations,
+            everything=returning is not None and returning.everything is not None,
         )  # fmt: skip
         if len(bare) == 1 and not isinstance(pattern, TreePattern):
             return self._branch(whole, bare[0], terms, entries, shared=False)

@@ -25,6 +25,7 @@ from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.place import closest, listed
 from engine.query.looked_up import looked_up
 from engine.query.plan import Attribute, Expression, OrPlan, Plan, SeqPlan, WindowPlan
+from engine.query.repeat_plan import RepeatPlan
 
 MAX_RULES: Final = 32
 _FORMS: Final = "as in past_count(1 h) < 3, or past_count(other_query, 1 h) >= 1"
@@ -47,6 +48,10 @@ def checked_plan(
         at = (nodes[0] if nodes else history).at  # type: ignore[union-attr]
         hint = "check the pattern's own matches, in a query without UNDER CONSTRAINT"
         raise reading.context.refuse(at, "alerts are not checked against their history", hint)
+    if isinstance(plan, RepeatPlan):
+        at = (nodes[0] if nodes else history).at  # type: ignore[union-attr]
+        hint = "name its matches, and check those of a second statement: CREATE STREAM m AS ..."
+        raise reading.context.refuse(at, "matches with steps that repeat are not checked", hint)
     if len(nodes) > MAX_RULES:
         at = nodes[MAX_RULES].at
         raise reading.context.refuse(at, f"a query has at most {MAX_RULES} checks")

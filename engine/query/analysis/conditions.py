@@ -231,6 +231,8 @@ def _typed(node: s.Node, context: Context) -> Typed:
         case s.Null():
             hint = "ask whether a value is there by IS NULL or IS NOT NULL"
             raise context.refuse(node.at, "nothing is compared or calculated with NULL", hint)
+        case s.Call() if (collected := context.collected(node)) is not None:
+            return collected
         case s.Call():
             return call_of(
                 node, [(_typed(each, context), each.at) for each in node.arguments], context

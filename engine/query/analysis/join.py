@@ -36,7 +36,7 @@ from engine.query.plan import (
     SeqPlan,
     Step,
 )
-from engine.query.render import render_expression
+from engine.query.render_values import render_expression
 from engine.query.shape import JOINED
 from engine.stream.timeline import ANY_TYPE
 

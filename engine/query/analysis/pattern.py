@@ -17,6 +17,7 @@ from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
 from engine.query.plan import Group, Part, Step, TreePart
 from engine.query.shape import leaves, unscoped
+from engine.stream.timeline import ANY_TYPE
 
 STEPS_MAX: Final = 60
 """An operator keeps one bit per step in 64 bits."""
@@ -77,6 +78,8 @@ class Pattern:
                 message = "ISEQ stands inside another pattern"
                 hint = "one query has one ISEQ, of single steps: EVENT ISEQ[A.ts < B.te](A, B)"
                 raise self.refuse(node.at, message, hint)
+            case s.GroupNode(alias=s.Name()):
+                return self._either(node, negated=False)
             case s.GroupNode(op="PAL"):
                 raise unsupported(self.text, node.at, "PAL(...) in a pattern")
             case s.GroupNode(op=op):
@@ -112,6 +115,8 @@ class Pattern:
             raise self.refuse(part.at, "this step is negated twice", "write one !")
         if isinstance(part, s.StepNode):
             return self._add(part, negated=True)
+        if isinstance(part, s.GroupNode) and part.alias is not None:
+            return self._either(part, negated=True)
         if isinstance(part, s.GroupNode) and part.op == "OR":
             # Neither may occur: two negated steps side by side.
             inner = [s.NegatedNode(each, node.at, each.depth + 1) for each in part.parts]
@@ -119,6 +124,14 @@ class Pattern:
         word = part.op if isinstance(part, s.GroupNode) else "ISEQ"
         hint = "negate single steps, or an OR of them: !OR(C c, D d)"
         raise self.refuse(node.at, f"{word}(...) cannot be negated", hint)
+
+    def _either(self, node: s.GroupNode, *, negated: bool) -> int:
+        """``OR(A, B) x``: one step of several types."""
+        types = either_types(node, self.text)
+        assert node.alias is not None
+        place = self._add(s.StepNode(node.alias, None, node.at), negated=negated)
+        self.steps[node.alias.text] = Step(node.alias.text, ANY_TYPE, negated, types=types)
+        return place
 
     def _check_alternatives(self, parts: list[Part]) -> None:
         steps = list(self.steps.values())
@@ -140,6 +153,25 @@ class Pattern:
         self.steps[named.text] = Step(named.text, node.type.text, negated)
         self.spans.append(node.at)
         return len(self.steps) - 1
+
+
+def either_types(node: s.GroupNode, text: str) -> tuple[str, ...]:
+    """The types of a group that has an alias, which is one step.
+
+    Raises:
+        UserError: it is no OR of types.
+    """
+    assert node.alias is not None
+    alike = node.op == "OR" and all(
+        isinstance(part, s.StepNode) and part.alias is None and part.often is None
+        for part in node.parts
+    )
+    if not alike:
+        message = f"{node.alias.text!r} names a group, and a name is of one event"
+        hint = f"a step of several types is named: OR(A, B) {node.alias.text}"
+        raise refuse(text, node.alias.at, message, hint)
+    kinds = [part.type.text for part in node.parts if isinstance(part, s.StepNode)]
+    return tuple(dict.fromkeys(kinds))
 
 
 def joined(op: str, parts: list[Part]) -> Part:

@@ -11,7 +11,7 @@ from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span
 from engine.query.plan import Attribute, Computed, Step
-from engine.query.render import render_expression
+from engine.query.render_values import render_expression
 
 
 @dataclass(frozen=True, slots=True)

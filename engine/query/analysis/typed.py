@@ -19,11 +19,15 @@ from engine.units import INT64_MAX, unit_ns
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What conditions of one query share: its text, its time unit, and what its names mean."""
+    """What conditions of one query share: its text, its time unit, and what its names mean.
+
+    ``collected``: the aggregate that a call is, of a pattern whose steps repeat; else None.
+    """
 
     text: str
     time_unit: str
     resolve: Callable[[s.Reference], Attribute]
+    collected: Callable[[s.Call], Typed | None] = lambda _call: None
 
     def refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)

@@ -8,7 +8,8 @@ from typing import Final
 from engine.query.automata.compiled import Automata, automata_of
 from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
 from engine.query.monitor_plan import MonitorPlan
-from engine.query.render import quote, render_predicate, render_regular
+from engine.query.render import render_regular
+from engine.query.render_values import quote, render_predicate
 
 _STATIC: Final = {
     OPEN: "open: it depends on the trace",

@@ -25,7 +25,8 @@ _SIGNS: Final = {
     "STRING": "text in single quotes", "COMPARE": "a comparison (= != < <= > >=)",
     "RELATION": "a relation such as BEFORE", "BAR": "'|'", "AMPERSAND": "'&'",
     "QUESTION": "'?'", "LBRACE": "'{'", "RBRACE": "'}'",
-    "GROUP_BY": "GROUP BY", "ORDER_BY": "ORDER BY", "$END": "the end of the query",
+    "GROUP_BY": "GROUP BY", "PARTITION_BY": "PARTITION BY", "ORDER_BY": "ORDER BY",
+    "$END": "the end of the query",
 }  # fmt: skip
 _ARITHMETIC: Final = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT"}
 _KINDS_OF_JOIN: Final = {"INNER", "LEFT", "RIGHT", "FULL", "ANTI"}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from lark import Lark, Token, Transformer, v_args
+from lark import Lark, Token, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from engine.errors import UserError
@@ -14,8 +14,10 @@ from engine.query.language import syntax as s
 from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
+from engine.query.language.parse_repetition import RepetitionRules, at_of, over
 from engine.query.language.place import Span, refuse
 from engine.query.language.ranking import OrderBy, Ranked
+from engine.query.language.repetition import StepIndex
 from engine.query.language.sources import From, Join, JoinSide
 from engine.query.language.traces import (
     OccurrenceNode,
@@ -68,15 +70,6 @@ def _parser() -> Lark:
     return parser(_Build())
 
 
-def _at(token: Token) -> Span:
-    assert token.start_pos is not None
-    return token.start_pos, token.start_pos + len(token)
-
-
-def _over(first: Span, last: Span) -> Span:
-    return first[0], last[1]
-
-
 def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | TraceNode) -> int:
     depth = 1 + max(node.depth for node in nodes)
     if depth > MAX_DEPTH:
@@ -85,31 +78,31 @@ def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | TraceNode) 
 
 
 @v_args(inline=True)
-class _Build(Transformer[Token, Any]):
+class _Build(RepetitionRules):
     """One method per rule of the grammar, named after it."""
 
     def explain(self, word: Token, inner: s.EventQuery | s.SelectQuery) -> s.ExplainQuery:
-        return s.ExplainQuery(_at(word), inner)
+        return s.ExplainQuery(at_of(word), inner)
 
     def event_query(self, _event: Token, pattern: Any, *clauses: s.Clause) -> s.EventQuery:
         return s.EventQuery(pattern, clauses)
 
     def select_query(self, select: Token, *rest: Any) -> s.SelectQuery:
         items = tuple(entry for entry in rest if isinstance(entry, s.Item))
-        return s.SelectQuery(_at(select), items, rest[max(len(items), 1) :])
+        return s.SelectQuery(at_of(select), items, rest[max(len(items), 1) :])
 
     def group(self, op: Token, *rest: Any) -> s.GroupNode:
-        return self._group(str(op).upper(), _at(op), rest)
+        return self._group(str(op).upper(), at_of(op), rest)
 
     def composite(self, *rest: Any) -> s.GroupNode:
-        return self._group("SEQ", _over(rest[0].at, rest[-1].at), rest)
+        return self._group("SEQ", over(rest[0].at, rest[-1].at), rest)
 
     def _group(self, op: str, at: Span, rest: tuple[Any, ...]) -> s.GroupNode:
         """A negated part may stand without a comma before it (Z10): then there is one."""
         parts, links = [rest[0]], list[s.Relation]()
         for entry in rest[1:]:
             if isinstance(entry, Token):
-                links.append(s.Relation(",", _at(entry)))
+                links.append(s.Relation(",", at_of(entry)))
             elif isinstance(entry, s.Relation):
                 links.append(entry)
             else:
@@ -119,15 +112,15 @@ class _Build(Transformer[Token, Any]):
         return s.GroupNode(op, tuple(parts), tuple(links), at, _deeper(at, *parts))
 
     def relation(self, word: Token, *counts: Token) -> s.Relation:
-        numbers = tuple(s.Number(str(each), None, _at(each)) for each in counts)
-        return s.Relation(str(word).upper(), _at(word), numbers)
+        numbers = tuple(s.Number(str(each), None, at_of(each)) for each in counts)
+        return s.Relation(str(word).upper(), at_of(word), numbers)
 
     def iseq(self, op: Token, *rest: Any) -> s.IseqNode:
         kinds = s.EndpointChain | s.AllenNode | s.TListJunction
         restrictions = tuple(entry for entry in rest if isinstance(entry, kinds))
         parts = rest[len(restrictions) :]
-        depth = _deeper(_at(op), *restrictions, *parts)
-        return s.IseqNode(restrictions, parts, _at(op), depth)
+        depth = _deeper(at_of(op), *restrictions, *parts)
+        return s.IseqNode(restrictions, parts, at_of(op), depth)
 
     def one_of(self, *terms: s.TListNode) -> s.TListJunction:
         return self._restrictions("or", terms)
@@ -136,55 +129,52 @@ class _Build(Transformer[Token, Any]):
         return self._restrictions("and", terms)
 
     def _restrictions(self, op: str, terms: tuple[s.TListNode, ...]) -> s.TListJunction:
-        at = _over(terms[0].at, terms[-1].at)
+        at = over(terms[0].at, terms[-1].at)
         return s.TListJunction(op, terms, at, _deeper(at, *terms))
 
     def endpoints(self, *rest: Any) -> s.EndpointChain:
         ends = rest[0::2]
         return s.EndpointChain(
-            ends, tuple(str(op) for op in rest[1::2]), _over(ends[0].at, ends[-1].at)
+            ends, tuple(str(op) for op in rest[1::2]), over(ends[0].at, ends[-1].at)
         )
 
     def endpoint(self, step: s.Name, end: Token) -> s.Endpoint:
-        return s.Endpoint(step, str(end).lower(), _over(step.at, _at(end)))
+        return s.Endpoint(step, str(end).lower(), over(step.at, at_of(end)))
 
     def allen(self, left: s.Name, word: Token, right: s.Name) -> s.AllenNode:
-        return s.AllenNode(left, str(word), right, _over(left.at, right.at))
+        return s.AllenNode(left, str(word), right, over(left.at, right.at))
 
     def negated(self, bang: Token, part: Any) -> s.NegatedNode:
-        return s.NegatedNode(part, _at(bang), _deeper(_at(bang), part))
+        return s.NegatedNode(part, at_of(bang), _deeper(at_of(bang), part))
 
     def step(self, type_name: s.Name, alias: s.Name | None = None) -> s.StepNode:
-        return s.StepNode(type_name, alias, _over(type_name.at, (alias or type_name).at))
+        return s.StepNode(type_name, alias, over(type_name.at, (alias or type_name).at))
 
     def where(self, word: Token, condition: s.Node) -> s.Where:
-        return s.Where(_at(word), condition)
+        return s.Where(at_of(word), condition)
 
     def within(self, word: Token, duration: s.Duration) -> s.Within:
-        return s.Within(_at(word), duration)
+        return s.Within(at_of(word), duration)
 
     def realtime(self, word: Token, number: Token) -> s.Realtime:
-        return s.Realtime(_at(word), s.Number(str(number), None, _at(number)))
-
-    def returns(self, word: Token, *items: s.Item) -> s.Returns:
-        return s.Returns(_at(word), items)
+        return s.Realtime(at_of(word), s.Number(str(number), None, at_of(number)))
 
     def history_by(self, word: Token, *values: s.Node) -> HistoryBy:
-        return HistoryBy(_at(word), values)
+        return HistoryBy(at_of(word), values)
 
     def check(self, word: Token, name: s.Name, condition: s.Node, *rest: Any) -> CheckNode:
         hold = next((each for each in rest if isinstance(each, s.Duration)), None)
-        return CheckNode(_at(word), name, condition, hold, len(rest) > (hold is not None))
+        return CheckNode(at_of(word), name, condition, hold, len(rest) > (hold is not None))
 
     def under(self, word: Token, name: s.Name, trace: s.Reference, *rest: Any) -> Under:
         *timeout, expression = rest
-        return Under(_at(word), name, trace, timeout[0] if timeout else None, expression)
+        return Under(at_of(word), name, trace, timeout[0] if timeout else None, expression)
 
     def timeout(self, duration: s.Duration) -> s.Duration:
         return duration
 
     def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> OccurrenceNode:
-        at = event_type.at if where is None else _over(event_type.at, where.at)
+        at = event_type.at if where is None else over(event_type.at, where.at)
         return OccurrenceNode(event_type, where, at, 0 if where is None else _deeper(at, where))
 
     def choice(self, *rest: Any) -> RegularNode:
@@ -194,22 +184,22 @@ class _Build(Transformer[Token, Any]):
 
     def _parted(self, rest: tuple[Any, ...]) -> RegularNode:
         parts = rest[0::2]
-        at = _over(parts[0].at, parts[-1].at)
+        at = over(parts[0].at, parts[-1].at)
         return RegularNode(str(rest[1]), parts, at, _deeper(at, *parts))
 
     def times(self, *words: Token) -> tuple[Token, ...]:
         return words
 
     def repetition(self, part: TraceNode, words: tuple[Token, ...]) -> RepetitionNode:
-        at = _over(part.at, _at(words[-1]))
+        at = over(part.at, at_of(words[-1]))
         written = tuple(str(word) for word in words)
-        return RepetitionNode(part, written, _over(_at(words[0]), at), at, _deeper(at, part))
+        return RepetitionNode(part, written, over(at_of(words[0]), at), at, _deeper(at, part))
 
     def item(self, value: s.Node, label: s.Name | None = None) -> s.Item:
         return s.Item(value, label)
 
     def from_(self, word: Token, *streams: s.Name) -> From:
-        return From(_at(word), streams)
+        return From(at_of(word), streams)
 
     def source(self, stream: s.Name, alias: s.Name | None = None) -> JoinSide:
         return JoinSide(stream, alias)
@@ -226,38 +216,38 @@ class _Build(Transformer[Token, Any]):
     ) -> Join:  # fmt: skip
         named = {str(each).lower() for each in words}
         kind = next((each for each in ("anti", "left", "right", "full") if each in named), "inner")
-        over = _over(_at(words[0]), _at(words[-1]))
-        return Join(_at(word), left, kind, over, right, condition)
+        kind_at = over(at_of(words[0]), at_of(words[-1]))
+        return Join(at_of(word), left, kind, kind_at, right, condition)
 
     def group_by(self, word: Token, *references: s.Reference) -> s.GroupBy:
-        return s.GroupBy(_at(word), references)
+        return s.GroupBy(at_of(word), references)
 
     def having(self, word: Token, condition: s.Node) -> s.Having:
-        return s.Having(_at(word), condition)
+        return s.Having(at_of(word), condition)
 
     def ranked(self, node: s.Node, word: Token | None = None) -> Ranked:
         return Ranked(node, word is not None and word.type == "DESC")
 
     def order_by(self, word: Token, *rest: Any) -> OrderBy:
-        limit = s.Number(str(rest[-1]), None, _at(rest[-1]))
-        return OrderBy(_at(word), rest[:-1], limit)
+        limit = s.Number(str(rest[-1]), None, at_of(rest[-1]))
+        return OrderBy(at_of(word), rest[:-1], limit)
 
     def tumbling(self, word: Token, size: s.Duration, drift: Token | None = None) -> s.TimeWindow:
-        return s.TimeWindow(_at(word), size, str(drift).lower() if drift else None)
+        return s.TimeWindow(at_of(word), size, str(drift).lower() if drift else None)
 
     def sliding(
         self, word: Token, size: s.Duration, every: s.Duration, drift: Token | None = None
     ) -> s.TimeWindow:
-        return s.TimeWindow(_at(word), size, str(drift).lower() if drift else None, every)
+        return s.TimeWindow(at_of(word), size, str(drift).lower() if drift else None, every)
 
     def rows(
         self, word: Token, _kind: Token, count: Token, every: Token | None = None
     ) -> s.CountWindow:
-        numbers = [s.Number(str(each), None, _at(each)) for each in (count, every) if each]
-        return s.CountWindow(_at(word), numbers[0], numbers[1] if every else None)
+        numbers = [s.Number(str(each), None, at_of(each)) for each in (count, every) if each]
+        return s.CountWindow(at_of(word), numbers[0], numbers[1] if every else None)
 
     def session(self, word: Token, _kind: Token, gap: s.Duration) -> s.SessionWindow:
-        return s.SessionWindow(_at(word), gap)
+        return s.SessionWindow(at_of(word), gap)
 
     def either(self, *terms: s.Node) -> s.Junction:
         return self._junction("or", terms)
@@ -266,22 +256,22 @@ class _Build(Transformer[Token, Any]):
         return self._junction("and", terms)
 
     def not_(self, word: Token, term: s.Node) -> s.Junction:
-        at = _over(_at(word), term.at)
+        at = over(at_of(word), term.at)
         return s.Junction("not", (term,), at, _deeper(at, term))
 
     def _junction(self, op: str, terms: tuple[s.Node, ...]) -> s.Junction:
-        at = _over(terms[0].at, terms[-1].at)
+        at = over(terms[0].at, terms[-1].at)
         return s.Junction(op, terms, at, _deeper(at, *terms))
 
     def compare(self, left: s.Node, op: Token, right: s.Node) -> s.Binary:
         return self._binary({"==": "=", "<>": "!="}.get(str(op), str(op)), left, right)
 
     def _binary(self, op: str, left: s.Node, right: s.Node) -> s.Binary:
-        at = _over(left.at, right.at)
+        at = over(left.at, right.at)
         return s.Binary(op, left, right, at, _deeper(at, left, right))
 
     def among(self, item: s.Node, *options: s.Node) -> s.Among:
-        at = _over(item.at, options[-1].at)
+        at = over(item.at, options[-1].at)
         return s.Among(item, options, at, _deeper(at, item, *options))
 
     def not_among(self, item: s.Node, _not: Token, *options: s.Node) -> s.Junction:
@@ -297,18 +287,18 @@ class _Build(Transformer[Token, Any]):
     def like(self, item: s.Node, *rest: Token) -> s.Like | s.Junction:
         *negated, pattern = rest
         text = self.text(pattern)
-        at = _over(item.at, text.at)
+        at = over(item.at, text.at)
         inside = s.Like(item, text, at, _deeper(at, item))
         return self.not_(negated[0], inside) if negated else inside
 
     def is_null(self, item: s.Node, *rest: Token) -> s.IsNull | s.Junction:
         *negated, null = rest
-        at = _over(item.at, _at(null))
+        at = over(item.at, at_of(null))
         inside = s.IsNull(item, at, _deeper(at, item))
         return self.not_(negated[0], inside) if negated else inside
 
     def null(self, word: Token) -> s.Null:
-        return s.Null(_at(word))
+        return s.Null(at_of(word))
 
     def when(self, when: s.Node, then: s.Node) -> tuple[s.Node, s.Node]:
         return when, then
@@ -319,7 +309,7 @@ class _Build(Transformer[Token, Any]):
         whens = tuple(part for part in parts if isinstance(part, tuple))
         operand = None if isinstance(parts[0], tuple) else parts[0]
         otherwise = None if isinstance(parts[-1], tuple) else parts[-1]
-        at = _over(_at(word), _at(end))
+        at = over(at_of(word), at_of(end))
         inside = [node for when in whens for node in when]
         inside += [node for node in (operand, otherwise) if node is not None]
         return s.CaseNode(operand, whens, otherwise, at, _deeper(at, *inside))
@@ -328,46 +318,48 @@ class _Build(Transformer[Token, Any]):
         return self._binary(str(op), left, right)
 
     def negative(self, minus: Token, term: s.Node) -> s.Negative:
-        at = _over(_at(minus), term.at)
+        at = over(at_of(minus), term.at)
         return s.Negative(term, at, _deeper(at, term))
 
     def number(self, value: Token, *rest: Token) -> s.Number:
         if not rest:
-            return s.Number(str(value), None, _at(value))
+            return s.Number(str(value), None, at_of(value))
         words = (value, *rest)
         first, *more = (
-            s.Number(str(number), s.Name(str(unit), _at(unit)), _over(_at(number), _at(unit)))
+            s.Number(str(number), s.Name(str(unit), at_of(unit)), over(at_of(number), at_of(unit)))
             for number, unit in zip(words[::2], words[1::2], strict=True)
         )
-        return replace(first, at=_over(first.at, _at(rest[-1])), more=tuple(more))
+        return replace(first, at=over(first.at, at_of(rest[-1])), more=tuple(more))
 
     def duration(self, *rest: Any) -> s.Duration:
         number = rest[-1]
-        first = _at(rest[0]) if len(rest) > 1 else number.at
-        return s.Duration(number, len(rest) > 1, _over(first, number.at))
+        first = at_of(rest[0]) if len(rest) > 1 else number.at
+        return s.Duration(number, len(rest) > 1, over(first, number.at))
 
     def text(self, value: Token) -> s.Literal:
-        return s.Literal(str(value)[1:-1].replace("''", "'"), _at(value))
+        return s.Literal(str(value)[1:-1].replace("''", "'"), at_of(value))
 
     def truth(self, value: Token) -> s.Literal:
-        return s.Literal(str(value).lower() == "true", _at(value))
+        return s.Literal(str(value).lower() == "true", at_of(value))
 
     def call(self, function: Token, *rest: Any) -> s.Call:
         star = bool(rest) and isinstance(rest[0], Token) and rest[0].type == "STAR"
         distinct = bool(rest) and isinstance(rest[0], Token) and not star
         arguments = () if star else rest[distinct:]
-        at = _over(_at(function), rest[-1].at if arguments else _at(function))
-        name = s.Name(str(function), _at(function))
+        at = over(at_of(function), rest[-1].at if arguments else at_of(function))
+        name = s.Name(str(function), at_of(function))
         depth = _deeper(at, *arguments) if arguments else 0
         return s.Call(name, arguments, star, at, depth, distinct)
 
-    def reference(self, *parts: s.Name) -> s.Reference:
-        return s.Reference(parts, _over(parts[0].at, parts[-1].at))
+    def reference(self, *rest: s.Name | StepIndex) -> s.Reference:
+        parts = tuple(each for each in rest if isinstance(each, s.Name))
+        index = next((each for each in rest if isinstance(each, StepIndex)), None)
+        return s.Reference(parts, over(rest[0].at, rest[-1].at), index=index)
 
     def name(self, word: Token) -> s.Name:
         if word.type != "QUOTED":
-            return s.Name(str(word), _at(word))
+            return s.Name(str(word), at_of(word))
         mark = word[0]
-        return s.Name(str(word)[1:-1].replace(mark * 2, mark), _at(word), quoted=True)
+        return s.Name(str(word)[1:-1].replace(mark * 2, mark), at_of(word), quoted=True)
 
     member = name

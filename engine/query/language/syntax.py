@@ -10,6 +10,15 @@ from dataclasses import dataclass
 from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.place import Span
 from engine.query.language.ranking import OrderBy
+from engine.query.language.repetition import (
+    ContiguityClause,
+    Everything,
+    LimitClause,
+    OftenNode,
+    PartitionBy,
+    SkipClause,
+    StepIndex,
+)
 from engine.query.language.sources import From, Join
 from engine.query.language.traces import Under
 
@@ -25,11 +34,12 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """``name``, ``alias.name``, ``alias.attrs.name``."""
+    """``name``, ``alias.name``, ``alias.attrs.name``, ``alias[i].name``."""
 
     parts: tuple[Name, ...]
     at: Span
     depth: int = 0
+    index: StepIndex | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +160,13 @@ Node = (
 
 @dataclass(frozen=True, slots=True)
 class StepNode:
-    """``type [alias]`` inside a pattern."""
+    """``type [alias]`` inside a pattern; ``often``: None: once."""
 
     type: Name
     alias: Name | None
     at: Span
     depth: int = 0
+    often: OftenNode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,13 +192,14 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class GroupNode:
-    """``SEQ | PAL | AND | OR (part, part ...)``; ``relations[i]`` follows ``parts[i]``."""
+    """``SEQ | PAL | AND | OR (part, part ...) [alias]``; ``relations[i]`` follows ``parts[i]``."""
 
     op: str
     parts: tuple[PatternNode, ...]
     relations: tuple[Relation, ...]
     at: Span
     depth: int
+    alias: Name | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,10 +301,11 @@ class Realtime:
 
 @dataclass(frozen=True, slots=True)
 class Returns:
-    """``RETURN item, item``."""
+    """``RETURN item, item``; ``everything``: where ``*`` stands among them."""
 
     at: Span
     items: tuple[Item, ...]
+    everything: Everything | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +354,7 @@ class CountWindow:
 Clause = (
     Where | Within | Realtime | Returns | Under | HistoryBy | CheckNode
     | From | Join | GroupBy | Having | OrderBy | TimeWindow | SessionWindow | CountWindow
+    | PartitionBy | ContiguityClause | SkipClause | LimitClause
 )  # fmt: skip
 
 
@@ -348,7 +362,7 @@ Clause = (
 class EventQuery:
     """``EVENT pattern clause ...``."""
 
-    pattern: GroupNode | IseqNode
+    pattern: GroupNode | IseqNode | StepNode
     clauses: tuple[Clause, ...]
 
 

@@ -1,0 +1,324 @@
+"""From the parts of an EVENT query whose steps repeat to its plan.
+
+Such a pattern is one SEQ of steps. What one condition asks of the events of several steps is asked
+of a match; what it asks of one event alone decides which events are the step's at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from engine.errors import UserError
+from engine.query.analysis.clauses import only
+from engine.query.analysis.conditions import condition, duration_ns
+from engine.query.analysis.pattern import either_types
+from engine.query.analysis.returning import Returned, read_returns, selected
+from engine.query.analysis.roles import RepeatedNames
+from engine.query.analysis.sources import whole_pattern_of
+from engine.query.analysis.split import Term, read_terms
+from engine.query.analysis.typed import Context
+from engine.query.clocked import is_clocked
+from engine.query.fields import attributes_in, parts_of, with_attributes
+from engine.query.language import syntax as s
+from engine.query.language.place import Span, refuse
+from engine.query.language.repetition import (
+    ContiguityClause,
+    LimitClause,
+    OftenNode,
+    PartitionBy,
+    SkipClause,
+)
+from engine.query.language.sources import From
+from engine.query.plan import (
+    Case,
+    Expression,
+    FunctionCall,
+    Likeness,
+    Logic,
+    Predicate,
+    Step,
+)
+from engine.query.repeat_plan import (
+    BEFORE,
+    COLLECTED,
+    EACH,
+    Contiguity,
+    Often,
+    RepeatPlan,
+    Skip,
+    step_and_role,
+)
+from engine.stream.timeline import ANY_TYPE
+
+STEPS_MAX: Final = 40
+TIMES_MAX: Final = 10_000
+LIMIT_MAX: Final = 1_000_000
+_TIMES: Final[dict[tuple[str, ...], tuple[int, int | None]]] = {
+    ("*",): (0, None), ("+",): (1, None), ("?",): (0, 1),
+}  # fmt: skip
+_P = TypeVar("_P", bound=Predicate)
+
+
+def asks_for_repetition(parsed: s.EventQuery) -> bool:
+    """Whether a step repeats or may be missing, or only some matches are asked for."""
+    words = ContiguityClause | SkipClause | LimitClause
+    return any(isinstance(each, words) for each in parsed.clauses) or _repeats(parsed.pattern)
+
+
+def _repeats(node: s.PatternNode) -> bool:
+    match node:
+        case s.StepNode():
+            return node.often is not None
+        case s.NegatedNode():
+            return _repeats(node.part)
+        case s.GroupNode() | s.IseqNode():
+            return any(map(_repeats, node.parts))
+
+
+def repeat_plan(
+    parsed: s.EventQuery, text: str, time_unit: str, name: str, realtime: int | None
+) -> RepeatPlan:
+    """The plan of a pattern whose steps repeat.
+
+    Raises:
+        UserError: a step, its number of times, a condition or a clause is at fault.
+    """
+    return _RepeatQuery(parsed, text, time_unit).plan(name, realtime)
+
+
+class _RepeatQuery:
+    """The analysis of one query."""
+
+    def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:
+        self.parsed, self.text, self.time_unit = parsed, text, time_unit
+        self.steps: dict[str, Step] = {}
+        self.spans: dict[str, Span] = {}
+        self.often: dict[str, Often] = {}
+        self.written: dict[str, OftenNode] = {}
+
+    def plan(self, name: str, realtime: int | None) -> RepeatPlan:
+        clauses = self.parsed.clauses
+        self._read_steps()
+        names = RepeatedNames(self.text, self.steps, self.often)
+        context = Context(self.text, self.time_unit, names.resolve, names.collected)
+        self._read_until()
+        within = only(clauses, s.Within, self.text)
+        width = None if within is None else duration_ns(within.duration, context, "WITHIN")
+        if width is None:
+            self._check_ends()
+        where, others = self._conditions(context)
+        entries, everything = self._returned(names)
+        returns, computed = selected(entries, {alias for one in entries for alias in one.aliases})
+        partition_by = only(clauses, PartitionBy, self.text)
+        partition = names.partition(partition_by)
+        contiguity = only(clauses, ContiguityClause, self.text)
+        skip = only(clauses, SkipClause, self.text)
+        sources = only(clauses, From, self.text)
+        return RepeatPlan(
+            name,
+            self.text,
+            tuple(replace(step, where=where.get(alias)) for alias, step in self.steps.items()),
+            others=others,
+            within_ns=width,
+            returns=returns,
+            computed=computed,
+            realtime=realtime,
+            often=tuple(self.often.values()),
+            partition=partition,
+            contiguity=Contiguity(contiguity.word) if contiguity else Contiguity.ANY,
+            skip=_SKIPS[skip.word] if skip else Skip.NONE,
+            limit=self._limit(),
+            sources=tuple(each.text for each in sources.streams) if sources else (),
+            everything=everything,
+        )
+
+    # ---- steps -------------------------------------------------------------------------------
+    def _read_steps(self) -> None:
+        pattern = whole_pattern_of(self.parsed).pattern
+        parts: tuple[s.PatternNode, ...] = (pattern,)
+        if isinstance(pattern, s.GroupNode) and pattern.op == "SEQ" and pattern.alias is None:
+            parts = pattern.parts
+            for relation in pattern.relations:
+                if relation.word != ",":
+                    hint = "write ',': with repetition and CONTIGUITY, steps are points"
+                    raise self._refuse(relation.at, f"{relation.word} relates intervals", hint)
+        for part in parts:
+            self._read_part(part, negated=False)
+        positive = [alias for alias, step in self.steps.items() if not step.negated]
+        if all(self.often[alias].least == 0 for alias in positive):
+            message = "every step of this pattern may be missing"
+            raise self._refuse(pattern.at, message, "at least one must occur: write + for *")
+
+    def _read_part(self, node: s.PatternNode, *, negated: bool) -> None:
+        match node:
+            case s.StepNode(type=kind, alias=alias, often=often):
+                if negated and often is not None:
+                    message = "a negated step must not occur at all, so it does not repeat"
+                    raise self._refuse(often.at, message, f"write !{kind.text}")
+                self._add(kind, alias or kind, (), often, negated=negated)
+            case s.GroupNode(alias=s.Name() as alias):
+                types = either_types(node, self.text)
+                self._add(s.Name(ANY_TYPE, node.at), alias, types, None, negated=negated)
+            case s.NegatedNode(part=part) if not negated:
+                if isinstance(part, s.GroupNode) and part.op == "OR" and part.alias is None:
+                    for inner in part.parts:
+                        self._read_part(inner, negated=True)
+                else:
+                    self._read_part(part, negated=True)
+            case s.NegatedNode():
+                raise self._refuse(node.at, "this step is negated twice", "write one !")
+            case _:
+                word = node.op if isinstance(node, s.GroupNode) else "ISEQ"
+                message = f"{word}(...) cannot stand in a pattern whose steps repeat"
+                hint = "such a pattern is one SEQ of steps; of two types: OR(A, B) x"
+                raise self._refuse(node.at, message, hint)
+
+    def _add(
+        self, kind: s.Name, named: s.Name, types: tuple[str, ...], often: OftenNode | None, *,
+        negated: bool,
+    ) -> None:  # fmt: skip
+        if named.text in self.steps:
+            hint = "give each an alias of its own"
+            raise self._refuse(named.at, f"two steps are named {named.text!r}", hint)
+        if len(self.steps) == STEPS_MAX:
+            raise self._refuse(named.at, f"a pattern with repetition has at most {STEPS_MAX} steps")
+        self.steps[named.text] = Step(named.text, kind.text, negated, types=types)
+        self.spans[named.text] = named.at
+        self.often[named.text] = Often() if often is None else self._times(often)
+        if often is not None:
+            self.written[named.text] = often
+
+    def _times(self, often: OftenNode) -> Often:
+        least, most = _TIMES.get(often.words) or self._counted(often)
+        if most == 1 and often.array:
+            hint = "leave [] out, or write + for one and more"
+            raise self._refuse(often.at, "this step has one event at most, so it is no list", hint)
+        return Often(least, most)
+
+    def _counted(self, often: OftenNode) -> tuple[int, int | None]:
+        """``{3}``, ``{3,}`` and ``{3,5}``."""
+        numbers = [word for word in often.words if word.isdecimal()]
+        others = [word for word in often.words if word not in {"{", "}", ",", *numbers}]
+        if others or any(int(word) > TIMES_MAX for word in numbers):
+            message = f"a number of times is whole and at most {TIMES_MAX:,}"
+            raise self._refuse(often.at, message, "for any number write *, for one and more +")
+        least = int(numbers[0])
+        most = int(numbers[1]) if len(numbers) == 2 else None if "," in often.words else least
+        if most == 0:
+            hint = "write !, as in SEQ(A a, !B b, C c), or leave the step out"
+            raise self._refuse(often.at, "this step never occurs", hint)
+        if most is not None and most < least:
+            message = f"at least {least} and at most {most} times is never"
+            raise self._refuse(often.at, message, f"did you mean {{{most},{least}}}?")
+        return least, most
+
+    def _read_until(self) -> None:
+        for alias, often in self.written.items():
+            if often.until is None:
+                continue
+            if not self.often[alias].repeats:
+                message = f"{alias!r} does not repeat, so nothing ends it"
+                raise self._refuse(often.until.at, message, "put the condition into WHERE")
+            own = RepeatedNames(self.text, {alias: self.steps[alias]}, {alias: Often()})
+            context = Context(self.text, self.time_unit, own.resolve, own.collected)
+            until = condition(often.until, context)
+            if is_clocked(until):
+                message = "UNTIL asks of an event alone, and clocks may err in its time"
+                raise self._refuse(often.until.at, message, "compare attributes")
+            self.often[alias] = replace(self.often[alias], until=until)
+
+    def _check_ends(self) -> None:
+        """Without WITHIN nothing bounds the scope of a negated step at either end."""
+        aliases = list(self.steps)
+        present = [n for n, alias in enumerate(aliases)
+                   if not self.steps[alias].negated and self.often[alias].least]  # fmt: skip
+        for place, alias in enumerate(aliases):
+            if self.steps[alias].negated and not present[0] < place < present[-1]:
+                message = f"{alias!r} is negated and may stand at an end: nothing says how far"
+                hint = "add WITHIN: it must not occur that long before the last, or after the first"
+                raise self._refuse(self.spans[alias], message, hint)
+
+    # ---- conditions --------------------------------------------------------------------------
+    def _conditions(self, context: Context) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
+        """What is asked of each step's events alone, and of several events."""
+        clause = only(self.parsed.clauses, s.Where, self.text)
+        steps = list(self.steps.values())
+        single: dict[str, list[Predicate]] = {}
+        others: list[Predicate] = []
+        for term in read_terms(clause.condition if clause else None, steps, context):
+            named = {step_and_role(alias) for alias in term.aliases}
+            self._check(term, named)
+            if len(named) == 1 and next(iter(named))[1] in {"", EACH}:
+                alias = next(iter(named))[0]
+                single.setdefault(alias, []).append(_of_event(term.predicate, alias))
+            else:
+                others.append(term.predicate)
+        where = {
+            alias: terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
+            for alias, terms in single.items()
+        }
+        return where, tuple(others)
+
+    def _check(self, term: Term, named: set[tuple[str, str]]) -> None:
+        each = sorted({alias for alias, role in named if role in {EACH, BEFORE}})
+        negated = sorted(alias for alias, _ in named if self.steps[alias].negated)
+        if len(each) > 1:
+            message = f"this compares each event of {each[0]!r} with each of {each[1]!r}"
+            hint = (
+                f"name one of them by index, of the other first({each[1]}.v) or last({each[1]}.v)"
+            )
+            raise self._refuse(term.at, message, hint)
+        if each and negated:
+            message = f"{negated[0]!r} is negated: which event of {each[0]!r} is meant?"
+            hint = f"compare with first({each[0]}.v) or last({each[0]}.v)"
+            raise self._refuse(term.at, message, hint)
+        if _calculates_with_collected(term.predicate):
+            message = "functions take values of events, and this one takes what is made of several"
+            hint = "compare sum, avg, min, max and count as they are, or with + - * /"
+            raise self._refuse(term.at, message, hint)
+        if len(negated) > 1:
+            message = f"this joins two negated steps, {negated[0]} and {negated[1]}"
+            raise self._refuse(term.at, message, "compare each with a positive step")
+
+    # ---- what is given -----------------------------------------------------------------------
+    def _returned(self, names: RepeatedNames) -> tuple[list[Returned], bool]:
+        clause = only(self.parsed.clauses, s.Returns, self.text)
+        whole = Context(self.text, self.time_unit, names.returned, names.collected)
+        known = {f"{alias}{role}": step for alias, step in self.steps.items()
+                 for role in names.roles}  # fmt: skip
+        entries = [names.checked(entry) for entry in read_returns(clause, known, whole)]
+        return entries, clause is not None and clause.everything is not None
+
+    def _limit(self) -> int | None:
+        clause = only(self.parsed.clauses, LimitClause, self.text)
+        if clause is None:
+            return None
+        if any(isinstance(each, SkipClause) for each in self.parsed.clauses):
+            hint = "leave one of them out"
+            raise self._refuse(clause.at, "LIMIT and SKIP both choose among matches", hint)
+        text = clause.number.text
+        if not text.isdecimal() or not 0 < int(text) <= LIMIT_MAX:
+            message = f"LIMIT is a whole number from 1 to {LIMIT_MAX:,}"
+            hint = "so many matches are given of those with the same last event, the earliest"
+            raise self._refuse(clause.number.at, message, hint)
+        return int(text)
+
+    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
+        return refuse(self.text, at, message, hint)
+
+
+_SKIPS: Final = {"last": Skip.PAST_LAST, "next": Skip.TO_NEXT}
+
+
+def _calculates_with_collected(node: Expression | Predicate | None) -> bool:
+    """Whether a function, a CASE or a LIKE in ``node`` is of what is made of a step's events."""
+    if isinstance(node, FunctionCall | Case | Likeness):
+        roles = {step_and_role(each.alias)[1] for each in attributes_in(node)}
+        return not roles.isdisjoint(COLLECTED)
+    return any(map(_calculates_with_collected, parts_of(node)))
+
+
+def _of_event(predicate: _P, alias: str) -> _P:
+    """``predicate`` without roles."""
+    return with_attributes(predicate, lambda attribute: replace(attribute, alias=alias))

@@ -1,0 +1,191 @@
+"""What names mean in a pattern whose steps repeat: ``a[i].v``, ``first(a.v)``, ``count(a)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from engine.errors import UserError
+from engine.query.analysis.returning import Returned
+from engine.query.analysis.typed import Typed
+from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name
+from engine.query.language import syntax as s
+from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.language.repetition import PartitionBy
+from engine.query.plan import Attribute, Computed, Step
+from engine.query.render_values import render_expression
+from engine.query.repeat_plan import (
+    BEFORE,
+    COLLECTED,
+    COUNT,
+    EACH,
+    FIRST,
+    LAST,
+    ROLE,
+    Often,
+    step_and_role,
+    with_role,
+)
+
+_ROLES: Final = {FIRST, LAST, *COLLECTED}
+_NUMBERS: Final = {"sum", "avg", "min", "max"}
+
+
+class RepeatedNames:
+    """Names of a pattern with these ``steps``, by alias, and how ``often`` each occurs."""
+
+    def __init__(self, text: str, steps: Mapping[str, Step], often: Mapping[str, Often]) -> None:
+        self.text, self.steps, self.often = text, steps, often
+        self.roles = ["", *(ROLE + role for role in (EACH, BEFORE, *sorted(_ROLES)))]
+
+    def resolve(self, reference: s.Reference) -> Attribute:
+        """What a condition names.
+
+        Raises:
+            UserError: no such step, or not which of a repeated step's events.
+        """
+        alias, name = self._parts(reference)
+        if not self.often[alias].repeats:
+            return self._once(reference, alias, name)
+        if reference.index is None:
+            message = f"{alias!r} repeats: which of its events is meant?"
+            raise self._refuse(reference.at, message, self._choices(alias, name))
+        return Attribute(name, with_role(alias, self._index(reference, alias)))
+
+    def returned(self, reference: s.Reference) -> Attribute:
+        """What RETURN names: without an index, of a step that repeats, of all its events."""
+        alias, name = self._parts(reference)
+        if reference.index is not None:
+            message = "RETURN has values of whole matches"
+            raise self._refuse(reference.at, message, self._choices(alias, name, of_match=True))
+        return Attribute(name, alias)
+
+    def checked(self, entry: Returned) -> Returned:
+        """An entry of RETURN, which is computed if it is made of several events.
+
+        Raises:
+            UserError: it is made of an attribute that several events of a match have.
+        """
+        if isinstance(entry.value, Attribute):
+            if ROLE not in str(entry.value.alias):
+                return entry
+            return replace(entry, value=Computed(render_expression(entry.value), entry.value))
+        for each in sorted(entry.aliases):
+            alias, role = step_and_role(each)
+            if not role and self.often[alias].repeats:
+                message = f"{alias!r} repeats, so this has several values"
+                raise self._refuse(entry.at, message, self._choices(alias, "v", of_match=True))
+        return entry
+
+    def collected(self, call: s.Call) -> Typed | None:
+        """The aggregate that a call is, if it is one.
+
+        Raises:
+            UserError: of no step that repeats, or of times, whose clocks may err.
+        """
+        function = call.function.text.lower()
+        if function not in _ROLES:
+            return None
+        argument = call.arguments[0] if len(call.arguments) == 1 else None
+        if not isinstance(argument, s.Reference) or argument.index is not None or call.distinct:
+            hint = "as in count(a)" if function == COUNT else f"as in {function}(a.v)"
+            raise self._refuse(call.at, f"{function} takes a step that repeats", hint)
+        if function == COUNT:
+            return Typed(
+                Attribute("seq", with_role(self._counted(argument), COUNT)), ValueKind.NUMBER
+            )
+        alias, name = self._parts(argument)
+        if not self.often[alias].repeats:
+            message = f"{alias!r} does not repeat"
+            raise self._refuse(argument.at, message, f"write {alias}.{name}")
+        kind = FIELDS.get(name, ValueKind.ANY)
+        if function in _NUMBERS and kind in {ValueKind.TIME, ValueKind.TEXT}:
+            message = f"{name!r} is {kind}, and {function} takes numbers"
+            hint = f"first({alias}.{name}) and last({alias}.{name}) are its least and largest"
+            raise self._refuse(argument.at, message, hint if kind == ValueKind.TIME else "")
+        kind = ValueKind.NUMBER if function in _NUMBERS else kind
+        return Typed(Attribute(name, with_role(alias, function)), kind)
+
+    def partition(self, clause: PartitionBy | None) -> tuple[str, ...]:
+        """The attributes of PARTITION BY.
+
+        Raises:
+            UserError: one is a step's, a time, or stands there twice.
+        """
+        found: list[str] = []
+        for reference in clause.references if clause else ():
+            name = partition_name(reference, self.text, self.steps)
+            if name in found:
+                raise self._refuse(reference.at, "this stands there twice", "leave one out")
+            found.append(name)
+        return tuple(found)
+
+    # ---- parts -------------------------------------------------------------------------------
+    def _parts(self, reference: s.Reference) -> tuple[str, str]:
+        alias, *rest = reference.parts
+        if alias.text not in self.steps:
+            if len(reference.parts) == 1 and len(self.steps) == 1:
+                return next(iter(self.steps)), attribute_name(alias.text, own=False)
+            near = closest(alias.text, self.steps)
+            hint = f"the steps are {listed(self.steps)}" + (f"; {near}" if near else "")
+            raise self._refuse(alias.at, f"there is no step named {alias.text!r}", hint)
+        if not rest:
+            hint = f"name one of its attributes: {alias.text}.ts"
+            raise self._refuse(alias.at, f"{alias.text!r} is a step, not a value", hint)
+        own = len(rest) == 2 and rest[0].text == OWN and not rest[0].quoted
+        if len(rest) > 1 and not own:
+            raise self._refuse(reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
+        return alias.text, attribute_name(rest[-1].text, own=own)
+
+    def _once(self, reference: s.Reference, alias: str, name: str) -> Attribute:
+        if reference.index is not None:
+            hint = f"write {alias}.{name}, or {alias} with + behind its type"
+            raise self._refuse(reference.index.at, f"{alias!r} does not repeat", hint)
+        return Attribute(name, alias)
+
+    def _index(self, reference: s.Reference, alias: str) -> str:
+        index = reference.index
+        assert index is not None
+        if index.variable is None or index.variable.text.lower() != "i":
+            hint = f"{alias}[i] is each event, {alias}[i - 1] the one before; first(), last()"
+            raise self._refuse(index.at, "an index is i or i - 1", hint)
+        if index.less > 1:
+            hint = f"compare {alias}[i] with {alias}[i - 1]"
+            raise self._refuse(index.at, "neighbours are compared, not events further apart", hint)
+        return BEFORE if index.less else EACH
+
+    def _counted(self, argument: s.Reference) -> str:
+        alias = argument.parts[0]
+        if len(argument.parts) > 1 or alias.text not in self.steps:
+            hint = f"the steps are {listed(self.steps)}, as in count({next(iter(self.steps))})"
+            raise self._refuse(argument.at, "count takes a step", hint)
+        if self.often[alias.text] == Often():
+            raise self._refuse(argument.at, f"{alias.text!r} occurs once", "leave this out")
+        return alias.text
+
+    def _choices(self, alias: str, name: str, *, of_match: bool = False) -> str:
+        told = f"first({alias}.{name}), last({alias}.{name}), or sum, avg, min, max of all"
+        return f"write {told}" if of_match else f"write {alias}[i].{name} for each, {told}"
+
+    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
+        return refuse(self.text, at, message, hint)
+
+
+def partition_name(reference: s.Reference, text: str, steps: Mapping[str, Step]) -> str:
+    """The attribute that an entry of PARTITION BY names.
+
+    Raises:
+        UserError: it is a step's, or a time.
+    """
+    *before, last = reference.parts
+    own = len(before) == 1 and before[0].text == OWN and not before[0].quoted
+    if (before and not own) or reference.index is not None:
+        step = before[0].text if before and before[0].text in steps else "a step"
+        message = f"PARTITION BY names an attribute of all events, not of {step}"
+        raise refuse(text, reference.at, message, f"write {last.text}")
+    name = attribute_name(last.text, own=own)
+    if FIELDS.get(name) == ValueKind.TIME:
+        hint = "partition by an attribute, or by source, stream or type"
+        raise refuse(text, reference.at, f"{name!r} is a time", hint)
+    return name

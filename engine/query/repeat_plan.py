@@ -1,0 +1,113 @@
+"""The plan of a pattern whose steps repeat, or of whose matches only some are asked for.
+
+What a condition says of a step that repeats is an attribute whose alias ends in a role: which of
+the step's events is meant, or what is made of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from engine.query.fields import attributes_in, attributes_of
+from engine.query.plan import Attribute, Predicate, SeqPlan
+
+ROLE: Final = "\1"
+"""Between an alias and a role; no query can write such a name."""
+EACH: Final = "i"
+"""Roles: the condition is asked of each event,"""
+BEFORE: Final = "i-1"
+"""the event of the step before that one,"""
+FIRST: Final = "first"
+LAST: Final = "last"
+COUNT: Final = "count"
+COLLECTED: Final = ("count", "sum", "avg", "min", "max")
+"""and what is made of them all."""
+
+
+def with_role(alias: str, role: str) -> str:
+    """The alias of that role."""
+    return f"{alias}{ROLE}{role}"
+
+
+def step_and_role(alias: str | None) -> tuple[str, str]:
+    """A step's alias, and the role behind it; empty: the event itself."""
+    step, _, role = str(alias).partition(ROLE)
+    return step, role
+
+
+class Contiguity(StrEnum):
+    """What may lie between two neighbours of a match, besides what a negated step forbids."""
+
+    ANY = "any"
+    """Anything (skip till any match)."""
+    NEXT = "next"
+    """Nothing that could have been the later one's in its place (skip till next match)."""
+    STRICT = "strict"
+    """Nothing of their partition (strict contiguity; with PARTITION BY partition contiguity)."""
+
+
+class Skip(StrEnum):
+    """Which matches are left out because of another one of their partition."""
+
+    NONE = ""
+    PAST_LAST = "past last event"
+    """Those that begin before it has ended."""
+    TO_NEXT = "to next"
+    """Those that begin with the same event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Often:
+    """How often a step occurs: ``least`` to ``most`` times (None: any number). ``until``: an event
+    of which this holds (attributes have the step's alias) ends it, and is none of the step's.
+    """
+
+    least: int = 1
+    most: int | None = 1
+    until: Predicate | None = None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it may have several events."""
+        return self.most != 1
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatPlan(SeqPlan):
+    """``EVENT SEQ(A a, B+ b[], C c) ...``: a ``SeqPlan`` whose ``pattern`` is None, and more.
+
+    ``often``: by step. ``partition``: attributes by which events are told apart first: matches have
+    events of one partition alone. ``others``: aliases may have roles. ``limit``: of the matches
+    with the same last event so many, the earliest; None: all. ``sources``: the streams that it is
+    asked of; empty: all.
+    """
+
+    often: tuple[Often, ...] = ()
+    partition: tuple[str, ...] = ()
+    contiguity: Contiguity = Contiguity.ANY
+    skip: Skip = Skip.NONE
+    limit: int | None = None
+    sources: tuple[str, ...] = ()
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether the matches may double with each event of a step."""
+        repeats = any(often.most is None or often.most > 2 for often in self.often)
+        some = self.contiguity is not Contiguity.ANY or self.skip is not Skip.NONE
+        return repeats and not some and self.limit is None
+
+
+@attributes_of.register
+def _of_repetition(plan: RepeatPlan) -> Iterator[Attribute]:
+    for step, often in zip(plan.steps, plan.often, strict=True):
+        yield from attributes_in(step.where)
+        yield from attributes_in(often.until)
+    for other in plan.others:
+        yield from attributes_in(other)
+    yield from (Attribute(name) for name in plan.partition)
+    yield from plan.returns
+    for one in plan.computed:
+        yield from attributes_in(one.expression)

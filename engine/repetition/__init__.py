@@ -1,0 +1,1 @@
+"""Patterns whose steps repeat (Kleene closure), and which of their matches are asked for."""

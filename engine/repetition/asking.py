@@ -1,0 +1,231 @@
+"""What is asked of events on their way into a match: their order, WITHIN, and conditions.
+
+Certain, possible or impossible, as ``engine.pattern.search.state`` has it (SPEC 4.3).
+"""
+
+from __future__ import annotations
+
+from engine.kernels.jit import inline, kernel
+from engine.pattern.search.clocked_machine import Errors
+from engine.pattern.search.program_machine import CERTAINLY, FLOAT, POSSIBLY, holds
+from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+from engine.pattern.verdict.outcomes import bits_of, real_of
+from engine.repetition.records import (
+    ALL_OF,
+    AVG,
+    CUR,
+    HEAD,
+    LEAST,
+    MOST,
+    NUMBER,
+    PREV,
+    ROLES,
+    TAIL,
+    Chase,
+)
+from engine.stream.released import NO_EPOCH
+
+
+@inline
+def role_of(step: int, role: int) -> int:
+    """The place of a step's role in what programs read."""
+    return ROLES * step + role
+
+
+@inline
+def error_of(s: Chase, one: int, two: int, t_a: int) -> int:
+    """How far the difference of two events' times may be off [ns]."""
+    first, second = s.events[one], s.events[two]
+    if s.setting[0].max_delay:
+        return t_a
+    if first.source == second.source and first.epoch == second.epoch != NO_EPOCH:
+        return 0
+    return int(first.unc + second.unc)
+
+
+@inline
+def spread_of(s: Chase) -> int:
+    """How far the difference of any two times may be off [ns]."""
+    now = s.setting[0]
+    return int(now.widest_t_a if now.max_delay else 2 * now.widest)
+
+
+@inline
+def order_of(s: Chase, one: int, two: int, t_a: int) -> int:
+    """Whether the first begins before the second does."""
+    return _later(s.events[two].ref - s.events[one].ref, error_of(s, one, two, t_a))
+
+
+@inline
+def succession_of(s: Chase, one: int, two: int, t_a: int) -> int:
+    """Whether the first has ended before the second begins, as events of a match must."""
+    return _later(s.events[two].ref - s.events[one].ref_end, error_of(s, one, two, t_a))
+
+
+@inline
+def _later(apart: int, error: int) -> int:
+    if apart > error:
+        return CERTAIN
+    return IMPOSSIBLE if apart < -error or error == 0 else POSSIBLE
+
+
+@inline
+def near(s: Chase, one: int, time: int, two: int, t_a: int) -> int:
+    """Whether ``time``, of the second event, is at most WITHIN after the first begins."""
+    within = s.setting[0].within
+    if within < 0:
+        return CERTAIN
+    apart, error = time - s.events[one].ref, error_of(s, one, two, t_a)
+    if apart <= within - error:
+        return CERTAIN
+    return IMPOSSIBLE if apart > within + error or error == 0 else POSSIBLE
+
+
+@inline
+def asked(s: Chase, which: int, present: int, t_a: int) -> int:
+    """Whether a condition holds of the events in ``rows``; ``present``: bits of their steps."""
+    of = s.t.conditions[which]
+    if of.needs & ~present:
+        return CERTAIN
+    by_delay = t_a if s.setting[0].max_delay else -1
+    if of.collects:
+        errors = Errors(s.made_events, by_delay, s.open)
+        rows, raw, ok = s.itself, s.made_raw, s.made_ok
+    else:
+        errors = Errors(s.events, by_delay, s.open)
+        rows, raw, ok = s.rows, s.raw, s.ok
+    program = 2 * of.predicate
+    if not holds(s.programs, s.ranks, program + POSSIBLY, rows, raw, ok, errors):
+        return IMPOSSIBLE
+    if of.clocked and not holds(s.programs, s.ranks, program + CERTAINLY, rows, raw, ok, errors):
+        return POSSIBLE
+    return CERTAIN
+
+
+@kernel
+def taken(s: Chase, step: int, row: int, before: int, present: int, t_a: int) -> int:
+    """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
+    step before it, or -1. Puts it among ``rows``.
+    """
+    s.rows[role_of(step, CUR)], s.rows[role_of(step, PREV)] = row, before
+    of, found = s.t.steps[step], CERTAIN
+    for c in range(of.take_from, of.take_to):
+        if found != IMPOSSIBLE and (before >= 0 or not s.t.conditions[c].again):
+            found = min(found, asked(s, c, present | 1 << step, t_a))
+    return found
+
+
+@kernel
+def placed(s: Chase, from_: int, size: int) -> int:
+    """Puts the events of a whole match among ``rows``; gives the bits of its steps."""
+    present = 0
+    for i in range(from_, from_ + size):
+        step, row = s.path[i].step, s.path[i].row
+        if not present >> step & 1:
+            s.rows[role_of(step, HEAD)] = row
+            s.rows[role_of(step, PREV)] = -1
+        present |= 1 << step
+        s.rows[role_of(step, CUR)] = s.rows[role_of(step, TAIL)] = row
+    return present
+
+
+@kernel
+def _copied(s: Chase, place: int) -> None:
+    row = s.rows[place]
+    for register in range(len(s.raw)):
+        s.made_raw[register, place] = s.raw[register, row]
+        s.made_ok[register, place] = s.ok[register, row]
+    s.made_events[place] = s.events[row]
+
+
+@kernel
+def collected(s: Chase, from_: int, size: int, present: int) -> None:
+    """Makes what programs read that name what is made of all events of a step."""
+    for step in range(len(s.t.steps)):
+        if present >> step & 1:
+            for role in (CUR, HEAD, TAIL):
+                _copied(s, role_of(step, role))
+    for c in range(len(s.t.collections)):
+        of = s.t.collections[c]
+        n, known, whole, real = 0, 0, 0, 0.0
+        as_float = s.kinds[of.source] == FLOAT
+        for i in range(from_, from_ + size):
+            row = s.path[i].row
+            if s.path[i].step != of.step:
+                continue
+            n += 1
+            if of.function == NUMBER or not s.ok[of.source, row]:
+                continue
+            value = s.raw[of.source, row]
+            number = real_of(value) if as_float else float(value)
+            first, known = known == 0, known + 1
+            if of.function == LEAST:
+                whole, real = (
+                    (value if first else min(whole, value)),
+                    (number if first else min(real, number)),
+                )
+            elif of.function == MOST:
+                whole, real = (
+                    (value if first else max(whole, value)),
+                    (number if first else max(real, number)),
+                )
+            else:
+                whole, real = whole + value, real + number
+        place = role_of(of.step, ALL_OF)
+        s.made_ok[of.target, place] = of.function == NUMBER or known > 0
+        if of.function == NUMBER:
+            s.made_raw[of.target, place] = n
+        elif of.function == AVG:
+            s.made_raw[of.target, place] = bits_of(real / max(known, 1))
+        else:
+            s.made_raw[of.target, place] = bits_of(real) if as_float else whole
+
+
+@kernel
+def finals_hold(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
+    """Whether all conditions that are asked of whole matches hold."""
+    now, found, made = s.setting[0], CERTAIN, False
+    for c in range(now.finals_from, now.finals_to):
+        of = s.t.conditions[c]
+        if found == IMPOSSIBLE or of.needs & ~present:
+            continue
+        if of.collects and not made:
+            collected(s, from_, size, present)
+            made = True
+        if of.each < 0:
+            found = min(found, asked(s, c, present, t_a))
+            continue
+        before = -1
+        for i in range(from_, from_ + size):
+            if s.path[i].step == of.each:
+                here, earlier = role_of(of.each, CUR), role_of(of.each, PREV)
+                s.rows[here], s.rows[earlier] = s.path[i].row, before
+                if of.collects:
+                    _copied(s, here)
+                    if before >= 0:
+                        _copied(s, earlier)
+                if found != IMPOSSIBLE and (before >= 0 or not of.again):
+                    found = min(found, asked(s, c, present, t_a))
+                before = s.path[i].row
+    return found
+
+
+@kernel
+def takes_hold(s: Chase, from_: int, size: int, t_a: int) -> int:
+    """Whether what was asked of each event as it was taken holds for certain, too."""
+    found, present, before, last = CERTAIN, 0, -1, -1
+    for i in range(from_, from_ + size):
+        step, row = s.path[i].step, s.path[i].row
+        found = min(found, taken(s, step, row, before if step == last else -1, present, t_a))
+        present |= 1 << step
+        before, last = row, step
+    return found
+
+
+@inline
+def key_equal(s: Chase, one: int, two: int) -> bool:
+    """Whether both are of one partition."""
+    for k in range(s.setting[0].keys):
+        if s.tag[k, one] == 0 or s.tag[k, one] != s.tag[k, two] or s.same[k, one] != s.same[k, two]:
+            return False
+    return True

@@ -1,0 +1,291 @@
+"""A plan with repetition as tables of records, which the kernel walks.
+
+What a condition names has a place of its own by its role (``engine.repetition.records.ROLES``), so
+that the programs of patterns read ``a[i].v``, ``a[i - 1].v``, ``first(a.v)`` and ``sum(a.v)`` as
+they read attributes of steps. A condition is asked as soon as the event is taken that it names
+last; what names the first or the last event of a step, what is made of all, or a later step beside
+each event, is asked of whole matches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Final
+
+import numpy as np
+
+from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
+from engine.pattern.compiled.tables import Layout, SamePlan
+from engine.pattern.search.program_machine import FLOAT, INT, TEXT
+from engine.query.equal_everywhere import partitioned
+from engine.query.fields import attributes_in, with_attributes
+from engine.query.plan import Attribute, Predicate, Step
+from engine.query.repeat_plan import (
+    BEFORE,
+    COLLECTED,
+    COUNT,
+    EACH,
+    FIRST,
+    LAST,
+    ROLE,
+    Contiguity,
+    RepeatPlan,
+    Skip,
+    step_and_role,
+    with_role,
+)
+from engine.query.shape import Shape
+from engine.repetition.records import (
+    ALL_MATCHES,
+    ALL_OF,
+    ANY,
+    APART,
+    ASKED_OF,
+    AVG,
+    COLLECTION,
+    CUR,
+    FAR,
+    FIRST_OF_END,
+    FIRST_OF_START,
+    HEAD,
+    LEAST,
+    MOST,
+    NEXT,
+    NUMBER,
+    PREV,
+    REPEATED,
+    ROLES,
+    SETTING,
+    STRICT,
+    SUM,
+    TAIL,
+    RepeatTables,
+)
+from engine.stream.timeline import ANY_TYPE
+
+_PLACES: Final = {"": CUR, EACH: CUR, BEFORE: PREV, FIRST: HEAD, LAST: TAIL}
+_MADE: Final = "made"
+"""The role of what is collected, in programs."""
+_FUNCTIONS: Final = {"sum": SUM, "avg": AVG, "min": LEAST, "max": MOST, "count": NUMBER}
+_CONTIGUITY: Final = {Contiguity.ANY: ANY, Contiguity.NEXT: NEXT, Contiguity.STRICT: STRICT}
+_RULES: Final = {Skip.PAST_LAST: APART, Skip.TO_NEXT: FIRST_OF_START}
+
+
+@dataclass(slots=True, eq=False)
+class RepeatLayout:
+    """``layout``: what the store and the membership of patterns read; its steps are the plan's,
+    then events that end a repetition, then those of any type that STRICT looks at.
+
+    ``partition``: attributes that all events of a match have equal. ``untils``: by step that has
+    UNTIL, the bit of events that end it. ``settings``: one SETTING, as it begins. ``collections``:
+    registers as (step, function, source, target) in ``tables``. ``place``: by alias in programs.
+    """
+
+    plan: RepeatPlan
+    layout: Layout
+    tables: RepeatTables
+    setting: np.ndarray
+    partition: tuple[str, ...]
+    untils: dict[int, int]
+
+
+def repeat_layout(plan: RepeatPlan) -> RepeatLayout:
+    """The tables of a plan; the same ones for each of a run's sites, and never changed."""
+    return _layout_of(SamePlan(plan))
+
+
+@lru_cache(maxsize=64)
+def _layout_of(key: SamePlan[RepeatPlan]) -> RepeatLayout:
+    return _Compiling(key.plan).layout()
+
+
+class _Compiling:
+    """Makes one plan's tables."""
+
+    def __init__(self, plan: RepeatPlan) -> None:
+        self.plan = plan
+        self.steps = plan.steps
+        self.places = {step.alias: number for number, step in enumerate(plan.steps)}
+        self.negated = {step.alias for step in plan.steps if step.negated}
+        self.partition, self.others = partitioned(plan)
+        self.builder = Builder({step.alias: step for step in plan.steps})
+        self.conditions: list[tuple[int, ...]] = []
+        self.collections: list[tuple[int, ...]] = []
+
+    def layout(self) -> RepeatLayout:
+        own, rows = [], []
+        named = [(other, self._named(other)) for other in self.others]
+        for number, step in enumerate(self.steps):
+            exact, clocked = exact_and_clocked(step)
+            own.append(conjunction(exact))
+            takes = self._add(
+                [(c, {(step.alias, "")}) for c in clocked] if not step.negated else []
+            )
+            mine = [each for each in named if self._taken_at(each[1]) == number]
+            takes = takes[0], self._add(mine)[1]
+            counts = [each for each in named if self._negated(each[1]) == step.alias]
+            counts += [(c, {(step.alias, "")}) for c in clocked] if step.negated else []
+            rows.append((number, takes, self._add(counts)))
+        finals = [
+            (predicate, names)
+            for predicate, names in named
+            if self._taken_at(names) is None and self._negated(names) is None
+        ]
+        asked_last = self._add(finals)
+        for name in self.partition:
+            self.builder.key(name)
+        extra, untils = self._extra_steps()
+        steps = np.array([self._step(*row, untils) for row in rows], REPEATED)
+        own += [step.where for step in extra]
+        setting = self._setting(steps, asked_last, len(self.steps) + len(extra))
+        return RepeatLayout(
+            self.plan, self._as_of_patterns(tuple(extra), own),
+            RepeatTables(
+                steps, np.array(self.conditions, ASKED_OF), np.array(self.collections, COLLECTION)
+            ),
+            setting, self.partition, untils,
+        )  # fmt: skip
+
+    def _as_of_patterns(self, extra: tuple[Step, ...], own: list[Predicate | None]) -> Layout:
+        builder, plan = self.builder, self.plan
+        place = {
+            _alias(step.alias, role): ROLES * number + at
+            for number, step in enumerate(self.steps)
+            for role, at in [*_PLACES.items(), (_MADE, ALL_OF)]
+        }
+        reads = list(builder.registers)
+        register = {read: number for number, read in enumerate(reads)}
+        steps = (*self.steps, *extra)
+        bare = replace(plan, steps=steps, others=())
+        return Layout(
+            builder.tables(), steps, (bare,), [Shape((), frozenset(), (), (), (), ())],
+            [tuple(range(len(steps)))], reads, list(builder.keyed), builder.predicates, own, False,
+            place, register,
+        )  # fmt: skip
+
+    def _extra_steps(self) -> tuple[list[Step], dict[int, int]]:
+        extra, untils = list[Step](), dict[int, int]()
+        for number, (step, often) in enumerate(zip(self.steps, self.plan.often, strict=True)):
+            if often.until is not None:
+                untils[number] = len(self.steps) + len(extra)
+                alias = f"{step.alias}{ROLE}until"
+                where = with_attributes(often.until, partial(_renamed, alias=alias))
+                extra.append(replace(step, alias=alias, where=where, negated=True))
+        if self.plan.contiguity is Contiguity.STRICT:
+            extra.append(Step(f"{ROLE}any", ANY_TYPE, negated=True))
+        return extra, untils
+
+    def _step(
+        self, number: int, takes: tuple[int, int], counts: tuple[int, int], untils: dict[int, int]
+    ) -> tuple[int, ...]:
+        often = self.plan.often[number]
+        later = sum(
+            1 << other for other, step in enumerate(self.steps)
+            if not step.negated and (other > number or (other == number and often.repeats))
+        )  # fmt: skip
+        most = FAR if often.most is None else often.most
+        negated = int(self.steps[number].negated)
+        return often.least, most, negated, untils.get(number, -1), *takes, later, *counts
+
+    def _setting(self, steps: np.ndarray, finals: tuple[int, int], bits: int) -> np.ndarray:
+        plan, made = self.plan, np.zeros(1, SETTING)
+        now = made[0]
+        needed = [n for n, step in enumerate(self.steps)
+                  if not step.negated and plan.often[n].least]  # fmt: skip
+        positive = [n for n, step in enumerate(self.steps) if not step.negated]
+        negated = [n for n, step in enumerate(self.steps) if step.negated]
+        now["within"] = -1 if plan.within_ns is None else plan.within_ns
+        now["steps"], now["keys"] = len(self.steps), len(self.partition)
+        now["contiguity"] = _CONTIGUITY[plan.contiguity]
+        now["rule"] = _RULES.get(plan.skip, ALL_MATCHES)
+        now["limit"] = FAR if plan.limit is None else plan.limit
+        if plan.skip is Skip.NONE and plan.limit is not None:
+            now["rule"] = FIRST_OF_END
+        now["positive"] = _bits(positive)
+        now["firsts"] = _bits(n for n in positive if n <= needed[0])
+        now["lasts"] = _bits(n for n in positive if n >= needed[-1])
+        now["leading"] = _bits(n for n in negated if n < needed[0])
+        now["trailing"] = _bits(n for n in negated if n > needed[-1])
+        between = [n for n in negated if positive[0] < n < positive[-1]]
+        breakable = _bits(between) | _bits(int(bit) for bit in steps["until"] if bit >= 0)
+        if plan.contiguity is Contiguity.NEXT:
+            breakable |= _bits(positive)
+        if plan.contiguity is Contiguity.STRICT:
+            breakable |= 1 << bits - 1
+        now["breakable"] = breakable
+        now["finals_from"], now["finals_to"] = finals
+        now["inserted"] = -1
+        return made
+
+    # ---- conditions --------------------------------------------------------------------------
+    def _named(self, predicate: Predicate) -> set[tuple[str, str]]:
+        return {step_and_role(attribute.alias) for attribute in attributes_in(predicate)}
+
+    def _negated(self, named: set[tuple[str, str]]) -> str | None:
+        return next((alias for alias, _ in named if alias in self.negated), None)
+
+    def _taken_at(self, named: set[tuple[str, str]]) -> int | None:
+        """The step whose events it is asked of as they are taken; None: it is asked later."""
+        if self._negated(named) is not None or any(
+            role not in {"", EACH, BEFORE} for _, role in named
+        ):
+            return None
+        last = max(self.places[alias] for alias, _ in named)
+        each = {self.places[alias] for alias, role in named if role}
+        return last if each <= {last} else None
+
+    def _add(self, asked: list[tuple[Predicate, set[tuple[str, str]]]]) -> tuple[int, int]:
+        """Appends conditions; gives their range."""
+        first = len(self.conditions)
+        for predicate, named in asked:
+            roles = {role for _, role in named}
+            collects = bool(roles & {*COLLECTED})
+            number, clocked = self.builder.condition(with_attributes(predicate, self._in_programs))
+            each = next((self.places[alias] for alias, role in named if role in {EACH, BEFORE}), -1)
+            needs = _bits(self.places[alias] for alias, role in named
+                          if role != COUNT and alias not in self.negated)  # fmt: skip
+            again = int(BEFORE in roles)
+            self.conditions.append((number, clocked, again, each, needs, int(collects)))
+        return first, len(self.conditions)
+
+    def _in_programs(self, attribute: Attribute) -> Attribute:
+        alias, role = step_and_role(attribute.alias)
+        if role not in COLLECTED:
+            return replace(attribute, alias=_alias(alias, role))
+        made = f"{role}{ROLE}{attribute.name}"
+        registers = self.builder.registers
+        source = registers.setdefault(attribute.name, len(registers))
+        target = registers.setdefault(made, len(registers))
+        row = (self.places[alias], _FUNCTIONS[role], source, target)
+        if row not in self.collections:
+            self.collections.append(row)
+        return Attribute(made, with_role(alias, _MADE))
+
+
+def _renamed(attribute: Attribute, alias: str) -> Attribute:
+    return replace(attribute, alias=alias)
+
+
+def _alias(alias: str, role: str) -> str:
+    """In programs, the event itself and each event are one."""
+    return alias if role in {"", EACH} else with_role(alias, role)
+
+
+def _bits(numbers: Iterable[int]) -> int:
+    return sum(1 << number for number in {*numbers})
+
+
+def made_kinds(tables: RepeatTables, kinds: np.ndarray) -> np.ndarray:
+    """The kinds of registers, with those of what is collected (``program_machine``)."""
+    found = kinds.copy()
+    for each in tables.collections:
+        source = int(kinds[each["source"]])
+        if each["function"] == NUMBER:
+            found[each["target"]] = INT
+        elif source != TEXT:
+            found[each["target"]] = (
+                FLOAT if each["function"] == AVG and source in (INT, FLOAT) else source
+            )
+    return found

@@ -1,0 +1,135 @@
+"""What each new event does to matches with repeated steps, event by event (SPEC 4.2).
+
+A partition's events stand in one stack, by time. Of all matches asked for, an event completes those
+that it is in, and breaks or puts in doubt those in whose gaps it lies; where some are chosen,
+``engine.repetition.choosing`` says what it changes. As in SASE+ (Agrawal et al. 2008, "Efficient
+pattern matching over event streams") matches are made from one shared buffer when their last event
+is there, not kept as runs: a late event is then an event like any other.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from engine.kernels.hashing import mixed
+from engine.kernels.jit import inline, kernel
+from engine.pattern.search.stacks import Beside, find, insert, needed
+from engine.repetition.asking import spread_of
+from engine.repetition.choosing import bury, choose_late, choose_newest, revive, starts_from, walks
+from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
+from engine.repetition.walk import NEW, OLD, Wanted
+
+DONE: Final = 0
+STACKS_FULL: Final = 1
+FOUND_FULL: Final = 2
+
+
+@inline
+def _key(s: Chase, row: int) -> int:
+    found = 0
+    for k in range(s.setting[0].keys):
+        found = mixed(mixed(found, s.same[k, row]), s.tag[k, row])
+    return found
+
+
+@inline
+def _may_complete(s: Chase, stack: int, row: int) -> bool:
+    """Whether a match with ``row`` can have its last event by now."""
+    now, of, entry = s.setting[0], s.stacks.stack[stack], s.stacks.entry
+    if s.events[row].member & now.lasts:
+        return True
+    at, since = of.start + of.size - 1, s.events[row].ref - spread_of(s)
+    while at >= of.start and entry[at].time >= since:
+        if entry[at].row != row and s.events[entry[at].row].member & now.lasts:
+            return True
+        at -= 1
+    return False
+
+
+@kernel
+def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
+    """``walks`` from all entries from the place ``low`` to the time ``high``."""
+    of, entry, at = s.stacks.stack[w.stack], s.stacks.entry, low
+    while at < of.start + of.size and entry[at].time <= high:
+        if walks(s, w, at) < 0:
+            return False
+        at += 1
+    return True
+
+
+@kernel
+def _all_matches(s: Chase, stack: int, row: int, newest: bool) -> bool:
+    """The matches that ``row`` changes and completes; False: there is no room."""
+    now, event = s.setting[0], s.events[row]
+    spread, within = spread_of(s), max(now.within, 0)
+    harms = event.member & now.trailing
+    if not newest:
+        if now.contiguity != ANY:
+            revive(s, stack, starts_from(s, stack, event.ref))
+        harms |= event.member & (now.breakable | now.leading)
+    if harms:
+        low = starts_from(s, stack, event.ref)
+        high = event.ref + spread
+        if event.member & now.leading:
+            high += within
+        if not _from_all(s, Wanted(stack, row, -1, -1, row, 1, FAR, OLD, 0), low, high):
+            return False
+    if not event.member & now.positive or not _may_complete(s, stack, row):
+        return True
+    last = row if newest else -1
+    low = starts_from(s, stack, event.ref)
+    wanted = Wanted(stack, row, row, last, -1, 0, FAR, NEW, newest)
+    fine = _from_all(s, wanted, low, event.ref + spread)
+    if newest:
+        bury(s, stack, low, fine)
+    return fine
+
+
+@inline
+def _put_in(s: Chase, row: int) -> bool:
+    """Puts ``row`` in its stack; False: there is no room."""
+    key, used = _key(s, row), s.stacks.used[0]
+    entries = needed(s.stacks, 0, key)
+    if used.stacks == len(s.stacks.stack) or used.pool + entries > len(s.stacks.entry):
+        return False
+    insert(s.stacks, key, s.events[row].ref, row, Beside(0, -1, -1, 0, 0, 1))
+    return True
+
+
+@kernel
+def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
+    """Go through the new events ``first`` to ``stop`` of the store, in release order.
+
+    Returns:
+        the first row that was not gone through, and why: DONE, STACKS_FULL or FOUND_FULL. Called
+        again with more room it goes on there.
+    """
+    now, entry = s.setting[0], s.stacks.entry
+    for row in range(first, stop):
+        event = s.events[row]
+        now.widest = max(now.widest, event.unc)
+        now.widest_t_a = max(now.widest_t_a, event.t_a)
+        if row > now.inserted:
+            if not _put_in(s, row):
+                return row, STACKS_FULL
+            now.inserted = row
+        stack = find(s.stacks, 0, _key(s, row))
+        of = s.stacks.stack[stack]
+        end = of.start + of.size
+        # Events of equal times are in no match together and lie in no gap of one another.
+        newest = entry[end - 1].row == row
+        if newest and spread_of(s) and of.size > 1:
+            newest = entry[end - 2].time < event.ref - spread_of(s)
+        if newest and of.size > 1 and entry[end - 2].time == event.ref:
+            revive(s, stack, starts_from(s, stack, event.ref))
+        found, path, doubts = now.found_n, now.path_n, now.doubts_n
+        if now.rule == ALL_MATCHES:
+            fine = _all_matches(s, stack, row, newest)
+        elif newest and not event.member & now.trailing:
+            fine = choose_newest(s, stack, row)
+        else:
+            fine = choose_late(s, stack, row)
+        if not fine:
+            now.found_n, now.path_n, now.doubts_n = found, path, doubts
+            return row, FOUND_FULL
+    return stop, DONE

@@ -1,0 +1,235 @@
+"""Which events break a match: by lying between two of its events, before the first or behind the
+last.
+
+Between two neighbours of a match the contiguity, UNTIL and negated steps forbid events; each event
+that does so for certain ends the match, one that may do so puts it in doubt. That is as with the
+scopes of negated steps (L09 WinNeg; ``engine.pattern.search.scopes``), and so is which events are
+looked at: those that were held when the later of the match and the event came.
+"""
+
+from __future__ import annotations
+
+from engine.kernels.jit import inline, kernel
+from engine.pattern.search.scopes import FOR_EVER
+from engine.pattern.search.stacks import first_not_below
+from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+from engine.repetition.asking import (
+    asked,
+    key_equal,
+    near,
+    order_of,
+    role_of,
+    spread_of,
+    succession_of,
+    taken,
+)
+from engine.repetition.records import CUR, NEXT, PREV, STRICT, Chase
+
+
+@inline
+def follows(s: Chase, step: int, count: int, next_step: int) -> bool:
+    """Whether an event of ``next_step`` may come right behind the ``count``-th of ``step``."""
+    if next_step == step:
+        return bool(count < s.t.steps[step].most)
+    if count < s.t.steps[step].least or next_step < step or s.t.steps[next_step].negated:
+        return False
+    for between in range(step + 1, next_step):
+        if s.t.steps[between].least and not s.t.steps[between].negated:
+            return False
+    return True
+
+
+@inline
+def among_path(s: Chase, from_: int, size: int, row: int) -> bool:
+    """Whether ``row`` is an event of the match."""
+    for i in range(from_, from_ + size):  # noqa: SIM110 - compiled code has no any()
+        if s.path[i].row == row:
+            return True
+    return False
+
+
+@kernel
+def breaks_run(s: Chase, at: int, count: int, present: int, row: int, t_a: int) -> int:
+    """Whether ``row``, between event ``at`` of the path, the ``count``-th of its step, and the one
+    behind it, breaks contiguity or ends the repetition. ``present``: bits of the steps so far.
+    """
+    now, step, member = s.setting[0], s.path[at].step, s.events[row].member
+    if now.contiguity == STRICT:
+        return CERTAIN
+    until = s.t.steps[step].until
+    if until >= 0 and member >> until & 1 and s.path[at + 1].step == step:
+        return CERTAIN
+    found = IMPOSSIBLE
+    if now.contiguity == NEXT:
+        for q in range(step, now.steps):
+            if member >> q & 1 and found != CERTAIN and follows(s, step, count, q):
+                here, earlier = role_of(q, CUR), role_of(q, PREV)
+                own, its = s.rows[here], s.rows[earlier]
+                before = s.path[at].row if q == step else -1
+                fits = taken(s, q, row, before, present, t_a)
+                found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
+                s.rows[here], s.rows[earlier] = own, its
+    return found
+
+
+@kernel
+def breaks_scope(s: Chase, low: int, high: int, present: int, row: int, t_a: int) -> int:
+    """Whether ``row`` counts as one of the negated steps between steps ``low`` and ``high``."""
+    found, member = IMPOSSIBLE, s.events[row].member
+    for n in range(low + 1, high):
+        of = s.t.steps[n]
+        if not of.negated or not member >> n & 1 or found == CERTAIN:
+            continue
+        s.rows[role_of(n, CUR)] = row
+        counts = CERTAIN
+        for c in range(of.counts_from, of.counts_to):
+            if counts != IMPOSSIBLE:
+                counts = min(counts, asked(s, c, present | 1 << n, t_a))
+        found = max(found, counts)
+    return found
+
+
+@inline
+def note(s: Chase, row: int, gap: int) -> bool:
+    """Notes a doubt about the match that is being written; False if there is no room."""
+    now = s.setting[0]
+    if now.doubts_n == len(s.doubts):
+        return False
+    doubt = s.doubts[now.doubts_n]
+    doubt.match, doubt.event, doubt.gap = now.found_n, row, gap
+    now.doubts_n += 1
+    return True
+
+
+@inline
+def alive_until(s: Chase, from_: int, size: int) -> int:
+    """The last progress at which a new event still changes the match (as of patterns)."""
+    keep = s.setting[0].keep
+    if keep < 0:
+        return FOR_EVER
+    first, slack = FOR_EVER, 0
+    for i in range(from_, from_ + size):
+        event = s.events[s.path[i].row]
+        first, slack = min(first, event.ref), max(slack, event.unc, event.t_a)
+    return int(first - slack + keep)
+
+
+@inline
+def _meeting(s: Chase, row: int, completing: int, until: int) -> int:
+    """The later of an event and a match, if the earlier one was held then; else -1."""
+    e = s.events
+    if not key_equal(s, row, completing):
+        return -1
+    if e[row].order < e[completing].order:
+        return completing if e[row].expires >= e[completing].horizon else -1
+    return row if until >= e[row].horizon else -1
+
+
+@inline
+def _told(s: Chase, lies: int, row: int, gap: int) -> int:
+    """1: broken; 0: not for certain; -1: no room."""
+    if lies == CERTAIN:
+        return 1
+    return -1 if lies == POSSIBLE and not note(s, row, gap) else 0
+
+
+@kernel
+def _one_between(
+    s: Chase, at: int, count: int, present: int, whole: int, row: int, t_a: int
+) -> int:
+    """Whether ``row`` breaks the match behind event ``at`` of the path."""
+    lies = min(order_of(s, s.path[at].row, row, t_a), order_of(s, row, s.path[at + 1].row, t_a))
+    if lies == IMPOSSIBLE:
+        return IMPOSSIBLE
+    step, behind = s.path[at].step, s.path[at + 1].step
+    found = breaks_scope(s, step, behind, whole, row, t_a) if behind > step + 1 else IMPOSSIBLE
+    if found != CERTAIN:
+        found = max(found, breaks_run(s, at, count, present, row, t_a))
+    return min(lies, found)
+
+
+@kernel
+def _one_outside(
+    s: Chase, from_: int, size: int, whole: int, row: int, t_a: int, behind: bool
+) -> int:
+    """Whether ``row`` breaks the match before its first event, or ``behind`` its last."""
+    first, last = s.path[from_], s.path[from_ + size - 1]
+    if behind:
+        lies = min(order_of(s, last.row, row, t_a), near(s, first.row, s.events[row].ref, row, t_a))
+        low, high = last.step, s.setting[0].steps
+    else:
+        lies = min(
+            order_of(s, row, first.row, t_a), near(s, row, s.events[last.row].ref, last.row, t_a)
+        )
+        low, high = -1, first.step
+    return lies if lies == IMPOSSIBLE else min(lies, breaks_scope(s, low, high, whole, row, t_a))
+
+
+@kernel
+def scan(
+    s: Chase, from_: int, size: int, stack: int, completing: int, left_out: int, whole: int
+) -> int:
+    """Looks at the events held that may break the match, and notes the doubts.
+
+    Args:
+        s: the search.
+        from_: of its path; the match has ``size`` events.
+        size: how many.
+        stack: of its partition.
+        completing: the row that completed it.
+        left_out: a row that is not looked at, or -1.
+        whole: bits of the steps that it has; its events are among ``rows``.
+
+    Returns:
+        1 if one certainly does, 0 if none, -1 without room for doubts.
+    """
+    now, of, until = s.setting[0], s.stacks.stack[stack], alive_until(s, from_, size)
+    spread, entry, e = spread_of(s), s.stacks.entry, s.events
+    count, present, stop, told = 0, 0, of.start + of.size, 0
+    for i in range(from_, from_ + size - 1):
+        count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
+        present |= 1 << s.path[i].step
+        high = e[s.path[i + 1].row].ref + spread
+        at = first_not_below(entry, of.start, of.size, e[s.path[i].row].ref - spread)
+        while at < stop and entry[at].time <= high and told == 0:
+            row = entry[at].row
+            at += 1
+            meets = _meeting(s, row, completing, until)
+            if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
+                lies = _one_between(s, i, count, present, whole, row, e[meets].t_a)
+                told = _told(s, lies, row, i - from_)
+        if told != 0:
+            return told
+    for behind in (False, True):
+        if not (now.trailing if behind else now.leading):
+            continue
+        first, last = e[s.path[from_].row].ref, e[s.path[from_ + size - 1].row].ref
+        low, high = (last, first + now.within) if behind else (last - now.within, first)
+        at = first_not_below(entry, of.start, of.size, low - spread)
+        while at < stop and entry[at].time <= high + spread and told == 0:
+            row = entry[at].row
+            at += 1
+            meets = _meeting(s, row, completing, until)
+            if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
+                lies = _one_outside(s, from_, size, whole, row, e[meets].t_a, behind)
+                told = _told(s, lies, row, size - 1 if behind else -1)
+    return told
+
+
+@kernel
+def effect_of(s: Chase, from_: int, size: int, row: int, whole: int) -> int:
+    """What ``row``, which has just come, does to a match without it, and notes the doubts: 1: it
+    breaks it; 0: nothing or a doubt; -1: no room.
+    """
+    now, t_a, count, present, told = s.setting[0], s.events[row].t_a, 0, 0, 0
+    for i in range(from_, from_ + size - 1):
+        count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
+        present |= 1 << s.path[i].step
+        if told == 0:
+            lies = _one_between(s, i, count, present, whole, row, t_a)
+            told = _told(s, lies, row, i - from_)
+    for behind in (False, True):
+        if told == 0 and (now.trailing if behind else now.leading):
+            lies = _one_outside(s, from_, size, whole, row, t_a, behind)
+            told = _told(s, lies, row, size - 1 if behind else -1)
+    return told

@@ -1,0 +1,150 @@
+"""Host of the kernel of repetition: keeps its stacks, hands it its arrays, makes them larger."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.records import copy_of, numbers_of
+from engine.pattern.compiled.program import compile_programs, uses_text_order
+from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
+from engine.pattern.compiled.records import EVENT
+from engine.pattern.search import stacks
+from engine.pattern.search.program_machine import NO_PROGRAMS, Programs
+from engine.pattern.store import Store
+from engine.pattern.verdict.certainty import Rule
+from engine.repetition import construction as c
+from engine.repetition.compiled import RepeatLayout, made_kinds
+from engine.repetition.records import EVENT_OF, GAP_DOUBT, LEVEL, ROLES, RUN, Chase
+from engine.stream.released import Strings
+
+_LEAST: Final = 1 << 10
+_OPEN: Final = np.empty(0, np.float64)
+
+
+class FoundRuns(NamedTuple):
+    """What events do to matches: RUN, the EVENT_OF of all of them, GAP_DOUBT."""
+
+    found: np.ndarray
+    path: np.ndarray
+    doubts: np.ndarray
+
+
+class RepeatKernel:
+    """Stacks of one query by partition, and what they are searched with.
+
+    Args:
+        layout: of the query.
+        rule: how uncertain the order of two events is.
+        keep_ns: how long beyond its ref an event is kept, or None.
+    """
+
+    def __init__(self, layout: RepeatLayout, rule: Rule, keep_ns: int | None) -> None:
+        self._layout = layout
+        self._setting = layout.setting.copy()
+        self._setting["max_delay"] = rule is Rule.MAX_DELAY
+        self._setting["keep"] = -1 if keep_ns is None else keep_ns
+        self.stacks = stacks.empty_stacks()
+        self._chosen = np.empty(0, np.int8)
+        self._programs: Programs = NO_PROGRAMS
+        self._kinds = np.full(len(layout.layout.reads), -1, np.int8)
+        self._texts, self._generation = -1, -1
+        self._awaits = False
+        self._ranks = np.empty(0, np.int64)
+        self._runs = FoundRuns(
+            np.empty(_LEAST, RUN), np.empty(4 * _LEAST, EVENT_OF), np.empty(_LEAST, GAP_DOUBT)
+        )
+
+    def counters(self) -> dict[str, int]:
+        """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
+        moved = int(self.stacks.used["moved"][0])
+        return {"stack_moves": moved, "looked_at": int(self._setting["looked"][0])}
+
+    def construct(self, store: Store, first: int, strings: Strings) -> FoundRuns:
+        """What the rows of ``store`` from ``first`` on do to matches; good until the next call."""
+        now, places = self._setting[0], ROLES * len(self._layout.tables.steps)
+        now["found_n"] = now["path_n"] = now["doubts_n"] = 0
+        now["inserted"] = first - 1
+        if self._layout.layout.predicates:
+            self._compile(store.kinds, strings)
+        if len(self._chosen) < store.n:
+            longer = np.zeros(2 * store.n, np.int8)
+            longer[: len(self._chosen)] = self._chosen
+            self._chosen = longer
+        self._chosen[first : store.n] = 0
+        registers = len(store.registers.raw)
+        made = (
+            np.full(places, -1), np.zeros((registers, places), np.int64),
+            np.zeros((registers, places), np.bool_), np.zeros(places, EVENT), np.arange(places),
+            made_kinds(self._layout.tables, store.kinds),
+            np.zeros(store.n + 1, LEVEL),
+        )  # fmt: skip
+        while True:
+            first, why = c.construct(
+                Chase(
+                    self._layout.tables, self._setting, store.events, *store.registers,
+                    self._programs, self._ranks, _OPEN, self.stacks, *made, self._chosen,
+                    *self._runs,
+                ),
+                first, store.n,
+            )  # fmt: skip
+            if why == c.DONE:
+                n, path, doubts = (int(now[name]) for name in ("found_n", "path_n", "doubts_n"))
+                found = self._runs
+                return FoundRuns(found.found[:n], found.path[:path], found.doubts[:doubts])
+            if why == c.STACKS_FULL:
+                left, (known, used) = (
+                    store.n - first,
+                    self.stacks.used[["stacks", "pool"]][0].tolist(),
+                )
+                self.stacks = stacks.rebuilt(
+                    self.stacks, np.arange(store.n), left // 4 + known // 2 + 16,
+                    left // 2 + 64 + used // 2, None,
+                )  # fmt: skip
+            else:
+                self._runs = FoundRuns(*(_longer(part) for part in self._runs))
+
+    def _compile(self, kinds: np.ndarray, strings: Strings) -> None:
+        """The programs of the conditions, anew where kinds or texts have changed."""
+        layout = self._layout.layout
+        grown = strings.given != self._texts or strings.generation != self._generation
+        if bool((kinds != self._kinds).any()) or (grown and (self._awaits or self._generation < 0)):
+            made = made_kinds(self._layout.tables, kinds)
+            self._programs = compile_programs(
+                layout.predicates, layout.place, layout.register, made, strings
+            )
+            self._kinds, self._awaits = kinds.copy(), awaits_text(layout.predicates, strings)
+            grown = True
+        if grown:
+            self._texts, self._generation = strings.given, strings.generation
+            if uses_text_order(self._programs):
+                self._ranks = text_ranks(strings, text_constants(layout.predicates))
+
+    def renumber(self, number: np.ndarray, store: Store) -> None:
+        """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
+        kept = store.events[: store.n]
+        self._setting["widest"] = kept["unc"].max(initial=0)
+        self._setting["widest_t_a"] = kept["t_a"].max(initial=0)
+        self._chosen = self._chosen[: len(number)][number >= 0]
+        self.stacks = stacks.rebuilt(self.stacks, number, 16, 64, None)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "stacks": [copy_of(part) for part in self.stacks],
+            "setting": self._setting.copy(),
+            "chosen": self._chosen.copy(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self.stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
+        self._setting, self._chosen = state["setting"].copy(), state["chosen"].copy()
+
+
+def _longer(part: np.ndarray) -> np.ndarray:
+    """With four times the room."""
+    longer = np.empty(4 * len(part), part.dtype)
+    numbers_of(longer)[: len(part)] = numbers_of(part)
+    return longer

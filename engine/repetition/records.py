@@ -1,0 +1,132 @@
+"""Records that the kernels of repetition read by name; each field is an int64."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.records import record
+from engine.pattern.search.program_machine import Programs
+from engine.pattern.search.stacks import Stacks
+
+ROLES: Final = 5
+"""Places of a step in what programs read: its event, the one before that, its first and its last
+event, and what is collected of all. Those of step k begin at ``ROLES * k``."""
+CUR: Final = 0
+PREV: Final = 1
+HEAD: Final = 2
+TAIL: Final = 3
+ALL_OF: Final = 4
+
+REPEATED: Final = record(
+    "least", "most", "negated", "until", "take_from", "take_to", "later", "counts_from", "counts_to"
+)
+"""A step. ``most``: a large number for any. ``until``: the bit of events that end it, or -1.
+``take``: conditions asked when an event is taken as it. ``later``: bits of the steps that may
+follow an event of it, itself too if it repeats. ``counts``: of a negated step, conditions on which
+an event counts.
+"""
+ASKED_OF: Final = record("predicate", "clocked", "again", "each", "needs", "collects")
+"""A condition. ``again``: 1: it names the event before, so it is not asked of the first. ``each``:
+the step of whose events each is asked, or -1. ``needs``: bits of the steps that it names: where one
+is missing, it is not asked. ``collects``: 1: it names what is made of all events of a step.
+"""
+COLLECTION: Final = record("step", "function", "source", "target")
+"""What is made of all events of a step: from register ``source`` into ``target``."""
+SUM: Final = 0
+AVG: Final = 1
+LEAST: Final = 2
+MOST: Final = 3
+NUMBER: Final = 4
+
+SETTING: Final = record(
+    # what is asked
+    "max_delay", "within", "keep", "steps", "any_bit", "contiguity", "rule", "limit", "breakable",
+    "trailing", "leading", "finals_from", "finals_to", "keys", "firsts", "lasts", "positive",
+    # what changes
+    "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
+    "dying",
+)  # fmt: skip
+"""``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
+of events that may forbid a match when they lie between two of its events; ``trailing``,
+``leading``: behind or before it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a
+match may begin and end with, and of all that it may have. ``widest``: the largest uncertainty yet;
+``widest_t_a``: the largest T_a in force at an event. ``inserted``: the last row put in the stacks.
+``found_n``, ``path_n``, ``doubts_n``: rows written. ``is_open``: 1: a later event may go on with
+what was walked last; ``dying``: how many events are marked _DYING (``choosing``).
+"""
+ANY: Final = 0
+NEXT: Final = 1
+STRICT: Final = 2
+ALL_MATCHES: Final = 0
+"""Rules: every match,"""
+FIRST_OF_END: Final = 1
+"""the first few with one last event,"""
+FIRST_OF_START: Final = 2
+"""the first with one first event,"""
+APART: Final = 3
+"""or those that begin after the one before has ended."""
+
+LEVEL: Final = record(
+    "row", "step", "count", "place", "at", "option", "stop", "ended", "relevant", "fresh"
+)
+"""An event taken: as which ``step``, as its ``count``-th. ``place``: where it stands in the stack.
+``at``, ``option``: the next candidate, and the step that it is next tried as. ``stop``, ``ended``:
+times beyond which no candidate can follow, and none can as the same step again.
+"""
+RUN: Final = record(
+    "cause", "completing", "new", "sure_before", "sure", "stands", "t_a_before", "t_a_now", "from_",
+    "size",
+)  # fmt: skip
+"""What is done to a match, whose events are ``size`` of the path from ``from_`` on. As
+``engine.pattern.search.construction.FOUND``."""
+EVENT_OF: Final = record("row", "step")
+GAP_DOUBT: Final = record("match", "event", "gap")
+"""The event at a row may lie in a gap of a match and break it: behind its event number ``gap``
+(from 0); -1: before the first."""
+
+FAR: Final = 2**62
+
+
+class RepeatTables(NamedTuple):
+    """What the kernel knows of a query."""
+
+    steps: np.ndarray
+    conditions: np.ndarray
+    collections: np.ndarray
+
+
+class Chase(NamedTuple):
+    """All that the kernel reads and writes.
+
+    ``t``: the query's tables; ``setting``: one SETTING. ``events``: EVENT records. ``raw``, ``ok``:
+    (registers, events). ``same``, ``tag``: (registers of keys, events). ``rows``: by place of a
+    role, the event there, or -1. ``made_raw``, ``made_ok``: (registers, places), ``made_events``:
+    EVENT by place, ``itself``: 0, 1, ...: what programs read that name what is collected.
+    ``levels``: of LEVEL. ``chosen``: by event, what the rule keeps of it. ``found``: RUN;
+    ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
+    """
+
+    t: RepeatTables
+    setting: np.ndarray
+    events: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    same: np.ndarray
+    tag: np.ndarray
+    programs: Programs
+    ranks: np.ndarray
+    open: np.ndarray
+    stacks: Stacks
+    rows: np.ndarray
+    made_raw: np.ndarray
+    made_ok: np.ndarray
+    made_events: np.ndarray
+    itself: np.ndarray
+    kinds: np.ndarray
+    levels: np.ndarray
+    chosen: np.ndarray
+    found: np.ndarray
+    path: np.ndarray
+    doubts: np.ndarray

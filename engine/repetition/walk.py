@@ -1,0 +1,307 @@
+"""Goes through the matches that begin with one event, depth first, forwards in time.
+
+Each level holds an event taken; its candidates are the later events of the partition, each as
+every step that may follow. Where contiguity or UNTIL say so, the first event that certainly ends
+the gap ends the search behind it; what may lie in a gap by the clocks' grace is looked at when a
+match is whole (``engine.repetition.gaps``).
+
+The order in which matches are found is that of their events' times, the first ones first: at one
+last event, what takes the earliest events comes before the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from engine.kernels.jit import inline, kernel
+from engine.pattern.search.scopes import FOR_EVER
+from engine.pattern.search.stacks import first_not_below
+from engine.pattern.search.state import CERTAIN, IMPOSSIBLE
+from engine.repetition.asking import (
+    finals_hold,
+    key_equal,
+    near,
+    order_of,
+    placed,
+    spread_of,
+    succession_of,
+    taken,
+    takes_hold,
+)
+from engine.repetition.gaps import alive_until, effect_of, follows, scan
+from engine.repetition.records import FAR, NEXT, STRICT, Chase
+
+NEW: Final = 1
+OLD: Final = 0
+
+
+class Wanted(NamedTuple):
+    """Which matches are looked for: all of the partition ``stack``.
+
+    ``cause``: the event that has come. ``row``: only those with this event, ``last``: only those
+    that end with this one; -1: any. ``left_out``: an event that is taken for one that has not come,
+    or -1. ``changed``: 1: only those that ``cause`` changes. ``most``: so many. ``phase``: what is
+    written of them. ``newest``: 1: ``cause`` lies behind all others.
+    """
+
+    stack: int
+    cause: int
+    row: int
+    last: int
+    left_out: int
+    changed: int
+    most: int
+    phase: int
+    newest: int
+
+
+@inline
+def _opened(s: Chase, w: Wanted, depth: int) -> None:
+    """Set the candidates of a level."""
+    level, of = s.levels[depth], s.stacks.stack[w.stack]
+    level.fresh, level.option, level.relevant = 0, level.step, 0
+    level.stop = level.ended = FAR
+    level.at = level.place + 1
+    spread = spread_of(s)
+    if spread:
+        time = s.events[level.row].ref - spread
+        level.at = first_not_below(s.stacks.entry, of.start, of.size, time)
+
+
+@inline
+def _pushed(s: Chase, depth: int, row: int, step: int, count: int, place: int) -> None:
+    level = s.levels[depth]
+    level.row, level.step, level.count, level.place, level.fresh = row, step, count, place, 1
+
+
+@inline
+def _possible(s: Chase, depth: int, row: int, t_a: int) -> bool:
+    """Whether ``row`` may come behind all events taken, and soon enough."""
+    if not spread_of(s):
+        return bool(s.events[row].ref > s.events[s.levels[depth].row].ref_end)
+    for d in range(depth + 1):
+        mine = s.levels[d].row
+        if mine == row or succession_of(s, mine, row, t_a) == IMPOSSIBLE:
+            return False
+    return True
+
+
+@inline
+def _leads_on(s: Chase, w: Wanted, step: int, row: int, has: bool) -> bool:
+    """Whether the event that must be in the match is, or may still come."""
+    if has or row == w.row:
+        return True
+    later, target = s.t.steps[step].later, s.events[w.row].member
+    return bool(later & target)
+
+
+@kernel
+def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool) -> int:
+    """The next step that ``row`` can be taken as behind the event at ``depth``, or -1."""
+    level, now, member = s.levels[depth], s.setting[0], s.events[row].member
+    if not _possible(s, depth, row, t_a):
+        return -1
+    present, before = 0, level.row
+    for d in range(depth + 1):
+        present |= 1 << s.levels[d].step
+    while level.option < now.steps:
+        q = level.option
+        level.option += 1
+        if not member >> q & 1 or not follows(s, level.step, level.count, q):
+            continue
+        if q == level.step and s.events[row].ref > level.ended:
+            continue
+        fits = taken(s, q, row, before if q == level.step else -1, present, t_a)
+        if fits == CERTAIN:
+            level.relevant = 1
+        if fits != IMPOSSIBLE:
+            if w.row < 0 or _leads_on(s, w, q, row, has):
+                return int(q)
+            if s.t.steps[q].later:
+                now.is_open = 1
+    return -1
+
+
+@inline
+def _passed(s: Chase, depth: int, row: int, t_a: int) -> None:
+    """What an event means for candidates beyond it, once it has been tried."""
+    level, now = s.levels[depth], s.setting[0]
+    level.option = level.step
+    relevant, level.relevant = level.relevant, 0
+    until = s.t.steps[level.step].until
+    ends = until >= 0 and s.events[row].member >> until & 1
+    breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
+    if (ends or breaks) and order_of(s, level.row, row, t_a) == CERTAIN:
+        beyond = s.events[row].ref + spread_of(s)
+        if breaks:
+            level.stop = min(level.stop, beyond)
+        if ends:
+            level.ended = min(level.ended, beyond)
+
+
+@kernel
+def _latest_t_a(s: Chase, completing: int, first_doubt: int) -> int:
+    """T_a in force when the match changed last."""
+    latest = completing
+    for d in range(first_doubt, s.setting[0].doubts_n):
+        row = s.doubts[d].event
+        if s.events[row].order > s.events[latest].order:
+            latest = row
+    return int(s.events[latest].t_a)
+
+
+@kernel
+def _verdict(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
+    """Whether the events are a match, as far as clocks can say, gaps apart."""
+    found, first = CERTAIN, s.path[from_].row
+    if spread_of(s):
+        for i in range(from_, from_ + size):
+            row = s.path[i].row
+            if i > from_:
+                found = min(found, near(s, first, s.events[row].ref_end, row, t_a))
+            for j in range(from_, i):
+                found = min(found, succession_of(s, s.path[j].row, row, t_a))
+        if found != IMPOSSIBLE:
+            found = min(found, takes_hold(s, from_, size, t_a))
+        placed(s, from_, size)
+    elif s.setting[0].within >= 0:
+        last = s.path[from_ + size - 1].row
+        found = near(s, first, s.events[last].ref_end, last, t_a)
+    if found != IMPOSSIBLE:
+        found = min(found, finals_hold(s, from_, size, present, t_a))
+        placed(s, from_, size)
+    return found
+
+
+@kernel
+def _whole(s: Chase, w: Wanted, depth: int) -> int:
+    """Writes the match that ends at ``depth``, if it is one: 1: written; 0: none; -1: no room."""
+    now, e, size = s.setting[0], s.events, depth + 1
+    from_, first_doubt = now.path_n, now.doubts_n
+    if now.found_n == len(s.found) or from_ + size > len(s.path):
+        return -1
+    completing = s.levels[0].row
+    for d in range(size):
+        s.path[from_ + d].row, s.path[from_ + d].step = s.levels[d].row, s.levels[d].step
+        if e[s.levels[d].row].order > e[completing].order:
+            completing = s.levels[d].row
+    until = alive_until(s, from_, size)
+    for d in range(size):
+        if e[s.levels[d].row].expires < e[completing].horizon:
+            return 0
+    if w.cause != completing and until < e[w.cause].horizon:
+        return 0
+    t_a = now.widest_t_a
+    present = placed(s, from_, size)
+    verdict = _verdict(s, from_, size, present, t_a)
+    if verdict == IMPOSSIBLE:
+        return 0
+    if now.breakable or now.leading or now.trailing:
+        broken = scan(s, from_, size, w.stack, completing, w.left_out, present)
+        if broken:
+            now.doubts_n = first_doubt
+            return -1 if broken < 0 else 0
+    t_a_before = _latest_t_a(s, completing, first_doubt)
+    stands, before = 1, now.doubts_n
+    if w.changed:
+        broken = effect_of(s, from_, size, w.cause, present)
+        stands = int(broken == 0)
+        if broken < 0 or (stands and now.doubts_n == before):
+            now.doubts_n = first_doubt
+            return -1 if broken < 0 else 0
+    t_a = _latest_t_a(s, completing, first_doubt)
+    sure_before = sure = _verdict(s, from_, size, present, t_a_before)
+    if t_a != t_a_before:
+        sure = _verdict(s, from_, size, present, t_a)
+    if sure_before == IMPOSSIBLE:
+        now.doubts_n = first_doubt
+        return 0
+    run = s.found[now.found_n]
+    run.cause, run.completing, run.new = w.cause, completing, w.phase
+    run.sure_before, run.sure, run.stands = sure_before == CERTAIN, sure == CERTAIN, stands
+    run.t_a_before, run.t_a_now = t_a_before, t_a
+    run.from_, run.size = from_, size
+    now.path_n += size
+    now.found_n += 1
+    return 1
+
+
+@inline
+def _goes_on(s: Chase, depth: int) -> bool:
+    """Whether an event behind all others may follow the one at ``depth``."""
+    level = s.levels[depth]
+    if level.stop != FAR:
+        return False
+    later = s.t.steps[level.step].later
+    if level.count == s.t.steps[level.step].most:
+        later &= ~(1 << level.step)
+    return bool(later)
+
+
+@inline
+def _may_end(s: Chase, w: Wanted, depth: int, has: bool) -> bool:
+    """Whether the events taken are all of a match."""
+    level = s.levels[depth]
+    if level.count < s.t.steps[level.step].least or not s.setting[0].lasts >> level.step & 1:
+        return False
+    return (has or w.row < 0) and (w.last < 0 or level.row == w.last)
+
+
+@kernel
+def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
+    """The matches that begin with the entry at ``place`` of the stack, taken as ``step``.
+
+    Returns:
+        how many were written; -1: there is no room.
+    """
+    now, e, entry, of = s.setting[0], s.events, s.stacks.entry, s.stacks.stack[w.stack]
+    row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s), 0
+    t_a = now.widest_t_a
+    if taken(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
+        return 0
+    _pushed(s, 0, row, step, 1, place)
+    within = FOR_EVER if now.within < 0 else e[row].ref + now.within + spread
+    until = FOR_EVER if w.row < 0 else e[w.row].ref + spread
+    if w.last >= 0:
+        within = min(within, until)
+    depth, has_from = 0, 0 if row == w.row else FAR
+    while depth >= 0:
+        level = s.levels[depth]
+        if level.fresh:
+            if _may_end(s, w, depth, has_from <= depth):
+                made = _whole(s, w, depth)
+                if made < 0:
+                    return -1
+                written += made
+                if written >= w.most:
+                    now.is_open = 1
+                    return written
+            _opened(s, w, depth)
+        next_step = -1
+        while level.at < stop and next_step < 0:
+            time, candidate = entry[level.at].time, entry[level.at].row
+            if time > level.stop or time > within or (has_from > depth and time > until):
+                break
+            now.looked += 1
+            held = e[candidate].expires >= e[w.cause].horizon
+            if candidate != w.left_out and held and key_equal(s, candidate, w.cause):
+                next_step = _next_option(s, w, depth, candidate, t_a, has_from <= depth)
+                if next_step < 0:
+                    _passed(s, depth, candidate, t_a)
+            if next_step < 0:
+                level.at += 1
+                level.option = level.step
+        if next_step < 0:
+            if level.at == stop and _goes_on(s, depth):
+                now.is_open = 1
+            if has_from == depth:
+                has_from = FAR
+            depth -= 1
+            continue
+        candidate, at = entry[level.at].row, level.at
+        count = level.count + 1 if next_step == level.step else 1
+        depth += 1
+        _pushed(s, depth, candidate, next_step, count, at)
+        if candidate == w.row:
+            has_from = depth
+    return written

@@ -1,0 +1,293 @@
+"""Patterns with repetition by definition: every labelled combination of events, then every event
+in every gap of it. Nothing of the engine's search is asked; conditions are read one by one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from engine.query.fields import attributes_in
+from engine.query.plan import Predicate, Step
+from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip, step_and_role
+from engine.stream.timeline import ANY_TYPE
+from tests.pattern.conftest import Event, pair
+from tests.query.slow_expression import slow
+
+Match = tuple[tuple[int, int], ...]
+"""(step, row) of each event, in order."""
+NO, MAY, MUST = 0, 1, 2
+ROLES = ("", "i", "i-1", "first", "last")
+
+
+class Slow:
+    """A plan's matches among some rows of ``events``."""
+
+    def __init__(
+        self, plan: RepeatPlan, events: Sequence[Event], rule: str = "pairwise", t_a: int = 0,
+        streams: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        self.plan, self.events, self.rule, self.t_a = plan, events, rule, t_a
+        self.places = {step.alias: n for n, step in enumerate(plan.steps)}
+        self.negated = [n for n, step in enumerate(plan.steps) if step.negated]
+        self.counts = [(often.least, often.most or 10**6) for often in plan.often]
+
+    # ---- what clocks leave open ----------------------------------------------------------------
+    def order(self, x: int, y: int) -> int:
+        diff = self.events[y].ref - self.events[x].ref
+        b = pair(self.events[x], self.events[y], self.rule, self.t_a)
+        return MUST if diff > b else NO if diff < -b or b == 0 else MAY
+
+    def after(self, x: int, y: int) -> int:
+        """Whether ``y`` begins after ``x`` has ended, as events of a match do."""
+        diff = self.events[y].ref - self.events[x].ref - self.events[x].long
+        b = pair(self.events[x], self.events[y], self.rule, self.t_a)
+        return MUST if diff > b else NO if diff < -b or b == 0 else MAY
+
+    def near(self, x: int, y: int, long: int = 0) -> int:
+        within = self.plan.within_ns
+        if within is None:
+            return MUST
+        diff = self.events[y].ref + long - self.events[x].ref
+        b = pair(self.events[x], self.events[y], self.rule, self.t_a)
+        return MUST if diff <= within - b else NO if diff > within + b else MAY
+
+    # ---- conditions ----------------------------------------------------------------------------
+    def record(self, row: int) -> dict[str, Any]:
+        event = self.events[row]
+        return {**event.attrs, "type": event.type, "source": event.source, "seq": row}
+
+    def own(self, step: Step, row: int) -> bool:
+        event = self.events[row]
+        kinds = step.types or (step.type,)
+        within = self.plan.within_ns
+        if not step.negated and within is not None and event.long > within:
+            return False
+        if step.type != ANY_TYPE and event.type not in kinds:
+            return False
+        if step.types and event.type not in kinds:
+            return False
+        return step.where is None or bool(slow(step.where, {step.alias: self.record(row)}))
+
+    def ends(self, n: int, row: int) -> bool:
+        until, step = self.plan.often[n].until, self.plan.steps[n]
+        if until is None or self.events[row].type not in (step.types or (step.type,)):
+            return False
+        return bool(slow(until, {step.alias: self.record(row)}))
+
+    def can_be(self, n: int, row: int) -> bool:
+        return self.own(self.plan.steps[n], row) and not self.ends(n, row)
+
+    def of(self, match: Match, n: int) -> list[int]:
+        return [row for step, row in match if step == n]
+
+    def named(self, predicate: Predicate) -> set[tuple[int, str]]:
+        found = (step_and_role(a.alias) for a in attributes_in(predicate))
+        return {(self.places[alias], role) for alias, role in found}
+
+    def bindings(
+        self, match: Match, predicate: Predicate, extra: dict[int, int]
+    ) -> Iterator[dict[str, Any]]:
+        """Each way in which the names of a condition are bound; none: a step is missing."""
+        fixed: dict[str, Any] = {}
+        each: int | None = None
+        second = False
+        for n, role in self.named(predicate):
+            alias, rows = self.plan.steps[n].alias, self.of(match, n)
+            key = f"{alias}\1{role}" if role else alias
+            if n in extra:
+                fixed[key] = self.record(extra[n])
+            elif role == "count":
+                fixed[key] = {"seq": len(rows)}
+            elif not rows:
+                return
+            elif role in {"i", "i-1"}:
+                each, second = n, second or role == "i-1"
+            elif role in {"", "first"}:
+                fixed[key] = self.record(rows[0])
+            elif role == "last":
+                fixed[key] = self.record(rows[-1])
+            else:
+                fixed[key] = self.collected(rows, role)
+        if each is None:
+            yield fixed
+            return
+        alias, rows = self.plan.steps[each].alias, self.of(match, each)
+        for before, row in itertools.zip_longest([None, *rows[:-1]], rows):
+            if before is None and second:
+                continue
+            bound = {f"{alias}\1i": self.record(row)}
+            if before is not None:
+                bound[f"{alias}\1i-1"] = self.record(before)
+            yield fixed | bound
+
+    def collected(self, rows: list[int], role: str) -> dict[str, Any]:
+        names = {name for row in rows for name in self.events[row].attrs}
+        made: dict[str, Any] = {}
+        for name in names:
+            values = [v for row in rows if (v := self.events[row].attrs.get(name)) is not None]
+            if values and not isinstance(values[0], str):
+                made[name] = {
+                    "sum": sum, "min": min, "max": max, "avg": lambda x: sum(x) / len(x),
+                }[role](values)  # fmt: skip
+        return made
+
+    def holds(self, match: Match, predicate: Predicate, extra: dict[int, int]) -> bool:
+        return all(slow(predicate, bound) for bound in self.bindings(match, predicate, extra))
+
+    def satisfies(self, match: Match) -> bool:
+        return all(
+            self.holds(match, other, {})
+            for other in self.plan.others
+            if not any(n in self.negated for n, _ in self.named(other))
+        )
+
+    def one_partition(self, rows: Sequence[int]) -> bool:
+        for name in self.plan.partition:
+            values = {self.events[row].attrs.get(name) for row in rows}
+            if len(values) > 1 or None in values:
+                return False
+        return True
+
+    # ---- gaps ----------------------------------------------------------------------------------
+    def could_follow(self, prefix: Match, row: int) -> bool:
+        """Whether the events so far could have taken ``row`` next."""
+        step, _ = prefix[-1]
+        count = len(self.of(prefix, step))
+        for n in range(step, len(self.plan.steps)):
+            if n in self.negated or not self.can_be(n, row):
+                continue
+            if n == step and count >= self.counts[n][1]:
+                continue
+            if n > step:
+                least = [self.counts[m][0] for m in range(step + 1, n) if m not in self.negated]
+                if count < self.counts[step][0] or any(least):
+                    continue
+            longer = (*prefix, (n, row))
+            asked = [other for other in self.plan.others if self.known_at(other) == n]
+            if all(self.holds_last(longer, other) for other in asked):
+                return True
+        return False
+
+    def known_at(self, other: Predicate) -> int | None:
+        """The step at whose events it is asked: the last that it names, if nothing is collected."""
+        named = self.named(other)
+        if any(n in self.negated or role not in {"", "i", "i-1"} for n, role in named):
+            return None
+        last = max(n for n, _ in named)
+        return last if all(n == last for n, role in named if role) else None
+
+    def holds_last(self, match: Match, other: Predicate) -> bool:
+        """Of the last event, as the one before it was asked earlier."""
+        bound = list(self.bindings(match, other, {}))
+        several = any(role == "i-1" for _, role in self.named(other))
+        n, _ = match[-1]
+        if several and len(self.of(match, n)) < 2:
+            return True
+        return not bound or bool(slow(other, bound[-1]))
+
+    def breaks(self, match: Match, row: int) -> int:
+        found = NO
+        for g in range(len(match) - 1):
+            (step, x), (behind, y) = match[g], match[g + 1]
+            lies = min(self.order(x, row), self.order(row, y))
+            if lies == NO:
+                continue
+            wrong = self.plan.contiguity is Contiguity.STRICT
+            wrong |= step == behind and self.ends(step, row)
+            nexts = self.plan.contiguity is Contiguity.NEXT
+            if nexts and self.could_follow(match[: g + 1], row):
+                found = max(found, min(lies, self.after(x, row)))
+            wrong |= any(step < n < behind and self.counted(match, n, row) for n in self.negated)
+            found = max(found, lies if wrong else NO)
+        (first, x), (last, y) = match[0], match[-1]
+        for n in self.negated:
+            if n < first and self.counted(match, n, row):
+                found = max(found, min(self.order(row, x), self.near(row, y)))
+            if n > last and self.counted(match, n, row):
+                found = max(found, min(self.order(y, row), self.near(x, row)))
+        return found
+
+    def counted(self, match: Match, n: int, row: int) -> bool:
+        if not self.own(self.plan.steps[n], row):
+            return False
+        asked = [other for other in self.plan.others if any(m == n for m, _ in self.named(other))]
+        return all(self.holds(match, other, {n: row}) for other in asked)
+
+    # ---- matches -------------------------------------------------------------------------------
+    def labelled(self, rows: Sequence[int]) -> Iterator[Match]:
+        """Every sequence of distinct events as steps, in a possible order."""
+        positive = [n for n in range(len(self.plan.steps)) if n not in self.negated]
+
+        def longer(match: Match, at: int) -> Iterator[Match]:
+            if at == len(positive):
+                if match:
+                    yield match
+                return
+            n = positive[at]
+            least, most = self.counts[n]
+            yield from taking(match, at, n, 0, least, most)
+
+        def taking(
+            match: Match, at: int, n: int, count: int, least: int, most: int
+        ) -> Iterator[Match]:
+            if count >= least:
+                yield from longer(match, at + 1)
+            if count == most:
+                return
+            for row in rows:
+                taken = [r for _, r in match]
+                if row in taken or not self.can_be(n, row):
+                    continue
+                if all(self.after(r, row) != NO for r in taken):
+                    yield from taking((*match, (n, row)), at, n, count + 1, least, most)
+
+        yield from longer((), 0)
+
+    def verdict(self, match: Match, rows: Sequence[int]) -> int:
+        chosen = [row for _, row in match]
+        if not self.one_partition(chosen) or not self.satisfies(match):
+            return NO
+        found = MUST
+        for x, y in itertools.combinations(chosen, 2):
+            found = min(found, self.after(x, y))
+        for y in chosen[1:]:
+            found = min(found, self.near(chosen[0], y, self.events[y].long))
+        for row in rows:
+            if row not in chosen and self.one_partition([*chosen, row]) and found != NO:
+                found = min(found, MUST - self.breaks(match, row))
+        return found
+
+    def matches(self, rows: Sequence[int]) -> dict[Match, str]:
+        """Of these rows alone, by match its certainty."""
+        found = {}
+        for match in self.labelled(rows):
+            verdict = self.verdict(match, rows)
+            if verdict != NO:
+                found[match] = "confirmed" if verdict == MUST else "uncertain"
+        return self.chosen(found)
+
+    def chosen(self, found: dict[Match, str]) -> dict[Match, str]:
+        """Those that SKIP and LIMIT ask for; refs of events differ."""
+        refs = {m: tuple(self.events[row].ref for _, row in m) for m in found}
+        steps = {m: tuple(n for n, _ in m) for m in found}
+        in_order = sorted(found, key=lambda m: (refs[m][-1], refs[m], steps[m]))
+        kept: dict[Match, str] = {}
+        ended: dict[Any, int] = {}
+        begun: set[int] = set()
+        counted: dict[int, int] = {}
+        for match in in_order:
+            first, last = match[0][1], match[-1][1]
+            where = tuple(self.events[first].attrs.get(name) for name in self.plan.partition)
+            if self.plan.skip is Skip.PAST_LAST and refs[match][0] <= ended.get(where, -(10**18)):
+                continue
+            if self.plan.skip is Skip.TO_NEXT and first in begun:
+                continue
+            if self.plan.limit is not None and counted.get(last, 0) >= self.plan.limit:
+                continue
+            kept[match] = found[match]
+            ended[where] = refs[match][-1]
+            begun.add(first)
+            counted[last] = counted.get(last, 0) + 1
+        return kept

@@ -1,0 +1,143 @@
+"""Repetition against its definition: after every row of random streams, cut anywhere."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.pattern.seq import PatternSettings
+from engine.query import query
+from engine.query.repeat_plan import RepeatPlan
+from engine.repetition.matcher import RepeatMatcher
+from tests.pattern.repetition.slow_repetition import Slow
+
+PATTERNS = [
+    "SEQ(A a, B+ b[], C c)", "SEQ(A+ a[], B b)", "A+ a[]", "SEQ(A a, B* b[], C c)",
+    "SEQ(A? a, B+ b[])", "SEQ(A{2,3} a[], B? b, C c)", "SEQ(A a, A+ b[], B c)",
+    "SEQ(OR(A, B) a, B{2} b[])", "SEQ(A+ a[] UNTIL a.v > 2, B b)", "SEQ(A a, B+ b[] UNTIL b.v > 2)",
+    "SEQ(A a, !N n, B+ b[], C c)", "SEQ(A+ a[], !N n, B b)", "SEQ(!N n, A+ a[], B b)",
+    "SEQ(A a, B+ b[], !N n)", "SEQ(A? a, !N n, B b, C* c[])", "SEQ(A a, B b)",
+]  # fmt: skip
+CONDITIONS = {
+    "a[i]": ["a[i].v > a[i - 1].v", "sum(a.v) > 4", "count(a) != 2", "last(a.v) >= first(a.v)",
+             "avg(a.v) < 3", "max(a.v) - min(a.v) < 3", "a[i].v > 1"],
+    "b[i]": ["b[i].v > b[i - 1].v", "b[i].v >= 1", "count(b) <= 2", "max(b.v) < 4",
+             "last(b.v) > 1"],
+    "c[i]": ["c[i].v <= c[i - 1].v + 1"],
+    "ab[i]": ["b[i].v > a.v", "b[i].v + a.v < 7"],
+    "b[i]c": ["b[i].v < c.v + 3", "sum(b.v) > c.v"],
+    "a[i]b": ["a[i].v <= b.v + 2", "first(a.v) < b.v"],
+    "an": ["n.v > a.v"], "b[i]n": ["n.v != last(b.v)"], "nb": ["n.v != b.v"],
+}  # fmt: skip
+
+
+@st.composite
+def queries(draw: st.DrawFn, *, chosen: bool = False) -> RepeatPlan:
+    pattern = draw(st.sampled_from(PATTERNS))
+    text = f"EVENT {pattern} WITHIN {draw(st.integers(3, 14))}"
+    clauses = []
+    if draw(st.booleans()):
+        clauses.append("PARTITION BY k")
+    clauses.append(f"CONTIGUITY {draw(st.sampled_from(['ANY', 'NEXT', 'STRICT']))}")
+    if chosen:
+        clauses.append(draw(st.sampled_from(["SKIP PAST LAST EVENT", "SKIP TO NEXT", "LIMIT 2"])))
+    plain = query(" ".join([text, *clauses]))
+    assert isinstance(plain, RepeatPlan)
+    known = {
+        step.alias + ("[i]" if often.repeats else "")
+        for step, often in zip(plain.steps, plain.often, strict=True)
+    }
+    fitting = [
+        each
+        for names, conditions in CONDITIONS.items()
+        for each in conditions
+        if _named(names) <= known
+    ]
+    asked = draw(st.lists(st.sampled_from(fitting), max_size=2, unique=True)) if fitting else []
+    if asked:
+        clauses.insert(0, f"WHERE {' AND '.join(asked)}")
+    plan = query(" ".join([text, *clauses]))
+    assert isinstance(plan, RepeatPlan)
+    return plan
+
+
+def _named(names: str) -> set[str]:
+    found, rest = set(), names
+    while rest:
+        cut = 4 if rest[1:4] == "[i]" else 1
+        found.add(rest[:cut])
+        rest = rest[cut:]
+    return found
+
+
+@st.composite
+def streams(draw: st.DrawFn, tools: Any, *, apart: bool = False, unc: int = 0) -> list[Any]:
+    n = draw(st.integers(1, 9))
+    refs = draw(st.lists(st.integers(0, 16), min_size=n, max_size=n, unique=apart))
+    if draw(st.booleans()):
+        refs.sort()
+    lengths = draw(st.sampled_from([[0], [0], [0, 1, 4]]))
+    return [
+        tools.Event(
+            draw(st.sampled_from("AABBCN" if n < 7 else "AABBCCN")), ref,
+            unc=draw(st.integers(0, unc)),
+            source=draw(st.sampled_from(["s0", "s1"])), epoch=draw(st.integers(0, 1)),
+            long=draw(st.sampled_from(lengths)),
+            attrs={"v": draw(st.integers(0, 4)), "k": draw(st.sampled_from([1, 1, 1, 2]))},
+        )
+        for ref in refs
+    ]  # fmt: skip
+
+
+def standing(results: list[dict[str, Any]], rows: int) -> dict[tuple[int, ...], Counter[str]]:
+    """What stands once so many rows have come: by events, how often with which certainty."""
+    found: dict[tuple[int, ...], Counter[str]] = {}
+    for result in results:
+        if result["at"] < rows:
+            seqs = tuple(event["seq"] for event in result["events"])
+            of = found.setdefault(seqs, Counter())
+            of[result["certainty"]] += 1 if result["op"] == "+" else -1
+            assert min(of.values()) >= 0, "taken back without having been given"
+    return {seqs: +of for seqs, of in found.items() if +of}
+
+
+def by_definition(slow: Slow, rows: int) -> dict[tuple[int, ...], Counter[str]]:
+    found: dict[tuple[int, ...], Counter[str]] = {}
+    for match, certainty in slow.matches(range(rows)).items():
+        found.setdefault(tuple(row for _, row in match), Counter())[certainty] += 1
+    return found
+
+
+def check(tools: Any, plan: RepeatPlan, events: list[Any], cuts: list[int], **more: Any) -> None:
+    keep = PatternSettings(more.pop("rule", "pairwise"), keep_late_ns=10**6)
+    results = tools.run(lambda: RepeatMatcher(plan, keep), events, cuts, **more)
+    slow = Slow(plan, events, keep.certainty, more.get("t_a", 0))
+    for rows in range(1, len(events) + 1):
+        assert standing(results, rows) == by_definition(slow, rows), rows
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data())
+def test_exact_clocks(tools: Any, data: st.DataObject) -> None:
+    plan, events = data.draw(queries()), data.draw(streams(tools))
+    check(tools, plan, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_chosen_matches(tools: Any, data: st.DataObject) -> None:
+    plan, events = data.draw(queries(chosen=True)), data.draw(streams(tools, apart=True))
+    check(tools, plan, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
+
+
+@pytest.mark.parametrize("rule", ["pairwise", "max-delay"])
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_clocks_that_err(tools: Any, rule: str, data: st.DataObject) -> None:
+    plan, events = data.draw(queries()), data.draw(streams(tools, unc=2))
+    cuts = data.draw(st.lists(st.integers(1, 8), max_size=2))
+    check(tools, plan, events[:7], cuts, rule=rule, t_a=2 if rule == "max-delay" else 0)
