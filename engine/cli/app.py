@@ -13,6 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from engine.cli.examples import epilog
+from engine.cli.options.plain_command import PlainCommand, PlainGroup
 from engine.cli.terminal.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
 from engine.extras import told
@@ -107,6 +108,7 @@ def _application(names: Sequence[str]) -> typer.Typer:
     """The application with these commands."""
     app = typer.Typer(
         name="slackwater",
+        cls=PlainGroup,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=True,
@@ -124,8 +126,9 @@ def _application(names: Sequence[str]) -> typer.Typer:
         else:
             theirs = _CONTEXTS.get(name, {})
             app.command(
-                name, short_help=_NAMES[name], epilog=epilog(name), context_settings=theirs
-            )(found)
+                name, cls=PlainCommand, short_help=_NAMES[name], epilog=epilog(name),
+                context_settings=theirs,
+            )(found)  # fmt: skip
     return app
 
 
