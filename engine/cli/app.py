@@ -36,6 +36,8 @@ _NAMES: Final = {
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
+_NEW_OBJECTS: Final = 50_000
+"""So many, and garbage is looked for: commands make few circles, and load modules as they go."""
 _CONTEXTS: Final[dict[str, dict[str, Any]]] = {
     # The agent reads its own words: on a device there is no typer.
     "agent": {
@@ -174,6 +176,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app = _application([first] if first in _NAMES else list(_NAMES))
         gc.freeze()  # modules stay: looking through them all takes 30 ms
+        gc.set_threshold(_NEW_OBJECTS)
         gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
     except KeyboardInterrupt:
