@@ -1,4 +1,4 @@
-"""Which files a table of row-wise Parquet has. Light: of every folder it is asked whether it is one."""
+"""Which files a table of row-wise Parquet has; light, as of every folder it is asked."""
 
 from __future__ import annotations
 
