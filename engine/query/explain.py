@@ -15,6 +15,7 @@ from engine.query.analysis.consistency import never_counts
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.endpoints.tree_joins import COST
+from engine.query.explain_checks import check_sections
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.join_plan import JoinPlan
 from engine.query.language.place import listed
@@ -71,8 +72,7 @@ def explain(
     """
     sections: list[Section] = [("query", [render(plan)])]
     if isinstance(plan, WindowPlan):
-        sections += _window(plan)
-        return _text(plan, sections)
+        return _text(plan, [*sections, *_window(plan)])
     # ruff: noqa: PLC0415 - what few plans need is not loaded with every query
     if isinstance(plan, MonitorPlan):
         from engine.query.automata.drawn import monitor_sections
@@ -111,7 +111,8 @@ def explain(
 
 
 def _text(plan: Plan, sections: list[Section]) -> str:
-    return f"{plan.name}\n" + "".join(_set(label, lines) for label, lines in sections)
+    found = "".join(_set(label, lines) for label, lines in [*sections, *check_sections(plan)])
+    return f"{plan.name}\n{found}"
 
 
 def _set(label: str, lines: list[str]) -> str:
