@@ -14,8 +14,10 @@ from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_i
 from engine.query.analysis.consistency import never_counts
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
+from engine.query.endpoints.told_tree import tree_sections
 from engine.query.endpoints.tree_joins import COST
 from engine.query.explain_checks import check_sections
+from engine.query.explain_join import join_sections
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.join_plan import JoinPlan
 from engine.query.language.place import listed
@@ -73,9 +75,8 @@ def explain(
     sections: list[Section] = [("query", [render(plan)])]
     if isinstance(plan, WindowPlan):
         return _text(plan, [*sections, *_window(plan)])
-    # ruff: noqa: PLC0415 - what few plans need is not loaded with every query
     if isinstance(plan, MonitorPlan):
-        from engine.query.automata.drawn import monitor_sections
+        from engine.query.automata.drawn import monitor_sections  # noqa: PLC0415 - ten modules
 
         return _text(plan, [*sections, *monitor_sections(plan)])
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
@@ -93,8 +94,6 @@ def explain(
         return _text(plan, [*sections, *found, *whole])
     told = f"{len(branches)}: each answers by itself; the matches are those of all"
     if isinstance(plan, JoinPlan):
-        from engine.query.explain_join import join_sections
-
         return _text(plan, [*sections, *join_sections(plan, force), *whole[1:]])
     sections += whole
     if isinstance(plan, TreePlan):
@@ -155,8 +154,6 @@ def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
 
 def _tree(plan: SeqPlan, barrier: BarrierSettings, joins: str) -> list[Section]:
     """As ``_pattern``, with what a tree asks of end points instead of an order."""
-    from engine.query.endpoints.told_tree import tree_sections
-
     found = []
     for name, lines in _pattern(plan, barrier):
         found += [(name, lines)] if name != "order" else tree_sections(plan, joins)
