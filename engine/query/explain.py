@@ -121,12 +121,11 @@ def _set(label: str, lines: list[str]) -> str:
     found = []
     for number, line in enumerate(lines):
         head = label if number == 0 else ""
-        margin = " " * _LABEL
         found += textwrap.wrap(
             line,
             WIDTH,
             initial_indent=f"{head:<{_LABEL}}",
-            subsequent_indent=margin + "  ",
+            subsequent_indent=" " * (_LABEL + 2),
             break_on_hyphens=False,
         )
     return "".join(f"{line}\n" for line in found)
