@@ -177,6 +177,37 @@ def test_a_damaged_kernel_is_compiled_anew(cache: Path, tmp_path: Path) -> None:
         assert not (tmp_path / "ran").exists()
 
 
+CALLED = """
+import sys
+from engine.kernels import jit
+
+@jit.kernel
+def twice(x):
+    return 2 * x
+
+@jit.kernel
+def four_times(x):
+    return twice(twice(x))
+
+compiled = []
+jit.when_compiling.append(lambda: compiled.append(1))
+print(twice(21), bool(compiled), four_times(21) if sys.argv[1:] else None, bool(compiled))
+"""
+
+
+def test_a_kernel_from_the_cache_can_be_called_by_one_that_is_compiled_now(
+    cache: Path, tmp_path: Path
+) -> None:
+    """Its bitcode is read only then."""
+    (tmp_path / "kernel.py").write_text(CALLED)
+    code = f"import runpy; runpy.run_path({str(tmp_path / 'kernel.py')!r})"
+    assert run(code, cache) == "42 True None True\n"
+    assert run(code, cache) == "42 False None False\n"
+    both = f"import sys; sys.argv.append('both'); {code}"
+    assert run(both, cache) == "42 False 84 True\n"
+    assert run(both, cache) == "42 False 84 False\n"
+
+
 def test_a_file_of_the_cache_that_is_a_link_or_a_pipe_is_none(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "file")

@@ -21,8 +21,8 @@ ALLOWED = {
         "engine.gateway", "engine.log", "engine.stream.frame", "engine.errors", "engine.units",
     },
     "engine": {
-        "engine", "edge_agent", "numpy", "numba", "pyarrow", "lark", "msgpack", "pyspark",
-        "py4j", "pandas", "rich", "typer", "packaging", "plotly", "jinja2", "markupsafe",
+        "engine", "edge_agent", "numpy", "numba", "llvmlite", "pyarrow", "lark", "msgpack",
+        "pyspark", "py4j", "pandas", "rich", "typer", "packaging", "plotly", "jinja2", "markupsafe",
         "simulator", "scenarios", "aiohttp", "prometheus_client",
     },
     "slackwater": {

@@ -22,6 +22,7 @@ class BarrierStage:
         self._barrier = barrier
         self.types = matcher.types
         self.takes_halves = matcher.takes_halves
+        self._until_end: dict[str, int] = {}
 
     def required_columns(self) -> set[str]:
         return {*self._matcher.required_columns(), "status"}
@@ -38,6 +39,9 @@ class BarrierStage:
         return self._let_go(self._matcher.advance(now), partial(self._barrier.advance, now))
 
     def finish(self, at: int) -> Sequence[Result]:
+        held = self._barrier.counters().get("matches_held")
+        if held is not None:  # nothing but the end of the input lets these go
+            self._until_end = {"matches_until_end": held}
         return self._let_go(self._matcher.finish(at), partial(self._barrier.finish, at))
 
     def _let_go(
@@ -58,8 +62,8 @@ class BarrierStage:
         return pieces[0] if len(pieces) == 1 else ResultPieces(pieces) if pieces else ()
 
     def counters(self) -> dict[str, int]:
-        """Of both."""
-        return self._matcher.counters() | self._barrier.counters()
+        """Of both; ``matches_until_end``: how many the end of the input let go."""
+        return self._matcher.counters() | self._barrier.counters() | self._until_end
 
     def codes(self) -> np.ndarray | None:
         return self._matcher.codes()

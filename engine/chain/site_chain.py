@@ -9,14 +9,13 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
 from engine.chain.halves import Halves, among, begun_in
-from engine.chain.judged_results import counted, judging_of
 from engine.chain.lane_places import placed
 from engine.chain.operators import build_operator
 from engine.chain.settings import ChainOutput, ChainSettings
@@ -28,6 +27,7 @@ from engine.operator import Operator, ResultPieces
 from engine.order.base import Ordered, OrderSite
 from engine.pattern.spill.chunk_store import ChunkStore
 from engine.query import needed_attributes
+from engine.query.check_plan import checks_of
 from engine.query.fields import attributes_of, names
 from engine.query.plan import Drift
 from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
@@ -44,6 +44,9 @@ from engine.stream.columns import (
 from engine.stream.ends import by_end, from_start
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
+
+if TYPE_CHECKING:
+    from engine.check import Judging
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
@@ -81,7 +84,11 @@ class Chain:
             build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
         ]
-        self._judging = judging_of(settings.plans)
+        self._judging: Judging | None = None
+        if any(checks_of(plan) is not None for plan in settings.plans):
+            from engine.check import Judging  # noqa: PLC0415 - for few runs
+
+            self._judging = Judging(settings.plans)
         self._listeners = [each for each in self._operators if isinstance(each, Listener)]
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
@@ -97,7 +104,6 @@ class Chain:
         self._readers = StreamReaders(self._operators, settings)
         takes = self._readers.take_halves
         self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
-        self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
 
     def _projection(self) -> tuple[set[str] | None, set[str] | None]:
         """(attribute columns to decode, columns to gather); None = all."""
@@ -309,12 +315,8 @@ class Chain:
         output = ChainOutput([ResultPieces() for _ in self._operators])
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            for number, operator in enumerate(self._operators):
-                held = operator.counters().get("matches_held")
-                if held is not None:
-                    # Nothing but the end of the input lets these go.
-                    self._until_end[number] = {"matches_until_end": held}
-                output.results[number].extend(operator.finish(self._last_arrival))
+            for results, operator in zip(output.results, self._operators, strict=True):
+                results.extend(operator.finish(self._last_arrival))
             if self._judging is not None:
                 now = self._last_arrival
                 self._judging.judge(output.results, self.strings, now, end=True)
@@ -336,9 +338,13 @@ class Chain:
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             **self._order.sources(),
-            "queries": counted(
-                self.settings.plans, self._operators, self._until_end, self._judging
-            ),
+            "queries": {
+                plan.name: operator.counters()
+                | ({} if self._judging is None else self._judging.counters(number))
+                for number, (plan, operator) in enumerate(
+                    zip(self.settings.plans, self._operators, strict=True)
+                )
+            },
         }
 
     def snapshot(self) -> bytes:

@@ -34,23 +34,13 @@ def main() -> None:
     sys.exit(code)
 
 
-class _NoPandas:
-    """Finds modules; says of pandas that there is none."""
-
-    @staticmethod
-    def find_spec(name: str, _path: object = None, _target: object = None) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("not looked for", name=name)
-
-
 def _without_pandas() -> None:
     """Arrow looks for pandas when it is first given an array, in case that is pandas'; no command
     has such data, and importing pandas takes longer than many a query. Others may still import it.
     """
     import pyarrow as pa  # noqa: PLC0415 - a device has no Arrow
 
-    sys.meta_path.insert(0, _NoPandas)
-    try:
+    from engine.kernels.left_out import left_out  # noqa: PLC0415
+
+    with left_out("pandas"):
         pa.array([0])
-    finally:
-        sys.meta_path.remove(_NoPandas)

@@ -13,6 +13,7 @@ import typer
 from typer.exceptions import TyperException
 
 from engine.cli.examples import epilog
+from engine.cli.options.plain_command import PlainCommand, PlainGroup
 from engine.cli.terminal.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
 from engine.extras import told
@@ -36,6 +37,8 @@ _NAMES: Final = {
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
+_NEW_OBJECTS: Final = 50_000
+"""So many, and garbage is looked for: commands make few circles, and load modules as they go."""
 _CONTEXTS: Final[dict[str, dict[str, Any]]] = {
     # The agent reads its own words: on a device there is no typer.
     "agent": {
@@ -112,6 +115,7 @@ def _application(names: Sequence[str]) -> typer.Typer:
     """The application with these commands."""
     app = typer.Typer(
         name="slackwater",
+        cls=PlainGroup,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=True,
@@ -129,8 +133,9 @@ def _application(names: Sequence[str]) -> typer.Typer:
         else:
             theirs = _CONTEXTS.get(name, {})
             app.command(
-                name, short_help=_NAMES[name], epilog=epilog(name), context_settings=theirs
-            )(found)
+                name, cls=PlainCommand, short_help=_NAMES[name], epilog=epilog(name),
+                context_settings=theirs,
+            )(found)  # fmt: skip
     return app
 
 
@@ -176,6 +181,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         app = _application([first] if first in _NAMES else list(_NAMES))
         gc.freeze()  # modules stay: looking through them all takes 30 ms
+        gc.set_threshold(_NEW_OBJECTS)
         gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
     except KeyboardInterrupt:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from engine.grouping.dataflow import Dataflow
 from engine.query.fields import attributes_of
 from engine.query.plan import Attribute
 
 if TYPE_CHECKING:
+    from engine.grouping.dataflow import Dataflow
     from engine.query.plan import SeqPlan, Step, WindowPlan
 
 

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from engine.cache_home import own_cache
+from engine.kernels.left_out import left_out
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -209,7 +210,8 @@ class _Compiled:
         return made
 
     def _made(self) -> Any:
-        import numba  # noqa: PLC0415 - takes 0.2 s, which a command without kernels can do without
+        with left_out("coverage"):  # which Numba would tell of compiled lines
+            import numba  # noqa: PLC0415 - 0.2 s, which a command without kernels can do without
 
         options = dict(self._options)
         folder: Path | None = None
@@ -229,8 +231,8 @@ class _Compiled:
             # Before it looks into its cache, Numba gets ready to compile, which takes 0.3 s; what
             # is found there runs without, but for the memory runtime if it allocates.
             kept = made._cache  # noqa: SLF001 - there is no public way
-            kept._cache_file = SealedFiles(kept, folder)  # noqa: SLF001
-            load = kept._load_overload  # noqa: SLF001
+            files = kept._cache_file = SealedFiles(kept, folder)  # noqa: SLF001
+            load = functools.partial(files.overload, kept._load_overload)  # noqa: SLF001
             if self._allocates:
                 load = functools.partial(_with_runtime, load)
             kept.load_overload = functools.partial(_found_or_told, load)

@@ -2,20 +2,29 @@
 
 Numba's own have none: it unpickles what is there, and runs it. A bit that has turned over is then a
 traceback, another answer, or the end of the process.
+
+Numba keeps a kernel twice: as machine code, which is run, and as bitcode, of which a kernel that
+calls it is made. To read the bitcode takes longer than all the rest, and a run that compiles
+nothing has no use for it: it is kept beside, and read once something is compiled.
 """
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+import llvmlite.binding as llvm
+from llvmlite import ir
 from numba.core.caching import Cache, IndexDataCacheFile
 
 from engine.cache_home import own_bytes
 
 _DIGEST: Final = 32
+_LENGTH: Final = 8
 
 
 class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not checked here
@@ -31,6 +40,7 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
     def __init__(self, cache: Cache, folder: Path | None) -> None:
         implementation = cache._impl  # noqa: SLF001 - there is no public way
         stamp = folder.name if folder else implementation.locator.get_source_stamp()
+        self._bitcode = b""
         super().__init__(str(folder or cache.cache_path), implementation.filename_base, stamp)
 
     def _load_index(self) -> dict[Any, str]:
@@ -42,7 +52,16 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
         return dict(overloads) if fresh else {}
 
     def _save_index(self, overloads: dict[Any, str]) -> None:
-        self._save(self._index_path, (self._version, self._source_stamp, overloads))
+        index = self._version, self._source_stamp, overloads
+        self._write(self._index_path, self._dump(index))
+
+    def overload(self, load: Callable[..., Any], *signature: Any) -> Any:
+        """What Numba's ``load`` makes of these files; None: they have nothing for ``signature``."""
+        found = load(*signature)
+        if found is not None:
+            read = cache(partial(llvm.parse_bitcode, self._bitcode))
+            found.library._get_module_for_linking = read  # noqa: SLF001 - there is no public way
+        return found
 
     def _load_data(self, name: str) -> Any:
         """Raises ``FileNotFoundError``, as Numba expects it, if there is nothing to rely on."""
@@ -50,17 +69,37 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
         content = _unsealed(path)
         if content is None:
             raise FileNotFoundError(path)
-        return pickle.loads(content)  # noqa: S301 - our own, and whole
+        end = _LENGTH + int.from_bytes(content[:_LENGTH], "big")
+        data = pickle.loads(memoryview(content)[_LENGTH:end])  # noqa: S301 - our own, and whole
+        self._bitcode = content[end:]
+        return data
 
     def _save_data(self, name: str, data: Any) -> None:
-        self._save(self._data_path(name), data)
+        (library, kind, (code, bitcode)), *others = data
+        dumped = self._dump(((library, kind, (code, _names_of(bitcode))), *others))
+        self._write(self._data_path(name), len(dumped).to_bytes(_LENGTH, "big"), dumped, bitcode)
 
-    def _save(self, path: str, data: Any) -> None:
-        content = self._dump(data)
+    def _write(self, path: str, *parts: bytes) -> None:
+        content = b"".join(parts)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with self._open_for_write(path) as file:
             file.write(_digest(content))
             file.write(content)
+
+
+def _names_of(bitcode: bytes) -> bytes:
+    """Bitcode with the same functions, none of which does anything but stop the process: Numba
+    asks a kernel's bitcode for the names that its machine code has.
+    """
+    names, nothing = ir.Module(), ir.FunctionType(ir.VoidType(), ())
+    trap = names.declare_intrinsic("llvm.trap", (), nothing)
+    for function in llvm.parse_bitcode(bitcode).functions:
+        if not function.is_declaration:
+            block = ir.Function(names, nothing, function.name).append_basic_block()
+            inside = ir.IRBuilder(block)
+            inside.call(trap, ())
+            inside.unreachable()
+    return bytes(llvm.parse_assembly(str(names)).as_bitcode())
 
 
 def _digest(content: bytes) -> bytes:

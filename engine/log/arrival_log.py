@@ -15,9 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from engine.errors import ContractViolation, UserError
 from engine.log.files.file_facts import MARK, FileFacts, checksum
@@ -32,9 +30,9 @@ from engine.log.files.log_files import (
     SITE,
     arrivals_given,
     check_files,
-    check_rows,
     checked_pieces,
     damaged,
+    entries_of,
     facts_in,
     frame_of,
     is_log_file,
@@ -275,7 +273,7 @@ class LogReader:
     def one_by_one(self) -> Iterator[Frame]:
         """The same frames, each read when it is its turn: for who may need but the first few."""
         for file in self.files:
-            entries = (entry for piece in pieces(file) for entry in piece.to_pylist())
+            entries = (entry for piece in pieces(file) for entry in entries_of(piece))
             for row, entry in enumerate(entries):
                 yield frame_of(file, row, entry)
 
@@ -296,7 +294,7 @@ def streamed_frames(file: Path) -> Iterator[Frame]:
         UserError: a damaged file.
     """
     has_facts = facts_in(file) is not None
-    entries = (entry for piece in checked_pieces(file) for entry in piece.to_pylist())
+    entries = (entry for piece in checked_pieces(file) for entry in entries_of(piece))
     for row, entry in enumerate(entries):
         yield frame_of(file, row, entry, has_facts=has_facts)
 
@@ -342,22 +340,22 @@ def _place_of(directory: Path, name: str) -> tuple[Path, int]:
 
 
 def _frames_of(file: Path, sites: Collection[str] | None) -> list[tuple[int, Frame]]:
-    """(row, frame) of each frame of ``sites`` in a file, which is as it was written."""
-    table = read_file(file, LOG_SCHEMA.names)
-    has_facts = check_rows(file, table)
-    places = np.arange(table.num_rows)
-    if sites is not None:
-        mine = pc.is_in(table.column(SITE), pa.array(list(sites), pa.string()))
-        places = np.flatnonzero(mine.to_numpy())
-        table = table.take(places)
-    entries = zip(places.tolist(), table.to_pylist(), strict=True)
-    return [(row, frame_of(file, row, entry, has_facts=has_facts)) for row, entry in entries]
+    """(row, frame) of each frame of ``sites`` in a file, which is as it was written.
+
+    A few rows at a time, as memory that is new to the process takes longer than to read.
+    """
+    has_facts = facts_in(file) is not None
+    entries = (entry for piece in checked_pieces(file) for entry in entries_of(piece))
+    mine = [
+        (row, entry) for row, entry in enumerate(entries) if sites is None or entry[SITE] in sites
+    ]
+    return [(row, frame_of(file, row, entry, has_facts=has_facts)) for row, entry in mine]
 
 
 def _frames(file: Path, places: Sequence[int]) -> list[Frame]:
     """The frames in rows ``places`` of a file."""
     table = KEPT.rows(file, list(places), partial(read_file, columns=LOG_SCHEMA.names))
-    entries = zip(places, table.to_pylist(), strict=True)
+    entries = zip(places, entries_of(table), strict=True)
     return [frame_of(file, row, entry, has_facts=True) for row, entry in entries]
 
 

@@ -54,7 +54,8 @@ def run_in_process(
     with sole_use(store.directory) if store.is_lasting else nullcontext():
         writer = RunWriter(store)
         started, loaded = time.perf_counter(), loading.seconds
-        writer.clear()  # this host always begins anew
+        if store.is_lasting:
+            writer.clear()  # this host always begins anew
         reader = opened(log)
         sites = reader.site_names()
         rows = batch = 0

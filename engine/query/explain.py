@@ -12,7 +12,6 @@ from typing import Final
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from engine.query.analysis.consistency import never_counts
-from engine.query.automata.drawn import monitor_sections
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.endpoints.told_tree import tree_sections
@@ -73,6 +72,8 @@ def explain(
     if isinstance(plan, WindowPlan):
         return _text(plan, [*sections, *_window(plan)])
     if isinstance(plan, MonitorPlan):
+        from engine.query.automata.drawn import monitor_sections  # noqa: PLC0415 - ten modules
+
         return _text(plan, [*sections, *monitor_sections(plan)])
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
     force = barrier_in_force(barrier, plan.realtime)
@@ -118,12 +119,11 @@ def _set(label: str, lines: list[str]) -> str:
     found = []
     for number, line in enumerate(lines):
         head = label if number == 0 else ""
-        margin = " " * _LABEL
         found += textwrap.wrap(
             line,
             WIDTH,
             initial_indent=f"{head:<{_LABEL}}",
-            subsequent_indent=margin + "  ",
+            subsequent_indent=" " * (_LABEL + 2),
             break_on_hyphens=False,
         )
     return "".join(f"{line}\n" for line in found)

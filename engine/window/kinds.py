@@ -5,12 +5,8 @@ from __future__ import annotations
 from edge_agent.records import DEFAULT_SITE
 from engine.operator import Operator
 from engine.query.plan import WindowKind, WindowPlan
-from engine.window.counted.windows import CountedWindows
 from engine.window.held.aggregate import NEEDS_ALL_VALUES
-from engine.window.panes.windows import PaneWindows
-from engine.window.session.windows import SessionWindows
 from engine.window.settings import WindowSettings
-from engine.window.time_windows import TimeWindows
 
 
 def windows_of(
@@ -19,11 +15,20 @@ def windows_of(
     """The operator of ``plan``. Of windows that slide it has panes if they overlap, and no
     aggregate needs all values.
     """
+    # ruff: noqa: PLC0415 - a query has one kind, and the others are some fifty modules
     if plan.kind is WindowKind.SESSION:
+        from engine.window.session.windows import SessionWindows
+
         return SessionWindows(plan, settings, site)
     if plan.kind is WindowKind.ROWS:
+        from engine.window.counted.windows import CountedWindows
+
         return CountedWindows(plan, settings, site)
     alone = plan.every_ns is None or plan.every_ns == plan.size_ns
     if alone or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
+        from engine.window.time_windows import TimeWindows
+
         return TimeWindows(plan, settings, site)
+    from engine.window.panes.windows import PaneWindows
+
     return PaneWindows(plan, settings, site)

@@ -25,6 +25,8 @@ NEVER = {
     "scipy",
     "rich.progress",
     "pyarrow.dataset",
+    "pydantic",
+    "coverage",
 }
 READY_TO_COMPILE = "numba.np.linalg"
 """Numba imports it, and much else, before it compiles anything."""

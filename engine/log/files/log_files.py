@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -147,24 +147,10 @@ def arrivals_given(file: Path, facts: FileFacts | None) -> bool:
     if facts is not None:
         return facts.arrival_given
     for piece in pieces(file):  # one look, as what the payload says has a checksum
-        for entry in piece.slice(0, 1).to_pylist():
+        for entry in entries_of(piece.slice(0, 1)):
             frame_of(file, 0, entry, has_facts=False)
         break
     return earlier_arrival_given(pq.read_schema(file).metadata)
-
-
-def check_rows(file: Path, table: pa.Table) -> bool:
-    """All rows of a file against its facts; False: it has none.
-
-    Raises:
-        UserError: they are not as they were written.
-    """
-    facts = facts_in(file)
-    if facts is None:
-        return False
-    for _ in _checked(file, table.to_batches(), facts):
-        pass
-    return True
 
 
 def checked_pieces(file: Path) -> Iterator[pa.RecordBatch]:
@@ -192,9 +178,17 @@ def _checked(
 
 def checksum_with(piece: pa.RecordBatch, before: int) -> int:
     """Of rows with that checksum, and those of ``piece`` after them; payloads are not copied."""
-    *columns, payloads = (piece.column(name) for name in LOG_SCHEMA.names)
+    return checksum((tuple(entry.values()) for entry in entries_of(piece)), before)
+
+
+def entries_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows as dicts in the order of ``LOG_SCHEMA``; payloads are not copied: they keep what
+    they are of in memory.
+    """
+    *columns, payloads = (rows.column(name) for name in LOG_SCHEMA.names)
     given = (each.as_buffer() for each in payloads)
-    return checksum(zip(*(column.to_pylist() for column in columns), given, strict=True), before)
+    for row in zip(*(column.to_pylist() for column in columns), given, strict=True):
+        yield dict(zip(LOG_SCHEMA.names, row, strict=True))
 
 
 def _refuse_marked(frame: Frame) -> None:
@@ -209,7 +203,7 @@ def frame_of(file: Path, row: int, entry: dict[str, object], *, has_facts: bool 
         UserError: damaged.
     """
     site, payload = entry[SITE], entry[PAYLOAD]
-    if not isinstance(site, str) or not isinstance(payload, bytes):
+    if not isinstance(site, str) or not isinstance(payload, pa.Buffer):
         raise UserError(f"{file}: damaged file: row {row} has no site or no payload")
     try:
         frame = Frame.from_bytes(site, payload)

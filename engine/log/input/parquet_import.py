@@ -29,6 +29,7 @@ from engine.log.input.row_import import (
     plan_columns,
     time_faults,
 )
+from engine.log.input.table_files import table_files
 from engine.log.record.bad_lines import Fault
 from engine.log.record.record_rules import TIME_FIELDS
 from engine.log.record.trace_record import INT_FIELDS
@@ -146,24 +147,6 @@ class ParquetRead(RowRead):
         if _is_text(column.type):
             return self._times.texts(field, column.cast(pa.string()), lines)
         return self._times.numbers(field, column, lines)
-
-
-def table_files(path: str) -> list[str]:
-    """The Parquet files of a table: the file itself, or those in the folder, by name.
-
-    Names that begin with a dot or an underscore are no data, as Spark has it.
-    """
-    folder = Path(path)
-    if not folder.is_dir():
-        return [path]
-    found = [
-        file
-        for file in folder.rglob("*")
-        if file.is_file()
-        and file.name.lower().endswith((".parquet", ".parq", ".pq"))
-        and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-    ]
-    return [str(file) for file in sorted(found)]
 
 
 def _opened(path: str, files: list[str]) -> tuple[ds.Dataset, pa.Schema]:

@@ -9,25 +9,21 @@ from engine.query.analysis.checks import checked_plan
 from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
-from engine.query.analysis.join import join_plan
 from engine.query.analysis.pattern import Pattern, placed
 from engine.query.analysis.repetition import asks_for_repetition, repeat_plan
 from engine.query.analysis.returning import Returned, read_returns, selected
 from engine.query.analysis.selection import select_plan
 from engine.query.analysis.sources import terms_of_clauses, whole_pattern_of
-from engine.query.analysis.spans.branches import bare_branches, tree_plan
 from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.split import Term, read_terms, split
-from engine.query.analysis.tlist import Restrictions, TList
 from engine.query.analysis.typed import Context
-from engine.query.analysis.under import monitor_plan
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, listed, refuse
 from engine.query.language.sources import Join
 from engine.query.language.traces import Under
-from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, SeqPlan, Step
+from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, PointRelation, SeqPlan, Step
 from engine.query.shape import shape_of
 from engine.units import unit_ns
 
@@ -80,12 +76,19 @@ def _unchecked(
     parsed: s.EventQuery | s.SelectQuery, text: str, time_unit: str, name: str
 ) -> Plan:  # fmt: skip
     if isinstance(parsed, s.SelectQuery) and any(isinstance(c, Join) for c in parsed.clauses):
+        # ruff: noqa: PLC0415 - what few queries need is not loaded with every one
+        from engine.query.analysis.join import join_plan
+
         return join_plan(parsed, text, time_unit, name)
     if isinstance(parsed, s.SelectQuery):
         return select_plan(parsed, text, time_unit, name)
     pattern = _Event(parsed, text, time_unit).plan(name)
     under = only(parsed.clauses, Under, text)
-    return pattern if under is None else monitor_plan(pattern, parsed, under, text, time_unit)
+    if under is None:
+        return pattern
+    from engine.query.analysis.under import monitor_plan
+
+    return monitor_plan(pattern, parsed, under, text, time_unit)
 
 
 def _plain(group: Group) -> bool:
@@ -118,17 +121,23 @@ class _Event:
             pattern = Pattern(self.parsed.pattern, self.text)
         self.steps = pattern.steps
         if isinstance(pattern, TreePattern):
+            from engine.query.analysis.spans.branches import bare_branches
+
             bare = bare_branches(name, pattern)
         else:
             bare = [self._bare(name, tree) for tree in pattern.alternatives()]
-        tlist = TList((), [])
+        relations: tuple[PointRelation, ...] = ()
+        terms: list[Term] = []
         if pattern.iseq is not None:
+            from engine.query.analysis.tlist import Restrictions
+
             written = Restrictions(pattern.iseq, self.steps, pattern.spans, self.text)
             tlist = written.read(bounded=within is not None)
+            relations, terms = tlist.relations, list(tlist.terms)
         elif within is None:
             for plan in bare:
                 self._check_scopes(plan, pattern)
-        terms = tlist.terms + read_terms(
+        terms += read_terms(
             where.condition if where else None, list(self.steps.values()), self.context
         )
         terms += terms_of_clauses(clauses, [plan.steps for plan in bare], self.text)
@@ -138,7 +147,7 @@ class _Event:
         entries = read_returns(returning, self.steps, self.context)
         whole = SeqPlan(
             name, self.text, (), within_ns=width, realtime=self._realtime(realtime),
-            relations=tlist.relations,
+            relations=relations,
             everything=returning is not None and returning.everything is not None,
         )  # fmt: skip
         if len(bare) == 1 and not isinstance(pattern, TreePattern):
@@ -147,6 +156,8 @@ class _Event:
         shared = len(bare) > 1
         branches = tuple(self._branch(whole, plan, terms, entries, shared=shared) for plan in bare)
         if isinstance(pattern, TreePattern):
+            from engine.query.analysis.spans.branches import tree_plan
+
             returned = selected(entries, set(self.steps))
             return tree_plan(whole, branches, pattern, terms, returned)
         assert isinstance(pattern.tree, Group)

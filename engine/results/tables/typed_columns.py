@@ -171,7 +171,7 @@ def _fields_of(objects: pa.ChunkedArray) -> Iterable[Iterable[pa.Field]]:
     if pa.types.is_struct(objects.type):
         yield list(objects.type)
     else:
-        for read in _read(objects):
+        for read in _read(objects.drop_null()):  # a null has no field
             yield list(read.schema)
 
 
