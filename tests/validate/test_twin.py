@@ -162,8 +162,10 @@ def test_a_recording_goes_with_a_scenario(capsys: pytest.CaptureFixture[str]) ->
 def test_a_prediction_that_is_off_is_seen() -> None:
     live = dict.fromkeys(proof.METRICS, 10.0) | {"uncertain": 0.1}
     twin = live | {"uncertain": 0.11, "detection_delay_p50": 50.0, "detection_delay_p95": 7.5}
-    found = Proved(SETTINGS[0], live, twin, 100, {})
-    assert found.disagreements == pytest.approx({"detection_delay_p95": -0.25})
+    found = Proved(SETTINGS[0], live, twin | {"answer_delay_p95": 15.0}, 100, {})
+    assert found.disagreements() == pytest.approx({"detection_delay_p95": -0.25})
+    alone = {"detection_delay_p95": -0.25, "answer_delay_p95": 0.5}
+    assert found.disagreements(proof.ASKED_ALONE) == pytest.approx(alone)
     assert "-25.0%" in proof.table([found])
 
 
@@ -205,7 +207,7 @@ def test_the_twin_predicts_the_live_run(setting: TwinSetting, tmp_path: Path) ->
         folder = tmp_path / str(seed)
         folder.mkdir()
         tried.append(prove(replace(setting, seed=seed), folder))
-        if not tried[-1].disagreements:
+        if not tried[-1].disagreements():
             break
-    assert tried[-1].disagreements == {}, proof.table(tried)
+    assert tried[-1].disagreements() == {}, proof.table(tried)
     assert tried[-1].results > 1_000
