@@ -6,22 +6,25 @@ which is 6 s a cell on one, in memory that does not grow from cell to cell. The 
 kernels and modules, and is told apart.
 
     python -m bench.sweep [CELLS]
+    python -m bench.sweep --whole [CELLS]      all of them (100), side by side over the cores
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from engine.sweep.cells import answer_of, jobs_of
+from engine.sweep.cells import answer_of, answered, jobs_of
 from engine.sweep.grid import cells, read_axes
 
 GOAL_S = 6.0
 SECONDS = 60
 CELLS = 4
+WHOLE, GOAL_MINUTES = 100, 5.0
 SWEPT = "link.jitter=1ms..100ms/{}"
 SCENARIO = """
 title = "Twenty readers"
@@ -48,9 +51,31 @@ def resident_mib() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
+def whole(count: int) -> int:
+    """The sweep itself, workers started and all; exit code 1 when it takes longer than the goal."""
+    axes = read_axes([SWEPT.format(count)])
+    begin, cores = time.monotonic(), os.cpu_count() or 1
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "readers.toml"
+        path.write_text(SCENARIO.format(SECONDS))
+        jobs = jobs_of(axes, cells(axes), 1, 1, ())
+        answers = answered(path, jobs, Path(folder) / "out", lambda _: None)
+    minutes = (time.monotonic() - begin) / 60
+    assert all(answer.error is None for answer in answers)
+    workers = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"sweep: {count} cells on {cores} cores in {minutes:.1f} min (goal {GOAL_MINUTES} for "
+        f"{WHOLE} on 2), {(workers.ru_utime + workers.ru_stime) / count:.2f} s of processor time "
+        f"each, at most {workers.ru_maxrss >> 10} MiB a worker, load {os.getloadavg()[0]:.0f}"
+    )
+    return 0 if minutes <= GOAL_MINUTES * count / WHOLE else 1
+
+
 def main() -> int:
     """Prints each cell's time and memory; exit code 1 when the goal is missed."""
     given = [word for word in sys.argv[1:] if not word.startswith("-")]
+    if "--whole" in sys.argv:
+        return whole(max(int(given[0]) if given else WHOLE, 2))
     count = max(int(given[0]) if given else CELLS, 2)
     axes = read_axes([SWEPT.format(count)])
     took: list[float] = []

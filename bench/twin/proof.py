@@ -2,8 +2,9 @@
 
 For each known setting: ``slackwater validate`` measures one device and writes a scenario file, the
 whole set-up runs live, and the file is simulated. The live run's share of uncertain results and its
-95th percentile of detection delay must be predicted within 20 %. Exit code 0: they are; 1: they are
-not, or a program failed; 3: this machine lacks something, which is told.
+95th percentiles of the delays until detection and until the answer's line must be predicted within
+20 %. Exit code 0: they are; 1: they are not, or a program failed; 3: this machine lacks something,
+which is told.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ METRICS = {
     "answer_delay_p50": "ms", "answer_delay_p95": "ms",
 }  # fmt: skip
 ASKED = ("uncertain", "detection_delay_p95")
-"""Of these, what must agree."""
+"""Of these, what must agree, whatever else the machine does."""
+ASKED_ALONE = (*ASKED, "answer_delay_p95")
+"""What must agree on a machine that does nothing else: it waits for its processor, too."""
 Pair = tuple[tuple[str, int], tuple[str, int]]
 
 
@@ -52,10 +55,9 @@ class Proved:
         """By how much the prediction differs, as a share of what was measured."""
         return self.twin[metric] / self.live[metric] - 1
 
-    @property
-    def disagreements(self) -> dict[str, float]:
+    def disagreements(self, asked: Sequence[str] = ASKED) -> dict[str, float]:
         """What is asked for and further off than that."""
-        found = {name: self.off(name) for name in ASKED}
+        found = {name: self.off(name) for name in asked}
         return {name: by for name, by in found.items() if abs(by) > AGREE}
 
 
@@ -116,15 +118,15 @@ def true_matches(setting: TwinSetting) -> dict[Pair, int]:
 
 def table(found: Sequence[Proved]) -> str:
     """For people."""
-    lines = [f"{'':12}{'metric':22}{'live':>12}{'twin':>12}{'difference':>12}"]
+    lines = [f"{'':14}{'metric':22}{'live':>12}{'twin':>12}{'difference':>12}"]
     for each in found:
         for name, unit in METRICS.items():
             scale = 100 if unit == "%" else 1 / MS
             lines.append(
-                f"{each.setting.name:12}{name:22}{scale * each.live[name]:9.2f} {unit:2}"
+                f"{each.setting.name:14}{name:22}{scale * each.live[name]:9.2f} {unit:2}"
                 f"{scale * each.twin[name]:9.2f} {unit:2}{100 * each.off(name):+11.1f}%"
             )
-        lines.append(f"{'':12}of {each.results} results")
+        lines.append(f"{'':14}of {each.results} results")
     return "\n".join(lines)
 
 
@@ -159,7 +161,7 @@ def main(words: Sequence[str] | None = None) -> int:
     off = [
         f"{each.setting.name}: {name} is predicted {100 * by:+.0f} % off"
         for each in found
-        for name, by in each.disagreements.items()
+        for name, by in each.disagreements(ASKED_ALONE).items()
     ]
     print("\n".join(["", *off] if off else ["\nthe twins agree"]))
     return 1 if off else 0

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from engine.extras import need
+from engine.live.answering_time import answering_time_ns
 from engine.live.questions import Questions
 from engine.log.whole_file import whole_file
 from engine.server.site_file import read_site
@@ -37,11 +38,19 @@ def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
 def write_scenario(
     found: Validation, asked: Questions, file: Path, recorded: Recorded | None, site: Path | None
 ) -> None:
-    """Writes ``file``, whole or not at all; ``site``: settings of the gateway."""
+    """Writes ``file``, whole or not at all; ``site``: settings of the gateway.
+
+    Raises:
+        UserError: a query or the site's file is at fault, or nothing can be written beside its log.
+    """
     rhythm = None
     if site is not None:
-        own = read_site(site, "none").gateway
-        rhythm = Rhythm(own.tick_every_ns, own.frame_every_ns, own.frame_rows)
+        settings = read_site(site, "none")
+        own = settings.gateway
+        # A site's log is where its gateway is: elsewhere nothing is known of that machine.
+        here = asked.queries and settings.log.is_dir()
+        after = answering_time_ns(settings.log.parent, asked) if here else None
+        rhythm = Rhythm(own.tick_every_ns, own.frame_every_ns, own.frame_rows, after)
     plans = asked.plans()
     text = scenario_text(found, plans, asked.order, asked.barrier or None, recorded, rhythm)
     with whole_file(file) as sink:

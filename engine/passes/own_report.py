@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.passes.asked import Asked
+from engine.report.events_against import EVENTS, keep_events
 from engine.report.page.page_folder import check_page_folder
 from engine.report.write import Places, write_report
 from engine.results.export import export_jsonl
@@ -17,7 +18,7 @@ from engine.results.store.part_store import PartStore
 from engine.scenario import Pass, Score
 
 RESULTS: Final = "results.jsonl"
-FILES: Final = ("report.html", "report.json", RESULTS, "against.html", "against.json")
+FILES: Final = ("report.html", "report.json", RESULTS, EVENTS, "against.html", "against.json")
 """What a folder of ``--report`` may hold."""
 
 
@@ -42,6 +43,7 @@ def write_own_report(asked: Asked, made: PartStore, into: Path, *, arrival_given
     queries = {plan.name: plan.text for plan in asked.plans}
     if queries:
         export_jsonl(made, into / RESULTS, queries=list(queries))
+    keep_events(made.directory / "ordered", into)
     label = asked.order.partition(":")[0]
     name = Path(asked.source).name if asked.source != "-" else "standard input"
     count = f"{len(queries)} quer{'y' if len(queries) == 1 else 'ies'}" if queries else "Order"

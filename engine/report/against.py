@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.errors import UserError
+from engine.report.events_against import compared_events
 from engine.report.measure.answers import QueryAnswers, read_answers
 from engine.report.measure.quantiles import quantiles
 from engine.report.units import amount, duration, percent
@@ -55,7 +56,8 @@ def compared(before: Path, now: Path) -> dict[str, Any]:
     Returns:
         ``before`` and ``now`` (folder, title, date, command), ``kpis`` (name, both as shown,
         change, better), ``queries`` (name -> ``both lost new changed``, ``sooner_ns``: quantiles
-        of by how much results came sooner, ``examples``), ``notes``, ``headline``.
+        of by how much results came sooner, ``examples``), ``events`` (the same of the events as the
+        order let them go; None: one of the two has none by it), ``notes``, ``headline``.
 
     Raises:
         UserError: see ``read_report``.
@@ -74,6 +76,9 @@ def compared(before: Path, now: Path) -> dict[str, Any]:
     found: dict[str, Any] = {
         **{of: _named(reports[of], folders[of]) for of in folders},
         "kpis": _kpis(reports["before"], reports["now"]),
+        "events": compared_events(
+            (before, reports["before"]), (now, reports["now"]), timed=timed, listed=LISTED
+        ),
         "queries": queries,
         "notes": _notes(reports["before"], reports["now"]),
     }
@@ -203,18 +208,21 @@ def _said(name: Any, result: Report) -> str:
 
 def _headline(found: Report) -> str:
     parts = [told(name, each) for name, each in found["queries"].items()]
+    if found["events"] is not None:
+        parts.insert(0, told("events", found["events"], "events"))
     better = sum(each["better"] is True for each in found["kpis"])
     worse = sum(each["better"] is False for each in found["kpis"])
     parts.append(f"{better} key number{'' if better == 1 else 's'} better, {worse} worse")
     return "; ".join(parts) + "."
 
 
-def told(name: str, found: Report) -> str:
-    """One query's results in words."""
+def told(name: str, found: Report, what: str = "results") -> str:
+    """One query's results, or the events, in words."""
     total = found["both"] + found["lost"]
     changes = {of: found[of] for of in ("lost", "new", "changed") if found[of]}
     if not changes:
-        return f"{name}: the same {amount(total)} results"
+        return f"{name}: the same {amount(total)}{'' if name == what else f' {what}'}"
     said = ", ".join(f"{amount(count)} {of}" for of, count in changes.items())
     kept = percent(found["both"], total) if total else "none"
-    return f"{name}: {said}; {kept} of the earlier results stand"
+    still = "stand" if what == "results" else "are there"
+    return f"{name}: {said}; {kept} of the earlier {what} {still}"

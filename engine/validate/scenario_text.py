@@ -33,11 +33,15 @@ _SKEW_MAX_PPM: Final = 500.0
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """Of a site's gateway: silence until a tick, 0: none; when a frame is closed."""
+    """Of a site's gateway: silence until a tick, 0: none; when a frame is closed.
+
+    ``answers_after_ns``: what disk and engine then take to answer; None: not known here.
+    """
 
     tick_every_ns: int
     frame_every_ns: int
     frame_rows: int
+    answers_after_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ def scenario_text(
     lines += ["", "[engine]", f"order = {_text(order)}"]
     if barrier:
         lines.append(f"barrier = {_text(barrier)}")
+    if rhythm is not None and rhythm.answers_after_ns is not None:
+        lines.append(f"answers_after = {_ns(rhythm.answers_after_ns)}")
     return "\n".join(lines) + "\n"
 
 

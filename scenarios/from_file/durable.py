@@ -1,7 +1,7 @@
-"""When what was decided can be told: a live engine reads the log's frames, once they are written.
+"""When what was decided is told: a live engine reads the log's frames, once they are written.
 
-A frame is written ``frame_every`` after its first record, or before, when it is full: at the latest
-when the next one begins.
+A frame is closed ``frame_every`` after its first record, or before, when it is full: at the latest
+when the next one begins. Disk and engine then take ``answers_after``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from slackwater.log import LogReader
 class Durable:
     """Of the log in ``log``, whose gateway closes frames after ``frame_every_ns``."""
 
-    def __init__(self, log: Path, frame_every_ns: int) -> None:
+    def __init__(self, log: Path, frame_every_ns: int, answers_after_ns: int) -> None:
+        self._after_ns = answers_after_ns
         spans: dict[str, list[tuple[int, int]]] = {}
         for frame in LogReader(log):
             if frame.rows:
@@ -24,12 +25,12 @@ class Durable:
         self._of = {site: _closed(np.array(own), frame_every_ns) for site, own in spans.items()}
 
     def since(self, site: str, at_ns: int) -> int:
-        """When what was decided at ``at_ns`` can be told; after the log's last record: at once."""
+        """When what was decided at ``at_ns`` is told; after the log's last record: at once."""
         if site not in self._of:
             return at_ns
         last, closed = self._of[site]
         place = int(np.searchsorted(last, at_ns))
-        return at_ns if place == len(last) else max(int(closed[place]), at_ns)
+        return at_ns if place == len(last) else max(int(closed[place]) + self._after_ns, at_ns)
 
 
 def _closed(spans: np.ndarray, frame_every_ns: int) -> tuple[np.ndarray, np.ndarray]:

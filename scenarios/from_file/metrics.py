@@ -23,7 +23,7 @@ DURATIONS: Final = {
     "detection_delay_p95": "the same, 95 of 100 are faster",
     "detection_delay_p99": "the same, 99 of 100 are faster",
     "detection_delay_max": "the slowest",
-    "answer_delay_p50": "the same until a live engine tells it, as the gateway gathers",
+    "answer_delay_p50": "the same until a live engine has told it: frame_every and answers_after",
     "answer_delay_p95": "the same, 95 of 100 are faster",
     "hold_p95": "how long the order keeps events back, 95 of 100 are kept for less",
 }

@@ -25,7 +25,7 @@ _CLOSE: Final = 1e-9
 
 def score_run(
     directory: Path, label: str, queries: Mapping[str, str], thresholds: Sequence[Threshold],
-    frame_every_ns: int,
+    frame_every_ns: int, answers_after_ns: int,
 ) -> Score:  # fmt: skip
     """Claims, tables and numbers of the run in ``directory``.
 
@@ -35,13 +35,14 @@ def score_run(
         queries: by name.
         thresholds: of the file.
         frame_every_ns: of the gateway.
+        answers_after_ns: of the file.
 
     Raises:
         UserError: the pass left nothing behind.
     """
     world = PerfectWorld.read(directory)
     true = world.answers(queries)
-    durable = Durable(directory / LOG, frame_every_ns)
+    durable = Durable(directory / LOG, frame_every_ns, answers_after_ns)
     told: dict[str, list[tuple[str, Told]]] = {name: [] for name in queries}
     for folder in ("matches", "windows"):
         for result in emitted(directory, label, folder):

@@ -76,10 +76,15 @@ class Answering:
     Attributes:
         order: as of ``slackwater query --order``.
         barrier: as of ``--barrier``; None: as each query's REALTIME says.
+        answers_after_ns: what a live engine and its disk take from a closed frame to its answers.
     """
 
     order: str = "sequence"
     barrier: str | None = None
+    answers_after_ns: int = 0
+
+    def __post_init__(self) -> None:
+        check(self.answers_after_ns >= 0, "answers_after", "must not be negative")
 
 
 def parse_queries(given: object, place: str) -> dict[str, str]:

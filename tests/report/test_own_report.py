@@ -65,7 +65,7 @@ def test_a_query_over_a_trace_has_the_page_without_what_only_the_truth_tells() -
     assert "tag=milk" in page
     assert 'id="matches-0-confirmed-0"' in page
     assert {path.name for path in Path("story").iterdir()} == {
-        "report.html", "report.json", "results.jsonl",
+        "report.html", "report.json", "results.jsonl", "events.parquet",
     }  # fmt: skip
 
 
@@ -105,6 +105,37 @@ def test_the_same_run_against_itself_has_no_change(capfd: Any) -> None:
     against = found("now", "against.json")
     assert not [each for each in against["kpis"] if each["change"]]
     assert against["queries"]["q2"]["changed"] == 0
+
+
+def order(report: str, *more: str) -> int:
+    return command(["order", "--input", "shop.jsonl", "--time-unit", "ms", "--out", "x.jsonl",
+                    "--quiet", "--report", report, *more])  # fmt: skip
+
+
+def test_two_orders_are_compared_event_by_event(capfd: Any) -> None:
+    assert order("before", "--order", "none") == 0
+    assert order("now", "--against", "before") == 0
+    told = capfd.readouterr().err
+    assert "events: the same 6; let go 161 ms later in the middle" in told
+    events = found("now", "against.json")["events"]
+    counts = {name: events[name] for name in ("both", "lost", "new", "changed")}
+    assert counts == {"both": 6, "lost": 0, "new": 0, "changed": 0}
+    assert events["sooner_ns"]["max"] <= 0  # what is ordered waits
+    page = (Path("now") / "against.html").read_text(encoding="utf-8")
+    assert "Events lost, new, otherwise ordered" in page
+    assert query("asked", "less.jsonl", "--against", "before") == 0
+    events = found("asked", "against.json")["events"]
+    assert (events["both"], events["lost"]) == (3, 3)
+    assert "shelf #0: in order" in events["examples"]["lost"]
+
+
+def test_a_report_without_its_events_is_compared_by_the_rest() -> None:
+    assert order("before", "--order", "none") == 0
+    Path("before/events.parquet").unlink()
+    assert order("now", "--against", "before") == 0
+    assert found("now", "against.json")["events"] is None
+    page = (Path("now") / "against.html").read_text(encoding="utf-8")
+    assert "kept no events" in page
 
 
 @pytest.mark.parametrize(

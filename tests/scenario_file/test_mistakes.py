@@ -41,6 +41,7 @@ CHANGES = [
     ("<= 3 s", "<= 3 parsec", "unknown time unit 'parsec'"),
     ("<= 0.1 %", "<= many", "'many' is not a number"),
     ("[engine]", "[engin]", "engin: unknown setting; known are title"),
+    ("[engine]", '[engine]\nanswers_after = "-1 ms"', "answers_after: must not be negative"),
     ("[clock]", "[clock", "not TOML"),
     ('type = "TEMPERATURE"', "type = { A = -1 }", "type.A: expected a chance"),
     ("attrs.celsius", "attrs.celsius.x.y", "celsius"),

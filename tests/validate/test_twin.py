@@ -15,8 +15,10 @@ from bench.twin import proof
 from bench.twin.proof import Proved, prove, true_matches
 from bench.twin.settings import DEVICES, EACH_ONCE, SETTINGS, TwinSetting, type_of
 from engine.cli.app import run
+from engine.log.arrival_log import LogReader, LogWriter
 from engine.validate.delay_law import DelayLaw, delay_law
 from engine.validate.tcp_recovery import RTO_LEAST_NS, recovery_ns
+from scenarios.from_file.durable import Durable
 from scenarios.from_file.reading import ScenarioText
 from simulator.delays import Exponential, Lognormal, Uniform
 from simulator.links import LinkSettings
@@ -109,6 +111,44 @@ def test_a_device_that_was_measured_is_a_scenario(
     assert run(["run", str(twin), "--out", str(tmp_path / "out"), "--quiet"]) in (0, 1)
 
 
+def test_where_the_log_is_what_an_answer_takes_is_measured(
+    agent_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    site = tmp_path / "site.toml"
+    text = "EVENT SEQ(A a, B b) WHERE a.k = b.k WITHIN 1 s"
+    site.write_text(f'[gateway]\nlog = "here.log"\n[[query]]\nname = "pairs"\ntext = "{text}"\n')
+    twin = tmp_path / "twin.toml"
+    with answering(up_ns=MS, down_ns=MS) as gateway:
+        words = ["validate", "--config", str(agent_file(gateway)), "--duration", "1s", "--quiet"]
+        words += ["--site", str(site), "--scenario", str(twin)]
+        assert run(words) in (0, 1)
+        assert "answers_after" not in twin.read_text()
+        (tmp_path / "here.log").mkdir()
+        before = sorted(tmp_path.iterdir())
+        assert run(words) in (0, 1)
+    assert sorted(tmp_path.iterdir()) == before
+    answering_ns = ScenarioText(twin).scenario({}).answering.answers_after_ns
+    assert 100_000 < answering_ns < 5 * 10**9
+
+
+def test_answers_come_that_much_after_their_frame(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    rows = [(0, 5), (50, 60), (260, 290), (300, 310)]
+    trace.write_text("".join(f'{{"ts": {ts}, "arrival": {came}}}\n' for ts, came in rows))
+    words = ["log", "import", str(trace), "--out", str(tmp_path / "log"), "--time-unit", "ms"]
+    assert run(words) == 0
+    (frame,) = LogReader(tmp_path / "log")
+    with LogWriter(tmp_path / "cut") as writer:
+        for start in (0, 2):
+            writer.append(frame.slice(start, 2))
+    at_once, later = (Durable(tmp_path / "cut", 200 * MS, after) for after in (0, 7 * MS))
+    # The first frame is closed 200 ms after its first record, the second is the last.
+    for at, told in ((5, 205), (60, 205), (61, 490), (310, 490)):
+        assert at_once.since("main", at * MS) == told * MS
+        assert later.since("main", at * MS) == (told + 7) * MS
+    assert later.since("main", 311 * MS) == 311 * MS
+
+
 def middle(link: LinkSettings) -> float:
     delay = build_delay(link.delay, np.random.default_rng(1), 0.0, 0, Path())
     return float(np.median([delay.sample(n) for n in range(500)]))
@@ -122,8 +162,10 @@ def test_a_recording_goes_with_a_scenario(capsys: pytest.CaptureFixture[str]) ->
 def test_a_prediction_that_is_off_is_seen() -> None:
     live = dict.fromkeys(proof.METRICS, 10.0) | {"uncertain": 0.1}
     twin = live | {"uncertain": 0.11, "detection_delay_p50": 50.0, "detection_delay_p95": 7.5}
-    found = Proved(SETTINGS[0], live, twin, 100, {})
-    assert found.disagreements == pytest.approx({"detection_delay_p95": -0.25})
+    found = Proved(SETTINGS[0], live, twin | {"answer_delay_p95": 15.0}, 100, {})
+    assert found.disagreements() == pytest.approx({"detection_delay_p95": -0.25})
+    alone = {"detection_delay_p95": -0.25, "answer_delay_p95": 0.5}
+    assert found.disagreements(proof.ASKED_ALONE) == pytest.approx(alone)
     assert "-25.0%" in proof.table([found])
 
 
@@ -165,7 +207,7 @@ def test_the_twin_predicts_the_live_run(setting: TwinSetting, tmp_path: Path) ->
         folder = tmp_path / str(seed)
         folder.mkdir()
         tried.append(prove(replace(setting, seed=seed), folder))
-        if not tried[-1].disagreements:
+        if not tried[-1].disagreements():
             break
-    assert tried[-1].disagreements == {}, proof.table(tried)
+    assert tried[-1].disagreements() == {}, proof.table(tried)
     assert tried[-1].results > 1_000
