@@ -234,18 +234,29 @@ def found_table(
 
 def bars(
     intervals: Iterable[Interval], lane: Callable[[Interval], str],
-    matches: Mapping[str, Iterable[Match]], limit: int = 400,
+    matches: Mapping[str, Iterable[Match]], first: Sequence[str] = (), limit: int = 400,
 ) -> tuple[Bar, ...]:  # fmt: skip
     """Bars of a timeline: intervals, strong where they are in a match, and a line per query with
     the span of each match.
+
+    Args:
+        intervals: of one picture.
+        lane: the line of each.
+        matches: by query.
+        first: lanes in their order from above; the others come after them by name.
+        limit: of bars, and of matches per query.
     """
+    places = {name: place for place, name in enumerate(first)}
     listed = list(intervals)
     times = {each.identity: (each.start_ns, each.end_ns) for each in listed}
     strong = {identity for those in matches.values() for match in those for identity in match}
     made = [
         Bar(lane(each), each.type, each.start_ns, each.end_ns,
             f"{each.type} {each.thing}", each.identity in strong)
-        for each in sorted(listed, key=lambda each: (lane(each), each.start_ns))[:limit]
+        for each in sorted(
+            listed, key=lambda each: (places.get(lane(each), len(places)), lane(each),
+                                      each.start_ns)
+        )[:limit]
     ]  # fmt: skip
     for query, those in matches.items():
         for match in sorted(those)[:limit]:
@@ -253,5 +264,5 @@ def bars(
             if len(spans) == len(match):
                 low, high = min(a for a, _ in spans), max(b for _, b in spans)
                 name = " + ".join(identity[1] for identity in match)
-                made.append(Bar(f"matches: {query}", "match", low, high, name, True))
+                made.append(Bar(query, "match", low, high, name, True))
     return tuple(made)

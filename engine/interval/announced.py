@@ -1,9 +1,11 @@
 """What IBPs say: which intervals have begun, and whether a type announces all of them (L10 5.4.1).
 
 An IBP acts upon the rows released after it arrived. From the first IBP on every type is taken to be
-*announced*, until an interval of it comes that has begun since and whose IBP had not come: then
-nobody can tell what else has begun unheard. Intervals that came so are counted, except those longer
-than WITHIN, which are in no match (and whose IBP may be forgotten by then).
+*announced*, until an interval of it comes that has begun since and whose IBP had not come, or an
+IBP that tells of a begin which was ruled out, as no interval that was to come could have begun so
+early: then nobody can tell what else has begun unheard. Intervals and IBPs that came so are
+counted, except of intervals longer than WITHIN, which are in no match (and whose IBP may be
+forgotten by then). A copy of an IBP says nothing new.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ class Announced:
         self._types, self._within_ns = tuple(types), within_ns
         self._waiting = {name: np.empty(0, np.int64) for name in _FIELDS}
         self._known = np.empty((0, 4), np.int64)
-        self._heard, self._since = NEVER, NEVER
+        self._heard, self._since, self._passed = NEVER, NEVER, -NEVER
         self._lost: dict[str, int] = {}
-        self.count = self.missing = 0
+        self.count = self.missing = self.late = 0
 
     def begins(self, begun: Columns) -> None:
         """IBPs that have arrived: ``type source incarnation ref arrival id``."""
@@ -58,8 +60,10 @@ class Announced:
             for name, known in self._waiting.items()
         }
 
-    def before(self, released: Released, first: int, horizon: int) -> Heard:
-        """What acts upon the rows of a batch, of which the first is row ``first`` of the stream."""
+    def before(self, released: Released, first: int, horizon: np.ndarray) -> Heard:
+        """What acts upon the rows of a batch, of which the first is row ``first`` of the stream;
+        ``horizon``: at each, below which no later interval ends.
+        """
         codes = [released.strings.find(name) for name in self._types]
         release = released.columns.get("release", np.empty(0, np.int64))
         last = int(release[-1]) if released.n else -NEVER
@@ -78,13 +82,35 @@ class Announced:
         asked = np.flatnonzero(np.isin(acting["type"], codes))
         if self._heard == NEVER and len(asked):
             self._heard, self._since = int(order[asked[0]]), int(acting["ref"][asked[0]])
+        passed = np.concatenate(([self._passed], horizon))
+        self._came_late(acting, codes, order, passed[order - first])
         self._missed(released, first, codes, acting, order)
+        self._passed = int(passed[-1])
         if self._within_ns is not None and len(self._known):
-            oldest = horizon - self._within_ns - 2 * released.bound.unc_ns
+            oldest = self._passed - self._within_ns - 2 * released.bound.unc_ns
             self._known = self._known[self._known[:, 3] >= oldest]
         begun = np.concatenate(parts)
         begun = begun[np.lexsort((begun["step"], begun["order"]))]
         return Heard(begun, self._heard, dict(self._lost))
+
+    def _came_late(
+        self, acting: Columns, codes: list[int], order: np.ndarray, passed: np.ndarray
+    ) -> None:
+        """IBPs of begins before ``passed``, the horizon of the row before theirs."""
+        late = np.isin(acting["type"], codes) & (acting["ref"] < passed) & (order > self._heard)
+        if self._within_ns is not None:
+            late &= acting["ref"] >= passed - self._within_ns
+        if not late.any():
+            return
+        keys = np.stack([acting["source"], acting[r.INCARNATION], acting[r.ID]], axis=1)
+        known = np.concatenate((self._known[:, :3], keys))
+        # Of several copies the first tells, and so does one that came long ago.
+        since = np.arange(len(known)) - len(self._known)
+        late &= _first_heard(known, since, keys) == np.arange(len(keys))
+        self.late += int(late.sum())
+        names = dict(zip(codes, self._types, strict=True))
+        for kind, row in zip(acting["type"][late].tolist(), order[late].tolist(), strict=True):
+            self._lost[names[kind]] = min(row, self._lost.get(names[kind], NEVER))
 
     def _missed(
         self, released: Released, first: int, codes: list[int], acting: Columns, order: np.ndarray
@@ -115,7 +141,8 @@ class Announced:
         names = dict(zip(codes, self._types, strict=True))
         kinds, places = np.unique(columns["type"][lost], return_index=True)
         for kind, place in zip(kinds.tolist(), places.tolist(), strict=True):
-            self._lost.setdefault(names[kind], first + int(lost[place]))
+            row = first + int(lost[place])
+            self._lost[names[kind]] = min(row, self._lost.get(names[kind], NEVER))
 
     def _may_match(self, long: np.ndarray, unc: np.ndarray) -> np.ndarray:
         """Which intervals are no longer than WITHIN: of the others the IBP may be forgotten."""
@@ -134,18 +161,18 @@ class Announced:
         return {
             "waiting": {name: column.copy() for name, column in self._waiting.items()},
             "known": self._known.copy(),
-            "heard": [self._heard, self._since],
+            "heard": [self._heard, self._since, self._passed],
             "lost": dict(self._lost),
-            "counts": [self.count, self.missing],
+            "counts": [self.count, self.missing, self.late],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self._waiting = {name: column.copy() for name, column in state["waiting"].items()}
         self._known = state["known"].copy()
-        self._heard, self._since = state["heard"]
+        self._heard, self._since, self._passed = state["heard"]
         self._lost = dict(state["lost"])
-        self.count, self.missing = state["counts"]
+        self.count, self.missing, self.late = state["counts"]
 
 
 def _first_heard(known: np.ndarray, since: np.ndarray, asked: np.ndarray) -> np.ndarray:

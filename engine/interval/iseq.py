@@ -52,18 +52,20 @@ class IseqMatcher(SeqMatcher):
     def process(self, released: Released) -> Iterator[Happened]:
         moved = released.moved
         if self._listens and moved is not None:
-            heard = self._announced.before(released, moved.first, moved.horizon)
+            heard = self._announced.before(released, moved.first, moved.rows.horizon)
             self._kernel.hear(heard.begun, heard.heard, heard.lost)
         return super().process(released)
 
     def counters(self) -> dict[str, int]:
         """Besides those of ``SeqMatcher``: ``dropped`` intervals were put in no stack as promises
         and IBPs left them no partner, ``cascaded`` ones lost theirs; ``ibp`` were heard, and
-        ``unannounced`` intervals came whose IBP had not.
+        ``unannounced`` intervals came whose IBP had not; ``ibp_late`` came when intervals may have
+        been dropped for want of them.
         """
         counts = super().counters() | self._kernel.dropped()
         if self._listens:
             counts |= {"ibp": self._announced.count, "unannounced": self._announced.missing}
+            counts["ibp_late"] = self._announced.late
         return counts
 
     def codes(self) -> np.ndarray | None:

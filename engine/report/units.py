@@ -14,7 +14,15 @@ _DURATIONS: Final = (
     ("ms", 10**6, 1), ("\N{MICRO SIGN}s", 10**3, 1),
 )  # fmt: skip
 """Unit, its ns, and from how many of it on it is taken."""
-_TIME_LINES: Final = (("s", 10**9, 1_800), ("min", 60 * 10**9, 1_800), ("h", 3_600 * 10**9, 0))
+_STEPS_S: Final = (
+    1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
+    86_400,
+)  # fmt: skip
+"""Above are days in round numbers, below seconds in round parts."""
+_TIME_LINES: Final = (
+    ("s", 10**9, 1_800), ("min", 60 * 10**9, 1_800), ("h", 3_600 * 10**9, 1_800),
+    ("d", 86_400 * 10**9, 1_800), ("years", 31_557_600 * 10**9, 0),
+)  # fmt: skip
 """Unit of a time line, its ns, and up to how many of it a time line uses it; 0 = any."""
 
 
@@ -53,6 +61,20 @@ def duration(time_ns: float | None) -> str:
     size = abs(time_ns)
     name, length = next((each for each in _DURATIONS if size >= each[1] * each[2]), ("ns", 1))[:2]
     return f"{'-' if time_ns < 0 else ''}{number(size / length)}\N{NO-BREAK SPACE}{name}"
+
+
+def round_step(at_least_ns: float) -> float:
+    """The least duration, of those that people count by, that is at least so long [ns].
+
+    >>> [round_step(each * 10**9) / 10**9 for each in (0.3, 7, 45, 4_000, 500_000)]
+    [0.5, 10.0, 60.0, 7200.0, 864000.0]
+    """
+    found = next((each for each in _STEPS_S if each * 10**9 >= at_least_ns), 0)
+    if found and at_least_ns > 10**9:
+        return float(found * 10**9)
+    base = 86_400 * 10**9 if at_least_ns > 10**9 else 1
+    power = 10.0 ** math.floor(math.log10(at_least_ns / base))
+    return base * next(power * part for part in (1, 2, 5, 10) if base * power * part >= at_least_ns)
 
 
 def percent(part: int, whole: int) -> str:

@@ -26,7 +26,7 @@ from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline
 
 QUERY: Final = "no_medicine"
 WITHIN_NS: Final = 120 * NS_PER["s"]
-_LANES: Final = {DINNER: "1 dinner", WASH: "2 wash", MEDICINE: "3 medicine", SLEEP: "4 sleep"}
+_LANES: Final = {DINNER: "dinner", WASH: "wash", MEDICINE: "medicine", SLEEP: "sleep"}
 
 
 def true_intervals(directory: Path) -> list[Interval]:
@@ -129,5 +129,6 @@ def _picture(intervals: Sequence[Interval], found: Found, person: str) -> Timeli
         bars(
             mine, lambda each: _LANES[each.type],
             {QUERY: [match for match in found.at_ns if set(match) <= known]},
+            tuple(_LANES.values()),
         ),
     )  # fmt: skip

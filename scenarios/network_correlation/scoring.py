@@ -38,7 +38,7 @@ from slackwater.simulation import MANIFEST, TRUTH
 ROOT_QUERY: Final = "failure_by_attack"
 FAN_QUERY: Final = "failure_with_fan"
 INCIDENTS: Final = "incidents.json"
-_LANES: Final = {ATTACK: "1 attack", OVERLOAD: "2 load", FAN: "3 fan", FAILURE: "4 failure"}
+_LANES: Final = {ATTACK: "attack", OVERLOAD: "load", FAN: "fan", FAILURE: "failure"}
 
 
 def true_intervals(directory: Path) -> list[Interval]:
@@ -150,5 +150,6 @@ def _picture(intervals: Sequence[Interval], found: Found, server: str) -> Timeli
         bars(
             mine, lambda each: _LANES[each.type],
             {ROOT_QUERY: [match for match in found.at_ns if set(match) <= known]},
+            tuple(_LANES.values()),
         ),
     )  # fmt: skip

@@ -22,6 +22,8 @@ FLOW_QUERY: Final = "treatment_flow"
 TREE_QUERY: Final = "treatment_tree"
 CULTURE_QUERY: Final = "antibiotic_before_culture"
 CHARTED: Final = "charted.parquet"
+FLOW: Final = (CONSULT, ECG, CT, BLOOD, DIAGNOSIS)
+CHARTED_TYPES: Final = (VENTILATION, ANTIBIOTIC, CULTURE)
 _SHOWN: Final = 3
 
 
@@ -56,7 +58,7 @@ def true_flows(
     intervals: Sequence[Interval], prices: Mapping[Any, int], within_ns: int
 ) -> set[Match]:
     """What the conditions of Z10's Query Q1 say of the five."""
-    types = (CONSULT, ECG, CT, BLOOD, DIAGNOSIS)
+    types = FLOW
     return {
         tuple(each.identity for each in (a, b, c, d, e))
         for a, b, c, d, e in _combinations(intervals, types, within_ns)
@@ -79,7 +81,7 @@ def true_trees(intervals: Sequence[Interval], flows: set[Match]) -> set[Match]:
 
 def true_cultures(intervals: Sequence[Interval], within_ns: int) -> set[Match]:
     """Antibiotic and culture during one ventilation, the antibiotic first."""
-    types = (VENTILATION, ANTIBIOTIC, CULTURE)
+    types = CHARTED_TYPES
     return {
         (v.identity, a.identity, c.identity)
         for v, a, c in _combinations(intervals, types, within_ns)
@@ -177,5 +179,10 @@ def _picture(
     return Timeline(
         title,
         "Times of the treatments, not of their filing. Bars drawn fully are part of a match.",
-        bars(mine, lambda each: each.type.lower(), {query: matches}),
+        bars(
+            mine,
+            lambda each: each.type.lower(),
+            {query: matches},
+            [name.lower() for name in (*FLOW, *CHARTED_TYPES)],
+        ),
     )

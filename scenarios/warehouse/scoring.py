@@ -40,6 +40,7 @@ from slackwater.simulation import MANIFEST, TRUTH
 CONTAINED: Final = "high_contains_stay"
 CROSSED: Final = "high_overlaps_dry"
 _LANES_SHOWN: Final = 2
+_SENSED: Final = ("temperature", "humidity")
 
 
 def true_intervals(directory: Path) -> list[Interval]:
@@ -196,11 +197,11 @@ def _picture(
         f"Zone {zone}: intervals and what was found in them",
         "True times. Bars drawn fully are part of a match; the lines at the bottom span the "
         "matches of each query.",
-        bars(here, _lane, first),
+        bars(here, _lane, first, _SENSED),
     )
 
 
 def _lane(each: Interval) -> str:
     if each.type == "STAY":
         return f"pallet {each.thing[1]:02d}"
-    return "1 temperature" if each.type in TEMPERATURE else "2 humidity"
+    return _SENSED[each.type not in TEMPERATURE]

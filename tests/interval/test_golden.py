@@ -118,3 +118,48 @@ def test_l10_example_5_1() -> None:
     stay, dry = chain.process([frame(records)]).results
     assert [names(each) for each in stay] == ["high8|12 stay9|11"]
     assert [names(each) for each in dry] == ["high8|12 dry10|14"]
+
+
+def test_l10_example_5_2() -> None:
+    """Readings above 120 F after an attack, as points and as the two intervals that they make: the
+    attacks are traced once each, and what was hot before an attack does not follow it.
+    """
+    heat = [90, 95, 125, 130, 128, 121, 100, 90, 91, 140, 150, 135, 110, 90]
+    attacks = [1, 8]
+    readings = [
+        {"type": "TEMPERATURE_READING", "ts": 2 * at, "te": 2 * at, "attrs": {"value": each}}
+        for at, each in enumerate(heat)
+    ]
+    spans = [("SERVER_OVERHEAT", 4, 12), ("FAN_FAILURE", 18, 24)]
+    began = [
+        {"type": "NETWORK_ATTACK", "ts": at, "te": at, "attrs": {"value": 0}} for at in attacks
+    ]
+    made = [{"type": kind, "ts": ts, "te": te, "attrs": {"value": 0}} for kind, ts, te in spans]
+    by_points = traced(
+        [*began, *readings],
+        "EVENT SEQ(NETWORK_ATTACK a, TEMPERATURE_READING r) WHERE r.value > 120 WITHIN 16",
+    )
+    by_intervals = traced(
+        [*began, *made],
+        "EVENT ISEQ[a BEFORE f](NETWORK_ATTACK a, FAN_FAILURE f) WITHIN 16",
+        "EVENT ISEQ[a BEFORE o](NETWORK_ATTACK a, SERVER_OVERHEAT o) WITHIN 16",
+    )
+    assert by_points == [["1 10", "1 4", "1 6", "1 8", "8 10", "8 18", "8 20", "8 22"]]
+    assert by_intervals == [["8 18|24"], ["1 4|12"]]
+
+
+def traced(records: list[Record], *texts: str) -> list[list[str]]:
+    """Per query the attack and what it led to, by begin."""
+    in_order = sorted(records, key=lambda each: (each["te"], each["ts"]))
+    numbered = [
+        {**each, "source": "s0", "seq": n, "arrival": each["te"]} for n, each in enumerate(in_order)
+    ]
+    plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(texts))
+    chain = Chain(ChainSettings(parse_order("sequence"), plans), "main")
+    return [
+        sorted(
+            f"{attack['ts']} {led['ts']}" + (f"|{led['te']}" if led["te"] > led["ts"] else "")
+            for attack, led in (each["events"] for each in of)
+        )
+        for of in chain.process([frame(numbered)]).results
+    ]

@@ -41,6 +41,15 @@ POINT_AND_LONG = [
 ]  # fmt: skip
 
 
+FOLLOWS_OF_THE_REST = Asked(
+    "abn", "n",
+    (((("a.ts", ">", "b.te"),), (("a.ts", "=", "b.te"), ("b.te", ">=", "n.ts"))),
+     ((("a.ts", "=", "n.te"),),)),
+    ("(a AFTER b OR a.ts = b.te >= n.ts)", "a.ts = n.te"), None,
+)  # fmt: skip
+
+
+@example(FOLLOWS_OF_THE_REST, POINT_AND_LONG, "naive", [])
 @example(own(("a.ts", "<", "a.te"), ("a.te", "=", "b.ts")), POINT_AND_LONG, "ibp", [])
 @example(own(("a.ts", "=", "a.te"), ("a.te", "=", "b.ts")), POINT_AND_LONG, "ibp", [])
 @example(own(("a.ts", "<", "a.te"), ("a.te", "<", "n.te"), ("n.te", "<=", "b.ts")),

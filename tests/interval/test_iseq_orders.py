@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,10 +34,11 @@ def numbered(results: list[Record], rows: dict[tuple[str, int], int]) -> list[Re
 
 
 def records_of(
-    events: list[Event], delays: list[int], lost: list[int]
+    events: list[Event], delays: list[int], lost: list[int], begins: Sequence[Sequence[int]] = ()
 ) -> tuple[list[Record], dict[tuple[str, int], int]]:
     """Intervals by their ends and IBPs by their starts, each at twice its time and its delay; the
-    numbers of a source follow its ends. IBPs number ``lost`` are left out.
+    numbers of a source follow its ends. IBPs number ``lost`` are left out; the others come as often
+    as ``begins`` has delays for them, once if it has none.
     """
     found, seqs, rows = [], {"x": 0, "y": 0}, {}
     for row in sorted(range(len(events)), key=lambda r: events[r].ref + events[r].long):
@@ -51,8 +53,9 @@ def records_of(
             "arrival": 2 * (end + delay) + 1,
         })  # fmt: skip
         if event.long and row not in lost:
-            begun = {**named, "kind": "ibp", "ts": event.ref, "arrival": 2 * (event.ref + delay)}
-            found.append(begun)
+            begun = {**named, "kind": "ibp", "ts": event.ref}
+            later = begins[row % len(begins)] if begins else [0]
+            found += [{**begun, "arrival": 2 * (event.ref + delay + more)} for more in later]
     # Else the first number that arrives would be taken for the first one.
     first = {"kind": "sync", "offset": 0, "delay": 0, "first_seq": 0, "ts": 0, "arrival": 0}
     found += [{**first, "source": source} for source in seqs]
@@ -130,6 +133,47 @@ def test_what_is_dropped_is_missed_by_nobody(
     again, uncut = answered(asked, records, [], **options)
     # A larger batch holds more at once (docs/reference.md): the most is no matter of results.
     assert (again, {**uncut, "buffered_max": 0}) == (found, {**counters, "buffered_max": 0})
+
+
+LONG_A = [
+    Event("A", 0, 0, "x", attrs={"k": 0}, long=9), Event("B", 2, 0, "x", attrs={"k": 0}, long=2),
+    Event("C", 5, 0, "x", attrs={"k": 0}, long=1),
+]  # fmt: skip
+AS_IN_5_4 = Asked(
+    "abc", "", (((("a.ts", "<", "b.te"), ("b.te", "<", "c.te")),),), ("a.ts < b.te < c.te",), 20,
+)  # fmt: skip
+
+
+@example(AS_IN_5_4, LONG_A, [[5], [0], [0]], [], "ibp")  # late, after B was dropped
+@example(AS_IN_5_4, LONG_A, [[20], [0], [0]], [], "ibp")  # after its interval
+@example(AS_IN_5_4, LONG_A, [[0, 0, 4, 20], [0], [0]], [], "ibp")  # again and again
+@given(
+    queries(), streams(most=14),
+    st.lists(st.lists(st.sampled_from([0, 0, 1, 5, 20]), min_size=1, max_size=3), max_size=4),
+    CUTS, st.sampled_from(INDEXES),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_an_ibp_that_is_late_or_comes_again_costs_no_match_unseen(
+    asked: Asked, events: list[Event], begins: list[list[int]], cuts: list[int], index: str
+) -> None:
+    """Under purge=promises: what is dropped as an IBP came too late is counted; copies of one that
+    was in time change nothing.
+    """
+    exact = [Event(e.type, e.ref, 0, "x", attrs=e.attrs, long=e.long) for e in events]
+    records, rows = records_of(exact, [], [], begins)
+    options = {"order": "kslack:0", "intervals": index, "purge": "promises"}
+    found, counters = answered(asked, records, cuts, **options)
+    told, want = matches(numbered(found, rows)), truth(asked, exact)
+    assert told.items() <= want.items()
+    if not (counters.get("unannounced") or counters.get("ibp_late")):
+        assert told == want
+    again, uncut = answered(asked, records, [], **options)
+    assert (again, {**uncut, "buffered_max": 0}) == (found, {**counters, "buffered_max": 0})
+    if all(min(each) == 0 for each in begins):
+        once, _ = records_of(exact, [], [])
+        assert told == want
+        assert not counters.get("ibp_late")
+        assert answered(asked, once, [], **options)[0] == found
 
 
 def test_intervals_of_many_sources_are_merged_by_their_ends() -> None:

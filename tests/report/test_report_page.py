@@ -371,7 +371,14 @@ def test_a_line_that_is_no_result_is_a_bug(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("span", "unit", "place"),
-    [(60, "s", 60.0), (1800, "s", 1800.0), (3600, "min", 60.0), (10 * 86400, "h", 240.0)],
+    [
+        (60, "s", 60.0),
+        (1800, "s", 1800.0),
+        (3600, "min", 60.0),
+        (10 * 86400, "h", 240.0),
+        (100 * 86400, "d", 100.0),
+        (90 * 31_557_600, "years", 90.0),
+    ],
 )
 def test_time_lines_choose_their_unit(span: int, unit: str, place: float) -> None:
     time = TimeLine.of(START_NS, START_NS + span * SECOND)

@@ -101,7 +101,7 @@ class Restrictions:
                     each for each in o.reduced(shared)
                     if number in (each.left // 2, each.right // 2)
                 ]  # fmt: skip
-                terms += self._conditions(found, shared)
+                terms += self._conditions(found, shared, number)
         return self._told(relations, terms)
 
     def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
@@ -240,8 +240,14 @@ class Restrictions:
 
     # ---- what comes of it ----------------------------------------------------------------------
 
-    def _conditions(self, alternatives: list[_Alternative], common: np.ndarray) -> list[Term]:
-        """What relations of two steps cannot say: one interval's own ends, and disjunctions."""
+    def _conditions(
+        self, alternatives: list[_Alternative], common: np.ndarray, negated: int | None = None
+    ) -> list[Term]:
+        """What relations of two steps cannot say: one interval's own ends, and disjunctions.
+
+        ``negated``: the step of which it is asked; a disjunction names it, even where what was
+        written of it follows of the rest, as it is one of positive steps else.
+        """
         # Where clocks err, what is written of one interval's ends says more than what follows of
         # it for two.
         owns = [_own_ends(one.edges) for one in alternatives]
@@ -256,6 +262,10 @@ class Restrictions:
                 ]
                 for one, own in zip(alternatives, owns, strict=True)
             ]
+            if negated is not None and self.steps[negated].alias not in _aliases(
+                Logic("and", tuple(each for way in more for each in way))
+            ):
+                more[0].append(self._comparison(o.Restriction(2 * negated, "<=", 2 * negated + 1)))
             ways: list[Predicate] = [
                 each[0] if len(each) == 1 else Logic("and", tuple(each)) for each in more
             ]

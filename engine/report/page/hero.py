@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from engine.report.page.figures import ARRIVED, BAD, COLOURS, GOOD, NEUTRAL, display_names
-from engine.report.units import TimeLine, amount, duration, percent
+from engine.report.units import TimeLine, amount, duration, percent, round_step
 
 WIDTH: Final = 520
 HEIGHT: Final = 250
@@ -126,8 +126,9 @@ class _Scale:
     def y_ticks(self, *, lasts: bool = True) -> tuple[tuple[float, str], ...]:
         """Round values, as durations or counts, 0 among them."""
         span = max(abs(self._low), abs(self._high))
-        step = 10 ** (len(str(int(span))) - 1)
+        step: float = 10 ** (len(str(int(span))) - 1)
         step = next(step * part for part in (0.2, 0.5, 1, 2, 5) if span / (step * part) <= _TICKS)
+        step = round_step(span / _TICKS) if lasts else step
         count = int(span / step)
         at = [place * step for place in range(-count, count + 1)]
         shown = [each for each in at if self._low <= each <= self._high]

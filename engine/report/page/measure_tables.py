@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from engine.report.measure.match_results import LISTED
 from engine.report.measure.sources import how_it_ended
 from engine.report.page.figures import display_names
 from engine.report.page.result_figures import match_anchor
-from engine.report.units import Cell, TimeLine, duration, number, percent
+from engine.report.units import Cell, TimeLine, amount, duration, number, percent
 from engine.scenario import Table
 
 Report = Mapping[str, Any]
@@ -256,6 +256,13 @@ def match_list(found: Mapping[str, Any], name: str, time: TimeLine) -> list[dict
         for place, each in enumerate(found["shown"][kind])
         if "events" in each
     ]
+
+
+def how_many(found: Mapping[str, Any], listed: Sequence[object]) -> str:
+    """``100 of 477 matches``, or ``3 matches`` if all are listed."""
+    known = found["confirmed"] + found["uncertain"] + found["taken_back"]
+    of = f"{len(listed)} of {amount(known)}" if len(listed) < known else amount(known)
+    return f"{of} match{'es' if known != 1 else ''}"
 
 
 def _later(match: Mapping[str, Any], time: TimeLine) -> str:

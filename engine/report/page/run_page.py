@@ -20,6 +20,7 @@ from engine.report.page.measure_tables import (
     disorder_table,
     glossary_rows,
     hold_table,
+    how_many,
     judged_table,
     match_list,
     match_table,
@@ -91,7 +92,7 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
             "windows": windows, "matches": matches, "charts": charts,
         },
         matches=[
-            (query, match_list(each, f"matches-{at}", time))
+            (query, listed := match_list(each, f"matches-{at}", time), how_many(each, listed))
             for at, (query, each) in enumerate(report["matches"].items())
         ],
         tables={

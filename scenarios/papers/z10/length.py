@@ -6,7 +6,7 @@ from typing import Final
 
 from scenarios.papers.curves import Curves, drawn, growth, tabled
 from scenarios.papers.verdicts import judged, listed
-from scenarios.papers.z10.methods import CORRECT, K_SLACK, REALTIME, Ran, Setup, timed
+from scenarios.papers.z10.methods import CORRECT, K_SLACK, REALTIME, Ran, Setup, timed, written
 from scenarios.papers.z10.workload import TYPES, Shape
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, number
@@ -20,7 +20,8 @@ _METHODS: Final = (REALTIME, CORRECT, K_SLACK)
 
 def execution(run: PaperRun) -> Finding:
     """Figure 19."""
-    curves = {name: [1e6 * ran.event_seconds for ran in of] for name, of in _passes(run).items()}
+    passes = _passes(run)
+    curves = {name: [1e6 * ran.event_seconds for ran in of] for name, of in passes.items()}
     first = {name: values[0] for name, values in curves.items()}
     last = {name: values[-1] for name, values in curves.items()}
     slack = [k / c for k, c in zip(curves[K_SLACK], curves[CORRECT], strict=True)]
@@ -28,21 +29,21 @@ def execution(run: PaperRun) -> Finding:
     claims = (
         judged("Of short queries Realtime takes less time than the other two.",
                first[REALTIME] < min(first[CORRECT], first[K_SLACK]), _ends(curves, 0, "us"),
-               "less", "K-Slack hands its matcher events in order, which saves it more than "
-               "sorting them costs."),
+               "less", f"{written(passes)}. K-Slack hands its matcher events in order, which saves "
+               "it more than sorting them costs."),
         judged("Of long queries Realtime takes the most.",
                last[REALTIME] > max(last[CORRECT], last[K_SLACK]), _ends(curves, -1, "us"),
                "the most, as there is much to compensate",
-               "a result that is taken back costs no more than one that is given, and Correct, "
-               "which holds each until it is right, has more to do with every one."),
+               f"{written(passes)}. One that takes back costs no more than one that gives, and "
+               "Correct holds each result until it is right."),
         judged("K-Slack always takes longer than Correct.", min(slack) > 1,
                f"{listed(f'{value:.2f}' for value in slack)} times as long", "always",
-               "K-Slack has no results to hold and nothing to take back."),
+               f"{written(passes)}. K-Slack holds no results and takes none back."),
         judged("The length matters less to Correct and K-Slack than to Realtime.",
                grows[REALTIME] > max(grows[CORRECT], grows[K_SLACK]),
                listed(f"{name}: {value:.2f} times" for name, value in grows.items())
                + f" from {LENGTHS[0]} to {LENGTHS[-1]}", "less",
-               "results grow with the length, and all three give about as many."),
+               f"{written(passes)}."),
     )  # fmt: skip
     return _finding(claims, "fig-19", "Execution time by length of the query", curves,
                     "time of the processor [us]")  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +23,7 @@ from engine.pattern.match_results import Matches
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
+from scenarios.papers.verdicts import listed
 from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving
 from slackwater.log import DEFAULT_SITE
 from slackwater.paper import Advanced, PaperRun
@@ -158,6 +159,14 @@ class Ran:
         """How many of the results that stand are among ``truth``."""
         mine = {tuple(row) for row in self.told.standing.tolist()}
         return len(mine & {tuple(row) for row in truth.tolist()})
+
+
+def written(passes: Mapping[str, Sequence[Ran]]) -> str:
+    """How many tuples left, results and what takes them back, at the first and the last point."""
+    ends = ((name, [len(of[place].told.plus) for place in (0, -1)]) for name, of in passes.items())
+    return "tuples written at the first and the last point: " + listed(
+        f"{name} {first:,} and {last:,}" for name, (first, last) in ends
+    )
 
 
 def truth(run: PaperRun, shape: Shape, length: int = 3) -> np.ndarray:

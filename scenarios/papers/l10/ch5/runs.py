@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from engine.chain import Chain, ChainSettings
@@ -47,12 +47,17 @@ class Setup:
 @dataclass(frozen=True, slots=True)
 class Cost:
     """``seconds``: of the processor, the least of several passes. ``held``: intervals in memory
-    after each call, on the average over the second half of them.
+    after each call, on the average over the second half of them. ``looked``: candidates tested
+    for each of ``count`` intervals; ``dropped``: share of these that was dropped as it came, or
+    later for want of a partner [%].
     """
 
     seconds: float
     held: float
     matches: int
+    count: int
+    looked: float
+    dropped: float
 
 
 def costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
@@ -77,7 +82,7 @@ def _costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
     if len({each.matches for of in found.values() for each in of}) > 1:
         raise RuntimeError(f"{setup}: ways differ in their matches")
     return {
-        name: Cost(min(each.seconds for each in of[1:]), of[0].held, of[0].matches)
+        name: replace(of[0], seconds=min(each.seconds for each in of[1:]))
         for name, of in found.items()
     }
 
@@ -104,7 +109,10 @@ def one_pass(made: Intervals, setup: Setup, way: str, calls: int = _CALLS) -> Co
         held.append(chain.counters()["queries"]["iseq"]["buffered"])
     matches += len(chain.finish().results[0])
     half = held[len(held) // 2 :]
-    return Cost(seconds, sum(half) / len(half), matches)
+    counted = chain.counters()["queries"]["iseq"]
+    dropped = 100 * (counted["dropped"] + counted["cascaded"]) / len(made)
+    looked = counted["looked_at"] / len(made)
+    return Cost(seconds, sum(half) / len(half), matches, len(made), looked, dropped)
 
 
 def gain_percent(without: float, with_it: float) -> float:
