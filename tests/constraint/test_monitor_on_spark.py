@@ -36,12 +36,12 @@ def trace_of(seed: int) -> str:
             letter = chance.choices("AKBC", [4, 3, 2, 1])[0]
             own = {"site": site, "source": chance.choice("xy"), "type": letter, "ts": 10 * n}
             attrs = {"id": f"t{chance.randrange(40) + n // 100 * 40}", "v": chance.randrange(5)}
-            records.append({**own, "arrival": 10 * n + chance.randrange(9), "attrs": attrs})
+            records.append({**own, "arrival": 10 * n + chance.randrange(60), "attrs": attrs})
     records.sort(key=lambda record: record["arrival"])
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
-@pytest.mark.parametrize("monitor", [None, "horizon=60", "horizon=60,check=basic"])
+@pytest.mark.parametrize("monitor", [None, "horizon=40,check=basic"])
 def test_alerts_on_both_hosts(tmp_path: Path, monitor: str | None) -> None:
     settings = ChainSettings(
         parse_order("none"), tuple(query(text, name=name) for name, text in QUERIES.items()),
