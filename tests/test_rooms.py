@@ -18,9 +18,10 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
-        "barrier", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
-        "results", "stream", "window",
+        "barrier", "check", "clocks", "constraint", "grouping", "interval", "kernels", "order",
+        "pattern", "query", "results", "stream", "window",
     },
+    "check": {"kernels", "query", "results", "stream"},
     "cli": {
         "barrier", "chain", "compare", "constraint", "kernels", "live", "log", "order", "passes",
         "query", "report", "results", "server", "stream", "sweep", "validate",
@@ -29,6 +30,7 @@ ROOMS = {
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
     "constraint": {"kernels", "query", "results", "stream", "window"},
     "gateway": {"stream"},
+    "grouping": {"barrier", "kernels", "query", "results", "stream"},
     "interval": {"barrier", "pattern", "query", "stream"},
     "kernels": set[str](),
     "live": {

@@ -14,12 +14,15 @@ import pyarrow as pa
 from engine.errors import ContractViolation
 from engine.operator import Result
 from engine.results.lines.alert_lines import alert_lines
+from engine.results.lines.item_lines import item_lines, item_rows
 from engine.results.lines.json_texts import Texts, columns_in_one, woven
 from engine.results.lines.match_lines import match_lines
 from engine.results.lines.window_lines import window_lines
 from engine.results.schema import (
     ALERT_SCHEMA,
     ALERTS,
+    ITEM_SCHEMA,
+    ITEMS,
     MATCH_SCHEMA,
     MATCHES,
     POSITION,
@@ -95,6 +98,7 @@ KINDS: Final[dict[str, ResultKind]] = {
         ResultKind(MATCHES, "events", MATCH_SCHEMA, match_rows, match_lines),
         ResultKind(WINDOWS, "window", WINDOW_SCHEMA, window_rows, window_lines),
         ResultKind(ALERTS, "alert", ALERT_SCHEMA, alert_rows, alert_lines),
+        ResultKind(ITEMS, "item", ITEM_SCHEMA, item_rows, item_lines),
     )
 }
 
