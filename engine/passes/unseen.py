@@ -11,11 +11,9 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.log.held_log import Log, opened
+from engine.query.automata.named import named_types
 from engine.query.language.place import closest
-from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import Plan
-from engine.query.regular import occurrences
-from engine.stream.timeline import ANY_TYPE
 
 _LISTED = 8
 
@@ -29,7 +27,7 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
     Raises:
         UserError: not an arrival log, or a damaged one.
     """
-    named = {plan.name: kinds for plan in plans if (kinds := _named(plan))}
+    named = {plan.name: kinds for plan in plans if (kinds := named_types(plan))}
     missing = {kind for kinds in named.values() for kind in kinds}
     seen: set[str] = set()
     if missing:
@@ -43,14 +41,6 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
         for kind in kinds
         if kind not in seen
     ]
-
-
-def _named(plan: Plan) -> dict[str, None]:
-    """The types that a pattern names, and its constraint."""
-    if not isinstance(plan, MonitorPlan):
-        return dict.fromkeys(step.type for step in plan.steps if step.type != ANY_TYPE)
-    found = [step.type for branch in plan.pattern.branches for step in branch.steps]
-    return dict.fromkeys([*found, *(each.type for each in occurrences(plan.expression))])
 
 
 def _there_is(wrong: str, seen: set[str]) -> str:

@@ -46,4 +46,5 @@ def chapter() -> Paper:
         "Worcester Polytechnic Institute 2010, chapter 3",
         setting={"data": _DATA, "queries": _QUERIES, "ways": _WAYS, "cost": _COST},
         reproductions={name: Reproduction(*of) for name, of in _ENTRIES.items()},
+        sizes="sizes of our own",
     )
