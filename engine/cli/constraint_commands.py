@@ -24,9 +24,8 @@ from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.passes.definitions_file import read_definitions
 from engine.passes.pipeline import prepare
 from engine.passes.traces_read import TypeNumbers, recorded_traces
-from engine.query import query
-from engine.query.automata.compiled import Automata, automata_of
-from engine.query.monitor_plan import MonitorPlan
+from engine.query.automata.compiled import Automata
+from engine.query.automata.named import automata_under
 from engine.query.plan import Attribute
 from engine.report.plain import as_json
 
@@ -35,6 +34,7 @@ constraint_app = typer.Typer(
     help="What a recording says of its traces, for patterns UNDER CONSTRAINT.",
     epilog=epilog("constraint"),
 )
+_BEFORE: Final = "EVENT SEQ(a a1, b b1) UNDER "
 _SHOWN: Final = 10
 """Ways to break a constraint."""
 Source = Annotated[
@@ -79,7 +79,9 @@ def learn_constraint(
     variants = variants_of(found.trace, found.symbol, types.names)
     learned = learn(variants, frozenset(ends or ()), rare)
     text = constraint_text(name, trace, learned.expression)
-    checked = _checked(_automata(text), found.trace, found.symbol, types.names)
+    checked = _checked(
+        automata_under(f"{_BEFORE}{text}")[1], found.trace, found.symbol, types.names
+    )
     said = (
         f"{learned.of:,} of {sum(variants.values()):,} traces ({learned.variants:,} kinds), "
         f"{checked.broken:,} break it ({checked.broken_share:.2%})"
@@ -121,11 +123,9 @@ def check_constraint(
         given = prepare(source, folder, form, hold=True)
         tell_compiling(quiet=quiet)
         for each in [name] if name is not None else known:
-            plan = query(known[each].query, time_unit)
-            assert isinstance(plan, MonitorPlan)
-            automata = automata_of(plan)
+            trace, automata = automata_under(known[each].query, time_unit)
             with watched(each, quiet=quiet) as advanced:
-                found = recorded_traces(given.log, plan.trace, automata.alphabet.read, advanced)
+                found = recorded_traces(given.log, trace, automata.alphabet.read, advanced)
             names = automata.alphabet.names
             checked = conformance(automata.constraint, names, found.trace, found.symbol)
             shown[each] = _facts(checked, found.untraced)
@@ -133,12 +133,6 @@ def check_constraint(
                 _show(each, checked)
     if json:
         json_out().write(as_json(shown, indent=1) + "\n")
-
-
-def _automata(text: str) -> Automata:
-    plan = query(f"EVENT SEQ(a a1, b b1) UNDER {text}")
-    assert isinstance(plan, MonitorPlan)
-    return automata_of(plan)
 
 
 def _checked(

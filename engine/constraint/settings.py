@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.errors import UserError
-from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import Plan
+from engine.results.schema import ALERTS
 from engine.units import DURATION_MAX_NS, parse_duration
 
 LIGHT: Final = "light"
@@ -64,6 +64,6 @@ def read_monitor(text: str | None, time_unit: str, plans: Iterable[Plan]) -> Mon
     """
     if text is None:
         return MonitorSettings()
-    if not any(isinstance(plan, MonitorPlan) for plan in plans):
+    if not any(plan.result_kind == ALERTS for plan in plans):
         raise UserError("--monitor is for patterns UNDER CONSTRAINT; no query has one")
     return parse_monitor(text, time_unit)

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.log.held_log import Log, opened
+from engine.query.automata.named import named_types
 from engine.query.language.place import closest
 from engine.query.plan import Plan
-from engine.stream.timeline import ANY_TYPE
 
 _LISTED = 8
 
@@ -27,11 +27,7 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
     Raises:
         UserError: not an arrival log, or a damaged one.
     """
-    named = {
-        plan.name: dict.fromkeys(step.type for step in plan.steps if step.type != ANY_TYPE)
-        for plan in plans
-        if plan.steps
-    }
+    named = {plan.name: kinds for plan in plans if (kinds := named_types(plan))}
     missing = {kind for kinds in named.values() for kind in kinds}
     seen: set[str] = set()
     if missing:

@@ -20,6 +20,11 @@ TRACE = [
 ROWS = "source,seq,when,ts,arrival,v\n" + "".join(
     f"s1,{seq},{1000 + seq},{1000 + seq},{2000 + seq},{seq / 2}\n" for seq in range(5)
 )
+ORDERS = "".join(
+    f'{{"type": "{kind}", "ts": {ts}, "attrs": {{"order": 1}}}}\n'
+    for ts, kind in enumerate(("ORDERED", "SHIPPED"))
+)
+FLOW = "CONSTRAINT flow FOR TRACE BY order AS ORDERED, SHIPPED;\n"
 SAMPLES = Path(__file__).resolve().parents[2] / "docs" / "samples"
 SLOW = ("slackwater run", "slackwater paper r19")
 
@@ -44,6 +49,8 @@ def _inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "trace.jsonl").write_text("\n".join(TRACE) + "\n")
     (folder / "rows.csv").write_text(ROWS)
+    (folder / "orders.jsonl").write_text(ORDERS)
+    (folder / "flow.txt").write_text(FLOW)
     for sample in SAMPLES.iterdir():
         if sample.is_file():
             shutil.copy(sample, folder)

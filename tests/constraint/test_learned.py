@@ -183,3 +183,11 @@ def test_the_commands_learn_and_check(tmp_path: Path) -> None:
     done = command("constraint", "learn", "log.jsonl", "--trace", "nobody", folder=tmp_path)
     assert done.returncode == 2
     assert "no event of these types has an attribute 'nobody'" in done.stderr
+
+
+def test_a_type_that_no_event_has_is_told(tmp_path: Path) -> None:
+    lines = [{"type": each, "ts": row, "attrs": {"id": 1}} for row, each in enumerate("AB")]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = "EVENT SEQ(A a, B b) UNDER CONSTRAINT c FOR TRACE BY id AS A, BB?, B"
+    done = command("query", text, "--input", "log.jsonl", folder=tmp_path)
+    assert "no event is of type 'BB'; there is A, B" in done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.chain import ChainSettings
+from engine.constraint.settings import MonitorSettings, parse_monitor
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
@@ -22,7 +23,7 @@ QUERIES = {
     "flow": "EVENT SEQ(A a, K k, K l, C c) "
     "UNDER CONSTRAINT flow FOR TRACE BY id AS A+, K*, B+, K, C+",
     "guarded": "EVENT SEQ(A a, !K k, B b) WHERE a.v > 2 "
-    "UNDER CONSTRAINT any FOR TRACE BY id AS (A[v > 1] | B | C | K)*",
+    "UNDER CONSTRAINT any FOR TRACE BY id TIMEOUT 900 AS (A[v > 1] | B | C | K)*",
 }  # fmt: skip
 
 
@@ -35,15 +36,17 @@ def trace_of(seed: int) -> str:
             letter = chance.choices("AKBC", [4, 3, 2, 1])[0]
             own = {"site": site, "source": chance.choice("xy"), "type": letter, "ts": 10 * n}
             attrs = {"id": f"t{chance.randrange(40) + n // 100 * 40}", "v": chance.randrange(5)}
-            records.append({**own, "arrival": 10 * n + chance.randrange(9), "attrs": attrs})
+            records.append({**own, "arrival": 10 * n + chance.randrange(60), "attrs": attrs})
     records.sort(key=lambda record: record["arrival"])
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
-def test_alerts_on_both_hosts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("monitor", [None, "horizon=40,check=basic"])
+def test_alerts_on_both_hosts(tmp_path: Path, monitor: str | None) -> None:
     settings = ChainSettings(
         parse_order("none"), tuple(query(text, name=name) for name, text in QUERIES.items()),
         guards=Guards(None),
+        monitor=MonitorSettings() if monitor is None else parse_monitor(monitor),
     )  # fmt: skip
     log = log_of(trace_of(20261123), tmp_path, 200, 30)
     run_in_process(log, settings, tmp_path / "here")
@@ -53,3 +56,4 @@ def test_alerts_on_both_hosts(tmp_path: Path) -> None:
     assert here.count('"alert": "alert"') > 20
     assert here.count('"alert": "violation"') > 20
     assert here.count('"alert": "cleared"') > 5
+    assert (here.count('"op": "-"') > 5) == (monitor is not None)

@@ -245,14 +245,17 @@ def test_bad_input_is_named_with_its_place(text: str, message: str) -> None:
 
 def test_an_interleaving_that_is_too_large_is_refused() -> None:
     parts = " & ".join(f"(A{n}{{20}})" for n in range(8))
-    with pytest.raises(UserError, match="multiply one another"):
+    with pytest.raises(UserError, match="multiply one another") as refused:
         automata_of(plan_of("SEQ(A0 a, A1 b)", parts))
+    assert "query line 1, column 23" in str(refused.value)
+    assert "^^^^" in str(refused.value)
 
 
 def test_a_constraint_that_no_trace_keeps_is_refused() -> None:
     plan = plan_of("SEQ(A a, B b)", "A, B")
-    with pytest.raises(UserError, match="no trace can keep"):
+    with pytest.raises(UserError, match="no trace can keep") as refused:
         automata_of(replace(plan, expression=Concatenation((Occurrence("A"), Choice(())))))
+    assert "^^^^" in str(refused.value)
 
 
 def test_explain_shows_what_is_known_beforehand_and_the_chart() -> None:

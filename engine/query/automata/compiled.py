@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from typing import Final
 
-from engine.errors import UserError
 from engine.query.automata.alphabet import Alphabet
 from engine.query.automata.dfa import Dfa, determined
 from engine.query.automata.languages import of_constraint, of_pattern
 from engine.query.automata.too_large import MAX_STATES, TooLargeError
 from engine.query.automata.verdicts import Encoded, encoded
 from engine.query.fields import bare
+from engine.query.language.place import Span, refuse
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import OrPlan, SeqPlan, Step
 from engine.query.regular import occurrences
+
+_UNDER: Final = re.compile(r"\bUNDER\s+CONSTRAINT\s+\S+", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +43,27 @@ def automata_of(plan: MonitorPlan) -> Automata:
     try:
         constraint = determined(of_constraint(plan.expression, alphabet), alphabet.size)
         if not constraint.size:
-            raise UserError(
-                f"query {plan.name!r}: no trace can keep to constraint {plan.constraint!r}: its "
-                "conditions exclude one another"
+            message = (
+                f"no trace can keep to constraint {plan.constraint!r}: its conditions exclude one "
+                "another"
             )
+            raise refuse(plan.text, _place(plan), message, "allow one of them")
         found = determined(of_pattern(pattern, alphabet), alphabet.size)
         both = encoded(constraint, found)
     except TooLargeError:
-        raise UserError(
-            f"query {plan.name!r}: constraint {plan.constraint!r} and the pattern need automata of "
-            f"more than {MAX_STATES:,} states. Parts with & multiply one another, and so do AND "
-            "and {m,n}: make them fewer or smaller"
-        ) from None
+        message = (
+            f"constraint {plan.constraint!r} and the pattern need automata of more than "
+            f"{MAX_STATES:,} states"
+        )
+        hint = "parts with & multiply one another, and so do AND and {m,n}: make them fewer"
+        raise refuse(plan.text, _place(plan), message, hint) from None
     return Automata(alphabet, constraint, found, both)
+
+
+def _place(plan: MonitorPlan) -> Span:
+    """Where the query names its constraint."""
+    found = _UNDER.search(plan.text)
+    return found.span() if found else (0, len(plan.text))
 
 
 def _of_one_event(plan: SeqPlan | OrPlan) -> SeqPlan | OrPlan:

@@ -61,7 +61,7 @@ class ReadAnswers:
     windows: dict[str, QueryAnswers] = field(default_factory=dict)
     matches: dict[str, QueryAnswers] = field(default_factory=dict)
     alerts: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
-    """How many of each kind (``alert cleared violation``) and certainty."""
+    """How many of each kind (``alert cleared violation``) and certainty were not taken back."""
 
 
 def read_answers(path: Path) -> ReadAnswers:
@@ -105,7 +105,7 @@ def _take(answers: ReadAnswers, result: Result, line: int) -> None:
         return
     if "alert" in result:
         told = answers.alerts.setdefault(result["query"], Counter())
-        told[result["alert"], result["certainty"]] += 1
+        told[result["alert"], result["certainty"]] += 1 if result["op"] == "+" else -1
         return
     into = answers.matches.setdefault(result["query"], QueryAnswers())
     events = result.pop("events")

@@ -1,0 +1,166 @@
+"""L10 Figures 3.6 to 3.11: memory, time and determination time by the share of items that match."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+from scenarios.papers.drawing import Series, lines
+from scenarios.papers.l10.ch3.runs import PLAIN, WAYS, WITH_BASIC, WITH_LIGHT, Cost, costs
+from scenarios.papers.l10.ch3.workflow import by_pattern, by_predicate
+from scenarios.papers.verdicts import judged, listed
+from slackwater.paper import COLOURS, Finding, PaperRun
+from slackwater.scenario import Claim, Table
+
+Points = Mapping[str, Mapping[str, Cost]]
+"""By the percentage of items that match, then by way."""
+SAVED: Final = 76.0
+"""Percent, of the time at selectivity 0: the paper's only number there."""
+KNOWN: Final = (65.0, 70.0)
+"""Percent, of the determination time."""
+NEAR: Final = 10.0
+"""Percentage points by which a number may miss the paper's and still be taken for it."""
+_WHY_TIME: Final = (
+    "what is saved is the search of the rest of a trace, and that search is cheap here: an entry "
+    "on a stack, and few matches per item."
+)
+_WHY_KNOWN: Final = (
+    "when a trace is known depends on where in the flow its optional step and its condition stand, "
+    "which the paper does not print; ours stand in the first half."
+)
+_WHY_BASIC: Final = (
+    "comparing two derivatives is comparing two numbers here, as all are found beforehand "
+    "(line 17); it costs as little as the noise of the measurement."
+)
+
+
+def _points(run: PaperRun, queries: Mapping[int, str]) -> Points:
+    return {f"{percent} %": costs(run, text) for percent, text in queries.items()}
+
+
+def _saved(points: Points, way: str, what: str) -> list[float]:
+    """What a way saves of the plain one's, in percent."""
+    return [
+        100 * (1 - getattr(of[way], what) / getattr(of[PLAIN], what)) if getattr(of[PLAIN], what)
+        else 0.0
+        for of in points.values()
+    ]  # fmt: skip
+
+
+def _shown(values: Sequence[float]) -> str:
+    return listed(f"{value:.0f} %" for value in values)
+
+
+def _memory(run: PaperRun, queries: Mapping[int, str], figure: str) -> Finding:
+    points = _points(run, queries)
+    light, basic = (_saved(points, way, "held") for way in (WITH_LIGHT, WITH_BASIC))
+    falls = all(a >= b - 0.5 for a, b in pairwise(light))
+    claims = (
+        judged("The fewer traces match, the more buffering is saved.", falls and light[0] > 0,
+               f"{_shown(light)} of what is buffered", "so drawn, without numbers"),
+        judged("Basic and light checks buffer the same.", light == basic,
+               "the same" if light == basic else f"{_shown(basic)} by the basic one", "the same"),
+    )  # fmt: skip
+    return _finding(figure, points, claims, "held", "events buffered, on the average", 1.0)
+
+
+def _time(run: PaperRun, queries: Mapping[int, str], figure: str) -> Finding:
+    points = _points(run, queries)
+    light, basic = (_saved(points, way, "seconds") for way in (WITH_LIGHT, WITH_BASIC))
+    faster = _light_beats_basic(points, "seconds")
+    claims = (
+        judged("Where no trace matches, a check in front saves 76 % of the time.",
+               abs(light[0] - SAVED) <= NEAR, f"{light[0]:.0f} % (light), {basic[0]:.0f} % (basic)",
+               f"{SAVED:.0f} %; taken for equal within {NEAR:.0f} points", _WHY_TIME),
+        judged("The more traces match, the less time is saved.", light[0] > light[2] > light[-1],
+               _shown(light), "so drawn", _WHY_TIME),
+        judged("Where nearly all match, checks cost more than they save.", light[-1] < 0,
+               f"{-light[-1]:.0f} % more time (light), {-basic[-1]:.0f} % (basic)",
+               "overhead is higher than what is saved", _WHY_TIME),
+        faster,
+    )  # fmt: skip
+    return _finding(figure, points, claims, "seconds", "time of the processor [ms]", 1000.0)
+
+
+def _known(run: PaperRun, queries: Mapping[int, str], figure: str) -> Finding:
+    points = _points(run, queries)
+    light = _saved(points, WITH_LIGHT, "until_known")
+    low, high = KNOWN
+    mean = sum(light) / len(light)
+    claims = (
+        judged("Whether a trace matches is known in 65 to 70 % less time.",
+               low - NEAR <= mean <= high + NEAR, f"{_shown(light)}; {mean:.0f} % on the average",
+               f"{low:.0f} to {high:.0f} %; taken for equal within {NEAR:.0f} points", _WHY_KNOWN),
+        _light_beats_basic(points, "until_known"),
+    )  # fmt: skip
+    label = "time until it is known [ms]"
+    return _finding(figure, points, claims, "until_known", label, 1000.0)
+
+
+def _light_beats_basic(points: Points, what: str) -> Claim:
+    ratios = [getattr(of[WITH_BASIC], what) / getattr(of[WITH_LIGHT], what)
+              for of in points.values()]  # fmt: skip
+    mean = sum(ratios) / len(ratios)
+    shown = listed(f"{ratio:.2f}" for ratio in ratios)
+    return judged("The light check is faster than the basic one.", mean > 1,
+                  f"basic takes {mean:.2f} times as long on the average ({shown})",
+                  "faster, without a number", _WHY_BASIC)  # fmt: skip
+
+
+def _finding(
+    figure: str, points: Points, claims: tuple[Claim, ...], what: str, label: str, factor: float
+) -> Finding:
+    rows = tuple(
+        (name, *(round(factor * getattr(of[way], what), 3) for way in WAYS),
+         of[PLAIN].share, of[PLAIN].matches)
+        for name, of in points.items()
+    )  # fmt: skip
+    table = Table(
+        f"{label.partition(' [')[0]} by selectivity".capitalize(),
+        ("selectivity", *(f"{way}, {label}" for way in WAYS), "traces that match [%]", "matches"),
+        rows,
+        "All three ways make the same matches. Times are of one processor and one run.",
+    )
+    drawn = lines(
+        f"figure-{figure.replace('.', '-')}",
+        f"{label.partition(' [')[0]} by selectivity".capitalize(),
+        "The paper draws the same without printed numbers.",
+        [
+            Series(way, list(points), [factor * getattr(of[way], what) for of in points.values()],
+                   colour)
+            for way, colour in zip(WAYS, COLOURS, strict=False)
+        ],
+        ("share of the traces that match", label),
+    )  # fmt: skip
+    return Finding(claims, (table,), (drawn,))
+
+
+def pattern_memory(run: PaperRun) -> Finding:
+    """Figure 3.6."""
+    return _memory(run, by_pattern(), "3.6")
+
+
+def pattern_time(run: PaperRun) -> Finding:
+    """Figure 3.7."""
+    return _time(run, by_pattern(), "3.7")
+
+
+def pattern_known(run: PaperRun) -> Finding:
+    """Figure 3.8."""
+    return _known(run, by_pattern(), "3.8")
+
+
+def predicate_memory(run: PaperRun) -> Finding:
+    """Figure 3.9."""
+    return _memory(run, by_predicate(), "3.9")
+
+
+def predicate_time(run: PaperRun) -> Finding:
+    """Figure 3.10."""
+    return _time(run, by_predicate(), "3.10")
+
+
+def predicate_known(run: PaperRun) -> Finding:
+    """Figure 3.11."""
+    return _known(run, by_predicate(), "3.11")

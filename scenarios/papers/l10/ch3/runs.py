@@ -1,0 +1,154 @@
+"""Passes of the three ways over one supply chain: time, events buffered, when it is known."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.constraint.basic import basic_of, not_basic
+from engine.query import query
+from engine.query.automata.compiled import Automata, automata_of
+from engine.query.fields import bare
+from engine.query.monitor_plan import MonitorPlan
+from engine.query.plan import Comparison, Constant, SeqPlan
+from scenarios.papers.l10.ch3.strategies import BASIC, LIGHT, NAIVE, Checked, Stacks, search
+from scenarios.papers.l10.ch3.workflow import Items, items
+from slackwater.paper import PaperRun
+
+WAYS: Final = {"without constraints": NAIVE, "basic": BASIC, "light": LIGHT}
+"""L10 Algorithms 4, 5 with 1, and 5 with 2."""
+PLAIN, WITH_BASIC, WITH_LIGHT = WAYS
+TURNS: Final = 25
+ITEMS: Final = 100_000
+_FEWEST: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of one way and query.
+
+    Attributes:
+        seconds: of the processor, the least of several passes.
+        until_known: of a pass that leaves each trace when it is known whether it matches.
+        held: events buffered, on the average over all events.
+        matches: of those that are made; no trace is left before it is known that it has none.
+        share: of the traces that match [%].
+    """
+
+    seconds: float
+    until_known: float
+    held: float
+    matches: int
+    share: float
+
+
+def costs(run: PaperRun, text: str) -> dict[str, Cost]:
+    """The cost of each way to answer a query; their passes take turns.
+
+    Raises:
+        RuntimeError: two ways gave different matches: a bug.
+    """
+    return run.once(("l10 ch3", text), lambda: _costs(run, text))
+
+
+def _costs(run: PaperRun, text: str) -> dict[str, Cost]:
+    count = max(round(ITEMS * run.scale), _FEWEST)
+    made = run.once("l10 ch3 items", lambda: items(count, run.seed))
+    with run.watched(f"{count:,} items") as advanced:
+        found = compared(made, text, TURNS)
+        advanced(len(made.types))
+    return found
+
+
+def compared(made: Items, text: str, turns: int) -> dict[str, Cost]:
+    """The ways side by side, over the same items.
+
+    Raises:
+        RuntimeError: two ways gave different matches: a bug.
+    """
+    plan = query(text)
+    assert isinstance(plan, MonitorPlan)
+    automata = automata_of(plan)
+    passes = {name: _Pass(way, plan, automata, made) for name, way in WAYS.items()}
+    for turn in range(1 + turns):  # the first may compile
+        for each in passes.values():
+            each.turn(counts=turn > 0)
+    found = {name: each.cost() for name, each in passes.items()}
+    if len({(each.matches, each.share) for each in found.values()}) > 1:
+        raise RuntimeError(f"{text}: ways differ in their matches")
+    return found
+
+
+def symbols_of(automata: Automata, made: Items) -> np.ndarray:
+    """The symbol of each event; its grade decides where there is a condition on it."""
+    names, found = automata.alphabet.names, np.empty(len(made.types), np.int64)
+    for number, name in enumerate(made.names):
+        rows = made.types == number
+        if name in names:
+            found[rows] = names.index(name)
+            continue
+        (guard,) = automata.alphabet.guards()[name]
+        assert isinstance(guard, Comparison)
+        assert isinstance(guard.right, Constant)
+        true = made.grade[rows] < guard.right.value
+        found[rows] = np.where(true, names.index(f"{name}[1]"), names.index(f"{name}[not 1]"))
+    return found
+
+
+class _Pass:
+    def __init__(self, way: int, plan: MonitorPlan, automata: Automata, made: Items) -> None:
+        assert isinstance(plan.pattern, SeqPlan)
+        alphabet, both = automata.alphabet, automata.encoded
+        self._way, self._symbols = way, symbols_of(automata, made)
+        steps = plan.pattern.steps
+        self._takes = np.array([
+            [bool(taken >> symbol & 1) for symbol in range(alphabet.size)]
+            for taken in _taken(automata, plan.pattern)
+        ])  # fmt: skip
+        basic = basic_of(automata.constraint, both) if way == BASIC else not_basic()
+        self._checked = Checked(both.table, both.verdict, basic)
+        longest = int(np.diff(made.starts).max())
+        self._stacks = Stacks(
+            np.zeros((len(steps), longest + 1), np.int64), np.zeros(len(steps), np.int64),
+            np.zeros(len(steps), np.int64),
+        )  # fmt: skip
+        self._starts, self._ends = made.starts[:-1], made.starts[1:]
+        self._known, self._said = (
+            np.zeros(len(self._starts), np.int64),
+            np.zeros(len(self._starts), np.bool_),
+        )
+        self._seconds: list[float] = []
+        self._until: list[float] = []
+        self._held = self._matches = 0
+
+    def turn(self, *, counts: bool) -> None:
+        """One pass over all, and one that leaves each trace when it is known."""
+        whole, self._held, self._matches = self._timed(self._ends)
+        share = self._said.copy()
+        until, _, _ = self._timed(self._known.copy())
+        self._said = share
+        if counts:
+            self._seconds.append(whole)
+            self._until.append(until)
+
+    def _timed(self, ends: np.ndarray) -> tuple[float, int, int]:
+        began = time.process_time()
+        held, matches = search(
+            self._way, self._symbols, self._starts, ends, self._takes, self._checked,
+            self._stacks, self._known, self._said,
+        )  # fmt: skip
+        return time.process_time() - began, held, matches
+
+    def cost(self) -> Cost:
+        return Cost(
+            min(self._seconds), min(self._until), self._held / len(self._symbols), self._matches,
+            round(100 * float(self._said.mean()), 2),
+        )  # fmt: skip
+
+
+def _taken(automata: Automata, pattern: SeqPlan) -> list[int]:
+    """Of each step the symbols that it takes, a bit each."""
+    return [automata.alphabet.symbols(step.type, bare(step.where)) for step in pattern.steps]
