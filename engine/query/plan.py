@@ -300,6 +300,18 @@ class WindowKind(StrEnum):
     """The number of a group's events."""
 
 
+class Emit(StrEnum):
+    """When results of windows are told; what stands at the end is the same."""
+
+    CLOSE = "close"
+    """When the window closes."""
+    EARLY = "early"
+    """Also at every multiple of ``WindowPlan.early_ns`` of reference time until then, as far as it
+    has changed."""
+    CHANGE = "change"
+    """At every event that changes it."""
+
+
 TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
 """Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
 
@@ -344,6 +356,8 @@ class WindowPlan:
     ``kind`` SESSION: ``WINDOW SESSION size``, a group's events less than ``size_ns`` apart, and the
     silence behind them. ROWS: ``WINDOW ROWS rows [EVERY every_rows]``, a group's events in order of
     time, from number k * every_rows on; ``size_ns`` is 0.
+
+    ``emit``: when results are told; ``early_ns``: of ``EARLY``.
     """
 
     name: str
@@ -360,6 +374,8 @@ class WindowPlan:
     rows: int = 0
     every_rows: int = 0
     ranking: Ranking | None = None
+    emit: Emit = Emit.CLOSE
+    early_ns: int = 0
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()

@@ -25,6 +25,7 @@ from engine.query.plan import (
     Computed,
     Constant,
     Drift,
+    Emit,
     Expression,
     FunctionCall,
     Likeness,
@@ -333,6 +334,10 @@ def _windows(plan: WindowPlan) -> str:
     if plan.ranking is not None:
         clauses.append(render_ranking(plan.ranking))
     clauses.append(f"WINDOW {_extent(plan)}")
+    if plan.emit is Emit.CHANGE:
+        clauses.append("EMIT ON CHANGE")
+    elif plan.emit is Emit.EARLY:
+        clauses.append(f"EMIT EARLY EVERY {render_duration(plan.early_ns)}")
     return " ".join(clauses)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from edge_agent.records import DEFAULT_SITE
 from engine.operator import Operator
-from engine.query.plan import WindowKind, WindowPlan
+from engine.query.plan import Emit, WindowKind, WindowPlan
 from engine.window.counted.windows import CountedWindows
 from engine.window.held.aggregate import NEEDS_ALL_VALUES
 from engine.window.panes.windows import PaneWindows
@@ -16,14 +16,15 @@ from engine.window.time_windows import TimeWindows
 def windows_of(
     plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
 ) -> Operator:
-    """The operator of ``plan``. Of windows that slide it has panes if they overlap, and no
-    aggregate needs all values.
+    """The operator of ``plan``. Of windows that slide it has panes if they overlap, no aggregate
+    needs all values, and none is told before it closes.
     """
     if plan.kind is WindowKind.SESSION:
         return SessionWindows(plan, settings, site)
     if plan.kind is WindowKind.ROWS:
         return CountedWindows(plan, settings, site)
     alone = plan.every_ns is None or plan.every_ns == plan.size_ns
-    if alone or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
+    early = plan.emit is not Emit.CLOSE  # a window of panes is made when it closes
+    if alone or early or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
         return TimeWindows(plan, settings, site)
     return PaneWindows(plan, settings, site)

@@ -34,7 +34,7 @@ from engine.window import told as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
 from engine.window.closing import Closing
 from engine.window.drift import Geometry, considered_delay
-from engine.window.held.accumulate import widen
+from engine.window.held.accumulate import Values, widen
 from engine.window.held.cells import SPARE
 from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER
 from engine.window.held.windows_freed import free_over
@@ -95,22 +95,26 @@ class TimeWindows(Windows):
     def process(self, released: Released) -> Sequence[Result]:
         t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
         self._left_out = max(self._left_out, left_out)
-        results = ResultPieces()
         self._geo = self._geo._replace(low_shift=t_a // 2, high_shift=(t_a + 1) // 2)
+        return self._run(*self._read(released, self._geo))
+
+    def _run(self, rows: a.Rows, values: Values, agenda: a.Agenda, known: int) -> ResultPieces:
+        results = ResultPieces()
         for field in a.BATCH:
             self._state[field] = 0
         self._set_close_at()
-        rows, values, agenda, known = self._read(released, self._geo)
         why = None
         while why != a.DONE:
             batch = a.Batch(
                 rows, values, agenda, self._missing.table, known, self._geo, self._room,
-                self._can_grow(), self.in_panes, self._panes_grow(),
+                self._can_grow(), self.in_panes, self._panes_grow(), self._on_change,
             )  # fmt: skip
             why = run(batch, self._book())
             if why == a.CLOSING:
                 so_far = known + int(self._state["gap"][0])
                 self._close(int(self._state["frontier_at"][0]), so_far, results)
+            elif why == a.TICK:
+                self._tell_open(int(agenda.tick_at[self._state["tick"][0] - 1]), results)
             elif why == a.OUTBOX_FULL:
                 self._send(results)
                 most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
@@ -123,7 +127,7 @@ class TimeWindows(Windows):
         return results
 
     def finish(self, at: int) -> Sequence[Result]:
-        results = ResultPieces()
+        results = self._until(at + 1, last=True)
         self._tell_stale(at, results)
         due = self._closing.finish(self._begun(every=True)[0])
         self._make(due, len(self._missing.table.left))
@@ -134,6 +138,9 @@ class TimeWindows(Windows):
         return results
 
     # ---- a batch ----------------------------------------------------------------------------
+
+    def _spans(self) -> Geometry:
+        return self._geo
 
     def _widen(self, m: int) -> None:
         super()._widen(m)
@@ -219,6 +226,17 @@ class TimeWindows(Windows):
         """Tell the (window, stage) of ``due``; ``windows``, ascending, have ``headers``."""
         of, stages = np.array(due, np.int64).reshape(-1, 2).T
         self._tell(headers[np.searchsorted(windows, of)], stages, at, results)
+
+    def _tell_open(self, at: int, results: ResultPieces) -> None:
+        """What open windows say so far."""
+        self._tell_stale(at, results)
+        windows, _, headers = self._live()
+        stages = self._closing.stages
+        still = [headers[windows > closed] for closed in self._closing.closed]
+        of = np.concatenate(still)
+        stage = np.repeat(stages, [len(each) for each in still])
+        order = np.lexsort((stage, self._held.cells.window[of]))
+        self._tell(of[order], stage[order], at, results)
 
     def _tell_stale(self, at: int, results: ResultPieces) -> None:
         """Correct the closed windows whose ``missing`` has changed."""

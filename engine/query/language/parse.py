@@ -247,6 +247,11 @@ class _Build(Transformer[Token, Any]):
     def session(self, word: Token, _kind: Token, gap: s.Duration) -> s.SessionWindow:
         return s.SessionWindow(_at(word), gap)
 
+    def emit(self, word: Token, when: Token | s.Duration) -> s.EmitClause:
+        if isinstance(when, s.Duration):
+            return s.EmitClause(_at(word), "early", when)
+        return s.EmitClause(_at(word), str(when).lower(), None)
+
     def either(self, *terms: s.Node) -> s.Junction:
         return self._junction("or", terms)
 
