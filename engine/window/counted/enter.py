@@ -46,6 +46,8 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     if mine.limit != NONE:
         late = rank <= first + batch.size - 1
         mine.limit = book.counted.prev[mine.limit] if late else mine.limit
+        if late and mine.in_open:
+            _sooner(group, book, st)
     elif total == first + batch.size:
         mine.limit = cells.last[group]
     wider = kept.unc[place] > st.widest
@@ -96,6 +98,18 @@ def wait(group: int, book: CountedBook, st: Record) -> None:
     push(counted.open, st.open, counted.closes, group)
     counted.of[group].in_open = 1
     st.open += 1
+
+
+@kernel
+def _sooner(group: int, book: CountedBook, st: Record) -> None:
+    """The group's next window, which waits, ends earlier now."""
+    counted, kept, place = book.counted, book.held.kept, 0
+    while counted.open[place] != group:
+        place += 1
+    due = kept.ref[counted.of[group].limit] + 2 * st.widest
+    if due < counted.closes[group]:
+        counted.closes[group] = due
+        push(counted.open, place, counted.closes, group)  # up from its own place
 
 
 @inline
