@@ -22,6 +22,7 @@ from engine.query.plan import (
     Computed,
     Constant,
     Drift,
+    Emit,
     Group,
     Logic,
     Membership,
@@ -184,6 +185,15 @@ def tumbling_plans(draw: st.DrawFn) -> WindowPlan:
 
 
 @st.composite
+def emitting_plans(draw: st.DrawFn) -> WindowPlan:
+    plan = draw(tumbling_plans())
+    emit = draw(st.sampled_from(Emit))
+    every = draw(DURATIONS) if emit is Emit.EARLY else 0
+    assume(not every or every % plan.size_ns)
+    return replace(plan, emit=emit, early_ns=every)
+
+
+@st.composite
 def unranked_plans(draw: st.DrawFn) -> WindowPlan:
     return WindowPlan(
         "q1",
@@ -241,7 +251,7 @@ def test_random_pattern_round_trip(plan: SeqPlan) -> None:
 
 
 @RANDOM
-@given(tumbling_plans())
+@given(emitting_plans())
 def test_random_window_round_trip(plan: Plan) -> None:
     assert repr(back(plan)) == repr(plan)
 

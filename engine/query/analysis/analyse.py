@@ -99,11 +99,6 @@ class _Event:
         within = only(clauses, s.Within, self.text)
         realtime = only(clauses, s.Realtime, self.text)
         returning = only(clauses, s.Returns, self.text)
-        emit = only(clauses, s.EmitClause, self.text)
-        if emit is not None:
-            message = "EMIT is of windows; a match is told when its last event arrives"
-            hint = "leave EMIT out; REALTIME and --barrier say how long a match is held back"
-            raise refuse(self.text, emit.at, message, hint)
         if is_tree(self.parsed.pattern):
             pattern: Pattern = TreePattern(self.parsed.pattern, self.text)
         else:

@@ -70,15 +70,16 @@ def emit_of(
     """The fields of a ``WindowPlan`` that follow from EMIT, beside those of ``extent``.
 
     Raises:
-        UserError: early results of a window that is over before.
+        UserError: early results of windows that are over then.
     """
     if clause is None:
         return {}
     if clause.every is None:
         return {"emit": Emit(clause.when)}
     every = duration_ns(clause.every, context, "EMIT EARLY EVERY")
-    if extent.get("kind") is None and every >= extent["size_ns"]:
-        message = "a window closes before it is told early"
+    tumbles = extent.get("kind") is None and extent["every_ns"] in (None, extent["size_ns"])
+    if tumbles and every % extent["size_ns"] == 0:
+        message = "every window closes where it would be told early"
         hint = "make EMIT EARLY EVERY shorter than the window, or leave EMIT out"
         raise context.refuse(clause.every.at, message, hint)
     return {"emit": Emit.EARLY, "early_ns": every}
