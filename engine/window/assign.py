@@ -307,10 +307,8 @@ def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
             j = batch.known + gap
             wide = batch.gaps.last[j] - batch.gaps.first[j]
             new = 0 if wide >= WINDOWS_MAX else wide + 1
-            if (
-                batch.can_grow
-                and cells.tally[0].live + new > len(cells.window) - SPARE * batch.room
-            ):
+            needed = cells.tally[0].live + new + SPARE * batch.room
+            if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS
             refused, too_wide = know(
                 cells, batch.gaps, j, told_upto(batch, st), _over(st, batch.geo), book.no_key

@@ -107,3 +107,117 @@ def test_at_every_instant_what_stands_is_what_is_defined_under_any_cut(
     for now, expected in standing(kind, stream, EMITS[emit], barrier):
         assert brief(found, now) == expected, now
     assert net(found) == net(told(f"SELECT count(*), sum(v) GROUP BY g WINDOW {kind}", stream))
+
+
+@st.composite
+def doubtful(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
+    """As ``streams``, with clocks that err, drift windows, and numbers that are missing."""
+    stream, cuts = draw(streams())
+    events = tuple(
+        Event(e.ref, v=e.v, key=e.key, release=e.release, status=e.status, seq=row,
+              unc=draw(st.sampled_from((0, 0, 1, 2))), source=draw(st.sampled_from(("s0", "s1"))),
+              epoch=draw(st.sampled_from((-1, 3))))
+        for row, e in enumerate(stream.events)
+    )  # fmt: skip
+    gaps = []
+    for row in range(len(events)):
+        if draw(st.integers(0, 5)) == 0:
+            low = events[row].ref - draw(st.integers(0, 9))
+            first = draw(st.integers(0, 12))
+            gaps.append((row, "s0", first, draw(st.integers(1, 3)), low, events[row].ref))
+    return Stream(events, stream.steps, tuple(gaps), draw(st.sampled_from((0, 1, 3)))), cuts
+
+
+DRIFTS = dict.fromkeys(KINDS[:3], ("", "DRIFT EACH", "DRIFT TOGETHER"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    case=doubtful(), emit=st.sampled_from([*EMITS]), barrier=st.sampled_from(BARRIERS),
+    data=st.data(),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_what_clocks_and_gaps_leave_open_is_told_early_too_and_ends_the_same(
+    kind: str, case: tuple[Stream, tuple[int, ...]], emit: str, barrier: str, data: st.DataObject
+) -> None:
+    stream, cuts = case
+    drift = data.draw(st.sampled_from(DRIFTS.get(kind, ("",))))
+    text = f"SELECT count(*), sum(v), avg(v), max(v) GROUP BY g WINDOW {kind} {drift}"
+    found = told(f"{text} {emit}", stream, barrier)
+    assert told(f"{text} {emit}", stream, barrier, cuts) == found
+    assert net(found) == net(told(text, stream))
+    if emit != "EMIT ON CHANGE" or kind.startswith("ROWS"):
+        return
+    # Nothing is open after the end of the input, so what stands early is what would stand then.
+    sure = Stream(stream.events, stream.steps, (), stream.t_a)
+    whole = told(f"{text} {emit}", sure, barrier)
+    for row in range(1, len(sure.events) + 1):
+        part = Stream(sure.events[:row], tuple(s for s in sure.steps if s[0] < row), (), sure.t_a)
+        assert net(whole, sure.at(row - 1)) == net(told(text, part))
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+@given(case=streams(), emit=st.sampled_from([*EMITS][2:]), limit=st.integers(1, 2))
+@settings(max_examples=40, deadline=None)
+def test_having_and_the_first_groups_are_chosen_among_what_stands(
+    kind: str, case: tuple[Stream, tuple[int, ...]], emit: str, limit: int
+) -> None:
+    stream, cuts = case
+    text = "SELECT count(*) AS n, sum(v) AS s GROUP BY g {} WINDOW " + f"{kind} {emit}"
+    every = told(text.format(""), stream)
+    some = told(text.format("HAVING s > 0"), stream)
+    first = text.format(f"HAVING s > 0 ORDER BY s DESC, n LIMIT {limit}")
+    ranked = told(first, stream)
+    assert told(first, stream, cuts=cuts) == ranked
+    for now in [stream.at(row) for row in range(len(stream.events))] + [END]:
+        windows: dict[int, list[tuple[int, int, int]]] = {}
+        for start, _, n, total, key in _stands(every, now):
+            windows.setdefault(start, []).extend([(-total, n, key)] if total > 0 else [])
+        expected = [(start, *group) for start, of in windows.items() for group in sorted(of)]
+        assert sorted((w, -s, n, k) for w, _, n, s, k in _stands(some, now)) == sorted(expected)
+        best = [(w, *group) for w, of in windows.items() for group in sorted(of)[:limit]]
+        assert sorted((w, -s, n, k) for w, _, n, s, k in _stands(ranked, now)) == sorted(best)
+
+
+def _stands(results: list[dict[str, Any]], upto: float) -> list[tuple[int, ...]]:
+    """Start, end, count, sum and key of what stands."""
+    stands: list[tuple[int, ...]] = []
+    for r in results:
+        of = (*r["window"].values(), *r["value"].values(), r["key"]["g"])
+        if r["at"] <= upto:
+            (stands.append if r["op"] == "+" else stands.remove)(of)
+    return stands
+
+
+@pytest.mark.parametrize("kind", ["TUMBLING 10", "SLIDING 10 EVERY 5", "SESSION 5", "ROWS 2"])
+@pytest.mark.parametrize("barrier", [None, "bounded:3", "hold:5"])
+@pytest.mark.parametrize("emit", [*EMITS][1:])
+def test_a_late_event_changes_what_it_is_in_and_after_the_horizon_nothing(
+    kind: str, barrier: str | None, emit: str
+) -> None:
+    groups = [(0, 1), (1, 4), (0, 6), (1, 7), (0, 33), (1, 34), (0, 36), (1, 37), (0, 66), (1, 67)]
+    events = [Event(ref, v=1, key=key, release=10 * n) for n, (key, ref) in enumerate(groups)]
+    late = Event(34, v=5, key=0, status=LATE, release=200)
+    gone = Event(2, v=7, key=0, status=LATE, release=300)
+    text = f"SELECT sum(v) GROUP BY g WINDOW {kind} {emit}"
+    plan = query(text)
+    made = WindowSettings(
+        correction_horizon_ns=40, barrier=None if barrier is None else parse_barrier(barrier)
+    )
+    operator = windows_of(plan, made)
+    strings, stream = Strings(), Stream((*events, late, gone))
+    before = list(operator.process(batch(stream, strings, 0, len(events))))
+    before += operator.advance(200)
+    changed = list(operator.process(batch(stream, strings, len(events), len(events) + 1)))
+    assert {r["at"] for r in changed} == {200}
+    assert {r["key"]["g"] for r in changed} == {0}
+    assert [r["op"] for r in changed] == ["-", "+"] * (len(changed) // 2)
+    windows = {"TUMBLING 10": 1, "SLIDING 10 EVERY 5": 2, "SESSION 5": 1}
+    if kind in windows:
+        assert len(changed) == 2 * windows[kind]
+        assert sum(r["value"]["sum(v)"] * (1 if r["op"] == "+" else -1) for r in changed) == (
+            5 * windows[kind]
+        )
+    counted = operator.counters()["too_late"]
+    assert list(operator.process(batch(stream, strings, len(events) + 1))) == []
+    assert operator.counters()["too_late"] == counted + 1
