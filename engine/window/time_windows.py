@@ -131,8 +131,7 @@ class TimeWindows(Windows):
         self._tell_stale(at, results)
         due = self._closing.finish(self._begun(every=True)[0])
         self._make(due, len(self._missing.table.left))
-        windows, _, headers = self._live()
-        self._tell_due(due, windows, headers, at, results)
+        self._tell_due(due, a.INT_MIN, at, results)
         self._send(results)
         self._note_closed()
         return results
@@ -171,10 +170,15 @@ class TimeWindows(Windows):
 
     # ---- results ----------------------------------------------------------------------------
 
-    def _live(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(windows ascending, their largest uncertainties, their headers)."""
+    def _headers(self) -> np.ndarray:
+        """Of the windows that hold something, in no order."""
         cells = self._held.cells
-        headers = cells.headers[: cells.tally["headers"][0]]
+        return np.asarray(cells.headers[: cells.tally["headers"][0]])
+
+    def _open(self, closed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(windows behind ``closed``, ascending, their largest uncertainties, their headers)."""
+        cells, headers = self._held.cells, self._headers()
+        headers = headers[cells.window[headers] > closed]
         headers = headers[np.argsort(cells.window[headers])]
         return cells.window[headers], cells.unc[headers], headers
 
@@ -182,7 +186,7 @@ class TimeWindows(Windows):
         """Windows that something is, or may be, in, ascending, and their largest uncertainties;
         at least those that progress may close now, or ``every`` one.
         """
-        return self._live()[:2]
+        return self._open(self._closing.closed[-1])[:2]
 
     def _make(self, due: list[tuple[int, int]], known: int) -> None:
         """The windows of ``due`` get cells; the first ``known`` gaps are known."""
@@ -204,33 +208,35 @@ class TimeWindows(Windows):
         frontier, before = int(self._state["frontier"][0]), self._closing.closed[-1]
         due = self._closing.advance(frontier, *self._begun(), self._geo)
         self._make(due, known)
-        windows, _, headers = self._live()
         if self._closing.closed[-1] > before:
             self._tell_stale(at, results)
-        self._tell_due(due, windows, headers, at, results)
+        self._tell_due(due, before, at, results)
         self._note_closed()
         if self._closing.closed[-1] > before:
+            headers = self._headers()
+            windows = self._held.cells.window[headers]
             ended = windows <= self._closing.closed[-1]
             ends = windows * self.plan.step_ns + self.plan.size_ns
             over = ended & (ends <= frontier - self._geo.horizon)
-            free_over(self._held, self._standing, headers[over])
-            if self._ranked is not None and over.any():
-                self._send(results)
-                self._ranked.forget(windows[over])
+            if over.any():
+                free_over(self._held, self._standing, headers[over])
+                if self._ranked is not None:
+                    self._send(results)
+                    self._ranked.forget(windows[over])
         self._set_close_at()
 
     def _tell_due(
-        self, due: list[tuple[int, int]], windows: np.ndarray, headers: np.ndarray, at: int,
-        results: ResultPieces,
-    ) -> None:  # fmt: skip
-        """Tell the (window, stage) of ``due``; ``windows``, ascending, have ``headers``."""
+        self, due: list[tuple[int, int]], closed: int, at: int, results: ResultPieces
+    ) -> None:
+        """Tell the (window, stage) of ``due``, all behind window ``closed``."""
+        windows, _, headers = self._open(closed)
         of, stages = np.array(due, np.int64).reshape(-1, 2).T
         self._tell(headers[np.searchsorted(windows, of)], stages, at, results)
 
     def _tell_open(self, at: int, results: ResultPieces) -> None:
         """What open windows say so far."""
         self._tell_stale(at, results)
-        windows, _, headers = self._live()
+        windows, _, headers = self._open(self._closing.closed[-1])
         stages = self._closing.stages
         still = [headers[windows > closed] for closed in self._closing.closed]
         of = np.concatenate(still)
@@ -240,8 +246,9 @@ class TimeWindows(Windows):
 
     def _tell_stale(self, at: int, results: ResultPieces) -> None:
         """Correct the closed windows whose ``missing`` has changed."""
-        _, _, headers = self._live()
-        stale = headers[self._held.cells.stale[headers] != 0]
+        cells, headers = self._held.cells, self._headers()
+        stale = headers[cells.stale[headers] != 0]
+        stale = stale[np.argsort(cells.window[stale])]
         self._tell(stale, np.full(len(stale), STAGE_LAST), at, results)
 
     def _tell(
@@ -250,7 +257,7 @@ class TimeWindows(Windows):
         """One stage of each of these windows, one after another."""
         if not len(headers):
             return
-        counts = t.key_counts(self._held.cells, headers)
+        counts = t.key_counts(self._held.cells.link, headers)
         group = np.cumsum(counts) // _TOLD_AT_ONCE
         cuts = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(headers)]
         for first, last in pairwise(cuts):
@@ -263,7 +270,7 @@ class TimeWindows(Windows):
     ) -> None:  # fmt: skip
         """As ``_tell``; its keys, of which each window has ``counts``, in order of their values."""
         cells, keys = self._held.cells, int(counts.sum())
-        leaders = t.keys_of(cells, headers, keys)
+        leaders = t.keys_of(cells.link, headers, keys)
         if (counts > 1).any():  # of windows with missing events alone it is 0
             window = np.repeat(np.arange(len(headers)), counts)
             order = self._keys.in_order(cells.tag[leaders], cells.keys[leaders], window)
