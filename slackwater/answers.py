@@ -28,7 +28,8 @@ from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results
 from slackwater.spoken import spoken
 
-Queries = str | Sequence[str] | Mapping[str, str]
+Queries = str | Sequence[Any] | Mapping[str, Any] | Any
+"""Texts of queries, or plans that Python code built (``slackwater.grouping``)."""
 _SEE = "slackwater.compare"
 
 
@@ -86,7 +87,8 @@ def query(
 
     Args:
         source: what ``read`` gave, or takes.
-        queries: a query; several, named ``q1``, ``q2`` ...; or several by name.
+        queries: a query; several, named ``q1``, ``q2`` ...; or several by name. A plan that Python
+            code built, as of a dataflow (``slackwater.grouping``), has its own name.
         order: how events are put in order before the queries see them.
         barrier: when matches are let go, as ``bounded:1s``; None: as each query's REALTIME says.
         certainty: ``pairwise``, or ``max-delay`` (R19's T_a).
@@ -158,13 +160,18 @@ def explain(
 
 
 def _plans(queries: Queries, time_unit: str) -> tuple[Plan, ...]:
-    if isinstance(queries, str):
-        queries = [queries]
-    if not isinstance(queries, Mapping):
-        queries = {f"q{number}": text for number, text in enumerate(queries, 1)}
-    if not queries:
+    if isinstance(queries, Mapping):
+        named = dict(queries)
+    else:
+        several = isinstance(queries, Sequence) and not isinstance(queries, str)
+        listed = queries if several else [queries]
+        named = {f"q{number}": asked for number, asked in enumerate(listed, 1)}
+    if not named:
         raise UserError("no query is given")
-    return tuple(parse_query(text, time_unit, name) for name, text in queries.items())
+    return tuple(
+        parse_query(asked, time_unit, name) if isinstance(asked, str) else asked
+        for name, asked in named.items()
+    )
 
 
 def _pass(

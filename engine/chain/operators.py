@@ -10,6 +10,7 @@ from engine.barrier.registry import barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
 from engine.chain.settings import ChainSettings
 from engine.errors import UserError
+from engine.grouping.plan import GroupingPlan
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
@@ -79,6 +80,14 @@ def _monitor(
     return MonitorOperator(plan, site)
 
 
+def _grouping(
+    plan: GroupingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.grouping.operator import GroupingOperator  # noqa: PLC0415 - for few runs
+
+    return GroupingOperator(plan, site, barrier_in_force(settings.barrier, plan.realtime))
+
+
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
@@ -86,6 +95,7 @@ OPERATORS: Final[dict[type, Build]] = {
     TreePlan: _tree,
     WindowPlan: _windows,
     MonitorPlan: _monitor,
+    GroupingPlan: _grouping,
 }
 
 

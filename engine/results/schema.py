@@ -20,6 +20,7 @@ from engine.operator import Result
 MATCHES: Final = "matches"
 WINDOWS: Final = "windows"
 ALERTS: Final = "alerts"
+ITEMS: Final = "items"
 """Names of kinds (``engine.results.kinds``)."""
 POSITION: Final = "position"
 """Place of the result among all of its batch: restores the order between matches and windows."""
@@ -78,10 +79,18 @@ ALERT_FIELDS: Final = {
 """Of monitored patterns; ``type source seq ts`` are of the event that made it known, ``allowed`` of
 a violation is what the constraint allowed in its place.
 """
-JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs")
+ITEM_FIELDS: Final = {
+    "ts": pa.int64(),
+    "source": TEXT,
+    "seq": pa.int64(),
+    "item": pa.string(),
+}
+"""Of dataflows; ``ts source seq`` are of the event that ends the item's tuple."""
+JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs", "item")
 """JSON texts, or structs: of ``bounds`` each field is a struct of ``BOUNDS``, in JSON a pair."""
 BOUNDS: Final = ("least", "most")
 MATCH_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **MATCH_FIELDS, MORE: pa.string()})
+ITEM_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **ITEM_FIELDS})
 WINDOW_EXTRAS: Final = {
     "drift": TEXT,  # R19's flag: which of the three shifted windows a result is of
     "bounds": pa.string(),

@@ -45,7 +45,7 @@ _TYPES: Final = ("int", "float", "bool", "str")
 
 def chain(
     order: str = "sequence",
-    queries: str | Sequence[str] = (),
+    queries: str | Sequence[Any] | Any = (),
     barrier: str | None = None,
     certainty: str = "pairwise",
     guard_ns: int | None = 1_000_000_000,
@@ -67,7 +67,8 @@ def chain(
 
     Args:
         order: short form, e.g. ``sequence:latency=1s`` or ``none``.
-        queries: one text or several; named q1, q2, ... in results.
+        queries: one text or several; named q1, q2, ... in results. Plans that Python code built, as
+            of a dataflow (``slackwater.grouping``), have their own names.
         barrier: when matches are let go, e.g. ``bounded:1s``; None: as REALTIME says, or at once.
         certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
         guard_ns: future guard; None = off.
@@ -90,9 +91,10 @@ def chain(
             that is none. When the job runs: a row without a time or a source, or a frame that
             breaks a rule, named.
     """
+    several = isinstance(queries, Sequence) and not isinstance(queries, str)
     plans = tuple(
-        parse_query(text, time_unit, name=f"q{number}")
-        for number, text in enumerate([queries] if isinstance(queries, str) else queries, 1)
+        parse_query(asked, time_unit, name=f"q{number}") if isinstance(asked, str) else asked
+        for number, asked in enumerate(queries if several else [queries], 1)
     )
     settings = ChainSettings(
         parse_order(order, time_unit),
