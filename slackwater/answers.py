@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
+from engine.passes.definitions_file import read_definitions
 from engine.passes.doubts import of_line_numbers, of_numbers, of_promises, of_streams
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
@@ -18,6 +20,7 @@ from engine.query import explain as explanation
 from engine.query import query as parse_query
 from engine.query.analysis.analyse import read_query
 from engine.query.endpoints.path import check_index
+from engine.query.language.definitions import expanded
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -78,6 +81,8 @@ def query(
     purge: str = "late",
     intervals: str = "ibp",
     window: str | None = None,
+    monitor: str | None = None,
+    constraints: str | Path | None = None,
     guard: str = "1s",
     late: bool = False,
     spill: str | None = None,
@@ -96,6 +101,8 @@ def query(
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
         intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
         window: how long after its end a window is corrected, as ``horizon=10m``.
+        monitor: how traces under a constraint are followed, as ``horizon=10s,check=basic``.
+        constraints: a file of constraints that queries name.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
@@ -112,11 +119,11 @@ def query(
     """
     host = Host(master)
     with opened(source) as given:
-        plans = _plans(queries, given.time_unit)
+        plans = _plans(queries, given.time_unit, constraints)
         asked = asked_of_queries(
             plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
-            intervals=intervals, window=window, guard=guard, late=late, spill=spill,
-            on_spark=master is not None,
+            intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
+            spill=spill, on_spark=master is not None,
         )  # fmt: skip
         check_plans(given.log, plans)
         before = [
@@ -160,7 +167,7 @@ def explain(
     return explanation(plan, waits, parse_purge(purge, time_unit), check_index(intervals))
 
 
-def _plans(queries: Queries, time_unit: str) -> tuple[Plan, ...]:
+def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> tuple[Plan, ...]:
     if isinstance(queries, Mapping):
         named = dict(queries)
     else:
@@ -169,8 +176,9 @@ def _plans(queries: Queries, time_unit: str) -> tuple[Plan, ...]:
         named = {f"q{number}": asked for number, asked in enumerate(listed, 1)}
     if not named:
         raise UserError("no query is given")
+    known = read_definitions(None if constraints is None else Path(constraints))
     return tuple(
-        parse_query(asked, time_unit, name) if isinstance(asked, str) else asked
+        parse_query(expanded(asked, known), time_unit, name) if isinstance(asked, str) else asked
         for name, asked in named.items()
     )
 

@@ -18,17 +18,19 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 ROOMS = {
     "barrier": {"kernels", "stream"},
     "chain": {
-        "barrier", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
-        "results", "stream", "window",
+        "barrier", "check", "clocks", "constraint", "grouping", "interval", "kernels", "order",
+        "pattern", "query", "results", "stream", "window",
     },
+    "check": {"kernels", "query", "results", "stream"},
     "cli": {
-        "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes", "query",
-        "report", "results", "server", "stream", "sweep", "validate",
+        "barrier", "chain", "compare", "constraint", "kernels", "live", "log", "order", "passes",
+        "query", "report", "results", "server", "stream", "sweep", "validate",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
     "constraint": {"kernels", "query", "results", "stream", "window"},
     "gateway": {"stream"},
+    "grouping": {"barrier", "kernels", "query", "results", "stream"},
     "interval": {"barrier", "pattern", "query", "stream"},
     "kernels": set[str](),
     "live": {
@@ -38,8 +40,8 @@ ROOMS = {
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},
     "passes": {
-        "barrier", "chain", "kernels", "log", "order", "pattern", "query", "report", "results",
-        "spark", "stream", "window",
+        "barrier", "chain", "constraint", "kernels", "log", "order", "pattern", "query", "report",
+        "results", "spark", "stream", "window",
     },
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},
@@ -47,7 +49,8 @@ ROOMS = {
     "results": {"kernels", "log", "order", "stream"},
     "server": {"gateway", "live", "log", "stream"},
     "spark": {
-        "barrier", "chain", "log", "order", "pattern", "query", "results", "stream", "window",
+        "barrier", "chain", "constraint", "log", "order", "pattern", "query", "results", "stream",
+        "window",
     },
     "stream": {"kernels"},
     "sweep": {"log", "passes", "report"},

@@ -77,7 +77,7 @@ def _monitor(
             f"query {plan.name!r}: alerts are certain or not by their events' own uncertainties; "
             "leave --certainty out"
         )
-    return MonitorOperator(plan, site)
+    return MonitorOperator(plan, site, settings.monitor)
 
 
 def _grouping(

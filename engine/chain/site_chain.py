@@ -16,6 +16,8 @@ import numpy as np
 from edge_agent import records as r
 from engine.barrier.base import Listener
 from engine.chain.halves import Halves, among, begun_in
+from engine.chain.judged_results import counted, judging_of
+from engine.chain.lane_places import placed
 from engine.chain.operators import build_operator
 from engine.chain.settings import ChainOutput, ChainSettings
 from engine.chain.stream_readers import StreamReaders
@@ -79,6 +81,7 @@ class Chain:
             build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
         ]
+        self._judging = judging_of(settings.plans)
         self._listeners = [each for each in self._operators if isinstance(each, Listener)]
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
@@ -160,6 +163,8 @@ class Chain:
             if sum(lengths) >= _BATCH_ROWS:
                 self._run(parts, lengths, output)
         self._run(parts, lengths, output)
+        if self._judging is not None and self._last_arrival != INT_MIN:
+            self._judging.judge(output.results, self.strings, self._last_arrival)
         return output
 
     def _reclaim(self) -> None:
@@ -169,6 +174,7 @@ class Chain:
         """
         held = [self._order.codes(), self.clocks.codes()]
         held += [operator.codes() for operator in self._operators]
+        held += [] if self._judging is None else self._judging.codes()
         if self._site_code >= 0:
             held.append(np.array([self._site_code]))
         table = self.strings.without_unused(held)
@@ -309,10 +315,14 @@ class Chain:
                     # Nothing but the end of the input lets these go.
                     self._until_end[number] = {"matches_until_end": held}
                 output.results[number].extend(operator.finish(self._last_arrival))
+            if self._judging is not None:
+                now = self._last_arrival
+                self._judging.judge(output.results, self.strings, now, end=True)
         return output
 
     def counters(self) -> dict[str, Any]:
         """What became of the site's events (see ``engine.scenario`` for the file's layout)."""
+        least_ns = self.settings.guards.default_uncertainty_ns
         return {
             "t_a": self.clocks.t_a,
             "buffered_max": self._order.buffered_max,
@@ -320,35 +330,16 @@ class Chain:
             "last_arrival": self._last_arrival,
             "records": dict(self._records),
             "lanes": sorted(
-                self._placed(self._order.counters()),
+                placed(self._order.counters(), self.strings, self.clocks, least_ns),
                 key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
             ),
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             **self._order.sources(),
-            "queries": {
-                plan.name: {**operator.counters(), **until_end}
-                for plan, operator, until_end in zip(
-                    self.settings.plans, self._operators, self._until_end, strict=True
-                )
-            },
+            "queries": counted(
+                self.settings.plans, self._operators, self._until_end, self._judging
+            ),
         }
-
-    def _placed(self, lanes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Adds where each lane's newest event lies on the engine's clock, and by which offset."""
-        for lane in lanes:
-            newest = lane.pop("newest_ts")
-            lane |= {"last_event": None, "offset": None, "uncertainty": None}
-            if newest is None:
-                continue
-            code = self.strings.find(lane["source"] or "")
-            self.clocks.grow(code + 1)
-            ref, unc, _ = self.clocks.correct(
-                np.array([code]), np.array([newest]), self.settings.guards.default_uncertainty_ns
-            )
-            last = int(ref[0])
-            lane |= {"last_event": last, "offset": last - newest, "uncertainty": int(unc[0])}
-        return lanes
 
     def snapshot(self) -> bytes:
         """The whole state, as bytes that only this version reads."""
@@ -365,6 +356,7 @@ class Chain:
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
                 "side": self._side.snapshot(),
+                "judging": self._judging and self._judging.snapshot(),
                 "halves": None if self._halves is None else self._halves.snapshot(),
             },
             protocol=5,
@@ -394,6 +386,8 @@ class Chain:
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])
         chain._side.restore(state["side"])
+        if chain._judging is not None:
+            chain._judging.restore(state["judging"])
         if chain._halves is not None:
             chain._halves.restore(state["halves"])
         return chain

@@ -44,6 +44,8 @@ class Questions:
     """Whether late and quarantined events are written, too."""
     window: str = ""
     """Empty: by default."""
+    monitor: str = ""
+    """Empty: by default."""
     guard: str = "1s"
     time_unit: str = "ns"
 
@@ -76,8 +78,8 @@ class Questions:
         settings = asked_of_queries(
             plans, self.time_unit, order=self.order, barrier=self.barrier or None,
             certainty=self.certainty, purge=self.purge, intervals=self.intervals,
-            window=self.window or None, guard=self.guard, late=self.late,
-            spill=self.spill or None, on_spark=True, joins=self.joins,
+            window=self.window or None, monitor=self.monitor or None, guard=self.guard,
+            late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
         )  # fmt: skip
         settings.order.attributes(plans)
         for plan in plans if self.spill else ():

@@ -17,6 +17,7 @@ from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.endpoints.told_tree import tree_sections
 from engine.query.endpoints.tree_joins import COST
+from engine.query.explain_checks import check_sections
 from engine.query.explain_join import join_sections
 from engine.query.explain_windows import window_sections
 from engine.query.fields import attributes_in, shows_everything
@@ -72,8 +73,7 @@ def explain(
     """
     sections: list[Section] = [("query", [render(plan)])]
     if isinstance(plan, WindowPlan):
-        sections += window_sections(plan, barrier)
-        return _text(plan, sections)
+        return _text(plan, [*sections, *window_sections(plan, barrier)])
     if isinstance(plan, MonitorPlan):
         return _text(plan, [*sections, *monitor_sections(plan)])
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
@@ -107,7 +107,8 @@ def explain(
 
 
 def _text(plan: Plan, sections: list[Section]) -> str:
-    return f"{plan.name}\n" + "".join(_set(label, lines) for label, lines in sections)
+    found = "".join(_set(label, lines) for label, lines in [*sections, *check_sections(plan)])
+    return f"{plan.name}\n{found}"
 
 
 def _set(label: str, lines: list[str]) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_of_windows
+from engine.query.emit import Emit
 from engine.query.language.place import listed
-from engine.query.plan import Drift, Emit, WindowKind, WindowPlan
+from engine.query.plan import Drift, WindowKind, WindowPlan
 from engine.query.render import (
     render_duration,
     render_expression,

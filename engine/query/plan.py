@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from engine.query.check_plan import Checks
+from engine.query.emit import Emit
 from engine.query.monitor_plan import MonitorPlan
 
 
@@ -204,6 +206,7 @@ class SeqPlan:
     starts: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     joins: str = ""
+    checks: Checks | None = None
 
     result_kind: ClassVar[str] = "matches"
     streams: ClassVar[tuple[str, ...]] = ()
@@ -234,6 +237,7 @@ class OrPlan:
     conjuncts: tuple[Predicate, ...] = ()
     returns: tuple[Attribute, ...] = ()
     computed: tuple[Computed, ...] = ()
+    checks: Checks | None = None
 
     result_kind: ClassVar[str] = "matches"
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
@@ -300,18 +304,6 @@ class WindowKind(StrEnum):
     """The number of a group's events."""
 
 
-class Emit(StrEnum):
-    """When results of windows are told; what stands at the end is the same."""
-
-    CLOSE = "close"
-    """When the window closes."""
-    EARLY = "early"
-    """Also at every multiple of ``WindowPlan.early_ns`` of reference time until then, as far as it
-    has changed."""
-    CHANGE = "change"
-    """At every event that changes it."""
-
-
 TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
 """Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
 
@@ -376,6 +368,7 @@ class WindowPlan:
     ranking: Ranking | None = None
     emit: Emit = Emit.CLOSE
     early_ns: int = 0
+    checks: Checks | None = None
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()
@@ -396,4 +389,4 @@ class WindowPlan:
 Plan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
 """What is asked, so that nobody but the language and the registry of operators asks for its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
-``steps`` (none of a window), ``streams`` (none: all)."""
+``steps`` (none of a window), ``streams`` (none: all), ``checks`` of results (None: none)."""

@@ -65,6 +65,9 @@ WINDOW_FIELDS: Final = {
 }
 KINDS_OF_ALERT: Final = ("alert", "cleared", "violation")
 """By ``engine.constraint.traces``'s numbers."""
+SO_FAR: Final = "so_far"
+SO_FAR_FIELDS: Final = {"type": TEXT, "source": TEXT, "seq": pa.int64(), "ts": pa.int64()}
+"""Of the events of a trace that had brought its pattern on."""
 ALERT_FIELDS: Final = {
     "alert": TEXT,
     "trace": pa.string(),
@@ -75,10 +78,12 @@ ALERT_FIELDS: Final = {
     "seq": pa.int64(),
     "ts": pa.int64(),
     "allowed": TEXT,
+    SO_FAR: pa.list_(pa.struct(SO_FAR_FIELDS)),
 }
-"""Of monitored patterns; ``type source seq ts`` are of the event that made it known, ``allowed`` of
-a violation is what the constraint allowed in its place.
+"""Of monitored patterns; ``type source seq ts`` are of the event that made it known (null but for
+``ts`` where a time ran out), ``allowed`` of a violation is what was allowed in its place.
 """
+ALERT_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **ALERT_FIELDS})
 ITEM_FIELDS: Final = {
     "ts": pa.int64(),
     "source": TEXT,
@@ -163,6 +168,14 @@ def window_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table
                 row[name] = as_json(row[name])
         rows.append(row)
     return table_of(rows, WINDOW_SCHEMA)
+
+
+def alert_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+    """Alerts as rows of ``ALERT_SCHEMA``."""
+    rows = [
+        {POSITION: position, **result} for position, result in zip(positions, results, strict=True)
+    ]
+    return table_of(rows, ALERT_SCHEMA)
 
 
 def _row(position: int, result: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
+from engine.constraint.settings import read_monitor
 from engine.errors import UserError
 from engine.order.base import Guards, OrderSettings
 from engine.order.registry import parse_order
@@ -52,6 +53,7 @@ def chain(
     time_unit: str = "ns",
     spill: str | None = None,
     window: str | None = None,
+    monitor: str | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """A step that answers ``queries`` over a DataFrame of plain rows or of frames.
@@ -78,6 +80,7 @@ def chain(
         spill: old events of patterns go to the state store in chunks, e.g. ``state,pending=100``
             (``--spill`` of ``slackwater query``); None: they stay in the chain.
         window: how long windows are corrected, e.g. ``horizon=10m`` (``--window``).
+        monitor: how traces under a constraint are followed, e.g. ``horizon=10s`` (``--monitor``).
         attributes: of frames, the types (``int float bool str``) of the attributes that they have:
             queries are checked against them, and results typed. None: both are left to the data,
             and attributes of events are a map of texts.
@@ -105,6 +108,7 @@ def chain(
         Guards(guard_ns),
         spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
         window=read_window(window, time_unit, plans),
+        monitor=read_monitor(monitor, time_unit, plans),
     )
     settings.order.attributes(plans)  # an order that cannot serve them is told here
     _check_types(attributes)

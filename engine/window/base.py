@@ -11,8 +11,9 @@ import numpy as np
 from edge_agent.records import DEFAULT_SITE
 from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
+from engine.query.emit import Emit
 from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import Emit, WindowPlan
+from engine.query.plan import WindowPlan
 from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window import told as t

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from edge_agent.records import DEFAULT_SITE
 from engine.operator import Operator
-from engine.query.plan import Emit, WindowKind, WindowPlan
+from engine.query.emit import Emit
+from engine.query.plan import WindowKind, WindowPlan
 from engine.window.counted.windows import CountedWindows
 from engine.window.held.aggregate import NEEDS_ALL_VALUES
 from engine.window.panes.windows import PaneWindows

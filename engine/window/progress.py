@@ -22,7 +22,8 @@ import numpy as np
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from engine.clocks.promises import PromiseBook
-from engine.query.plan import Emit, WindowPlan
+from engine.query.emit import Emit
+from engine.query.plan import WindowPlan
 from engine.stream.released import IN_ORDER, RESIDUAL, Gaps, Progress, Released
 from engine.stream.timeline import ANY_TYPE, LONG_AGO, Steps
 

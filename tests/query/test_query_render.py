@@ -12,6 +12,7 @@ from engine.errors import UserError
 from engine.query import query
 from engine.query.analysis.analyse import analyse
 from engine.query.analysis.selection import AGGREGATES, default_label
+from engine.query.emit import Emit
 from engine.query.fields import attributes_in
 from engine.query.language.parse import parse
 from engine.query.plan import (
@@ -22,7 +23,6 @@ from engine.query.plan import (
     Computed,
     Constant,
     Drift,
-    Emit,
     Group,
     Logic,
     Membership,

@@ -23,8 +23,8 @@ SQL = {
         "WHERE ref >= k * 15 AND ref < k * 15 + 40 GROUP BY g, began"
     ),
     "SESSION 12": (
-        "SELECT g, min(ref) AS began, {values} FROM (SELECT *, sum(fresh) OVER (PARTITION BY g ORDER "
-        "BY n) AS s FROM (SELECT *, CASE WHEN ref - lag(ref) OVER (PARTITION BY g ORDER BY n) < 12 "
+        "SELECT g, min(ref) AS began, {values} FROM (SELECT *, sum(fresh) OVER (PARTITION BY g "
+        "ORDER BY n) AS s FROM (SELECT *, CASE WHEN ref - lag(ref) OVER (PARTITION BY g ORDER BY n) < 12 "
         "THEN 0 ELSE 1 END AS fresh FROM t)) GROUP BY g, s"
     ),
     "ROWS 7 EVERY 3": (

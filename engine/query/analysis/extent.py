@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.typed import Context
+from engine.query.emit import Emit
 from engine.query.language import syntax as s
-from engine.query.plan import Drift, Emit, WindowKind
+from engine.query.plan import Drift, WindowKind
 
 Window = s.TimeWindow | s.SessionWindow | s.CountWindow
 SLIDES_MAX: Final = 10_000

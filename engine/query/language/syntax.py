@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.place import Span
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From, Join
@@ -349,7 +350,7 @@ class EmitClause:
 
 
 Clause = (
-    Where | Within | Realtime | Returns | Under | EmitClause
+    Where | Within | Realtime | Returns | Under | HistoryBy | CheckNode | EmitClause
     | From | Join | GroupBy | Having | OrderBy | TimeWindow | SessionWindow | CountWindow
 )  # fmt: skip
 
