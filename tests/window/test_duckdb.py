@@ -24,8 +24,8 @@ SQL = {
     ),
     "SESSION 12": (
         "SELECT g, min(ref) AS began, {values} FROM (SELECT *, sum(fresh) OVER (PARTITION BY g "
-        "ORDER BY n) AS s FROM (SELECT *, CASE WHEN ref - lag(ref) OVER (PARTITION BY g ORDER BY n) < 12 "
-        "THEN 0 ELSE 1 END AS fresh FROM t)) GROUP BY g, s"
+        "ORDER BY n) AS s FROM (SELECT *, CASE WHEN ref - lag(ref) OVER (PARTITION BY g "
+        "ORDER BY n) < 12 THEN 0 ELSE 1 END AS fresh FROM t)) GROUP BY g, s"
     ),
     "ROWS 7 EVERY 3": (
         "SELECT g, min(ref) AS began, {values} FROM (SELECT *, row_number() OVER (PARTITION BY g "
