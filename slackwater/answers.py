@@ -95,7 +95,8 @@ def query(
         queries: a query; several, named ``q1``, ``q2`` ...; or several by name. A plan that Python
             code built, as of a dataflow (``slackwater.grouping``), has its own name.
         order: how events are put in order before the queries see them.
-        barrier: when matches are let go, as ``bounded:1s``; None: as each query's REALTIME says.
+        barrier: when matches are let go and windows close, as ``bounded:1s``; None: as each
+            query's REALTIME says.
         certainty: ``pairwise``, or ``max-delay`` (R19's T_a).
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
         intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.

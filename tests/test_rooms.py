@@ -58,7 +58,7 @@ ROOMS = {
     "validate": {
         "chain", "clocks", "kernels", "log", "passes", "query", "report", "results", "stream",
     },
-    "window": {"kernels", "query", "results", "stream"},
+    "window": {"barrier", "clocks", "kernels", "query", "results", "stream"},
 }  # fmt: skip
 
 

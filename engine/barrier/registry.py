@@ -45,7 +45,8 @@ class BarrierKind:
     """``closes``: what scopes wait for. ``says``: when a match leaves; ``{span}`` is the duration.
 
     ``policy``: of one query and site. ``span``: what the duration that it needs is called; empty:
-    it needs none. ``by_arrival``: the duration is one of the arrival clock.
+    it needs none. ``by_arrival``: the duration is one of the arrival clock. ``not_of_windows``: why
+    windows cannot have it; empty: they can (``engine.window.progress``).
     """
 
     closes: Closes
@@ -53,6 +54,7 @@ class BarrierKind:
     policy: Callable[[Asked, BarrierSettings], Policy]
     span: str = ""
     by_arrival: bool = False
+    not_of_windows: str = ""
 
 
 _CLOSED: Final = "a match leaves once all its negated steps are closed; without these at once"
@@ -72,6 +74,8 @@ BARRIERS: Final = {
         Closes.PROMISE,
         "a match leaves at once while few are changed later, else as under punctuation",
         lambda asked, _: Adaptive(asked),
+        not_of_windows="it goes by how many matches are taken back, and a window is told once, "
+        "when it closes",
     ),
 }  # fmt: skip
 BARRIER_FORMS: Final = tuple(
@@ -117,6 +121,24 @@ def barrier_in_force(given: BarrierSettings | None, realtime: int | None) -> Bar
     if given is not None:
         return given
     return BarrierSettings("punctuation" if realtime == 0 else "immediate")
+
+
+def barrier_of_windows(given: BarrierSettings | None, query: str) -> BarrierSettings | None:
+    """What is asked for, if the windows of ``query`` can have it.
+
+    Raises:
+        UserError: they cannot; says why, and what helps.
+    """
+    why = "" if given is None else BARRIERS[given.name].not_of_windows
+    if given is not None and why:
+        those = [
+            form for form in BARRIER_FORMS if not BARRIERS[form.partition(":")[0]].not_of_windows
+        ]
+        raise UserError(
+            f"barrier {given.name} is not of windows, which {query} has: {why}; use "
+            f"{', '.join(those)}, or ask for patterns in a call of their own"
+        )
+    return given
 
 
 def build_barrier(settings: BarrierSettings, asked: Asked) -> Barrier:

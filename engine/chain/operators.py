@@ -79,7 +79,7 @@ def _windows(
 ) -> Operator:
     from engine.window.kinds import windows_of  # noqa: PLC0415 - not for patterns
 
-    return windows_of(plan, settings.window, site)
+    return windows_of(plan, replace(settings.window, barrier=settings.barrier), site)
 
 
 def _monitor(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.barrier.registry import BarrierSettings
+from engine.barrier.registry import BarrierSettings, barrier_of_windows
 from engine.constraint.settings import MonitorSettings
 from engine.operator import ResultPieces
 from engine.order.base import Guards, OrderSettings
@@ -19,8 +19,8 @@ from engine.window.settings import WindowSettings
 class ChainSettings:
     """What a chain does; hosts hand it to every site.
 
-    ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: of matches; None: as
-    each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
+    ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: of matches and windows;
+    None: as each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
     ``bare`` (without attributes) | ``full``.
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
     and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
@@ -40,6 +40,11 @@ class ChainSettings:
     spill: SpillSettings | None = None
     window: WindowSettings = field(default_factory=WindowSettings)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
+
+    def __post_init__(self) -> None:
+        for plan in self.plans:
+            if plan.windows:
+                barrier_of_windows(self.barrier, plan.name)
 
 
 @dataclass(slots=True)

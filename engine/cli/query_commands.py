@@ -97,7 +97,7 @@ BarrierText = Annotated[
     typer.Option(
         "--barrier",
         metavar="BARRIER",
-        help=f"When matches are let go: {', '.join(BARRIER_FORMS)}; each with ,ordered.",
+        help=f"When matches are let go, windows close: {', '.join(BARRIER_FORMS)}; with ,ordered.",
     ),
 ]
 PurgeText = Annotated[

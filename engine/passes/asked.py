@@ -58,7 +58,7 @@ def asked_of_queries(
         plans: of the queries.
         time_unit: of durations without one.
         order: how events are put in order.
-        barrier: when matches are let go; None: as each query's REALTIME says.
+        barrier: when matches are let go and windows close; None: as each query's REALTIME says.
         certainty: ``pairwise`` or ``max-delay``.
         purge: when a pattern's events are dropped.
         intervals: how an ISEQ is searched: ``naive``, ``indexed``, ``ibp``.

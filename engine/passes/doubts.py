@@ -28,7 +28,7 @@ def of_promises(
     """Queries that could only wait for the end of the input, and what helps."""
     return [
         f"{name}: nothing in the input promises {' or '.join(map(_type, types))} (kind pog), so "
-        "matches wait until its sources end or the input does; take an order such as sequence, or "
+        "results wait until its sources end or the input does; take an order such as sequence, or "
         "a barrier such as bounded:1s or hold:1s"
         for name, types in never_promised(log, plans, order, barrier).items()
     ]

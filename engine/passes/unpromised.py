@@ -14,6 +14,7 @@ from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_i
 from engine.log.held_log import Log, opened
 from engine.order.base import OrderSettings
 from engine.query.plan import Plan
+from engine.stream.timeline import ANY_TYPE
 
 
 def never_promised(
@@ -43,7 +44,10 @@ def never_promised(
 
 
 def _awaited(plan: Plan, given: BarrierSettings | None) -> set[str]:
-    """Types whose promises decide when a match of ``plan`` leaves."""
+    """Types whose promises decide when a match of ``plan`` leaves, or its windows close."""
+    if plan.windows:
+        by_promise = given is not None and BARRIERS[given.name].closes is Closes.PROMISE
+        return {ANY_TYPE} if by_promise else set()
     if not plan.steps:
         return set()
     barrier = barrier_in_force(given, plan.realtime)

@@ -1,7 +1,7 @@
 """EXPLAIN: the plan of a query in words, for people.
 
 What is told is what the operators do: ``engine.pattern.seq`` (purge), ``engine.barrier`` (what
-lets a match go) and ``engine.window.time_windows`` (when a window closes).
+lets a match go); windows are told of in ``engine.query.explain_windows``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from engine.query.endpoints.tree_joins import COST
 from engine.query.explain_checks import check_sections
 from engine.query.explain_join import join_sections
 from engine.query.explain_repetition import repetition_sections
+from engine.query.explain_windows import window_sections
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.join_plan import JoinPlan
 from engine.query.language.place import listed
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Comparison,
-    Drift,
     Group,
     OrPlan,
     Part,
@@ -33,11 +33,10 @@ from engine.query.plan import (
     Predicate,
     SeqPlan,
     TreePlan,
-    WindowKind,
     WindowPlan,
 )
 from engine.query.purge_settings import PurgeSettings
-from engine.query.render import render, render_pattern, render_ranking, render_type
+from engine.query.render import render, render_pattern, render_type
 from engine.query.render_values import render_duration, render_expression, render_predicate
 from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import (
@@ -63,14 +62,14 @@ def explain(
 
     Args:
         plan: of a query.
-        barrier: in force; None: as the query's REALTIME says. A SELECT has none.
+        barrier: in force; None: as the query's REALTIME says.
         purge: of events; None: the default.
         intervals: how an ISEQ is searched (``engine.query.endpoints.path``).
         joins: of a SEQ/PAL tree (``engine.query.endpoints.tree_joins``).
     """
     sections: list[Section] = [("query", [render(plan)])]
     if isinstance(plan, WindowPlan):
-        return _text(plan, [*sections, *_window(plan)])
+        return _text(plan, [*sections, *window_sections(plan, barrier)])
     if isinstance(plan, MonitorPlan):
         from engine.query.automata.drawn import monitor_sections  # noqa: PLC0415 - ten modules
 
@@ -324,75 +323,3 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
         f"{longer}"
     )
     return kept + (by_promises if purge.name == "promises" else "")
-
-
-# ---- windows ----------------------------------------------------------------------------------
-_OF_ALL_VALUES: Final = {name: name for name in ("median", "quantile")} | {
-    "count_distinct": "count(DISTINCT)"
-}
-_CLOSES: Final = (
-    "when the order's progress passes its end; an event that comes later corrects its result for "
-    "1 min, or for a window's length if that is longer"
-)
-_CLOCKS: Final = (
-    "progress passes its last event{} and what clocks may err; an event that comes later "
-)
-_OWN_CLOSES: Final = {
-    WindowKind.SESSION: "when the order's " + _CLOCKS.format(" by the gap") + "extends it or makes "
-    "one session of two, for 1 min after its end, or for the gap if that is longer",
-    WindowKind.ROWS: "when it is full and the order's " + _CLOCKS.format("") + "moves the group's "
-    "events behind it by one, and corrects all windows that have them, for 1 min",
-}
-
-
-def _panes(plan: WindowPlan) -> list[str]:
-    """What windows that slide share."""
-    if plan.step_ns == plan.size_ns:
-        return []
-    if any(one.function in _OF_ALL_VALUES for one in plan.aggregates):
-        windows = -(-plan.size_ns // plan.step_ns)
-        why = listed(sorted(_OF_ALL_VALUES.values()))
-        return [f"none, for {why}: an event is added up to {windows} times"]
-    step = render_duration(plan.step_ns)
-    rest = plan.size_ns % plan.step_ns
-    cut = f", each cut after {render_duration(rest)}" if rest else ""
-    return [f"of {step}{cut}: an event is added once, and a window sums them up when it closes"]
-
-
-def _borders(plan: WindowPlan) -> str:
-    """By what windows begin and end."""
-    if plan.kind is WindowKind.ROWS:
-        every = plan.every_rows
-        cost = -(-plan.rows // every)
-        more = f"; an event is added up {cost} times" if cost > 1 else ""
-        which = "" if every == plan.rows else f", from every {every} on"
-        return f"{plan.rows} events of a group in order of reference time{which}{more}"
-    size = render_duration(plan.size_ns)
-    if plan.kind is WindowKind.SESSION:
-        return f"sessions: events of a group less than {size} apart, and {size} of silence"
-    shifted = {
-        Drift.NONE: "one result when it closes",
-        Drift.EACH: "LOW, MIDDLE and HIGH, shifted by the clocks' error, each when it closes",
-        Drift.TOGETHER: "LOW, MIDDLE and HIGH, shifted by the clocks' error, once with their mean",
-    }[plan.drift]
-    step = render_duration(plan.step_ns)
-    kind = f"tumbling, {size}, aligned to multiples of it"
-    if plan.every_ns is not None:
-        kind = f"sliding, {size} every {step}, aligned to multiples of {step}"
-    return f"{kind} since the epoch; {shifted}"
-
-
-def _window(plan: WindowPlan) -> list[Section]:
-    keys = [render_expression(attribute) for attribute in plan.group_by]
-    found: list[Section] = [
-        ("streams", [", ".join(plan.streams) or "all"]),
-        ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
-        ("windows", [_borders(plan)]),
-        ("panes", _panes(plan)),
-        ("groups", keys and [f"one result for each {listed(keys)}"]),
-        ("shows", [f"if {render_predicate(plan.having)}"] if plan.having else []),
-        ("ranks", [f"a window's groups: {render_ranking(plan.ranking)}"] if plan.ranking else []),
-        ("computes", [aggregate.label for aggregate in plan.aggregates]),
-        ("closes", [_CLOSES if plan.kind is WindowKind.TIME else _OWN_CLOSES[plan.kind]]),
-    ]
-    return [section for section in found if section[1]]

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from engine.query.check_plan import Checks
+from engine.query.emit import Emit
 from engine.query.monitor_plan import MonitorPlan
 
 
@@ -350,6 +351,8 @@ class WindowPlan:
     ``kind`` SESSION: ``WINDOW SESSION size``, a group's events less than ``size_ns`` apart, and the
     silence behind them. ROWS: ``WINDOW ROWS rows [EVERY every_rows]``, a group's events in order of
     time, from number k * every_rows on; ``size_ns`` is 0.
+
+    ``emit``: when results are told; ``early_ns``: of ``EARLY``.
     """
 
     name: str
@@ -366,6 +369,8 @@ class WindowPlan:
     rows: int = 0
     every_rows: int = 0
     ranking: Ranking | None = None
+    emit: Emit = Emit.CLOSE
+    early_ns: int = 0
     checks: Checks | None = None
 
     result_kind: ClassVar[str] = "windows"

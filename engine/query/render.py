@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from engine.query.emit import Emit
 from engine.query.fields import with_attributes
 from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.monitor_plan import MonitorPlan
@@ -307,6 +308,10 @@ def _windows(plan: WindowPlan) -> str:
     if plan.ranking is not None:
         clauses.append(render_ranking(plan.ranking))
     clauses.append(f"WINDOW {_extent(plan)}")
+    if plan.emit is Emit.CHANGE:
+        clauses.append("EMIT ON CHANGE")
+    elif plan.emit is Emit.EARLY:
+        clauses.append(f"EMIT EARLY EVERY {render_duration(plan.early_ns)}")
     return " ".join([*clauses, *render_checks(plan.checks)])
 
 

@@ -71,7 +71,8 @@ def chain(
         order: short form, e.g. ``sequence:latency=1s`` or ``none``.
         queries: one text or several; named q1, q2, ... in results. Plans that Python code built, as
             of a dataflow (``slackwater.grouping``), have their own names.
-        barrier: when matches are let go, e.g. ``bounded:1s``; None: as REALTIME says, or at once.
+        barrier: when matches are let go and windows close, e.g. ``bounded:1s``; None: as REALTIME
+            says, or at once.
         certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
         guard_ns: future guard; None = off.
         time_unit: of times that are whole numbers, of durations without a unit in the texts, and

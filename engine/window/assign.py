@@ -42,15 +42,16 @@ LASTING: Final = (
     "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
     "too_late", "refused", "capped", "wide_gaps",
 )  # fmt: skip
-BATCH: Final = ("row", "step", "scanned", "gap", "entries", "changed")
+BATCH: Final = ("row", "step", "scanned", "gap", "tick", "entries", "changed")
 STATE: Final = record(*LASTING, *BATCH)
 """``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
 the largest window of which that is told; counters (``engine.window.time_windows``). And where the
 pass stands in its batch.
 """
 
-DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES = range(7)
-"""Why the pass returned: all rows taken; windows are due; something has too little room."""
+DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES, TICK = range(8)
+"""Why the pass returned: all rows taken; windows are due; something has too little room; windows
+that are open are to be told early."""
 
 
 class Rows(NamedTuple):
@@ -80,20 +81,25 @@ class Rows(NamedTuple):
 
 
 class Agenda(NamedTuple):
-    """Progress steps and gaps of the batch, by the row before which they hold."""
+    """Progress steps, gaps and ticks of the batch, by the row before which they hold. Gaps and
+    ticks also by how many of the steps come first.
+    """
 
     step_row: np.ndarray
     step_frontier: np.ndarray
     step_at: np.ndarray
     gap_row: np.ndarray
     gap_steps: np.ndarray
+    tick_row: np.ndarray
+    tick_steps: np.ndarray
+    tick_at: np.ndarray
 
 
 class Batch(NamedTuple):
     """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 
     ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
-    which there may be more.
+    which there may be more. ``on_change``: windows that are open are told of each row, too.
     """
 
     rows: Rows
@@ -106,6 +112,7 @@ class Batch(NamedTuple):
     can_grow: bool
     in_panes: bool
     panes_grow: bool
+    on_change: bool
 
 
 _WINDOWS_OF_A_ROW: Final = 8
@@ -131,6 +138,12 @@ def _over(st: Record, geo: Geometry) -> int:
     if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
         return INT_MIN
     return int(min(st.closed_all, first_with(geo, st.frontier - geo.horizon) - 1))
+
+
+@inline
+def told_upto(batch: Batch, st: Record) -> int:
+    """The largest window that may have been told."""
+    return _NEVER if batch.on_change else int(st.closed_all)
 
 
 @kernel
@@ -250,7 +263,7 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: Record, without: tuple[i
         if header >= 0:
             if k == r // geo.step:
                 own = header
-            if k <= st.closed_low:
+            if k <= st.closed_low or batch.on_change:
                 book.headers[n] = header
                 book.leaders[n] = leader
                 n += 1
@@ -263,7 +276,7 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: Record, without: tuple[i
 
 @inline
 def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
-    """Retract and replace what the closed windows that a row entered say of its key."""
+    """Retract and replace what the told windows that a row entered say of its key."""
     held, extent = book.held, (batch.geo.step, batch.geo.size)
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
     for j in range(st.changed):
@@ -275,7 +288,7 @@ def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
                 closed = st.closed_low
             elif stage == STAGE_MIDDLE:
                 closed = st.closed_middle
-            if window <= closed:
+            if window <= closed or batch.on_change:
                 tell_keys(book, header, book.leaders[j : j + 1], False, stage, extent, at)
     st.changed = 0
 
@@ -284,20 +297,21 @@ def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
 def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
     """Take what holds before row ``i``; DONE, or why not."""
     agenda, cells = batch.agenda, book.held.cells
-    gaps, steps = len(agenda.gap_row), len(agenda.step_row)
+    gaps, steps, ticks = len(agenda.gap_row), len(agenda.step_row), len(agenda.tick_row)
     while True:
-        gap, step = st.gap, st.step
+        gap, step, tick = st.gap, st.step, st.tick
+        if tick < ticks and agenda.tick_row[tick] <= i and agenda.tick_steps[tick] <= step:
+            st.tick += 1
+            return TICK
         if gap < gaps and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
             j = batch.known + gap
             wide = batch.gaps.last[j] - batch.gaps.first[j]
             new = 0 if wide >= WINDOWS_MAX else wide + 1
-            if (
-                batch.can_grow
-                and cells.tally[0].live + new > len(cells.window) - SPARE * batch.room
-            ):
+            needed = cells.tally[0].live + new + SPARE * batch.room
+            if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS
             refused, too_wide = know(
-                cells, batch.gaps, j, st.closed_all, _over(st, batch.geo), book.no_key
+                cells, batch.gaps, j, told_upto(batch, st), _over(st, batch.geo), book.no_key
             )
             st.refused += refused
             st.wide_gaps += too_wide
@@ -314,7 +328,7 @@ def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
 
 @inline
 def next_agenda(agenda: Agenda, st: Record) -> int:
-    """The next row before which a gap gets known, or a step closes a window."""
+    """The next row before which a gap gets known, or a step closes a window, or a tick comes."""
     st.scanned = max(st.scanned, st.step)
     steps = len(agenda.step_row)
     while st.scanned < steps and agenda.step_frontier[st.scanned] < st.close_at:
@@ -322,6 +336,8 @@ def next_agenda(agenda: Agenda, st: Record) -> int:
     following = _NEVER
     if st.gap < len(agenda.gap_row):
         following = min(following, agenda.gap_row[st.gap])
+    if st.tick < len(agenda.tick_row):
+        following = min(following, agenda.tick_row[st.tick])
     if st.scanned < steps:
         following = min(following, agenda.step_row[st.scanned])
     return int(following)

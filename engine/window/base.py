@@ -11,21 +11,31 @@ import numpy as np
 from edge_agent.records import DEFAULT_SITE
 from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
+from engine.query.emit import Emit
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import WindowPlan
+from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window import told as t
 from engine.window.assign import Agenda, Rows
 from engine.window.doubt.missing import Missing
 from engine.window.drift import Geometry
-from engine.window.held.accumulate import FLOATS, Values, more_sums, new_sums, values_of
+from engine.window.held.accumulate import (
+    FLOATS,
+    Values,
+    more_sums,
+    new_sums,
+    no_values,
+    values_of,
+)
 from engine.window.held.aggregate import arguments_asked, asked_of
 from engine.window.held.cells import Cells, grown, new_cells
 from engine.window.held.content import PLAIN, Held, new_content
 from engine.window.held.copies import copied, with_floats, without_floats
 from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.keys import GroupKeys
-from engine.window.rows_read import FIXED_COLUMNS, argument_values, rows_of, stream_codes
+from engine.window.progress import Moves, WindowClock, some_gaps
+from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
 from engine.window.settings import WindowSettings
 from engine.window.shown.having import shown
 from engine.window.shown.ranking import RankedGroups
@@ -63,6 +73,9 @@ class Windows(ABC):
         self._keys = GroupKeys(plan.group_by, plan.name)
         self._ranked = None if plan.ranking is None else RankedGroups(plan, self._keys)
         self._missing = Missing()
+        self._clock = WindowClock(plan, self.settings.barrier)
+        self._in_advance = plan.emit is not Emit.CLOSE
+        self._on_change = plan.emit is Emit.CHANGE
         self._arguments, self._of, self._picked = arguments_asked(plan)
         self._held = Held(
             asked_of(plan, self._arguments), mode, new_cells(FIRST, len(plan.group_by)),
@@ -80,8 +93,26 @@ class Windows(ABC):
     def process(self, released: Released) -> Sequence[Result]:
         """As of ``engine.operator.Operator``."""
 
-    def advance(self, now: int) -> Sequence[Result]:  # noqa: ARG002 - no window goes by this clock
-        return []
+    def advance(self, now: int) -> Sequence[Result]:
+        return self._until(now)
+
+    def _until(self, now: int, *, last: bool = False) -> ResultPieces:
+        """What the arrival clock makes due before ``now``; ``last``: no row follows."""
+        moves = self._clock.until(now, last=last)
+        if moves is None:
+            return ResultPieces()
+        known = len(self._missing.table.left)
+        gaps = self._missing.take(moves.gaps, self._spans())
+        rows = no_rows(len(self.plan.group_by))
+        return self._run(rows, no_values(len(self._arguments)), _agenda(moves, gaps), known)
+
+    @abstractmethod
+    def _run(self, rows: Rows, values: Values, agenda: Agenda, known: int) -> ResultPieces:
+        """Take a batch; ``known`` gaps were so before it."""
+
+    @abstractmethod
+    def _spans(self) -> Geometry:
+        """In which gaps between neighbours are counted."""
 
     # ---- a batch ----------------------------------------------------------------------------
 
@@ -92,11 +123,11 @@ class Windows(ABC):
         known = len(self._missing.table.left)
         codes = stream_codes(self.plan, released)
         gaps = released.gaps
-        read = np.ones(len(gaps.row), np.bool_) if codes is None else np.isin(gaps.stream, codes)
-        gap_row, gap_steps = self._missing.take(gaps, read, spans)
-        steps = released.slack if len(released.slack.row) else released.progress
-        agenda = Agenda(steps.row, steps.frontier, steps.at, gap_row, gap_steps)
-        rows = rows_of(self.plan, self._keys, released, codes)
+        if codes is not None:
+            gaps = some_gaps(gaps, np.isin(gaps.stream, codes))
+        moves = self._clock.take(released, ends_of(released), gaps)
+        agenda = _agenda(moves, self._missing.take(moves.gaps, spans))
+        rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
         sums = self._held.sums
         found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()
@@ -146,7 +177,10 @@ class Windows(ABC):
         keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
         # Of events no longer kept, too: which those are takes longer to find than they matter.
         told = text_codes(self._held, self._standing)
-        return np.concatenate([keys, np.unique(kept.source), gaps.source, gaps.stream, told])
+        waiting = self._clock.codes()
+        return np.concatenate(
+            [keys, np.unique(kept.source), gaps.source, gaps.stream, told, waiting]
+        )
 
     def snapshot(self) -> dict[str, Any]:
         held = self._held
@@ -154,6 +188,7 @@ class Windows(ABC):
         return {
             "state": {name: int(self._state[name][0]) for name in self.lasting},
             "missing": self._missing.snapshot(),
+            "clock": self._clock.snapshot(),
             "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
             "cells": without_floats(held.cells._asdict()),
             "sums": without_floats(held.sums._asdict()),
@@ -164,6 +199,7 @@ class Windows(ABC):
     def restore(self, state: dict[str, Any]) -> None:
         self._state = one(self._state.dtype, **state["state"])
         self._missing.restore(state["missing"])
+        self._clock.restore(state["clock"])
         self._keys.restore(state["keys"])
         sums = with_floats(state["sums"], FLOATS)
         kept = with_floats(state["kept"], np.float64)
@@ -172,3 +208,11 @@ class Windows(ABC):
             sums=self._held.sums._replace(**sums),
         )  # fmt: skip
         self._standing = t.Standing(**copied(state["standing"]))
+
+
+def _agenda(moves: Moves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:
+    """``gaps``: the row and the steps before each."""
+    steps = moves.steps
+    return Agenda(
+        steps.row, steps.frontier, steps.at, *gaps, moves.tick_row, moves.tick_steps, moves.tick_at
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from edge_agent.records import DEFAULT_SITE
 from engine.operator import Operator
+from engine.query.emit import Emit
 from engine.query.plan import WindowKind, WindowPlan
 from engine.window.held.aggregate import NEEDS_ALL_VALUES
 from engine.window.settings import WindowSettings
@@ -12,8 +13,8 @@ from engine.window.settings import WindowSettings
 def windows_of(
     plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
 ) -> Operator:
-    """The operator of ``plan``. Of windows that slide it has panes if they overlap, and no
-    aggregate needs all values.
+    """The operator of ``plan``. Of windows that slide it has panes if they overlap, no aggregate
+    needs all values, and none is told before it closes.
     """
     # ruff: noqa: PLC0415 - a query has one kind, and the others are some fifty modules
     if plan.kind is WindowKind.SESSION:
@@ -25,7 +26,8 @@ def windows_of(
 
         return CountedWindows(plan, settings, site)
     alone = plan.every_ns is None or plan.every_ns == plan.size_ns
-    if alone or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
+    early = plan.emit is not Emit.CLOSE  # a window of panes is made when it closes
+    if alone or early or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
         from engine.window.time_windows import TimeWindows
 
         return TimeWindows(plan, settings, site)

@@ -87,3 +87,15 @@ def argument_values(
             of["typed"][m] = typed
         found.append(None if value.kind == "null" else (value.data, value.valid))
     return found
+
+
+def no_rows(columns: int) -> Rows:
+    """An empty batch of keys with ``columns``."""
+    none = np.empty(0, np.int64)
+    small = np.empty(0, np.int8)
+    codes = np.empty(0, np.int32)
+    return Rows(
+        ref=none, unc=none, epoch=none, release=none, status=small, source=codes, stream=codes,
+        seq=none, selected=np.empty(0, np.bool_), keys=np.zeros((0, columns), np.int64),
+        nulls=none, how=small, low=none, high=none, reach=none,
+    )  # fmt: skip

@@ -47,7 +47,7 @@ def run(batch: a.Batch, book: Book) -> int:
         if batch.rows.status[i] == IN_ORDER and st.frontier >= st.close_at:
             a.add_entries(batch, book, st)
             return a.CLOSING
-        if header >= 0:
+        if header >= 0 and not batch.on_change:
             _go_on(i, header, batch, book, st)
 
 
@@ -77,7 +77,7 @@ def _take_row(i: int, batch: a.Batch, book: Book, st: Record) -> int:
     if rows.status[i] >= LATE:
         event = (rows.source[i], rows.stream[i], rows.seq[i])
         known = batch.known + st.gap
-        fill(book.held.cells, batch.gaps, known, event, st.closed_all, book.no_key)
+        fill(book.held.cells, batch.gaps, known, event, a.told_upto(batch, st), book.no_key)
     if len(rows.selected) == 0 or rows.selected[i]:
         if u > batch.geo.size:
             u = batch.geo.size

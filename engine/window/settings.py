@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
 from engine.query.plan import Plan
 from engine.units import DURATION_MAX_NS, parse_duration
@@ -19,10 +20,12 @@ class WindowSettings:
 
     ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.
     ``cells_max``: at most this many (window, key, part); a power of two. Rows beyond are counted.
+    ``barrier``: which progress closes windows (``engine.window.progress``); None: the order's.
     """
 
     correction_horizon_ns: int | None = None
     cells_max: int = 1 << 22
+    barrier: BarrierSettings | None = None
 
 
 def horizon_ns(settings: WindowSettings, size_ns: int) -> int:
@@ -35,7 +38,7 @@ def parse_window(text: str, time_unit: str = "ns") -> WindowSettings:
     """Settings of windows from their short form.
 
     >>> parse_window("horizon=10m")
-    WindowSettings(correction_horizon_ns=600000000000, cells_max=4194304)
+    WindowSettings(correction_horizon_ns=600000000000, cells_max=4194304, barrier=None)
 
     Args:
         text: ``horizon=D``: how long after its end a window is corrected; 0 is never.

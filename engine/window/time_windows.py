@@ -34,7 +34,7 @@ from engine.window import told as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
 from engine.window.closing import Closing
 from engine.window.drift import Geometry, considered_delay
-from engine.window.held.accumulate import widen
+from engine.window.held.accumulate import Values, widen
 from engine.window.held.cells import SPARE
 from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER
 from engine.window.held.windows_freed import free_over
@@ -95,22 +95,26 @@ class TimeWindows(Windows):
     def process(self, released: Released) -> Sequence[Result]:
         t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
         self._left_out = max(self._left_out, left_out)
-        results = ResultPieces()
         self._geo = self._geo._replace(low_shift=t_a // 2, high_shift=(t_a + 1) // 2)
+        return self._run(*self._read(released, self._geo))
+
+    def _run(self, rows: a.Rows, values: Values, agenda: a.Agenda, known: int) -> ResultPieces:
+        results = ResultPieces()
         for field in a.BATCH:
             self._state[field] = 0
         self._set_close_at()
-        rows, values, agenda, known = self._read(released, self._geo)
         why = None
         while why != a.DONE:
             batch = a.Batch(
                 rows, values, agenda, self._missing.table, known, self._geo, self._room,
-                self._can_grow(), self.in_panes, self._panes_grow(),
+                self._can_grow(), self.in_panes, self._panes_grow(), self._on_change,
             )  # fmt: skip
             why = run(batch, self._book())
             if why == a.CLOSING:
                 so_far = known + int(self._state["gap"][0])
                 self._close(int(self._state["frontier_at"][0]), so_far, results)
+            elif why == a.TICK:
+                self._tell_open(int(agenda.tick_at[self._state["tick"][0] - 1]), results)
             elif why == a.OUTBOX_FULL:
                 self._send(results)
                 most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
@@ -123,17 +127,19 @@ class TimeWindows(Windows):
         return results
 
     def finish(self, at: int) -> Sequence[Result]:
-        results = ResultPieces()
+        results = self._until(at + 1, last=True)
         self._tell_stale(at, results)
         due = self._closing.finish(self._begun(every=True)[0])
         self._make(due, len(self._missing.table.left))
-        windows, _, headers = self._live()
-        self._tell_due(due, windows, headers, at, results)
+        self._tell_due(due, a.INT_MIN, at, results)
         self._send(results)
         self._note_closed()
         return results
 
     # ---- a batch ----------------------------------------------------------------------------
+
+    def _spans(self) -> Geometry:
+        return self._geo
 
     def _widen(self, m: int) -> None:
         super()._widen(m)
@@ -164,10 +170,15 @@ class TimeWindows(Windows):
 
     # ---- results ----------------------------------------------------------------------------
 
-    def _live(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(windows ascending, their largest uncertainties, their headers)."""
+    def _headers(self) -> np.ndarray:
+        """Of the windows that hold something, in no order."""
         cells = self._held.cells
-        headers = cells.headers[: cells.tally["headers"][0]]
+        return np.asarray(cells.headers[: cells.tally["headers"][0]])
+
+    def _open(self, closed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(windows behind ``closed``, ascending, their largest uncertainties, their headers)."""
+        cells, headers = self._held.cells, self._headers()
+        headers = headers[cells.window[headers] > closed]
         headers = headers[np.argsort(cells.window[headers])]
         return cells.window[headers], cells.unc[headers], headers
 
@@ -175,7 +186,7 @@ class TimeWindows(Windows):
         """Windows that something is, or may be, in, ascending, and their largest uncertainties;
         at least those that progress may close now, or ``every`` one.
         """
-        return self._live()[:2]
+        return self._open(self._closing.closed[-1])[:2]
 
     def _make(self, due: list[tuple[int, int]], known: int) -> None:
         """The windows of ``due`` get cells; the first ``known`` gaps are known."""
@@ -197,33 +208,47 @@ class TimeWindows(Windows):
         frontier, before = int(self._state["frontier"][0]), self._closing.closed[-1]
         due = self._closing.advance(frontier, *self._begun(), self._geo)
         self._make(due, known)
-        windows, _, headers = self._live()
         if self._closing.closed[-1] > before:
             self._tell_stale(at, results)
-        self._tell_due(due, windows, headers, at, results)
+        self._tell_due(due, before, at, results)
         self._note_closed()
         if self._closing.closed[-1] > before:
+            headers = self._headers()
+            windows = self._held.cells.window[headers]
             ended = windows <= self._closing.closed[-1]
             ends = windows * self.plan.step_ns + self.plan.size_ns
             over = ended & (ends <= frontier - self._geo.horizon)
-            free_over(self._held, self._standing, headers[over])
-            if self._ranked is not None and over.any():
-                self._send(results)
-                self._ranked.forget(windows[over])
+            if over.any():
+                free_over(self._held, self._standing, headers[over])
+                if self._ranked is not None:
+                    self._send(results)
+                    self._ranked.forget(windows[over])
         self._set_close_at()
 
     def _tell_due(
-        self, due: list[tuple[int, int]], windows: np.ndarray, headers: np.ndarray, at: int,
-        results: ResultPieces,
-    ) -> None:  # fmt: skip
-        """Tell the (window, stage) of ``due``; ``windows``, ascending, have ``headers``."""
+        self, due: list[tuple[int, int]], closed: int, at: int, results: ResultPieces
+    ) -> None:
+        """Tell the (window, stage) of ``due``, all behind window ``closed``."""
+        windows, _, headers = self._open(closed)
         of, stages = np.array(due, np.int64).reshape(-1, 2).T
         self._tell(headers[np.searchsorted(windows, of)], stages, at, results)
 
+    def _tell_open(self, at: int, results: ResultPieces) -> None:
+        """What open windows say so far."""
+        self._tell_stale(at, results)
+        windows, _, headers = self._open(self._closing.closed[-1])
+        stages = self._closing.stages
+        still = [headers[windows > closed] for closed in self._closing.closed]
+        of = np.concatenate(still)
+        stage = np.repeat(stages, [len(each) for each in still])
+        order = np.lexsort((stage, self._held.cells.window[of]))
+        self._tell(of[order], stage[order], at, results)
+
     def _tell_stale(self, at: int, results: ResultPieces) -> None:
         """Correct the closed windows whose ``missing`` has changed."""
-        _, _, headers = self._live()
-        stale = headers[self._held.cells.stale[headers] != 0]
+        cells, headers = self._held.cells, self._headers()
+        stale = headers[cells.stale[headers] != 0]
+        stale = stale[np.argsort(cells.window[stale])]
         self._tell(stale, np.full(len(stale), STAGE_LAST), at, results)
 
     def _tell(
@@ -232,7 +257,7 @@ class TimeWindows(Windows):
         """One stage of each of these windows, one after another."""
         if not len(headers):
             return
-        counts = t.key_counts(self._held.cells, headers)
+        counts = t.key_counts(self._held.cells.link, headers)
         group = np.cumsum(counts) // _TOLD_AT_ONCE
         cuts = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(headers)]
         for first, last in pairwise(cuts):
@@ -245,7 +270,7 @@ class TimeWindows(Windows):
     ) -> None:  # fmt: skip
         """As ``_tell``; its keys, of which each window has ``counts``, in order of their values."""
         cells, keys = self._held.cells, int(counts.sum())
-        leaders = t.keys_of(cells, headers, keys)
+        leaders = t.keys_of(cells.link, headers, keys)
         if (counts > 1).any():  # of windows with missing events alone it is 0
             window = np.repeat(np.arange(len(headers)), counts)
             order = self._keys.in_order(cells.tag[leaders], cells.keys[leaders], window)

@@ -14,7 +14,7 @@ from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record, numbers_of
 from engine.window.drift import PART_BITS
-from engine.window.held.cells import HEADER, Cells, leaders
+from engine.window.held.cells import HEADER, Cells
 from engine.window.held.content import (
     COUNTS,
     EACH,
@@ -308,21 +308,25 @@ def tell_windows(
 
 
 @njit
-def key_counts(cells: Cells, headers: np.ndarray) -> np.ndarray:
-    """How many keys each window has."""
+def key_counts(link: np.ndarray, headers: np.ndarray) -> np.ndarray:
+    """How many keys each window has; ``link``: of ``Cells``."""
     out = np.zeros(len(headers), np.int64)
     for j in range(len(headers)):
-        cell = cells.link[headers[j]]
+        cell = link[headers[j]]
         while cell != NONE:
             out[j] += 1
-            cell = cells.link[cell]
+            cell = link[cell]
     return out
 
 
 @njit
-def keys_of(cells: Cells, headers: np.ndarray, keys: int) -> np.ndarray:
-    """The leaders of each window, which are so many ``keys`` in all."""
+def keys_of(link: np.ndarray, headers: np.ndarray, keys: int) -> np.ndarray:
+    """The leaders of each window, which are so many ``keys`` in all; ``link``: of ``Cells``."""
     out, n = np.empty(keys, np.int64), 0
     for header in headers:
-        n += leaders(cells, header, out[n:])
+        cell = link[header]
+        while cell != NONE:
+            out[n] = cell
+            n += 1
+            cell = link[cell]
     return out

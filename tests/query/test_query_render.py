@@ -12,6 +12,7 @@ from engine.errors import UserError
 from engine.query import query
 from engine.query.analysis.analyse import analyse
 from engine.query.analysis.selection import AGGREGATES, default_label
+from engine.query.emit import Emit
 from engine.query.fields import attributes_in
 from engine.query.language.parse import parse
 from engine.query.plan import (
@@ -185,6 +186,15 @@ def tumbling_plans(draw: st.DrawFn) -> WindowPlan:
 
 
 @st.composite
+def emitting_plans(draw: st.DrawFn) -> WindowPlan:
+    plan = draw(tumbling_plans())
+    emit = draw(st.sampled_from(Emit))
+    every = draw(DURATIONS) if emit is Emit.EARLY else 0
+    assume(not every or every % plan.size_ns)
+    return replace(plan, emit=emit, early_ns=every)
+
+
+@st.composite
 def unranked_plans(draw: st.DrawFn) -> WindowPlan:
     return WindowPlan(
         "q1",
@@ -242,7 +252,7 @@ def test_random_pattern_round_trip(plan: SeqPlan) -> None:
 
 
 @RANDOM
-@given(tumbling_plans())
+@given(emitting_plans())
 def test_random_window_round_trip(plan: Plan) -> None:
     assert repr(back(plan)) == repr(plan)
 

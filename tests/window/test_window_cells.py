@@ -15,9 +15,9 @@ from engine.window.held.cells import (
     find_or_add,
     free_window,
     grown,
-    leaders,
     new_cells,
 )
+from engine.window.told import key_counts, keys_of
 
 NO_KEY = np.zeros((1, 2), np.int64)
 
@@ -63,12 +63,13 @@ def test_equals_a_dict(actions: list[tuple]) -> None:
         assert len(set(live)) == len(live) == cells.tally["live"][0] - len(known)
         assert cells.tally["headers"][0] == len(known)
         for one, of in known.items():
-            out = np.empty(len(cells.window), np.int64)
             header = find(cells, one, HEADER, NO_KEY, 0)
             by_key: dict[tuple, set[int]] = {}
             for (tag, key), cell in of.items():
                 by_key.setdefault((tag >> PART_BITS, key), set()).add(cell)
-            found = [in_key(cells, leader) for leader in out[: leaders(cells, header, out)]]
+            alone = np.array([header])
+            keys = int(key_counts(cells.link, alone)[0])
+            found = [in_key(cells, leader) for leader in keys_of(cells.link, alone, keys)]
             assert sorted(map(sorted, found)) == sorted(map(sorted, by_key.values()))
             for (tag, key), cell in of.items():
                 assert find(cells, one, tag, np.array([key]), 0) == cell

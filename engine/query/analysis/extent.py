@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.typed import Context
+from engine.query.emit import Emit
 from engine.query.language import syntax as s
 from engine.query.plan import Drift, WindowKind
 
@@ -62,6 +63,27 @@ def _rows(window: s.CountWindow, context: Context) -> tuple[int, int]:
         message = f"{rows // every} windows would hold an event; at most {SLIDES_MAX} may"
         raise context.refuse(window.every.at, message, "make EVERY larger")
     return rows, every
+
+
+def emit_of(
+    clause: s.EmitClause | None, extent: dict[str, Any], context: Context
+) -> dict[str, Any]:
+    """The fields of a ``WindowPlan`` that follow from EMIT, beside those of ``extent``.
+
+    Raises:
+        UserError: early results of windows that are over then.
+    """
+    if clause is None:
+        return {}
+    if clause.every is None:
+        return {"emit": Emit(clause.when)}
+    every = duration_ns(clause.every, context, "EMIT EARLY EVERY")
+    tumbles = extent.get("kind") is None and extent["every_ns"] in (None, extent["size_ns"])
+    if tumbles and every % extent["size_ns"] == 0:
+        message = "every window closes where it would be told early"
+        hint = "make EMIT EARLY EVERY shorter than the window, or leave EMIT out"
+        raise context.refuse(clause.every.at, message, hint)
+    return {"emit": Emit.EARLY, "early_ns": every}
 
 
 def _number(number: s.Number, context: Context) -> int:

@@ -89,6 +89,10 @@ class _Join:
     def plan(self, name: str) -> JoinPlan:
         clauses = self.parsed.clauses
         for clause in clauses:
+            if isinstance(clause, s.EmitClause):
+                message = "EMIT is of windows; a row of a join is told when its pair is known"
+                hint = "leave EMIT out; --barrier says how long rows are held back"
+                raise self._refuse(clause.at, message, hint)
             if isinstance(clause, s.GroupBy | s.Having):
                 word = "GROUP BY" if isinstance(clause, s.GroupBy) else "HAVING"
                 message = f"{word} is of windows; a join gives rows"

@@ -9,7 +9,7 @@ from engine.errors import UserError
 from engine.query.analysis.clauses import only, unsupported
 from engine.query.analysis.conditions import terms_of, value
 from engine.query.analysis.consistency import check_select
-from engine.query.analysis.extent import Window, extent_of
+from engine.query.analysis.extent import Window, emit_of, extent_of
 from engine.query.analysis.having import having_of
 from engine.query.analysis.ranking import ranking_of
 from engine.query.analysis.typed import Context
@@ -70,6 +70,7 @@ class _Select:
             self._check_means(aggregates)
         having = only(clauses, s.Having, self.text)
         ranking = only(clauses, OrderBy, self.text)
+        emit = only(clauses, s.EmitClause, self.text)
 
         def own(call: s.Call) -> Aggregate:
             return self._aggregate(call, None)
@@ -80,6 +81,7 @@ class _Select:
             aggregates=aggregates,
             streams=self.streams,
             **extent,
+            **emit_of(emit, extent, self.context),
             where=self._where(where),
             having=None if having is None else having_of(having, aggregates, self.context, own),
             ranking=None

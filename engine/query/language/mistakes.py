@@ -92,6 +92,9 @@ def _remedied(before: str, token: Token) -> tuple[str, str] | None:
         return "this step is negated twice", "write one !"
     if token.type == "RPAR" and re.search(r"\bin\s*\($", before, re.IGNORECASE):
         return "IN () is never true", "name the values it may have, as in x IN (4, 8)"
+    if token.lower() == "emit" and re.match(r"\s*(explain\s+)?event\b", before, re.IGNORECASE):
+        hint = "leave EMIT out; REALTIME and --barrier say how long a match is held back"
+        return "EMIT is of windows; a match is told once it is known", hint
     kind = re.search(r"\bwindow\s+(session|rows)\b[^()]*$", before, re.IGNORECASE)
     if kind is not None and token.lower() == "drift":
         hint = "leave DRIFT out; certainty tells what hangs on the clocks"

@@ -249,6 +249,11 @@ class _Build(RepetitionRules):
     def session(self, word: Token, _kind: Token, gap: s.Duration) -> s.SessionWindow:
         return s.SessionWindow(at_of(word), gap)
 
+    def emit(self, word: Token, when: Token | s.Duration) -> s.EmitClause:
+        if isinstance(when, s.Duration):
+            return s.EmitClause(at_of(word), "early", when)
+        return s.EmitClause(at_of(word), str(when).lower(), None)
+
     def either(self, *terms: s.Node) -> s.Junction:
         return self._junction("or", terms)
 

@@ -351,8 +351,19 @@ class CountWindow:
     every: Number | None
 
 
+@dataclass(frozen=True, slots=True)
+class EmitClause:
+    """``EMIT ON CLOSE``, ``EMIT ON CHANGE``, or ``EMIT EARLY EVERY every``: ``when`` is ``close``,
+    ``change`` or ``early``.
+    """
+
+    at: Span
+    when: str
+    every: Duration | None
+
+
 Clause = (
-    Where | Within | Realtime | Returns | Under | HistoryBy | CheckNode
+    Where | Within | Realtime | Returns | Under | HistoryBy | CheckNode | EmitClause
     | From | Join | GroupBy | Having | OrderBy | TimeWindow | SessionWindow | CountWindow
     | PartitionBy | ContiguityClause | SkipClause | LimitClause
 )  # fmt: skip

@@ -6,7 +6,7 @@ from engine.kernels.heap import push
 from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
-from engine.window.counted.held import CountedBook
+from engine.window.counted.held import EVERY, TOLD, CountedBook
 from engine.window.drift import PART_BITS, WHOLE
 from engine.window.held.cells import find_or_add
 from engine.window.own.batch import OwnBatch
@@ -28,6 +28,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
         mine.reach = INT_MIN
         mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
         mine.in_open, mine.in_kept = 0, 0
+        mine.opened, mine.running, mine.is_group = 0, NONE, 1
     r = rows.ref[i]
     if r < mine.floor:
         st.too_late += 1
@@ -45,6 +46,8 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     if mine.limit != NONE:
         late = rank <= first + batch.size - 1
         mine.limit = book.counted.prev[mine.limit] if late else mine.limit
+        if late and mine.in_open:
+            _sooner(group, book, st)
     elif total == first + batch.size:
         mine.limit = cells.last[group]
     wider = kept.unc[place] > st.widest
@@ -53,8 +56,11 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
         wait(group, book, st)
     # What was told before clocks erred by so much may be overtaken even by the latest event.
     near = r - kept.unc[place] - st.widest < mine.reach
-    if (wider or near or rank < total - 1) and mine.newest != NONE:
+    moved = wider or near or rank < total - 1 or batch.on_change
+    if moved and mine.newest != NONE:
         _shift_windows(mine.newest, rank, place, batch, book, st)
+    if batch.in_advance and total - 1 == mine.opened * batch.step:
+        _open(group, batch, book, st)
 
 
 @kernel
@@ -95,12 +101,69 @@ def wait(group: int, book: CountedBook, st: Record) -> None:
 
 
 @kernel
+def _sooner(group: int, book: CountedBook, st: Record) -> None:
+    """The group's next window, which waits, ends earlier now."""
+    counted, kept, place = book.counted, book.held.kept, 0
+    while counted.open[place] != group:
+        place += 1
+    due = kept.ref[counted.of[group].limit] + 2 * st.widest
+    if due < counted.closes[group]:
+        counted.closes[group] = due
+        push(counted.open, place, counted.closes, group)  # up from its own place
+
+
+@inline
+def runs(window: int, book: CountedBook) -> bool:
+    """Whether it is not full yet, or may still be another."""
+    one = book.counted.of[window]
+    return bool(one.number >= book.counted.of[one.group].next)
+
+
+@kernel
 def last_of(window: int, rows: int, book: CountedBook) -> int:
-    """The place of its last event."""
-    place = book.counted.of[window].first
+    """The place of its last event; of one that runs, of its latest."""
+    kept, place = book.held.kept, book.counted.of[window].first
     for _ in range(rows - 1):
-        place = book.held.kept.next[place]
+        if kept.next[place] == NONE:
+            break
+        place = kept.next[place]
     return int(place)
+
+
+@kernel
+def new_window(group: int, number: int, first: int, book: CountedBook, st: Record) -> int:
+    """A cell for a window behind those that the group has, or -1 without room."""
+    counted, cells = book.counted, book.held.cells
+    mine = counted.of[group]
+    st.windows += 1
+    nulls = cells.tag[group] >> PART_BITS << PART_BITS
+    window = find_or_add(cells, st.windows, nulls | WHOLE, cells.keys, group)
+    if window == NONE:
+        st.refused += 1
+        return int(NONE)
+    one = counted.of[window]
+    one.number, one.first, one.group, one.stale, one.is_group = number, first, group, 0, 0
+    one.before, one.after = mine.newest, NONE
+    if mine.newest == NONE:
+        mine.oldest = window
+    else:
+        counted.of[mine.newest].after = window
+    mine.newest = window
+    return int(window)
+
+
+@inline
+def _open(group: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
+    """The group's latest event is the first one of another window."""
+    mine = book.counted.of[group]
+    window = new_window(group, mine.opened, book.held.cells.last[group], book, st)
+    mine.opened += 1
+    if window == NONE:
+        return
+    if mine.running == NONE:
+        mine.running = window
+    if batch.on_change and st.asked == NONE:
+        st.asked, st.follow = window, EVERY
 
 
 @kernel
@@ -118,5 +181,8 @@ def _shift_windows(
         behind = of[window].number * batch.step + batch.size > rank
         if not behind and kept.ref[last_of(window, batch.size, book)] < earliest:
             break
-        st.asked, st.follow = window, 1
+        if batch.on_change:
+            st.asked, st.follow = window, EVERY
+        elif not runs(window, book):
+            st.asked, st.follow = window, TOLD
         window = of[window].before

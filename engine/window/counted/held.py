@@ -18,22 +18,29 @@ from engine.window.told import Outbox, Standing
 
 GROUP: Final = record(
     "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "in_open",
-    "in_kept", "number", "first", "before", "after", "group", "stale",
+    "in_kept", "number", "first", "before", "after", "group", "stale", "opened", "running",
+    "is_group",
 )  # fmt: skip
 """Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
 window to be told next, ``begin`` and ``limit`` the places of its first and last event, or -1;
 ``floor``: time of the last event that is corrected no more, ``reach``: of
 the last one that was told [ns]; ``oldest``, ``newest``: its told
-windows; ``in_open``, ``in_kept``: whether the heaps have it. Of a window: its ``number``, the place
-of its ``first`` event, windows of the ``group`` next to it, whether it is ``stale``.
+windows; ``in_open``, ``in_kept``: whether the heaps have it. Where windows are told before they
+are full: the number of the next to be ``opened``, and the first that is ``running``, or -1: it and
+those behind it are among the told ones. Of a window: its ``number``, the place of its ``first``
+event, windows of the ``group`` next to it, whether it is ``stale``. ``is_group``: 1, or of a
+window 0.
 """
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "windows", "open", "kept", "stale", "too_late", "refused",
 )  # fmt: skip
-BATCH: Final = ("row", "step", "gap", "entries", "asked", "follow", "scanned", "told_at")
+BATCH: Final = (
+    "row", "step", "gap", "tick", "ticked", "entries", "asked", "follow", "scanned", "told_at",
+)  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
-"""As of sessions; ``asked``: the window to be told next, or -1, and those behind it if ``follow``.
-"""
+"""As of sessions; ``asked``: the window to be told next, or -1, and those behind it if ``follow``
+is ``TOLD``, or ``EVERY`` one, running ones included. ``ticked``: cells looked at."""
+NOBODY, TOLD, EVERY = range(3)
 SPARE: Final = 8
 """More cells, events and results than one step of the pass can ask for."""
 

@@ -12,13 +12,13 @@ from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record
 from engine.stream.released import LATE
-from engine.window.counted.enter import enter, last_of, wait
-from engine.window.counted.held import SPARE, CountedBook
+from engine.window.counted.enter import enter, last_of, new_window, runs, wait
+from engine.window.counted.held import EVERY, NOBODY, SPARE, TOLD, CountedBook
 from engine.window.counted.tell import tell_window
 from engine.window.doubt.missing import GapTable, take_off
-from engine.window.drift import PART_BITS, UNLIKELY, WHOLE
+from engine.window.drift import UNLIKELY
 from engine.window.held.accumulate import clear
-from engine.window.held.cells import find_or_add, free_window
+from engine.window.held.cells import free_window
 from engine.window.own import batch as b
 from engine.window.told import forget_told
 
@@ -32,9 +32,16 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
         if why != b.DONE:
             return why
         if st.asked != NONE:
-            tell_window(st.asked, batch, book, st, st.told_at)
+            tell_window(
+                st.asked,
+                st.frontier != b.END or not runs(st.asked, book),
+                batch,
+                book,
+                st,
+                st.told_at,
+            )
             book.counted.of[st.asked].stale = 0
-            st.asked = book.counted.of[st.asked].after if st.follow else NONE
+            st.asked = _next_asked(book, st)
         elif _settled(batch, book, st):
             i = st.row
             what = b.due(i, batch, st)
@@ -43,10 +50,36 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
                 st.gap += 1
             elif what == b.STEP:
                 b.take_step(batch, st)
+            elif what == b.TICK:
+                _tell_next_running(batch, book, st)
             elif i < n:
                 _take_row(i, batch, book, st)
             else:
                 return b.DONE
+
+
+@inline
+def _next_asked(book: CountedBook, st: Record) -> int:
+    """The window behind that told last, if it is to be told, too."""
+    window = book.counted.of[st.asked].after
+    if st.follow == NOBODY or (window != NONE and st.follow == TOLD and runs(window, book)):
+        return int(NONE)
+    return int(window)
+
+
+@inline
+def _tell_next_running(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+    """Ask for the running windows of a group, one group at a time."""
+    of = book.counted.of
+    while st.ticked < len(of):
+        one = of[st.ticked]
+        st.ticked += 1
+        if one.is_group and one.running != NONE:
+            st.told_at = batch.agenda.tick_at[st.tick]
+            st.asked, st.follow = one.running, EVERY
+            return
+    st.ticked = 0
+    st.tick += 1
 
 
 @inline
@@ -72,8 +105,10 @@ def _mark(gaps: GapTable, j: int, rows: int, book: CountedBook, st: Record) -> N
         window = counted.of[counted.kept[k]].newest
         while window != NONE:
             one = counted.of[window]
-            if gaps.last[j] > ref[one.first] and gaps.first[j] < ref[last_of(window, rows, book)]:
-                one.stale, st.stale = 1, 1
+            beside = gaps.last[j] > ref[one.first]
+            if beside and gaps.first[j] < ref[last_of(window, rows, book)]:
+                one.stale = not runs(window, book)
+                st.stale |= one.stale
             window = one.before
 
 
@@ -95,7 +130,7 @@ def _settled(batch: b.OwnBatch, book: CountedBook, st: Record) -> bool:
 def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
     """Ask for the window that is full first; before it, for what is stale."""
     counted, kept = book.counted, book.held.kept
-    st.told_at, st.follow = st.frontier_at, 0
+    st.told_at, st.follow = st.frontier_at, NOBODY
     if st.stale:
         while st.scanned < st.kept:
             window = counted.of[counted.kept[st.scanned]].newest
@@ -121,25 +156,19 @@ def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
 
 @kernel
 def _begin(group: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> int:
-    """The group's next window gets a cell, or -1 without room; the one behind it is next."""
-    counted, kept, cells = book.counted, book.held.kept, book.held.cells
+    """The cell of the group's next window, or -1 without room; the one behind it is next."""
+    counted, kept = book.counted, book.held.kept
     mine = counted.of[group]
-    st.windows += 1
-    nulls = cells.tag[group] >> PART_BITS << PART_BITS
-    window = find_or_add(cells, st.windows, nulls | WHOLE, cells.keys, group)
     begin, limit = mine.begin, mine.limit
-    if window == NONE:
-        st.refused += 1
+    if not batch.in_advance:
+        window = new_window(group, mine.next, begin, book, st)
+    elif mine.running != NONE and counted.of[mine.running].number == mine.next:
+        window = mine.running
+        mine.running = counted.of[window].after
     else:
-        one = counted.of[window]
-        one.number, one.first, one.group, one.stale = mine.next, begin, group, 0
-        one.before, one.after = mine.newest, NONE
+        window = NONE
+    if window != NONE:
         mine.reach = max(mine.reach, kept.ref[limit])
-        if mine.newest == NONE:
-            mine.oldest = window
-        else:
-            counted.of[mine.newest].after = window
-        mine.newest = window
         if not mine.in_kept:
             _keep(group, kept.ref[limit] + batch.horizon, book, st)
     mine.next += 1
@@ -182,8 +211,9 @@ def _forget_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
         mine.newest = NONE
     else:
         counted.of[one.after].before = NONE
-        following = last_of(one.after, batch.size, book)
-        _keep(group, held.kept.ref[following] + batch.horizon, book, st)
+        if not runs(one.after, book):
+            following = last_of(one.after, batch.size, book)
+            _keep(group, held.kept.ref[following] + batch.horizon, book, st)
     _drop_events(group, (one.number + 1) * batch.step, book)
     forget_told(held.cells, book.standing, window)
     clear(held.sums, window)

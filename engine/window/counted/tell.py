@@ -55,14 +55,16 @@ def _doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
 
 @kernel
 def _find_doubts(
-    first: int, last: int, rows: int, widest: int, book: CountedBook
+    first: int, last: int, extent: tuple[int, int], widest: int, book: CountedBook
 ) -> tuple[int, int, int, int]:
     """(certain ones, doubtful ones, of them before the window and in it) of the window from
-    ``first`` to ``last``; the certain ones are in ``places``.
+    ``first`` to ``last``, which has so many events of so many (``extent``); the certain ones are in
+    ``places``.
     """
     kept, prev, d = book.held.kept, book.counted.prev, book.doubts
+    there, rows = extent
     sure, doubtful, before, place = 0, 0, 0, first
-    for j in range(rows):
+    for j in range(there):
         low = j - _shift(place, book, widest, False)
         if low >= 0 and j + _shift(place, book, widest, True) < rows:
             book.counted.places[sure] = place
@@ -112,17 +114,20 @@ def _put_bounds(
 
 
 @kernel
-def tell_window(window: int, batch: OwnBatch, book: CountedBook, st: Record, at: int) -> None:
-    """Bring what stands of a window up to date."""
-    held, scratch, counted, rows = book.held, book.scratch, book.counted, batch.size
+def tell_window(
+    window: int, wanted: bool, batch: OwnBatch, book: CountedBook, st: Record, at: int
+) -> None:
+    """Bring what stands of a window up to date; ``wanted``: whether it may have a result."""
+    held, scratch, counted, rows = book.held, book.scratch, book.counted, 0
     kept, cells = held.kept, held.cells
     place = first = last = counted.of[window].first
-    for j in range(rows):
-        counted.places[j], counted.cells[j] = place, window
+    while rows < batch.size and place != NONE:
+        counted.places[rows], counted.cells[rows] = place, window
         last, place = place, kept.next[place]
+        rows += 1
     clear(held.sums, window)
     values = Values(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
-    add_rows(counted.places, counted.cells, values, held.sums)
+    add_rows(counted.places[:rows], counted.cells[:rows], values, held.sums)
     cells.rows[window], cells.first[window] = rows, first
     kept.next[last] = NONE  # for aggregates of all values, which read on to the end
     missing = missing_between(batch, st, kept.ref[first], kept.ref[last])
@@ -130,9 +135,10 @@ def tell_window(window: int, batch: OwnBatch, book: CountedBook, st: Record, at:
     kept.next[last], cells.first[window] = place, NONE
     if st.widest > 0:
         counts = scratch.counts[0]
-        sure, doubtful, before, inside = _find_doubts(first, last, rows, st.widest, book)
+        there = (rows, batch.size)
+        sure, doubtful, before, inside = _find_doubts(first, last, there, st.widest, book)
         counts.certain, counts.ambiguous = sure, doubtful
         if doubtful > 0:
             _put_bounds(window, sure, (doubtful, before, inside), values, book)
     put_extent(held, scratch, kept.ref[first], kept.ref[last])
-    settle(book, window, STAGE_LAST, 0, True, at)
+    settle(book, window, STAGE_LAST, 0, wanted, at)

@@ -143,16 +143,13 @@ class Missing:
     def __init__(self) -> None:
         self.table = GapTable(*(np.empty(0, np.int64) for _ in GapTable._fields))
 
-    def take(
-        self, gaps: Gaps, read: np.ndarray, geometry: Geometry
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Add the gaps marked in ``read``; gives the rows and steps before they are known."""
-        low = gaps.low[read] - geometry.high_shift
-        high = gaps.high[read] + geometry.low_shift
+    def take(self, gaps: Gaps, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
+        """Add ``gaps``; gives the rows and steps before they are known."""
+        low = gaps.low - geometry.high_shift
+        high = gaps.high + geometry.low_shift
         more = (
-            gaps.source[read], gaps.stream[read], gaps.first_seq[read], gaps.count[read],
-            gaps.high[read], (low - geometry.size) // geometry.step + 1, high // geometry.step,
-            gaps.count[read],
+            gaps.source, gaps.stream, gaps.first_seq, gaps.count, gaps.high,
+            (low - geometry.size) // geometry.step + 1, high // geometry.step, gaps.count,
         )  # fmt: skip
         self.table = GapTable(
             *(
@@ -160,7 +157,7 @@ class Missing:
                 for old, new in zip(self.table, more, strict=True)
             )
         )
-        return gaps.row[read].astype(np.int64), gaps.steps[read].astype(np.int64)
+        return gaps.row.astype(np.int64), gaps.steps.astype(np.int64)
 
     def forget(self, before: int) -> None:
         """Drop gaps that end before ``before`` or are filled."""

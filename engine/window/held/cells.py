@@ -42,7 +42,8 @@ class Cells(NamedTuple):
     ``first``, ``last``: of leaders, their kept events (``engine.window.held.kept``), or -1.
     ``unc``: of headers, the largest uncertainty of the window's events [ns]. ``missing``: of
     headers, events known to be missing that could belong to the window. ``stale``: of headers,
-    whether that changed since the window was told of.
+    whether that changed since the window was told of. ``parts``: of headers, a bit for each part
+    that some key has.
     ``headers``: the header cells of the live windows. ``tally``: one TALLY.
     """
 
@@ -60,6 +61,7 @@ class Cells(NamedTuple):
     unc: np.ndarray
     missing: np.ndarray
     stale: np.ndarray
+    parts: np.ndarray
     headers: np.ndarray
     tally: np.ndarray
 
@@ -68,7 +70,8 @@ def new_cells(capacity: int, group_columns: int) -> Cells:
     """An empty table; ``capacity`` is a power of two."""
     link = np.arange(1, capacity + 1)
     link[-1] = NONE
-    of_headers = {name: np.zeros(capacity, np.int64) for name in ("unc", "missing", "headers")}
+    names = ("unc", "missing", "parts", "headers")
+    of_headers = {name: np.zeros(capacity, np.int64) for name in names}
     chains = {name: np.full(capacity, NONE) for name in ("down", "lead", "slot", "first", "last")}
     return Cells(
         table=np.full(TABLE_PLACES * capacity, NONE, np.int32),
@@ -141,6 +144,7 @@ def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int)
     cells.unc[fresh] = 0
     cells.missing[fresh] = 0
     cells.stale[fresh] = 0
+    cells.parts[fresh] = 0
     cells.link[fresh] = NONE
     cells.down[fresh] = NONE
     cells.lead[fresh] = fresh
@@ -161,10 +165,13 @@ def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: in
     cell = find_or_add(cells, window, tag, keys, row)
     if cells.tally[0].live == live:
         return cell
-    parts = 1 << PART_BITS
+    parts, there = 1 << PART_BITS, cells.parts[header]
+    cells.parts[header] = there | 1 << (tag & (parts - 1))
     for part in range(parts):
         other = (tag & ~(parts - 1)) | part
-        sibling = NONE if other == tag else find(cells, window, other, keys, row)
+        if other == tag or not there >> part & 1:
+            continue
+        sibling = find(cells, window, other, keys, row)
         if sibling != NONE:
             leader = cells.lead[sibling]
             cells.lead[cell] = leader
@@ -174,18 +181,6 @@ def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: in
     cells.link[cell] = cells.link[header]
     cells.link[header] = cell
     return cell
-
-
-@kernel
-def leaders(cells: Cells, header: int, out: np.ndarray) -> int:
-    """Write the leader of each of the window's keys to ``out``; gives their number."""
-    n = 0
-    cell = cells.link[header]
-    while cell != NONE:
-        out[n] = cell
-        n += 1
-        cell = cells.link[cell]
-    return n
 
 
 @kernel

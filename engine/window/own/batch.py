@@ -15,7 +15,7 @@ from engine.window.held.number import HALF_WORD, LOW_WORD, put_int
 
 DONE, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_MORE = range(6)
 """Why a pass returned: all rows taken, or something has too little room."""
-ROW, GAP, STEP = range(3)
+ROW, GAP, STEP, TICK = range(4)
 """What comes next."""
 END: Final = 2**62
 """Progress when the input has ended."""
@@ -25,6 +25,7 @@ class OwnBatch(NamedTuple):
     """What a pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's; their
     ``first`` and ``last`` are times. ``size``: the gap of sessions [ns], the events of a window of
     ROWS, and ``step`` from one to the next; ``horizon``: how long they are corrected [ns].
+    ``in_advance``: those that are open are told, too; ``on_change``: of each row.
     """
 
     rows: Rows
@@ -36,12 +37,17 @@ class OwnBatch(NamedTuple):
     step: int
     horizon: int
     can_grow: bool
+    in_advance: bool
+    on_change: bool
 
 
 @inline
 def due(i: int, batch: OwnBatch, st: Record) -> int:
     """What comes before row ``i``, or that it is next."""
-    agenda, gap, step = batch.agenda, st.gap, st.step
+    agenda, gap, step, tick = batch.agenda, st.gap, st.step, st.tick
+    ticks = len(agenda.tick_row)
+    if tick < ticks and agenda.tick_row[tick] <= i and agenda.tick_steps[tick] <= step:
+        return TICK
     if gap < len(agenda.gap_row) and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
         return GAP
     if step < len(agenda.step_row) and agenda.step_row[step] <= i:

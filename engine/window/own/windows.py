@@ -22,6 +22,7 @@ from engine.window.drift import Geometry
 from engine.window.held.accumulate import Values, no_values
 from engine.window.own import batch as b
 from engine.window.panes.held import Entries
+from engine.window.rows_read import no_rows
 from engine.window.settings import WindowSettings, horizon_ns
 
 _CHUNK: Final = 1 << 14
@@ -51,22 +52,34 @@ class OwnWindows(Windows):
         return results
 
     def finish(self, at: int) -> Sequence[Result]:
-        none, at_once = np.empty(0, np.int64), np.zeros(1, np.int64)
-        agenda = Agenda(at_once, np.full(1, b.END), np.full(1, at), none, none)
+        results = self._until(at + 1, last=True)
+        none, at_once, when = np.empty(0, np.int64), np.zeros(1, np.int64), np.full(1, at)
+        # What is open even then was told early at most, and is taken back.
+        agenda = Agenda(at_once, np.full(1, b.END), when, none, none, at_once, at_once + 1, when)
         values = no_values(len(self._arguments))
         rows = no_rows(len(self.plan.group_by))
-        return self._run(rows, values, agenda, len(self._missing.table.left))
+        results.extend(self._run(rows, values, agenda, len(self._missing.table.left)))
+        return results
+
+    def _spans(self) -> Geometry:
+        return _TIMES
 
     def _run(self, rows: Rows, values: Values, agenda: Agenda, known: int) -> ResultPieces:
         results = ResultPieces()
-        for field in ("row", "step", "gap", "entries"):  # the rest is at rest between batches
+        for field in (
+            "row",
+            "step",
+            "gap",
+            "tick",
+            "entries",
+        ):  # the rest is at rest between batches
             self._state[field] = 0
         why = None
         while why != b.DONE:
             size, step = self._size_and_step()
             batch = b.OwnBatch(
                 rows, values, agenda, self._missing.table, known, size, step, self.horizon,
-                self._can_grow(),
+                self._can_grow(), self._in_advance, self._on_change,
             )  # fmt: skip
             why = self._pass(batch)
             if why == b.OUTBOX_FULL:
@@ -107,15 +120,3 @@ class OwnWindows(Windows):
         """Gaps that end before this touch no window that is kept [ns]."""
         reach = self.horizon + 4 * self.plan.size_ns
         return int(max(self._state["frontier"][0], b.END + reach - 2**63) - reach)
-
-
-def no_rows(columns: int) -> Rows:
-    """An empty batch of keys with ``columns``."""
-    none = np.empty(0, np.int64)
-    small = np.empty(0, np.int8)
-    codes = np.empty(0, np.int32)
-    return Rows(
-        ref=none, unc=none, epoch=none, release=none, status=small, source=codes, stream=codes,
-        seq=none, selected=np.empty(0, np.bool_), keys=np.zeros((0, columns), np.int64),
-        nulls=none, how=small, low=none, high=none, reach=none,
-    )  # fmt: skip

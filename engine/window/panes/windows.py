@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from engine.window.panes.held import Panes
 from engine.window.panes.make import MADE, MORE_PANES, free_panes, make_window
 from engine.window.shown.text_codes import picked_codes
 from engine.window.time_windows import TimeWindows
+
+_FEW: Final = 8
+"""So many windows are looked at one by one; panes are given up so many windows at once."""
 
 
 class PaneWindows(TimeWindows):
@@ -37,29 +40,20 @@ class PaneWindows(TimeWindows):
 
     def _begun(self, *, every: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """As of ``TimeWindows``; unless ``every``, of panes those that progress may close now."""
-        windows, unc, _ = self._live()
+        windows, unc, _ = self._open(self._closing.closed[-1])
         cells, geo = self._panes.cells, self._geo
         headers = cells.headers[: cells.tally["headers"][0]]
         headers = headers[cells.tag[headers] == HEADER]
         if not len(headers):
             return windows, unc
-        headers = headers[np.argsort(cells.window[headers])]
-        panes = cells.window[headers]
-        start = _starts(panes, geo)
-        first, last = (start - geo.size) // geo.step + 1, start // geo.step
-        first = np.maximum(first, self._closing.closed[0] + 1)
+        start, wide = _starts(cells.window[headers], geo), cells.unc[headers]
+        least, upto = self._closing.closed[0] + 1, None
         if not every:
             frontier = int(self._state["frontier"][0])
-            upto = (frontier + geo.low_shift - geo.size) // geo.step + 1
-            last = np.minimum(last, max(upto, a.INT_MIN))
-        mine = _united(first, last)
+            upto = max((frontier + geo.low_shift - geo.size) // geo.step + 1, a.INT_MIN)
+        mine, theirs = _windows_of(start, wide, least, upto, geo)
         if not len(mine):
             return windows, unc
-        ends = [
-            np.searchsorted(start, edge) for edge in (mine * geo.step, mine * geo.step + geo.size)
-        ]
-        widest = np.append(cells.unc[headers], 0)
-        theirs = np.maximum.reduceat(widest, np.column_stack(ends).reshape(-1))[::2]
         both, place = np.unique(np.concatenate((windows, mine)), return_inverse=True)
         largest = np.zeros(len(both), np.int64)
         np.maximum.at(largest, place.reshape(-1), np.concatenate((unc, theirs)))
@@ -80,7 +74,7 @@ class PaneWindows(TimeWindows):
                 if why != MADE:
                     self._grow(a.GROW_PANES if why == MORE_PANES else a.GROW_CELLS)
         following = self._closing.closed[0] + 1
-        if following > made + 1:
+        if following // _FEW > (made + 1) // _FEW:
             free_panes(self._panes, int(pane_of(self._geo, following * self._geo.step)))
 
     def codes(self) -> np.ndarray | None:
@@ -119,6 +113,33 @@ def _starts(panes: np.ndarray, geo: Geometry) -> np.ndarray:
     """Where each of ``panes`` starts [ns]."""
     rest = geo.size % geo.step
     return panes * geo.step if rest == 0 else (panes >> 1) * geo.step + (panes & 1) * rest
+
+
+def _windows_of(
+    start: np.ndarray, unc: np.ndarray, least: int, upto: int | None, geo: Geometry
+) -> tuple[np.ndarray, np.ndarray]:
+    """(windows with one of the panes, ascending, their largest uncertainties).
+
+    Panes ``start`` and have ``unc``; windows go from ``least`` to ``upto`` (None: all).
+    """
+    if upto is not None and upto - least < _FEW:
+        some, wide = [], []
+        for window in range(least, upto + 1):
+            inside = (start >= window * geo.step) & (start < window * geo.step + geo.size)
+            if inside.any():
+                some.append(window)
+                wide.append(unc[inside].max())
+        return np.array(some, np.int64), np.array(wide, np.int64)
+    order = np.argsort(start)
+    start, unc = start[order], unc[order]
+    first, last = (start - geo.size) // geo.step + 1, start // geo.step
+    first = np.maximum(first, least)
+    mine = _united(first, last if upto is None else np.minimum(last, upto))
+    if not len(mine):
+        return mine, mine
+    ends = [np.searchsorted(start, edge) for edge in (mine * geo.step, mine * geo.step + geo.size)]
+    widest = np.append(unc, 0)
+    return mine, np.maximum.reduceat(widest, np.column_stack(ends).reshape(-1))[::2]
 
 
 def _united(first: np.ndarray, last: np.ndarray) -> np.ndarray:

@@ -72,8 +72,8 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
         event = (rows.source[i], rows.epoch[i], r, u)
         keep(book.held.kept, cells, one, WHOLE, batch.values, i, event)
     st.capped += capped
-    if changed or of[one].told:
-        _correct(one, changed, batch.size, book.sessions, st)
+    if changed or of[one].told or batch.on_change:
+        _correct(one, changed, batch, book.sessions, st)
     return True
 
 
@@ -150,7 +150,7 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
     """Session ``other`` becomes part of ``one``, the one before it."""
     held, sessions = book.held, book.sessions
     into, lost = sessions.of[one], sessions.of[other]
-    if lost.told:
+    if lost.told or held.cells.slot[other] != NONE:  # early
         ask(sessions, st, other, False)
     into.last, into.high = max(into.last, lost.last), max(into.high, lost.high)
     into.first, into.low = min(into.first, lost.first), min(into.low, lost.low)
@@ -176,20 +176,26 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
 
 
 @inline
-def _correct(place: int, changed: bool, gap: int, sessions: Sessions, st: Record) -> None:
+def _correct(
+    place: int, changed: bool, batch: OwnBatch, sessions: Sessions, st: Record
+) -> None:  # fmt: skip
     """Retract and replace what a row changes in sessions that are told."""
-    of = sessions.of
+    of, gap, every = sessions.of, batch.size, batch.on_change
     one, before, after = of[place], of[place].before, of[place].after
-    if changed and before != NONE and of[before].told and one.low - of[before].high < gap:
+    near = changed and before != NONE and one.low - of[before].high < gap
+    if near and (of[before].told or every):
         ask(sessions, st, before, True)
     if one.told:
         ended = one.high + gap <= st.frontier
-        ask(sessions, st, place, ended)
+        ask(sessions, st, place, ended or every)
         if not ended:
             one.told = 0
             if not one.in_open:
                 open_again(place, gap, sessions, st)
-    if changed and after != NONE and of[after].told and of[after].low - one.high < gap:
+    elif every:
+        ask(sessions, st, place, True)
+    near = changed and after != NONE and of[after].low - one.high < gap
+    if near and (of[after].told or every):
         ask(sessions, st, after, True)
 
 

@@ -36,11 +36,14 @@ LASTING: Final = (
     "frontier", "frontier_at", "widest", "sessions", "open", "kept", "stale", "too_late",
     "refused", "capped",
 )  # fmt: skip
-BATCH: Final = ("row", "step", "gap", "entries", "queued", "scanned", "flush", "told_at")
+BATCH: Final = (
+    "row", "step", "gap", "tick", "ticked", "entries", "queued", "scanned", "flush", "told_at",
+)  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
 """``frontier``: progress, and since when; ``widest``: the largest uncertainty so far [ns];
 ``sessions`` so far; sizes of the heaps; whether told sessions are stale; counters; and where the
-pass stands in its batch, how many sessions are to be told next, and how far stale ones were sought.
+pass stands in its batch, ``ticked`` open sessions told early, how many sessions are to be told
+next, and how far stale ones were sought.
 """
 SPARE: Final = 8
 """More cells, seams, kept events and results than one step of the pass can ask for."""

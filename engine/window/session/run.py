@@ -51,6 +51,8 @@ def run(batch: b.OwnBatch, book: SessionBook) -> int:
                 st.gap += 1
             elif what == b.STEP:
                 b.take_step(batch, st)
+            elif what == b.TICK:
+                _tell_next_open(batch, book, st)
             elif i < n:
                 _take_row(i, batch, book, st)
             elif st.entries == 0:
@@ -84,6 +86,21 @@ def _settled(batch: b.OwnBatch, book: SessionBook, st: Record) -> bool:
         _forget_first(batch.size, batch.horizon, book, st)
         return False
     return True
+
+
+@inline
+def _tell_next_open(batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+    """Ask for an open session's value so far, one at a time."""
+    sessions = book.sessions
+    while st.ticked < st.open:
+        place = sessions.open[st.ticked]
+        st.ticked += 1
+        if not sessions.of[place].merged:
+            st.told_at = batch.agenda.tick_at[st.tick]
+            ask(sessions, st, place, True)
+            return
+    st.ticked = 0
+    st.tick += 1
 
 
 @inline
